@@ -1,0 +1,71 @@
+"""What every environment sampled inside JAX provides."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
+
+
+class Environment(eqx.Module):
+    """A Markov decision process as pure functions of its state.
+
+    There is no autoreset: a state for which `terminated` holds is the last one of its episode, and whoever steps the
+    environment decides what to do next. Reaching the time limit makes a state `truncated`, never `terminated`.
+    """
+
+    num_actions: eqx.AbstractVar[int]
+    time_limit: eqx.AbstractVar[int | None]
+
+    @abstractmethod
+    def reset(self, key: Key[Array, ""]) -> PyTree:
+        """Draw a first state."""
+
+    @abstractmethod
+    def step(self, state: PyTree, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+        """Take one action; return the next state and the reward."""
+
+    @abstractmethod
+    def observe(self, state: PyTree) -> Any:
+        """What the policy sees of a state."""
+
+    @abstractmethod
+    def terminated(self, state: PyTree) -> Bool[Array, ""]:
+        """Whether the episode has ended in this state."""
+
+    @abstractmethod
+    def truncated(self, state: PyTree) -> Bool[Array, ""]:
+        """Whether the time limit cuts the episode in this state."""
+
+
+class Timed(eqx.Module):
+    """A physical system of four numbers, and how many steps it has taken."""
+
+    physics: Float[Array, "4"]
+    time: Int[Array, ""]
+
+
+def timed_start(key: Key[Array, ""], spread: float) -> Timed:
+    """A state at time 0 whose four numbers are uniform on [-spread, spread)."""
+    return Timed(jax.random.uniform(key, (4,), minval=-spread, maxval=spread), jnp.zeros((), jnp.int32))
+
+
+class TimeLimited(Environment):
+    """An environment of `Timed` states that cuts its episodes after `time_limit` steps."""
+
+    time_limit: int = eqx.field(default=500, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __check_init__(self):
+        if self.time_limit < 1:
+            raise ValueError(f"time_limit must be a positive number of steps, but it is {self.time_limit}.")
+
+    def truncated(self, state: Timed) -> Bool[Array, ""]:
+        """Whether the steps allowed are used up, be the state terminal or not."""
+        return jnp.asarray(state.time >= self.time_limit)
+
+
+def observation_spec(env: Environment) -> Any:
+    """Shape and dtype of one observation, found without running the environment."""
+    return jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))

@@ -1,0 +1,63 @@
+"""The cart-pole of Barto, Sutton and Anderson (1983), with the numbers of Gymnasium's `CartPole`."""
+
+from math import pi
+from typing import Final
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
+
+from occupax.envs.base import Timed, TimeLimited, timed_start
+
+GRAVITY: Final = 9.8
+CART_MASS: Final = 1.0
+POLE_MASS: Final = 0.1
+TOTAL_MASS: Final = CART_MASS + POLE_MASS
+HALF_LENGTH: Final = 0.5
+PUSH: Final = 10.0
+TIME_STEP: Final = 0.02
+
+MAX_POSITION: Final = 2.4
+MAX_ANGLE: Final = 12 * pi / 180  # `math.radians` rounds differently from Gymnasium
+RESET_SPREAD: Final = 0.05
+
+
+class CartPole(TimeLimited):
+    """Balance a pole on a cart by pushing the cart left (0) or right (1); every step earns 1.
+
+    The physics are the position and speed of the cart, then the angle and angular speed of the pole, all observed.
+    Gymnasium's `CartPole-v1` has a time limit of 500 steps, `CartPole-v0` one of 200.
+    """
+
+    num_actions: int = eqx.field(default=2, init=False, static=True)
+
+    def reset(self, key: Key[Array, ""]) -> Timed:
+        """Draw a state close to the upright one, at rest."""
+        return timed_start(key, RESET_SPREAD)
+
+    def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
+        """Push the cart for one explicit Euler step."""
+        del key  # the dynamics are deterministic
+        force = jnp.where(jnp.asarray(action) == 1, PUSH, -PUSH)
+        physics = state.physics + TIME_STEP * _derivative(state.physics, force)
+        return Timed(physics, state.time + 1), jnp.ones((), physics.dtype)
+
+    def observe(self, state: Timed) -> Float[Array, "4"]:
+        """The physics."""
+        return state.physics
+
+    def terminated(self, state: Timed) -> Bool[Array, ""]:
+        """Whether the cart has left the track or the pole has fallen."""
+        position, _, angle, _ = state.physics
+        return (jnp.abs(position) > MAX_POSITION) | (jnp.abs(angle) > MAX_ANGLE)
+
+
+def _derivative(physics: Float[Array, "4"], force: Float[Array, ""]) -> Float[Array, "4"]:
+    _, speed, angle, spin = physics
+    sine, cosine = jnp.sin(angle), jnp.cos(angle)
+    share = POLE_MASS / TOTAL_MASS
+    # how the cart would accelerate if the pole kept its spin; the reaction of the pole comes on top
+    push = force / TOTAL_MASS + share * HALF_LENGTH * spin**2 * sine
+    spin_change = (GRAVITY * sine - push * cosine) / (HALF_LENGTH * (4 / 3 - share * cosine**2))
+    speed_change = push - share * HALF_LENGTH * spin_change * cosine
+    return jnp.stack([speed, speed_change, spin, spin_change])

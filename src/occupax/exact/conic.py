@@ -1,0 +1,113 @@
+"""The optimum as a conic program, for the utilities a conic solver knows."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import sparse
+
+from occupax.exact.dynamics import Dynamics
+from occupax.utilities import sets
+from occupax.utilities.base import Sum, Utility
+from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance
+
+SOLVER_SETTINGS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 500}
+
+
+def maximise(utility: Utility, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
+    """Maximise over the polytope of occupancies with Clarabel; return the occupancy, of each step if timed."""
+    import cvxpy as cp
+
+    S, A = model.shape
+    reached = _reached(model)
+    steps = len(reached)
+    leaving = sparse.kron(sparse.eye_array(S), np.ones((1, A)))
+    if model.horizon is None:
+        flow, discounts = leaving - model.discount * model.transition.T, np.ones(1)
+    else:
+        after = sparse.eye_array(steps, k=-1)
+        flow = sparse.kron(sparse.eye_array(steps), leaving) - sparse.kron(after, model.transition.T)
+        discounts = model.discount ** np.arange(steps)
+    # The variables are the undiscounted visits of each step, so that they are all of one size, in the states that can
+    # be reached, so that the polytope has an interior.
+    rows, columns = np.flatnonzero(reached), np.flatnonzero(np.repeat(reached, A))
+    visits = cp.Variable(columns.size, nonneg=True)
+    start = np.concatenate([model.initial, np.zeros((steps - 1) * S)])
+    conserved = sparse.csr_array(flow)[rows][:, columns] @ visits == start[rows]
+    counted = sparse.csc_array(sparse.kron(discounts[None], model.features.T))[:, columns] @ visits
+    objective, constraints = _expression(utility, counted)
+    program = cp.Problem(cp.Maximize(objective), [conserved, *constraints])
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate tells by how much
+            program.solve(solver=cp.CLARABEL, **SOLVER_SETTINGS)
+    except cp.SolverError as error:
+        raise RuntimeError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
+    if visits.value is None:
+        raise RuntimeError(f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'.")
+    mass = np.zeros(steps * S * A)
+    mass[columns] = visits.value
+    mass = discounts[:, None, None] * mass.reshape(steps, S, A)
+    return mass[0] if model.horizon is None else mass
+
+
+def _reached(model: Dynamics) -> Bool[np.ndarray, "H S"]:
+    """The states that can be visited at each step, or at any step if the horizon is infinite."""
+    A = model.shape[1]
+    edges = model.transition.T > 0
+    reached = [model.initial > 0]
+    if model.horizon is not None:
+        for _ in range(model.horizon - 1):
+            reached.append(edges @ np.repeat(reached[-1], A) > 0)
+        return np.stack(reached)
+    while True:
+        wider = reached[-1] | (edges @ np.repeat(reached[-1], A) > 0)
+        if (wider == reached[-1]).all():
+            return wider[None]
+        reached = [wider]
+
+
+def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
+    """The utility as a concave cvxpy expression, with the constraints of its auxiliary variables."""
+    import cvxpy as cp
+
+    match utility:
+        case Reward():
+            return cp.sum(features), []
+        case Linear():
+            return utility.weights @ features, []
+        case Entropy():
+            return cp.sum(cp.entr((utility.scale or 1.0) * features + utility.smoothing)), []
+        case LogCoverage():
+            return cp.sum(cp.log(features + utility.sigma)), []
+        case SetDistance():
+            nearest = cp.Variable(utility.set.size)
+            return -cp.sum_squares(features - nearest), _membership(utility.set, nearest)
+        case Sum():
+            sizes = utility.sizes
+            stops = np.cumsum(sizes) if sizes is not None else [None] * len(utility.terms)
+            starts = [0, *stops[:-1]] if sizes is not None else [None] * len(utility.terms)
+            parts = [_expression(term, features[a:b]) for term, a, b in zip(utility.terms, starts, stops, strict=True)]
+            total = sum(weight * part for weight, (part, _) in zip(utility.weights, parts, strict=True))
+            return total, [constraint for _, constraints in parts for constraint in constraints]
+        case _:
+            raise ValueError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
+
+
+def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
+    import cvxpy as cp
+
+    match region:
+        case sets.Box():
+            return [point >= region.low, point <= region.high]
+        case sets.Ball():
+            return [cp.norm(point - region.center) <= region.radius]
+        case sets.Halfspace():
+            return [region.normal @ point <= region.offset]
+        case sets.Polyhedron():
+            return [region.matrix @ point <= region.bounds]
+        case sets.Point():
+            return [point == region.point]
+        case _:
+            raise ValueError(f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'.")

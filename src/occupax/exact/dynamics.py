@@ -1,0 +1,105 @@
+"""The linear dynamics of a tabular problem: one object in which both conventions of termination look alike."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy import sparse
+from scipy.sparse import linalg
+
+from occupax.envs.tabular import TabularMDP
+from occupax.problem import Problem
+
+DENSE_STATES = 1000
+SOLVE_TOLERANCE = 1e-12
+
+Table = Float[np.ndarray, "S A"]
+
+
+class Dynamics(NamedTuple):
+    """Where each state and action leads, and what it counts.
+
+    Under "episodic", mass that enters a terminal state is gone: rows and columns of terminal states are zero. Under
+    "absorbing", terminal states lead to themselves.
+    """
+
+    transition: sparse.csr_array
+    """[S * A, S], row s * A + a."""
+    initial: Float[np.ndarray, " S"]
+    features: sparse.csr_array
+    """phi, [S * A, d]."""
+    discount: float
+    horizon: int | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(S, A)."""
+        states = self.initial.size
+        return states, self.transition.shape[0] // states
+
+    def under(self, probs: Table) -> sparse.csr_array:
+        """The transitions [S, S] under a table of action probabilities."""
+        S, A = self.shape
+        choice = sparse.csr_array((probs.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
+        return sparse.csr_array(choice @ self.transition)
+
+    def following(self, values: Float[np.ndarray, " S"]) -> Table:
+        """The expected value of the next state."""
+        return (self.transition @ values).reshape(self.shape)
+
+    def discounted_solve(self, matrix: sparse.csr_array, right: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+        """Solve (I - discount * matrix) x = right.
+
+        Small systems are solved densely. Large ones first by GMRES, which needs few products where the process mixes
+        fast, and by a sparse factorisation where it does not (grids and chains, whose factors stay sparse).
+        """
+        S = right.size
+        if S <= DENSE_STATES:
+            return np.linalg.solve(np.eye(S) - self.discount * matrix.toarray(), right)
+        system = sparse.csr_array(sparse.eye_array(S) - self.discount * matrix)
+        solution, failed = linalg.gmres(system, right, rtol=SOLVE_TOLERANCE, atol=0.0, restart=60, maxiter=5)
+        return linalg.splu(system.tocsc()).solve(right) if failed else solution
+
+
+def dynamics(problem: Problem) -> Dynamics:
+    """Read the dynamics off a tabular problem."""
+    env = problem.env
+    if not isinstance(env, TabularMDP):
+        raise ValueError(f"exact methods need a tabular environment, got {type(env).__name__}.")
+    transition, initial = env.transition, env.initial
+    if problem.termination == "episodic":
+        live = (~env.terminal).astype(float)
+        rows = sparse.diags_array(np.repeat(live, env.num_actions))
+        transition = sparse.csr_array(rows @ transition @ sparse.diags_array(live))
+        initial = initial * live
+    return Dynamics(transition, initial, _features(problem, env), problem.discount, problem.horizon)
+
+
+def _features(problem: Problem, env: TabularMDP) -> sparse.csr_array:
+    S, A = env.num_states, env.num_actions
+    with jax.enable_x64(True):
+        states, actions = jnp.repeat(jnp.arange(S), A), jnp.tile(jnp.arange(A), S)
+        counts = jax.vmap(problem.count)(states, actions, jnp.asarray(env.reward.ravel()))
+    index, entry = np.asarray(counts.index), np.asarray(counts.value)
+    rows = np.repeat(np.arange(S * A), index.shape[1])
+    return sparse.csr_array((entry.ravel(), (rows, index.ravel())), shape=(S * A, problem.size))
+
+
+def read_probs(probs: Any, shape: tuple[int, int]) -> Table:
+    """Return a checked table of action probabilities, normalised exactly."""
+    try:
+        table = np.array(probs, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"probs must be a table of probabilities [S, A], got {probs!r:.60}.") from None
+    if table.shape != shape:
+        raise ValueError(f"probs must have shape [S, A] = {shape}, got {table.shape}.")
+    sums = table.sum(1)
+    wrong = ~(np.abs(sums - 1) <= 1e-4) | ~(table >= 0).all(1)
+    if wrong.any():
+        state = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"probs must be a distribution over actions in each state, got {table[state]} in state {state}."
+        )
+    return table / sums[:, None]

@@ -1,0 +1,230 @@
+"""What is counted: the feature map phi(s, a) whose discounted sum is the occupancy (MATH section 1).
+
+A feature is given as a `Count`: a few entries of the vector phi(s, a). One-hot features therefore cost one index, and
+no dense [time, states * actions] array is ever built.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from occupax._errors import check_integer
+from occupax.envs.base import Environment, observation_spec
+from occupax.envs.tabular import TabularMDP
+
+
+class Count(eqx.Module):
+    """A vector phi(s, a) by its entries: `value[k]` stands at `index[k]`, and the rest is zero."""
+
+    index: Int[Array, "*batch k"]
+    value: Float[Array, "*batch k"]
+
+    def total(self, weight: Float[Array, "*batch"], size: int) -> Float[Array, " d"]:
+        """The weighted sum of all the vectors of a batch."""
+        values = self.value * weight[..., None]
+        return jnp.zeros(size, values.dtype).at[self.index].add(values)
+
+    def inner(self, quasi_reward: Float[Array, " d"]) -> Float[Array, "*batch"]:
+        """The inner product of each vector with `quasi_reward`."""
+        return (quasi_reward[self.index] * self.value).sum(-1)
+
+
+class Feature(eqx.Module):
+    """A map from (observation, action, reward) to the vector that is added up along a trajectory."""
+
+    @abstractmethod
+    def size(self, env: Environment) -> int:
+        """The length d of the vector, or an error that says why this environment does not offer it."""
+
+    @abstractmethod
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """The vector for one step."""
+
+
+class StateAction(Feature):
+    """One-hot over pairs of state and action, entry s * A + a: the paper's occupancy measure lambda."""
+
+    def size(self, env: Environment) -> int:
+        """S * A."""
+        return _table(env, self).num_states * env.num_actions
+
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """A single one."""
+        return _one_hot(observation * env.num_actions + action, reward)
+
+
+class State(Feature):
+    """One-hot over states."""
+
+    def size(self, env: Environment) -> int:
+        """S."""
+        return _table(env, self).num_states
+
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """A single one."""
+        return _one_hot(observation, reward)
+
+
+class Reward(Feature):
+    """The reward received: its occupancy is the discounted return."""
+
+    def size(self, env: Environment) -> int:
+        """One number."""
+        return 1
+
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """The reward itself."""
+        return Count(jnp.zeros(1, jnp.int32), reward[None])
+
+
+class Grid(Feature):
+    """One-hot over the cells of a grid laid over chosen coordinates of the observation.
+
+    Observations outside the grid count in its outermost cells.
+    """
+
+    low: Float[np.ndarray, " c"]
+    high: Float[np.ndarray, " c"]
+    bins: tuple[int, ...] = eqx.field(static=True)
+    coordinates: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        low: Sequence[float],
+        high: Sequence[float],
+        bins: Sequence[int],
+        coordinates: Sequence[int] | None = None,
+    ):
+        """Lay a grid.
+
+        Args:
+            low: lower edge of the grid along each coordinate.
+            high: upper edge of the grid along each coordinate.
+            bins: number of cells along each coordinate.
+            coordinates: which entries of the flattened observation are meant; the first ones by default.
+        """
+        self.low, self.high = np.asarray(low, float), np.asarray(high, float)
+        self.bins = tuple(check_integer("bins", b) for b in bins)
+        self.coordinates = tuple(range(len(self.bins)) if coordinates is None else coordinates)
+        lengths = {self.low.size, self.high.size, len(self.bins), len(self.coordinates)}
+        if len(lengths) != 1 or not self.bins:
+            raise ValueError(
+                f"low, high, bins and coordinates must have one length, got {self.low.size}, {self.high.size}, "
+                f"{len(self.bins)} and {len(self.coordinates)}."
+            )
+        if not (np.isfinite(self.low).all() and np.isfinite(self.high).all() and (self.low < self.high).all()):
+            raise ValueError(f"low must be below high, both finite, got low={self.low} and high={self.high}.")
+
+    def size(self, env: Environment) -> int:
+        """The number of cells."""
+        entries = int(np.prod(observation_spec(env).shape))
+        if not all(0 <= c < entries for c in self.coordinates):
+            raise ValueError(f"coordinates must lie in 0..{entries - 1} for this observation, got {self.coordinates}.")
+        return int(np.prod(self.bins))
+
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """A single one."""
+        place = jnp.ravel(observation)[jnp.array(self.coordinates)]
+        shape = jnp.array(self.bins)
+        cell = jnp.clip(jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1).astype(jnp.int32)
+        return _one_hot(jnp.ravel_multi_index(tuple(cell), self.bins, mode="clip"), reward)
+
+
+class Table(Feature):
+    """A vector for each state and action of a table, [S, A, d]."""
+
+    values: Float[np.ndarray, "S A d"]
+
+    def __init__(self, values: ArrayLike):
+        """Keep the array."""
+        self.values = np.asarray(values, float)
+        if self.values.ndim != 3 or not np.isfinite(self.values).all():
+            raise ValueError(f"values must be a finite array [S, A, d], got shape {self.values.shape}.")
+
+    def size(self, env: Environment) -> int:
+        """D."""
+        expected = (_table(env, self).num_states, env.num_actions)
+        if self.values.shape[:2] != expected:
+            raise ValueError(f"values must have shape [S, A, d] with S, A = {expected}, got {self.values.shape}.")
+        return self.values.shape[2]
+
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """Its row."""
+        return _dense(jnp.asarray(self.values)[observation, action])
+
+
+class Function(Feature):
+    """Any function of (observation, action) that returns a number or a vector."""
+
+    function: Callable[[Any, Any], Any]
+
+    def size(self, env: Environment) -> int:
+        """The length of what the function returns."""
+        action = jax.ShapeDtypeStruct((), jnp.int32)
+        try:
+            spec = jax.eval_shape(self.function, observation_spec(env), action)
+        except Exception as error:
+            raise ValueError(f"the feature function failed on (observation, action): {error}") from error
+        shape = getattr(spec, "shape", None)
+        if shape is None or len(shape) > 1 or 0 in shape:
+            raise ValueError(f"a feature function must return a number or a vector, got {spec}.")
+        return int(np.prod(shape))
+
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """What the function returns."""
+        return _dense(jnp.atleast_1d(jnp.asarray(self.function(observation, action), reward.dtype)))
+
+
+class Stack(Feature):
+    """Several features one after the other."""
+
+    parts: tuple[Feature, ...]
+
+    def __init__(self, *parts: Feature | Callable[[Any, Any], Any]):
+        """Put `parts` one after the other."""
+        if not parts:
+            raise ValueError("Stack needs at least one feature, got none.")
+        self.parts = tuple(as_feature(part) for part in parts)
+
+    def size(self, env: Environment) -> int:
+        """The sum of the sizes."""
+        return sum(part.size(env) for part in self.parts)
+
+    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """All counts, each moved behind the ones before it."""
+        counts = [part.count(env, observation, action, reward) for part in self.parts]
+        starts = np.cumsum([0] + [part.size(env) for part in self.parts[:-1]])
+        index = jnp.concatenate([count.index + int(start) for count, start in zip(counts, starts, strict=True)])
+        return Count(index, jnp.concatenate([count.value for count in counts]))
+
+
+def as_feature(value: Any) -> Feature:
+    """Return a feature as it is and wrap a plain function."""
+    if isinstance(value, Feature):
+        return value
+    if callable(value):
+        return Function(value)
+    raise ValueError(f"features must be one of occupax.features or a function of (observation, action), got {value!r}.")
+
+
+def _table(env: Environment, feature: Feature) -> TabularMDP:
+    if not isinstance(env, TabularMDP):
+        raise ValueError(
+            f"{type(feature).__name__} features need a tabular environment, got {type(env).__name__}; "
+            "use Grid or a function of (observation, action) instead."
+        )
+    return env
+
+
+def _one_hot(index: Int[Array, ""], like: Float[Array, ""]) -> Count:
+    return Count(jnp.asarray(index, jnp.int32)[None], jnp.ones(1, like.dtype))
+
+
+def _dense(vector: Float[Array, " d"]) -> Count:
+    return Count(jnp.arange(vector.size), vector)

@@ -1,0 +1,142 @@
+"""Softmax policies over any preference function psi (eq. defn:policy-para of the paper)."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from occupax._errors import check_integer, check_number, unknown
+from occupax.envs.base import Environment, observation_spec
+from occupax.envs.tabular import TabularMDP
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "relu": jax.nn.relu,
+}
+
+
+class Policy(eqx.Module):
+    """A softmax policy; its arrays are the parameters theta. Subclasses say what the logits psi(s, .; theta) are."""
+
+    @abstractmethod
+    def logits(self, observation: Any) -> Float[Array, " A"]:
+        """The preferences psi(s, .; theta)."""
+
+    def probs(self, observation: Any) -> Float[Array, " A"]:
+        """The probability of each action."""
+        return jax.nn.softmax(self.logits(observation))
+
+    def log_prob(self, observation: Any, action: Int[Array, ""] | int) -> Float[Array, ""]:
+        """The log-probability of one action."""
+        return jax.nn.log_softmax(self.logits(observation))[action]
+
+    def action(self, observation: Any, key: Key[Array, ""]) -> Int[Array, ""]:
+        """Draw an action."""
+        return jax.random.categorical(key, self.logits(observation))
+
+
+class Tabular(Policy):
+    """psi(s, a; theta) = theta[s, a]."""
+
+    table: Float[Array, "S A"]
+
+    def logits(self, observation: Any) -> Float[Array, " A"]:
+        """A row of the table."""
+        return self.table[observation]
+
+
+class Softmax(Policy):
+    """A softmax over the logits that any module or function of the observation returns."""
+
+    psi: Callable[[Any], Float[Array, " A"]]
+
+    def logits(self, observation: Any) -> Float[Array, " A"]:
+        """What psi returns."""
+        return self.psi(observation)
+
+
+class _Flat(eqx.Module):
+    """A network fed with the observation as one flat vector of floats; states of a table are made one-hot."""
+
+    network: Callable[[Float[Array, " n"]], Float[Array, " A"]]
+    num_states: int | None = eqx.field(static=True)
+
+    def __call__(self, observation: Any) -> Float[Array, " A"]:
+        if self.num_states is not None:
+            return self.network(jax.nn.one_hot(observation, self.num_states))
+        return self.network(jnp.ravel(observation).astype(jnp.result_type(float)))
+
+
+Initialiser = Callable[[Environment, Key[Array, ""]], Policy]
+
+
+def tabular(scale: float = 0.0) -> Initialiser:
+    """One logit for each state and action, drawn from a normal law of deviation `scale` (0: the uniform policy)."""
+    scale = check_number("scale", scale, low=0.0)
+
+    def init(env: Environment, key: Key[Array, ""]) -> Policy:
+        if not isinstance(env, TabularMDP):
+            raise ValueError(
+                f"tabular policies need a tabular environment, got {type(env).__name__}; use linear() or mlp()."
+            )
+        return Tabular(scale * jax.random.normal(key, (env.num_states, env.num_actions)))
+
+    return init
+
+
+def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: float = 0.0) -> Initialiser:
+    """Logits linear in `features(observation)`; by default in the observation itself, flattened.
+
+    Args:
+        features: function of one observation that returns a vector.
+        scale: deviation of the normal law the weights are drawn from (0: the uniform policy).
+    """
+    scale = check_number("scale", scale, low=0.0)
+
+    def init(env: Environment, key: Key[Array, ""]) -> Policy:
+        spec = observation_spec(env)
+        size = _input_size(env) if features is None else int(np.prod(jax.eval_shape(features, spec).shape))
+        layer = eqx.nn.Linear(size, env.num_actions, key=key)
+        weight = scale * jax.random.normal(key, (env.num_actions, size))
+        layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(env.num_actions)))
+        return Softmax(_flat(env, layer) if features is None else eqx.nn.Sequential([eqx.nn.Lambda(features), layer]))
+
+    return init
+
+
+def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialiser:
+    """A multilayer perceptron from the observation, flattened, to the logits.
+
+    Args:
+        hidden: width of each hidden layer.
+        activation: name of the activation; the theory wants a twice differentiable one such as tanh.
+    """
+    widths = tuple(check_integer("hidden", width) for width in hidden)
+    if activation not in ACTIVATIONS:
+        raise unknown("activation", activation, ACTIVATIONS)
+
+    def init(env: Environment, key: Key[Array, ""]) -> Policy:
+        sizes = (_input_size(env), *widths, env.num_actions)
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers: list[Any] = []
+        for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
+            layers += [eqx.nn.Linear(fan_in, fan_out, key=layer_key), eqx.nn.Lambda(ACTIVATIONS[activation])]
+        return Softmax(_flat(env, eqx.nn.Sequential(layers[:-1])))
+
+    return init
+
+
+def _flat(env: Environment, network: Callable[[Float[Array, " n"]], Float[Array, " A"]]) -> _Flat:
+    return _Flat(network, env.num_states if isinstance(env, TabularMDP) else None)
+
+
+def _input_size(env: Environment) -> int:
+    return env.num_states if isinstance(env, TabularMDP) else int(np.prod(observation_spec(env).shape))

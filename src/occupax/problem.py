@@ -1,0 +1,120 @@
+"""A general-utility problem: maximise F(u(pi)), where u is the discounted occupancy of some features."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from occupax._errors import check_integer, unknown
+from occupax.envs.base import Environment
+from occupax.envs.tabular import TabularMDP
+from occupax.features import Count, Feature, as_feature
+from occupax.utilities.base import Utility
+from occupax.utilities.library import Reward, as_utility, bind
+
+Termination = Literal["episodic", "absorbing"]
+
+
+class Problem(eqx.Module):
+    """An environment, what is to be maximised in it, and how the future is weighed.
+
+    Args:
+        env: the environment.
+        utility: the utility F, or a plain function of the occupancy; the discounted return by default.
+        discount: gamma, in [0, 1).
+        horizon: H, the number of steps that count. None is the environment's time limit and, for a table, infinity.
+        termination: what happens after an episode ends. "episodic": nothing, only live steps count. "absorbing": the
+            terminal state repeats for ever, with the policy acting in it. A time limit is never a termination.
+        features: what the occupancy counts; by default what the utility needs.
+    """
+
+    env: Environment
+    utility: Utility
+    features: Feature
+    discount: float = eqx.field(static=True)
+    horizon: int | None = eqx.field(static=True)
+    termination: Termination = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        env: Environment,
+        utility: Utility | Callable[[Any], Any] | None = None,
+        discount: float = 0.99,
+        horizon: int | None = None,
+        termination: Termination = "episodic",
+        features: Feature | Callable[[Any, Any], Any] | None = None,
+    ):
+        """Check everything that can be checked without sampling."""
+        if not isinstance(env, Environment):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"env must come from occupax.make or be an occupax environment, got {env!r:.80}.")
+        self.env = env
+        self.discount = _read_discount(discount)
+        self.horizon = _read_horizon(horizon, env)
+        if termination not in get_args(Termination):
+            raise unknown("termination", termination, get_args(Termination))
+        self.termination = termination
+        objective = Reward() if utility is None else as_utility(utility)
+        self.features = objective.features() if features is None else as_feature(features)
+        self.utility = bind(objective, env if features is None else None, self.discount)
+        self.size = self.features.size(env)
+        _check_utility(self.utility, self.size)
+
+    def count(self, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+        """The features phi of one step."""
+        return self.features.count(self.env, observation, action, reward)
+
+    def reward_after_end(self, observation: Any, action: Int[Array, ""]) -> Float[Array, ""]:
+        """What an absorbed state goes on paying: a table's own reward, and nothing elsewhere."""
+        if isinstance(self.env, TabularMDP):
+            return jnp.asarray(self.env.reward)[observation, action]
+        return jnp.zeros(())
+
+    def sampling_horizon(self) -> int:
+        """The horizon, which sampling needs to be finite."""
+        if self.horizon is None:
+            enough = next(h for h in range(1, 10**7) if self.discount**h < 0.01)
+            raise ValueError(
+                f"sampling needs a finite horizon, got horizon=None: set Problem(horizon=...); from {enough} on, less "
+                "than 1% of the discounted mass is left out."
+            )
+        return self.horizon
+
+
+def _read_discount(discount: Any) -> float:
+    try:
+        number = float(discount)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number < 1:
+        raise ValueError(f"discount must lie in [0, 1), got {discount!r}.")
+    return number
+
+
+def _read_horizon(horizon: Any, env: Environment) -> int | None:
+    if horizon is None:
+        return env.time_limit
+    steps = check_integer("horizon", horizon)
+    if env.time_limit is not None and steps > env.time_limit:
+        raise ValueError(f"horizon must not exceed the environment's time limit of {env.time_limit}, got {steps}.")
+    return steps
+
+
+def _check_utility(utility: Utility, size: int) -> None:
+    """Find out by tracing, before anything is sampled, whether the utility takes this occupancy."""
+    occupancy = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
+    try:
+        value = jax.eval_shape(utility.value, occupancy)
+        gradient = jax.eval_shape(utility.gradient, occupancy)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"the utility failed on an occupancy of length {size}: {error}") from error
+    if value.shape != () or gradient.shape != (size,):
+        raise ValueError(
+            f"a utility of {size} features must return a single number and a gradient of that length, got shapes "
+            f"{value.shape} and {gradient.shape}."
+        )

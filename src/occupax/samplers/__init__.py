@@ -1,0 +1,5 @@
+"""How trajectories are drawn."""
+
+from occupax.samplers.device import sample
+
+__all__ = ["sample"]

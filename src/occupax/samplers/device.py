@@ -1,0 +1,57 @@
+"""Sampling in pure JAX: usable inside jit and vmap."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from occupax._errors import check_integer
+from occupax.batch import Trajectories
+from occupax.policies import Policy
+from occupax.problem import Problem
+
+
+def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
+    """Draw `n` trajectories, as long as the problem's horizon, under `policy`.
+
+    Trajectory i depends on (key, i) alone, so the first ones of a larger batch are those of a smaller one.
+    """
+    if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(
+            f"policy must be an occupax policy, got {type(policy).__name__}; "
+            "wrap a function of the observation that returns logits in policies.Softmax."
+        )
+    check_integer("n", n)
+    problem.sampling_horizon()
+    return _sample(problem, policy, n, key)
+
+
+@eqx.filter_jit
+def _sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
+    return jax.vmap(lambda k: _trajectory(problem, policy, k))(keys)
+
+
+def _trajectory(problem: Problem, policy: Policy, key: Key[Array, ""]) -> Trajectories:
+    env = problem.env
+    reset_key, *_ = keys = jax.random.split(key, 1 + problem.sampling_horizon())
+
+    def step(carry: tuple[Any, Any], step_key: Key[Array, ""]) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
+        state, ended = carry
+        action_key, env_key = jax.random.split(step_key)
+        observation = env.observe(state)
+        logits = policy.logits(observation)
+        action = jax.random.categorical(action_key, logits)
+        following, reward = env.step(state, action, env_key)
+        live = ~ended
+        state = jax.tree.map(lambda old, new: jnp.where(live, new, old), state, following)
+        ended = ended | env.terminated(state) | env.truncated(state)
+        log_prob = jax.nn.log_softmax(logits)[action]
+        return (state, ended), (observation, action, log_prob, jnp.where(live, reward, 0.0), live)
+
+    first = env.reset(reset_key)
+    last, steps = jax.lax.scan(step, (first, env.terminated(first)), keys[1:])
+    state = last[0]
+    return Trajectories(*steps, terminated=env.terminated(state), final_observations=env.observe(state))

@@ -1,0 +1,26 @@
+"""What is maximised: utilities of the occupancy, and the convex sets for constraints."""
+
+from occupax.utilities.base import Smoothness, Sum, Utility
+from occupax.utilities.check import check
+from occupax.utilities.library import Custom, Entropy, Linear, LogCoverage, Reward, SetDistance, as_utility
+from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
+
+__all__ = [
+    "Ball",
+    "Box",
+    "ConvexSet",
+    "Custom",
+    "Entropy",
+    "Halfspace",
+    "Linear",
+    "LogCoverage",
+    "Point",
+    "Polyhedron",
+    "Reward",
+    "SetDistance",
+    "Smoothness",
+    "Sum",
+    "Utility",
+    "as_utility",
+    "check",
+]

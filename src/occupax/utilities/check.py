@@ -1,0 +1,80 @@
+"""Tests what a utility declares about itself against numbers."""
+
+from math import isfinite
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from occupax._errors import check_integer, check_number
+from occupax.utilities.base import Smoothness
+from occupax.utilities.library import as_utility
+
+SLACK = 1e-6
+
+
+def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, seed: int = 0) -> Smoothness:
+    """Test a utility's gradient, concavity and constants on random occupancies.
+
+    Args:
+        utility: the utility, or a plain function.
+        size: the length of the occupancy.
+        mass: the largest total of the occupancies that are tried.
+        samples: how many pairs of occupancies are tried.
+        seed: of the random occupancies.
+
+    Returns:
+        The largest constants that were seen, to compare with the declared ones.
+
+    Raises:
+        ValueError: with a sentence for each declaration that does not hold.
+    """
+    subject = as_utility(utility)
+    size, samples = check_integer("size", size), check_integer("samples", samples)
+    points = _occupancies(size, check_number("mass", mass, low=0.0, open_low=True), 2 * samples, seed)
+    with jax.enable_x64(True):
+        values = np.asarray(jax.jit(jax.vmap(subject.value))(points))
+        gradients = np.asarray(jax.jit(jax.vmap(subject.gradient))(points))
+        middle = np.asarray(jax.jit(jax.vmap(subject.value))((points[::2] + points[1::2]) / 2))
+        steps = 1e-5 * mass * np.random.default_rng(seed + 1).dirichlet(np.ones(size), 2 * samples)
+        forward = np.asarray(jax.jit(jax.vmap(subject.value))(points + steps))
+        backward = np.asarray(jax.jit(jax.vmap(subject.value))(points - steps))
+
+    slope, predicted = (forward - backward) / 2, (gradients * steps).sum(1)
+    size_of_step = np.abs(gradients * steps).sum(1) + 1e-9 * (1 + np.abs(values))
+    worst = int((np.abs(slope - predicted) / size_of_step).argmax())
+    faults: list[str] = []
+    if abs(slope[worst] - predicted[worst]) > 1e-3 * size_of_step[worst]:
+        faults.append(
+            f"gradient: along a step of {np.abs(steps[worst]).sum():.1e} the value changes by {slope[worst]:.6g}, "
+            f"but the declared gradient predicts {predicted[worst]:.6g}."
+        )
+    sag = (values[::2] + values[1::2]) / 2 - middle
+    if subject.concave and (sag > SLACK * (1 + np.abs(middle))).any():
+        faults.append(f"concave: declared, but a midpoint lies {sag.max():.3g} below the chord.")
+
+    seen = _constants(points, gradients)
+    for name, measured, declared in zip(Smoothness._fields, seen, subject.smoothness, strict=True):
+        if isfinite(declared) and measured > declared * (1 + SLACK) + SLACK:
+            faults.append(f"smoothness.{name}: declared {declared:.6g}, but {measured:.6g} was seen.")
+    if faults:
+        raise ValueError(f"{type(subject).__name__} does not keep what it declares: " + " ".join(faults))
+    return seen
+
+
+def _occupancies(size: int, mass: float, count: int, seed: int) -> Float[np.ndarray, "n d"]:
+    """Random occupancies, from even to concentrated, kept a little inside the orthant for the differences."""
+    random = np.random.default_rng(seed)
+    concentration = np.exp(random.uniform(-3, 3, count))
+    shares = np.stack([random.dirichlet(np.full(size, c)) for c in concentration])
+    return mass * (random.uniform(0, 1, (count, 1)) * shares * 0.999 + 1e-3 / size)
+
+
+def _constants(points: Float[np.ndarray, "n d"], gradients: Float[np.ndarray, "n d"]) -> Smoothness:
+    moved = points[::2] - points[1::2]
+    change = np.abs(gradients[::2] - gradients[1::2]).max(1)
+    return Smoothness(
+        float(np.abs(gradients).max()),
+        float((change / np.linalg.norm(moved, axis=1)).max()),
+        float((change / np.abs(moved).sum(1)).max()),
+    )

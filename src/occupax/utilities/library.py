@@ -1,0 +1,326 @@
+"""The utilities of the paper, and any function of the occupancy (MATH section 7)."""
+
+from collections.abc import Callable
+from math import inf, log
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from occupax import features as feature_maps
+from occupax._errors import check_number
+from occupax.envs.base import Environment
+from occupax.features import Feature, as_feature
+from occupax.utilities.base import Smoothness, Sum, Utility
+from occupax.utilities.sets import ConvexSet
+
+
+def _orthant(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+    return jnp.maximum(occupancy, 0.0)
+
+
+def _everywhere(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+    return occupancy
+
+
+class Reward(Utility):
+    """The discounted return: plain reinforcement learning."""
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """The occupancy of the reward is the return itself."""
+        return jnp.sum(occupancy)
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """One."""
+        return jnp.ones_like(occupancy)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Everywhere."""
+        return occupancy
+
+    @property
+    def concave(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """Linear."""
+        return Smoothness(1.0, 0.0, 0.0)
+
+    def features(self) -> Feature:
+        """The reward received."""
+        return feature_maps.Reward()
+
+
+class Linear(Utility):
+    """<weights, u>: a reward of one's own on states and actions, [S, A], or on any other features, [d]."""
+
+    weights: Float[np.ndarray, " d"]
+
+    def __init__(self, weights: Any):
+        """Keep the weights, flattened."""
+        self.weights = np.asarray(weights, float).ravel()
+        if self.weights.size == 0 or not np.isfinite(self.weights).all():
+            raise ValueError(f"weights must be finite numbers, at least one, got {weights!r}.")
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """<weights, u>."""
+        return self._fitting(occupancy) @ occupancy
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The weights."""
+        return self._fitting(occupancy)
+
+    def _fitting(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        if occupancy.shape != self.weights.shape:
+            raise ValueError(
+                f"weights of Linear must have one entry for each of the {occupancy.size} features, "
+                f"got {self.weights.size}."
+            )
+        return jnp.asarray(self.weights, occupancy.dtype)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Everywhere."""
+        return occupancy
+
+    @property
+    def concave(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """Linear."""
+        return Smoothness(float(np.abs(self.weights).max()), 0.0, 0.0)
+
+    def features(self) -> Feature:
+        """Pairs of state and action."""
+        return feature_maps.StateAction()
+
+
+class Entropy(Utility):
+    """-sum (mu + smoothing) log(mu + smoothing), where mu = scale * u is the distribution of visited states.
+
+    Args:
+        smoothing: keeps the gradient finite where nothing is visited; 0 is the entropy itself.
+        scale: what turns the occupancy into a distribution: 1 - discount in a problem, unless given; 1 outside one.
+    """
+
+    smoothing: float = eqx.field(static=True, default=1e-6)
+    scale: float | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_number("smoothing", self.smoothing, low=0.0)
+        check_number("scale", self._scale, low=0.0, open_low=True)
+
+    @property
+    def _scale(self) -> float:
+        return 1.0 if self.scale is None else self.scale
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """The entropy; 0 log 0 is 0."""
+        return jnp.sum(jax.scipy.special.entr(self._scale * occupancy + self.smoothing))
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """-scale (1 + log(mu + smoothing))."""
+        return -self._scale * (1.0 + jnp.log(self._scale * occupancy + self.smoothing))
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The non-negative orthant."""
+        return _orthant(occupancy)
+
+    @property
+    def concave(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """Constants for occupancies of total mass up to 1 / scale."""
+        if self.smoothing == 0:
+            return Smoothness(inf, inf, inf)
+        bound = self._scale * max(abs(1 + log(self.smoothing)), 1 + log(1 + self.smoothing))
+        curvature = self._scale**2 / self.smoothing
+        return Smoothness(bound, curvature, curvature)
+
+    def features(self) -> Feature:
+        """States."""
+        return feature_maps.State()
+
+
+class LogCoverage(Utility):
+    """sum_i log(u_i + sigma): visit everything, and what is rarely visited first.
+
+    Args:
+        sigma: keeps the gradient bounded where nothing is visited.
+    """
+
+    sigma: float = eqx.field(static=True, default=0.125)
+
+    def __check_init__(self) -> None:
+        check_number("sigma", self.sigma, low=0.0, open_low=True)
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """The sum of logarithms."""
+        return jnp.sum(jnp.log(occupancy + self.sigma))
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """1 / (u + sigma)."""
+        return 1.0 / (occupancy + self.sigma)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The non-negative orthant."""
+        return _orthant(occupancy)
+
+    @property
+    def concave(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """1 / sigma and 1 / sigma^2."""
+        return Smoothness(1 / self.sigma, 1 / self.sigma**2, 1 / self.sigma**2)
+
+    def features(self) -> Feature:
+        """States."""
+        return feature_maps.State()
+
+
+class SetDistance(Utility):
+    """-dist^2(u, set), where u is the discounted sum of a vector feedback: reinforcement learning with constraints.
+
+    Args:
+        feedback: the vector z(s, a): an array [S, A, k], a function of (observation, action), or a feature.
+        set: where its discounted sum should end.
+    """
+
+    feedback: Feature
+    set: ConvexSet
+
+    def __init__(self, feedback: Any, set: ConvexSet):  # noqa: A002
+        """Keep the feedback as a feature."""
+        if not isinstance(set, ConvexSet):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"set must be one of Box, Ball, Halfspace, Polyhedron, Point, got {set!r}.")
+        if not isinstance(feedback, Feature) and not callable(feedback):
+            table = np.asarray(feedback, float)
+            feedback = feature_maps.Table(table[..., None] if table.ndim == 2 else table)
+        self.feedback, self.set = as_feature(feedback), set
+
+    def _excess(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """U - Proj u; the projection is held constant, which the envelope theorem allows under the square."""
+        if occupancy.size != self.set.size:
+            raise ValueError(
+                f"set must have as many dimensions as the feedback, {occupancy.size}, got one of {self.set.size}."
+            )
+        return occupancy - self.set.project(jax.lax.stop_gradient(occupancy))
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """-||u - Proj u||^2."""
+        return -jnp.sum(self._excess(occupancy) ** 2)
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """-2 (u - Proj u)."""
+        return -2.0 * self._excess(occupancy)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Everywhere."""
+        return occupancy
+
+    @property
+    def concave(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """The gradient grows with the distance; its Lipschitz constant is 2."""
+        return Smoothness(inf, 2.0, 2.0)
+
+    def features(self) -> Feature:
+        """The feedback."""
+        return self.feedback
+
+
+class Custom(Utility):
+    """Any JAX function of the occupancy.
+
+    Args:
+        function: takes the occupancy, a vector, and returns a number.
+        features: what the occupancy counts; pairs of state and action by default, entry s * A + a.
+        concave: whether the function is concave; `occupax.utilities.check` tests the claim.
+        smoothness: the constants of the theory, where known.
+        domain: projection on the set where the function is defined. By default the non-negative orthant for the
+            default features, and everywhere for others.
+    """
+
+    function: Callable[[Float[Array, " d"]], Any]
+    counted: Feature | None
+    declared_concave: bool = eqx.field(static=True)
+    declared_smoothness: Smoothness = eqx.field(static=True)
+    projection: Callable[[Float[Array, " d"]], Float[Array, " d"]] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        features: Feature | Callable[[Any, Any], Any] | None = None,
+        concave: bool = False,
+        smoothness: Smoothness | tuple[float, float, float] = (inf, inf, inf),
+        domain: Callable[[Any], Any] | None = None,
+    ):
+        """Keep the function and what is said about it."""
+        if not callable(function):
+            raise ValueError(f"a utility must be one of occupax.utilities or a function, got {function!r}.")
+        self.function = function
+        self.counted = None if features is None else as_feature(features)
+        self.declared_concave = concave
+        self.declared_smoothness = Smoothness(*smoothness)
+        self.projection = domain if domain is not None else _orthant if features is None else _everywhere
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """What the function returns."""
+        value = jnp.asarray(self.function(occupancy))
+        if value.shape != ():
+            raise ValueError(f"a utility must return a single number, got an array of shape {value.shape}.")
+        return value
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """By automatic differentiation."""
+        return jax.grad(self.value)(occupancy)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The given projection."""
+        return self.projection(occupancy)
+
+    @property
+    def concave(self) -> bool:
+        """What was declared."""
+        return self.declared_concave
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """What was declared."""
+        return self.declared_smoothness
+
+    def features(self) -> Feature:
+        """What was given, or pairs of state and action."""
+        return feature_maps.StateAction() if self.counted is None else self.counted
+
+
+def as_utility(value: Any) -> Utility:
+    """Return a utility as it is and wrap a plain function."""
+    return value if isinstance(value, Utility) else Custom(value)
+
+
+def bind(utility: Utility, env: Environment | None, discount: float) -> Utility:
+    """Fill in what only the problem knows; `env` is None when the problem's features were given by hand."""
+    if isinstance(utility, Sum):
+        terms = tuple(bind(term, env, discount) for term in utility.terms)
+        return Sum(terms, utility.weights, None if env is None else utility.part_sizes(env))
+    if isinstance(utility, Entropy) and utility.scale is None:
+        return Entropy(utility.smoothing, 1.0 - discount)
+    return utility
