@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from occupax.batch import Trajectories
 from occupax.features import Count
-from occupax.policies import Policy
+from occupax.policies import Policy, PolicyType
 from occupax.problem import Problem
 
 
@@ -44,7 +44,9 @@ def occupancy(problem: Problem, trajectories: Trajectories, target: Policy) -> F
 
 
 @eqx.filter_jit
-def gradient(problem: Problem, trajectories: Trajectories, target: Policy, quasi_reward: Float[Array, " d"]) -> Policy:
+def gradient(
+    problem: Problem, trajectories: Trajectories, target: PolicyType, quasi_reward: Float[Array, " d"]
+) -> PolicyType:
     """The gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
 
     Returns:

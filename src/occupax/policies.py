@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -41,6 +41,9 @@ class Policy(eqx.Module):
     def action(self, observation: Any, key: Key[Array, ""]) -> Int[Array, ""]:
         """Draw an action."""
         return jax.random.categorical(key, self.logits(observation))
+
+
+PolicyType = TypeVar("PolicyType", bound=Policy)
 
 
 class Tabular(Policy):

@@ -1,6 +1,7 @@
 """What every environment sampled inside JAX provides."""
 
 from abc import abstractmethod
+from numbers import Integral
 from typing import Any
 
 import equinox as eqx
@@ -58,8 +59,9 @@ class TimeLimited(Environment):
     time_limit: int = eqx.field(default=500, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __check_init__(self):
-        if self.time_limit < 1:
-            raise ValueError(f"time_limit must be a positive number of steps, but it is {self.time_limit}.")
+        whole = isinstance(self.time_limit, Integral) and not isinstance(self.time_limit, bool)
+        if not whole or self.time_limit < 1:
+            raise ValueError(f"time_limit must be a positive number of steps, but it is {self.time_limit!r}.")
 
     def truncated(self, state: Timed) -> Bool[Array, ""]:
         """Whether the steps allowed are used up, be the state terminal or not."""

@@ -8,6 +8,7 @@ from occupax._errors import unknown
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import Environment
 from occupax.envs.cartpole import CartPole
+from occupax.envs.tables import make_gymnasium
 from occupax.envs.tabular import TabularMDP
 
 _FACTORIES: dict[str, Callable[..., Environment]] = {
@@ -25,6 +26,8 @@ def register(name: str, factory: Callable[..., Environment]) -> None:
         name: the new name; one that is taken is refused.
         factory: returns the environment; options given to `make` are passed on to it.
     """
+    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"name must be a text that is not empty, got {name!r}.")
     if name in list():
         raise ValueError(f"name must be new, but {name!r} is registered already.")
     if not callable(factory):
@@ -46,6 +49,8 @@ def make(name: str, **options: Any) -> Environment:
     """
     import gymnasium as gym
 
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise unknown("environment", name, list())
     if name in _FACTORIES:
         try:
             return _FACTORIES[name](**options)
@@ -53,9 +58,8 @@ def make(name: str, **options: Any) -> Environment:
             raise ValueError(f"{name} does not take the options {options}: {error}") from error
     if name not in gym.registry:
         raise unknown("environment", name, list())
+    made = make_gymnasium(name, options)
     try:
-        return TabularMDP.from_gymnasium(name, **options)
+        return TabularMDP.from_gymnasium(made)
     except ValueError as error:
         raise ValueError(f"{name} has neither a table nor a JAX twin here: {error}") from error
-    except (TypeError, gym.error.Error, ImportError) as error:
-        raise ValueError(f"Gymnasium could not make {name} with the options {options}: {error}") from error

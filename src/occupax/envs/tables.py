@@ -3,6 +3,7 @@
 Each function returns (transition, reward, initial, terminal) as `TabularMDP` takes them.
 """
 
+from numbers import Real
 from typing import Any
 
 import jax
@@ -19,11 +20,27 @@ MOVES = (LEFT, DOWN, RIGHT, UP)
 CELLS = "SGH#.F"
 
 
-def gymnasium(env: Any, options: dict[str, Any]) -> Tables:
+def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
+    """Make the Gymnasium environment of an id, and return an environment as it is."""
+    import gymnasium as gym
+
+    if isinstance(env, gym.Env):
+        if options:
+            raise ValueError(f"options go with a Gymnasium id, but env is made already, got {options}.")
+        return env
+    if not isinstance(env, str):
+        raise ValueError(f"env must be a Gymnasium id or environment, got {env!r:.80}.")
+    try:
+        return gym.make(env, **options)
+    except Exception as error:  # the constructor of an environment may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"Gymnasium could not make {env!r} with the options {options}. {reason}") from error
+
+
+def gymnasium(made: Any) -> Tables:
     """Read the table `P[state][action] = [(probability, next state, reward, terminated), ...]`."""
     import gymnasium as gym
 
-    made = gym.make(env, **options) if isinstance(env, str) else env
     name = made.spec.id if made.spec is not None else type(made.unwrapped).__name__
     for kind, space in (("action", made.action_space), ("observation", made.observation_space)):
         if not isinstance(space, gym.spaces.Discrete):
@@ -32,6 +49,8 @@ def gymnasium(env: Any, options: dict[str, Any]) -> Tables:
     initial = getattr(made.unwrapped, "initial_state_distrib", None)
     if table is None or initial is None:
         raise ValueError(f"{name} does not publish its transition table `P` and `initial_state_distrib`.")
+    if getattr(made.unwrapped, "fickle_passenger", False):
+        raise ValueError(f"{name} with fickle_passenger=True does what its table `P` leaves out; set it to False.")
     return _from_outcomes(name, table, np.asarray(initial, float))
 
 
@@ -70,14 +89,16 @@ def _reachable(goes_on: Bool[np.ndarray, "S A S"], initial: np.ndarray) -> Bool[
 
 def gridworld(text: str, slip: float) -> Tables:
     """Read a map; see `TabularMDP.gridworld`."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"text must be a map, one row a line, got {text!r:.60}.")
+    if not isinstance(slip, Real) or not 0 <= slip <= 1:
+        raise ValueError(f"slip must be a probability in [0, 1], got {slip!r}.")
     rows = [line.strip() for line in text.strip().splitlines()]
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError(f"text must be a map with rows of one length, got lengths {[len(row) for row in rows]}.")
     strange = sorted(set("".join(rows)) - set(CELLS))
     if strange:
         raise ValueError(f"text may hold the cells {', '.join(CELLS)} only, got {', '.join(map(repr, strange))}.")
-    if not 0 <= slip <= 1:
-        raise ValueError(f"slip must be a probability in [0, 1], got {slip!r}.")
     cells = {(i, j): cell for i, row in enumerate(rows) for j, cell in enumerate(row) if cell != "#"}
     number = {position: state for state, position in enumerate(cells)}
     kinds = np.array(list(cells.values()))

@@ -60,7 +60,7 @@ class TabularMDP(Environment):
             env: a Gymnasium id, or an environment.
             **options: passed to `gymnasium.make` with an id, for example `is_slippery=False`.
         """
-        return cls(*tables.gymnasium(env, options))
+        return cls(*tables.gymnasium(tables.make_gymnasium(env, options)))
 
     @classmethod
     def gridworld(cls, text: str, slip: float = 0.0) -> "TabularMDP":
@@ -99,7 +99,7 @@ class TabularMDP(Environment):
         return self.successors.shape[1]
 
     @property
-    def reward(self) -> Float[np.ndarray, "S A"]:
+    def reward(self) -> Float[np.ndarray | Array, "S A"]:
         """The expected reward of each state and action."""
         return (self.probabilities * self.outcome_rewards).sum(-1)
 

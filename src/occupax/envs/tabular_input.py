@@ -1,5 +1,6 @@
 """Reads and checks the arrays a `TabularMDP` is made of."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,24 @@ def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be an array of numbers, got {type(value).__name__} {value!r:.60}.") from None
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite, got {array[where]} at index {where}.")
+    _refuse_infinite(name, array)
     return array
+
+
+def _read_sparse(name: str, value: Any) -> sparse.coo_array:
+    """Return a sparse `value` of any format as float64 without NaN or infinities."""
+    array = sparse.coo_array(value).astype(np.float64)
+    _refuse_infinite(name, array.data, array.coords)
+    return array
+
+
+def _refuse_infinite(name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()) -> None:
+    """Name the first entry of `array` that is not finite; `coords` is where each of them stands, if it is sparse."""
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+        where = tuple(int(axis[first]) for axis in coords) or first
+        raise ValueError(f"{name} must be finite, got {array[first]} at index {where}.")
 
 
 def read_distribution(name: str, value: Any) -> Float[np.ndarray, " S"]:
@@ -39,7 +54,10 @@ def read_terminal(value: Any, num_states: int) -> Bool[np.ndarray, " S"]:
     """Return the terminal mask."""
     if value is None:
         return np.zeros(num_states, bool)
-    mask = np.asarray(value)
+    try:
+        mask = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"terminal must be {num_states} booleans, one a state, got {value!r:.60}.") from None
     if mask.dtype != bool or mask.shape != (num_states,):
         raise ValueError(
             f"terminal must be {num_states} booleans, one a state, got shape {mask.shape} of dtype {mask.dtype}."
@@ -70,18 +88,18 @@ def read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"]
 def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
     """Return the number of actions, and the rewards [S * A, S] or, if the next state does not matter, [S * A, 1]."""
     sparse_input = hasattr(reward, "tocoo")
-    if sparse_input:
-        read_array("reward", reward.data)
-    rewards = reward if sparse_input else read_array("reward", reward)
-    shape = (S, rewards.shape[0] // S, S) if sparse_input and len(rewards.shape) == 2 else rewards.shape
+    rewards: Any = _read_sparse("reward", reward) if sparse_input else read_array("reward", reward)
+    shape = rewards.shape
+    if sparse_input and len(shape) == 2:
+        shape = (S if shape[0] % S == 0 else shape[0], shape[0] // S, shape[1])
     if len(shape) not in (2, 3) or 0 in shape or shape[0] != S or shape[2:] not in ((), (S,)):
         raise ValueError(
-            f"reward must have shape [S, A] or [S, A, S] with S = {S} states (the length of initial) and at least one "
-            f"action, got {rewards.shape}."
+            f"reward must have shape [S, A] or [S, A, S], or when sparse [S * A, S] or [S, A, S], with S = {S} states "
+            f"(the length of initial) and at least one action, got {rewards.shape}."
         )
     A = shape[1]
     if sparse_input:
-        return A, sparse.csr_array(sparse.coo_array(rewards).reshape((S * A, S)))
+        return A, sparse.csr_array(rewards.reshape((S * A, S)))
     return A, rewards.reshape(S * A, -1)
 
 
@@ -93,14 +111,13 @@ def _read_matrix(transition: Any, S: int, A: int) -> sparse.csr_array:
                 f"transition must have shape [S * A, S] = {(S * A, S)} or [S, A, S] = {(S, A, S)} when sparse, "
                 f"got {transition.shape}."
             )
-        matrix = sparse.csr_array(sparse.coo_array(transition).reshape((S * A, S)).astype(np.float64))
+        matrix = sparse.csr_array(_read_sparse("transition", transition).reshape((S * A, S)))
     else:
         dense = read_array("transition", transition)
         if dense.shape != (S, A, S):
             raise ValueError(f"transition must have shape [S, A, S] = {(S, A, S)}, got {dense.shape}.")
         matrix = sparse.csr_array(dense.reshape(S * A, S))
     matrix.sum_duplicates()
-    read_array("transition", matrix.data)
     return matrix
 
 

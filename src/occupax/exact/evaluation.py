@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.exact.dynamics import Dynamics, Table, dynamics, read_probs
-from occupax.policies import Policy
+from occupax.policies import PolicyType
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
@@ -31,7 +31,7 @@ def value(problem: Problem, probs: Any) -> float:
     return utility_value(problem.utility, feature_occupancy(problem, probs))
 
 
-def gradient(problem: Problem, policy: Policy) -> Policy:
+def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
     """The exact gradient of F(u(theta)), with respect to each array of `policy`, as NumPy float64.
 
     The derivative with respect to the probabilities is that of the policy gradient theorem with the quasi-reward

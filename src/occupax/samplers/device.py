@@ -31,10 +31,11 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
 @eqx.filter_jit
 def _sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
-    return jax.vmap(lambda k: _trajectory(problem, policy, k))(keys)
+    return Trajectories(*jax.vmap(lambda k: _trajectory(problem, policy, k))(keys))
 
 
-def _trajectory(problem: Problem, policy: Policy, key: Key[Array, ""]) -> Trajectories:
+def _trajectory(problem: Problem, policy: Policy, key: Key[Array, ""]) -> tuple[Any, ...]:
+    """Draw one trajectory; the entries are in the order of the fields of `Trajectories`."""
     env = problem.env
     reset_key, *_ = keys = jax.random.split(key, 1 + problem.sampling_horizon())
 
@@ -52,6 +53,5 @@ def _trajectory(problem: Problem, policy: Policy, key: Key[Array, ""]) -> Trajec
         return (state, ended), (observation, action, log_prob, jnp.where(live, reward, 0.0), live)
 
     first = env.reset(reset_key)
-    last, steps = jax.lax.scan(step, (first, env.terminated(first)), keys[1:])
-    state = last[0]
-    return Trajectories(*steps, terminated=env.terminated(state), final_observations=env.observe(state))
+    (last, _), steps = jax.lax.scan(step, (first, env.terminated(first)), keys[1:])
+    return *steps, env.terminated(last), env.observe(last)

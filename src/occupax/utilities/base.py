@@ -76,8 +76,13 @@ class Utility(eqx.Module):
     def __neg__(self) -> "Utility":
         return self * -1.0
 
-    def __sub__(self, other: "Utility") -> "Utility":
-        return self + -other
+    def __sub__(self, other: "Utility | Callable[[Any], Any]") -> "Utility":
+        from occupax.utilities.library import as_utility
+
+        return self + -as_utility(other)
+
+    def __rsub__(self, other: Callable[[Any], Any]) -> "Utility":
+        return -self + other
 
 
 class Sum(Utility):
@@ -116,9 +121,10 @@ class Sum(Utility):
 
     @property
     def concave(self) -> bool:
-        """Whether every term is concave with a weight that is not negative, or linear."""
+        """Whether every term is concave with a positive weight, linear, or multiplied by zero."""
         return all(
-            term.linear or (term.concave and weight >= 0) for term, weight in zip(self.terms, self.weights, strict=True)
+            term.linear or (term.concave if weight > 0 else weight == 0)
+            for term, weight in zip(self.terms, self.weights, strict=True)
         )
 
     @property
