@@ -1,6 +1,7 @@
 """A general-utility problem: maximise F(u(pi)), where u is the discounted occupancy of some features."""
 
 from collections.abc import Callable
+from math import floor, log
 from typing import Any, Literal, get_args
 
 import equinox as eqx
@@ -73,13 +74,19 @@ class Problem(eqx.Module):
             return jnp.asarray(self.env.reward)[observation, action]
         return jnp.zeros(())
 
+    @property
+    def effective_horizon(self) -> int:
+        """The horizon, or if it is infinite the steps after which less than 1% of the discounted mass is left."""
+        if self.horizon is not None:
+            return self.horizon
+        return 1 if self.discount == 0 else floor(log(0.01) / log(self.discount)) + 1
+
     def sampling_horizon(self) -> int:
         """The horizon, which sampling needs to be finite."""
         if self.horizon is None:
-            enough = next(h for h in range(1, 10**7) if self.discount**h < 0.01)
             raise ValueError(
-                f"sampling needs a finite horizon, got horizon=None: set Problem(horizon=...); from {enough} on, less "
-                "than 1% of the discounted mass is left out."
+                "sampling needs a finite horizon, got horizon=None: set Problem(horizon=...); "
+                f"{self.effective_horizon} steps leave out less than 1% of the discounted mass."
             )
         return self.horizon
 

@@ -59,8 +59,7 @@ class TimeLimited(Environment):
     time_limit: int = eqx.field(default=500, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __check_init__(self):
-        whole = isinstance(self.time_limit, Integral) and not isinstance(self.time_limit, bool)
-        if not whole or self.time_limit < 1:
+        if not isinstance(self.time_limit, Integral) or self.time_limit < 1:
             raise ValueError(f"time_limit must be a positive number of steps, but it is {self.time_limit!r}.")
 
     def truncated(self, state: Timed) -> Bool[Array, ""]:

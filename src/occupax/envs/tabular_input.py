@@ -81,7 +81,7 @@ def read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"]
     outcome_rewards = np.zeros((S * A, K))
     successors[rows, slots] = matrix.indices
     probabilities[rows, slots] = matrix.data / matrix.sum(axis=1)[rows]
-    outcome_rewards[rows, slots] = rewards[rows, matrix.indices if rewards.shape[1] > 1 else 0]
+    outcome_rewards[rows, slots] = rewards[rows, matrix.indices % rewards.shape[1]]  # a single column serves them all
     return successors.reshape(S, A, K), probabilities.reshape(S, A, K), outcome_rewards.reshape(S, A, K)
 
 

@@ -86,10 +86,14 @@ def _slope(model: Dynamics, probs: Table, reward: Table) -> Table:
 def utility_value(utility: Utility, features: Float[np.ndarray, " d"]) -> float:
     """F(u) in float64."""
     with jax.enable_x64(True):
-        return float(utility.value(jnp.asarray(features)))
+        return float(_value(utility, features))
 
 
 def utility_gradient(utility: Utility, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
     """Grad F(u) in float64."""
     with jax.enable_x64(True):
-        return np.asarray(utility.gradient(jnp.asarray(features)))
+        return np.asarray(_gradient(utility, features))
+
+
+_value = eqx.filter_jit(lambda utility, features: utility.value(features))
+_gradient = eqx.filter_jit(lambda utility, features: utility.gradient(features))

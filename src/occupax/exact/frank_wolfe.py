@@ -1,11 +1,12 @@
 """Fully corrective Frank-Wolfe over the polytope of occupancies, with a planner as its oracle."""
 
+import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from occupax.exact.dynamics import Dynamics
-from occupax.exact.evaluation import stationary_occupancy, timed_occupancy
+from occupax.exact.evaluation import stationary_occupancy, timed_occupancy, utility_gradient
 from occupax.exact.planning import best_response
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
@@ -25,28 +26,25 @@ def frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: floa
     Each iteration adds the occupancy of the policy that is best for the current quasi-reward, then finds the best
     mixture of all that are kept.
     """
-    S, A = model.shape
-    with jax.enable_x64(True):
-        mixtures = _Mixtures(problem.utility)
-        corners = [_occupancy(model, start)]
-        images, shares = _image(model, corners[0])[None], np.ones(1)
-        for _ in range(max_iterations):
-            mixture = shares @ images
-            quasi_reward = mixtures.gradient(mixture)
-            if not np.isfinite(quasi_reward).all():
-                raise ValueError("the utility has no finite gradient where nothing is visited: smooth it.")
-            best = best_response(model, (model.features @ quasi_reward).reshape(S, A))
-            corner = _occupancy(model, best.policy)
-            if problem.utility.linear:
-                return corner
-            gap = best.upper_bound - float(quasi_reward @ mixture)
-            if gap <= 0.5 * tolerance:
-                break
-            corners.append(corner)
-            images = np.concatenate([images, _image(model, corner)[None]])
-            shares, kept = mixtures.best(images, np.append(shares, 0.0), accuracy=0.1 * min(gap, 1.0))
-            corners, images, shares = [corners[i] for i in kept], images[kept], shares[kept] / shares[kept].sum()
-        return np.tensordot(shares, np.stack(corners), 1)
+    corners = [_occupancy(model, start)]
+    images, shares = _image(model, corners[0])[None], np.ones(1)
+    for _ in range(max_iterations):
+        mixture = shares @ images
+        quasi_reward = utility_gradient(problem.utility, mixture)
+        if not np.isfinite(quasi_reward).all():
+            raise ValueError("the utility has no finite gradient where nothing is visited: smooth it.")
+        best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
+        corner = _occupancy(model, best.policy)
+        if problem.utility.linear:
+            return corner
+        gap = best.upper_bound - float(quasi_reward @ mixture)
+        if gap <= 0.5 * tolerance:
+            break
+        corners.append(corner)
+        images = np.concatenate([images, _image(model, corner)[None]])
+        shares, kept = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy=0.1 * min(gap, 1.0))
+        corners, images, shares = [corners[i] for i in kept], images[kept], shares[kept] / shares[kept].sum()
+    return np.tensordot(shares, np.stack(corners), 1)
 
 
 def _occupancy(model: Dynamics, policy: Timed) -> Timed:
@@ -57,55 +55,51 @@ def _image(model: Dynamics, mass: Timed) -> Features:
     return model.features.T @ mass.reshape(-1, model.transition.shape[0]).sum(0)
 
 
-class _Mixtures:
-    """Finds the best mixture of a few occupancies: a primal-dual interior-point method on their shares."""
+def _best_mixture(
+    utility: Utility, images: Images, start: Vector, accuracy: float
+) -> tuple[Vector, Int[np.ndarray, " kept"]]:
+    """Maximise F over the shares of a mixture; return them, and which of them are worth keeping.
 
-    def __init__(self, utility: Utility):
-        self._gradient = jax.jit(utility.gradient)
-        self._curvature = jax.jit(
-            lambda at, rows: jax.lax.map(lambda row: jax.jvp(utility.gradient, (at,), (row,))[1], rows)
-        )
+    A primal-dual interior-point method. Optimality reads slope + slack = level, shares * slack = 0 and sum of shares
+    = 1, where `slope` is the derivative of F with respect to each share, and `level` belongs to the sum.
+    """
+    k = len(start)
+    shares = 0.95 * start + 0.05 / k
+    slope = images @ utility_gradient(utility, shares @ images)
+    level = slope.max() + 1e-3 * (1 + np.abs(slope).max())
+    slack = level - slope
+    for _ in range(NEWTON_STEPS):
+        mixture = shares @ images
+        slope = images @ utility_gradient(utility, mixture)
+        unbalanced = level - slack - slope
+        if shares @ slack <= accuracy and np.abs(unbalanced).max() <= accuracy:
+            break
+        target = 0.1 * (shares @ slack) / k
+        system = np.ones((k + 1, k + 1))
+        system[:k, :k] = np.diag(slack / shares) - _curvature(utility, mixture, images)
+        system[k, k] = 0.0
+        move = np.linalg.solve(system, np.append(target / shares - slack - unbalanced, 0.0))
+        shares_move, level_move = move[:k], move[k]
+        slack_move = (target - slack * shares_move) / shares - slack
+        length = min(1.0, 0.99 * _room(shares, shares_move), 0.99 * _room(slack, slack_move))
+        shares, slack = shares + length * shares_move, slack + length * slack_move
+        level += length * level_move
+    # where a share is zero at the optimum it is by now far smaller than its slack
+    return shares, np.flatnonzero(shares / shares.max() > 1e-3 * slack / slack.max())
 
-    def gradient(self, mixture: Features) -> Features:
-        """Grad F."""
-        return np.asarray(self._gradient(mixture))
 
-    def _hessian(self, mixture: Features, images: Images) -> Float[np.ndarray, "k k"]:
-        """The Hessian of -F as a function of the shares."""
-        k, d = images.shape
-        padded = np.zeros((-(-k // PADDING) * PADDING, d))  # few shapes, few compilations
-        padded[:k] = images
-        return -images @ np.asarray(self._curvature(mixture, padded))[:k].T
+def _curvature(utility: Utility, mixture: Features, images: Images) -> Float[np.ndarray, "k k"]:
+    """The Hessian of F as a function of the shares."""
+    k, d = images.shape
+    padded = np.zeros((-(-k // PADDING) * PADDING, d))  # few shapes, few compilations
+    padded[:k] = images
+    with jax.enable_x64(True):
+        return images @ np.asarray(_hessian_products(utility, mixture, padded))[:k].T
 
-    def best(self, images: Images, start: Vector, accuracy: float) -> tuple[Vector, np.ndarray]:
-        """Return the shares that maximise F, and which of them are worth keeping.
 
-        Optimality reads slope + slack = level, shares * slack = 0, sum of shares = 1, where `slope` is the derivative
-        of F with respect to each share, and `level` belongs to the sum.
-        """
-        k = len(start)
-        shares = 0.95 * start + 0.05 / k
-        slope = images @ self.gradient(shares @ images)
-        level = slope.max() + 1e-3 * (1 + np.abs(slope).max())
-        slack = level - slope
-        for _ in range(NEWTON_STEPS):
-            mixture = shares @ images
-            slope = images @ self.gradient(mixture)
-            unbalanced = level - slack - slope
-            if shares @ slack <= accuracy and np.abs(unbalanced).max() <= accuracy:
-                break
-            target = 0.1 * (shares @ slack) / k
-            system = np.ones((k + 1, k + 1))
-            system[:k, :k] = self._hessian(mixture, images) + np.diag(slack / shares)
-            system[k, k] = 0.0
-            move = np.linalg.solve(system, np.append(target / shares - slack - unbalanced, 0.0))
-            shares_move, level_move = move[:k], move[k]
-            slack_move = (target - slack * shares_move) / shares - slack
-            length = min(1.0, 0.99 * _room(shares, shares_move), 0.99 * _room(slack, slack_move))
-            shares, slack = shares + length * shares_move, slack + length * slack_move
-            level += length * level_move
-        # where a share is zero at the optimum it is by now far smaller than its slack
-        return shares, np.flatnonzero(shares / shares.max() > 1e-3 * slack / slack.max())
+_hessian_products = eqx.filter_jit(
+    lambda utility, mixture, rows: jax.lax.map(lambda row: jax.jvp(utility.gradient, (mixture,), (row,))[1], rows)
+)
 
 
 def _room(position: Vector, move: Vector) -> float:

@@ -1,0 +1,31 @@
+"""The command line: `occupax --help`."""
+
+import sys
+
+import tyro
+from rich.console import Console
+
+from occupax.cli.listing import list_names
+from occupax.cli.solve import solve
+
+COMMANDS = {"solve": solve, "list": list_names}
+
+
+def main() -> None:
+    """Run a command; a mistake of the user ends in one sentence and exit code 2, a failure in exit code 1."""
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="occupax",
+            description="Optimise any smooth function of what a policy visits.",
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+    except ValueError as error:
+        _complain(error, 2)
+    except RuntimeError as error:
+        _complain(error, 1)
+
+
+def _complain(error: Exception, code: int) -> None:
+    Console(stderr=True).print(f"[bold red]occupax:[/] {error}", highlight=False, soft_wrap=True)
+    sys.exit(code)

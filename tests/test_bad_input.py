@@ -1,0 +1,388 @@
+"""What users read when they get something wrong: a sentence that names the argument, its value and what is allowed.
+
+The calls are made in a process of their own, by running this file, because users run the package without the checks of
+types and shapes that pytest switches on and that would speak first.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import sparse
+
+import occupax as ox
+from occupax import envs, exact, features, policies, theory, utilities
+from occupax.utilities import Ball, Box, Halfspace, Point, Polyhedron
+
+NAN, INF = float("nan"), float("inf")
+# the longest sentences list the known environments or quote what a function of the user's raised
+LONGEST = 400
+
+
+@cache
+def lake() -> Any:
+    return ox.make("FrozenLake-v1")
+
+
+@cache
+def cartpole() -> Any:
+    return ox.make("CartPole-v1")
+
+
+def problem(utility: Any = None, env: Any = None, **options: Any) -> Any:
+    return ox.Problem(lake() if env is None else env, utility, **options)
+
+
+def key() -> Any:
+    return jax.random.key(0)
+
+
+def policy(env: Any = None) -> Any:
+    return policies.tabular()(lake(), key()) if env is None else policies.mlp((2,))(env, key())
+
+
+def table(transition: Any = None, reward: Any = None, initial: Any = None, terminal: Any = None) -> Any:
+    """A process of three states and two actions, with some of its arrays replaced."""
+    return ox.TabularMDP(
+        np.full((3, 2, 3), 1 / 3) if transition is None else transition,
+        np.zeros((3, 2)) if reward is None else reward,
+        [1.0, 0.0, 0.0] if initial is None else initial,
+        terminal,
+    )
+
+
+def uniform(shape: tuple[int, int] = (16, 4), **row: Any) -> Any:
+    """Uniform action probabilities, with row 3 replaced."""
+    probs = np.full(shape, 1 / shape[1])
+    if row:
+        probs[3] = row["row"]
+    return probs
+
+
+def fails(*_: Any) -> Any:
+    raise RuntimeError("out of coffee")
+
+
+def fails_with_value_error(*_: Any) -> Any:
+    raise ValueError("out of coffee")
+
+
+def not_concave() -> Any:
+    return utilities.Custom(lambda u: jnp.sum(u**2))
+
+
+def trajectories() -> Any:
+    return ox.sample(problem(horizon=2), policy(), 1, key())
+
+
+Case = tuple[Callable[[], Any], tuple[str, ...]]
+
+CASES: dict[str, Case] = {
+    # tables
+    "transition [S, S]": (lambda: table(np.ones((3, 3))), ("transition", "(3, 2, 3)", "got (3, 3)")),
+    "transition text": (lambda: table("x"), ("transition", "array of numbers", "'x'")),
+    "transition nan": (lambda: table(np.full((3, 2, 3), NAN)), ("transition", "finite", "nan", "(0, 0, 0)")),
+    "transition negative": (lambda: table(np.full((3, 2, 3), -1.0)), ("transition", "not be negative", "-1")),
+    "transition rows": (lambda: table(np.ones((3, 2, 3))), ("transition", "sum to 1", "got 3", "state 0", "action 0")),
+    "transition sparse shape": (lambda: table(sparse.csr_array(np.ones((3, 3)))), ("transition", "(6, 3)", "(3, 3)")),
+    "transition sparse nan": (lambda: table(sparse.csr_array(np.full((6, 3), NAN))), ("transition", "nan", "(0, 0)")),
+    "transition ragged": (
+        lambda: table([[1.0], [1.0, 2.0]]),
+        ("transition", "array of numbers", "[[1.0], [1.0, 2.0]]"),
+    ),
+    "reward vector": (lambda: table(reward=np.zeros(3)), ("reward", "[S, A]", "got (3,)")),
+    "reward of other states": (lambda: table(reward=np.zeros((4, 2))), ("reward", "S = 3", "got (4, 2)")),
+    "reward without actions": (lambda: table(reward=np.zeros((3, 0))), ("reward", "at least one action", "(3, 0)")),
+    "reward nan": (lambda: table(reward=np.full((3, 2), NAN)), ("reward", "finite", "nan", "(0, 0)")),
+    "reward text": (lambda: table(reward="x"), ("reward", "array of numbers", "'x'")),
+    "reward sparse shape": (lambda: table(reward=sparse.csr_array(np.ones((7, 3)))), ("reward", "S = 3", "(7, 3)")),
+    "initial empty": (lambda: table(initial=[]), ("initial", "vector", "(0,)")),
+    "initial nan": (lambda: table(initial=[NAN, 0.0, 0.0]), ("initial", "finite", "nan", "(0,)")),
+    "initial sum": (lambda: table(initial=[0.5, 0.0, 0.0]), ("initial", "sum to 1", "got 0.5")),
+    "initial negative": (lambda: table(initial=[-1.0, 1.0, 1.0]), ("initial", "not be negative", "-1", "state 0")),
+    "terminal numbers": (lambda: table(terminal=[0, 1, 0]), ("terminal", "3 booleans", "int64")),
+    "terminal ragged": (lambda: table(terminal=[[True], [True, False]]), ("terminal", "3 booleans", "[[True], ")),
+    "map that is no text": (lambda: ox.TabularMDP.gridworld(5), ("text", "map", "got 5")),
+    "map with ragged rows": (lambda: ox.TabularMDP.gridworld("SG\nS"), ("text", "one length", "[2, 1]")),
+    "map with strange cells": (lambda: ox.TabularMDP.gridworld("SXG"), ("text", "S, G, H, #", "got 'X'")),
+    "map without start": (lambda: ox.TabularMDP.gridworld("..G"), ("text", "at least one start", "none")),
+    "map without cells": (lambda: ox.TabularMDP.gridworld(""), ("text", "map", "[]")),
+    "slip above one": (lambda: ox.TabularMDP.gridworld("SG", 1.5), ("slip", "[0, 1]", "got 1.5")),
+    "slip nan": (lambda: ox.TabularMDP.gridworld("SG", NAN), ("slip", "[0, 1]", "got nan")),
+    "slip text": (lambda: ox.TabularMDP.gridworld("SG", "x"), ("slip", "[0, 1]", "got 'x'")),
+    "chain of none": (lambda: ox.TabularMDP.chain(0), ("n must", "at least 1", "got 0")),
+    "garnet branching": (
+        lambda: ox.TabularMDP.garnet(4, 2, 5, key()),
+        ("branching", "at most num_states = 4", "got 5"),
+    ),
+    "garnet states": (lambda: ox.TabularMDP.garnet(2.5, 2, 1, key()), ("num_states", "at least 1", "got 2.5")),
+    "garnet key": (lambda: ox.TabularMDP.garnet(4, 2, 2, 0), ("key", "jax.random.key", "got 0")),
+    "not from Gymnasium": (lambda: ox.TabularMDP.from_gymnasium(5), ("env", "Gymnasium id or environment", "got 5")),
+    "unknown to Gymnasium": (lambda: ox.TabularMDP.from_gymnasium("Nowhere-v0"), ("Nowhere-v0", "doesn't exist")),
+    # registry
+    "unknown environment": (lambda: ox.make("FrozenLake"), ("environment 'FrozenLake'", "'FrozenLake-v1'", "Known:")),
+    "environment that is no name": (lambda: ox.make(["Taxi-v4"]), ("environment ['Taxi-v4']", "Known:", "Taxi-v4")),
+    "unknown map": (lambda: ox.make("FrozenLake-v1", map_name="9x9"), ("FrozenLake-v1", "map_name", "9x9")),
+    "continuous environment": (lambda: ox.make("Pendulum-v1"), ("Pendulum-v1", "neither", "Discrete", "Box")),
+    "registered name": (lambda: envs.register("Taxi-v4", lake), ("name", "new", "'Taxi-v4'")),
+    "name that is no text": (lambda: envs.register(5, lake), ("name", "text", "got 5")),
+    "name that is empty": (lambda: envs.register("", lake), ("name", "not empty", "got ''")),
+    "factory that is none": (lambda: envs.register("new", 5), ("factory", "function", "got 5")),
+    "time limit 0": (lambda: envs.CartPole(time_limit=0), ("time_limit", "positive", "is 0")),
+    "time limit 2.5": (lambda: envs.CartPole(time_limit=2.5), ("time_limit", "positive number of steps", "is 2.5")),
+    "time limit nan": (lambda: envs.Acrobot(time_limit=NAN), ("time_limit", "positive", "is nan")),
+    "time limit text": (lambda: envs.CartPole(time_limit="x"), ("time_limit", "positive", "is 'x'")),
+    # problems
+    "env of Gymnasium": (lambda: problem(env=gymnasium.make("Taxi-v4")), ("env", "occupax.make", "TaxiEnv")),
+    "env by name": (lambda: problem(env="Taxi-v4"), ("env", "occupax.make", "'Taxi-v4'")),
+    "discount 1": (lambda: problem(discount=1.0), ("discount", "[0, 1)", "got 1.0")),
+    "discount negative": (lambda: problem(discount=-0.1), ("discount", "[0, 1)", "got -0.1")),
+    "discount nan": (lambda: problem(discount=NAN), ("discount", "[0, 1)", "got nan")),
+    "discount text": (lambda: problem(discount="x"), ("discount", "[0, 1)", "got 'x'")),
+    "discount None": (lambda: problem(discount=None), ("discount", "[0, 1)", "got None")),
+    "horizon 0": (lambda: problem(horizon=0), ("horizon", "at least 1", "got 0")),
+    "horizon negative": (lambda: problem(horizon=-1), ("horizon", "at least 1", "got -1")),
+    "horizon 2.5": (lambda: problem(horizon=2.5), ("horizon", "whole number", "got 2.5")),
+    "horizon True": (lambda: problem(horizon=True), ("horizon", "whole number", "got True")),
+    "horizon nan": (lambda: problem(horizon=NAN), ("horizon", "whole number", "got nan")),
+    "horizon infinite": (lambda: problem(horizon=INF), ("horizon", "whole number", "got inf")),
+    "horizon text": (lambda: problem(horizon="x"), ("horizon", "whole number", "got 'x'")),
+    "horizon above the limit": (lambda: problem(env=cartpole(), horizon=501), ("horizon", "time limit of 500", "501")),
+    "termination misspelt": (lambda: problem(termination="episodc"), ("termination", "'episodc'", "mean 'episodic'")),
+    "termination None": (lambda: problem(termination=None), ("termination", "None", "absorbing, episodic")),
+    # utilities in a problem
+    "utility that is a number": (lambda: problem(5), ("utility", "function", "got 5")),
+    "utility of vectors": (lambda: problem(lambda u: u), ("utility", "single number", "(64,)")),
+    "utility that fails": (lambda: problem(fails), ("the utility failed", "64", "out of coffee")),
+    "utility with a ValueError": (
+        lambda: problem(fails_with_value_error),
+        ("the utility failed", "64", "out of coffee"),
+    ),
+    "utility that returns None": (lambda: problem(lambda u: None), ("the utility failed", "64", "None")),  # noqa: ARG005
+    "utility of a text": (lambda: problem(lambda u: "a"), ("the utility failed", "64", "'a'")),  # noqa: ARG005
+    "utility of a branch": (lambda: problem(lambda u: u[0] if u[0] > 0 else u[1]), ("the utility failed", "boolean")),
+    "utility of other shapes": (lambda: problem(lambda u: u @ jnp.ones(3)), ("the utility failed", "(64,)", "(3,)")),
+    "weights of another length": (lambda: problem(utilities.Linear([1.0, 2.0])), ("weights of Linear", "64", "got 2")),
+    "set of another dimension": (
+        lambda: problem(utilities.SetDistance(np.zeros((16, 4, 2)), Ball([0.0], 1.0))),
+        ("set", "dimensions", "2", "got one of 1"),
+    ),
+    "feedback of another table": (
+        lambda: problem(utilities.SetDistance(np.zeros((3, 2, 1)), Ball([0.0], 1.0))),
+        ("values", "S, A = (16, 4)", "got (3, 2, 1)"),
+    ),
+    # features
+    "features that are a number": (lambda: problem(features=5), ("features", "function", "got 5")),
+    "feature of matrices": (lambda: problem(features=lambda s, a: jnp.zeros((2, 2))), ("feature", "vector", "(2, 2)")),  # noqa: ARG005
+    "feature of tuples": (lambda: problem(features=lambda s, a: (s, a)), ("feature", "a number or a vector", "got (")),
+    "feature that fails": (lambda: problem(features=fails), ("feature function failed", "out of coffee")),
+    "feature of one argument": (lambda: problem(features=lambda s: s), ("feature function", "(observation, action)")),
+    "pairs on CartPole": (
+        lambda: problem(env=cartpole(), features=features.StateAction()),
+        ("StateAction features", "tabular", "got CartPole"),
+    ),
+    "states on CartPole": (lambda: problem(utilities.Entropy(), cartpole()), ("State features", "tabular", "CartPole")),
+    "empty stack": (features.Stack, ("Stack", "at least one", "none")),
+    "stack of a number": (lambda: features.Stack(5), ("features", "function", "got 5")),
+    "table of a matrix": (lambda: features.Table(np.zeros((2, 2))), ("values", "[S, A, d]", "(2, 2)")),
+    "table nan": (lambda: features.Table(np.full((2, 2, 1), NAN)), ("values", "finite", "nan", "(0, 0, 0)")),
+    "table text": (lambda: features.Table("x"), ("values", "numbers", "'x'")),
+    "grid bins 0": (lambda: features.Grid([0.0], [1.0], [0]), ("bins", "at least 1", "got 0")),
+    "grid bins number": (lambda: features.Grid([0.0], [1.0], 5), ("bins", "got 5")),
+    "grid lengths": (lambda: features.Grid([0.0, 0.0], [1.0], [5]), ("low, high, bins", "one length", "2, 1, 1")),
+    "grid upside down": (lambda: features.Grid([1.0], [0.0], [5]), ("low", "below high", "[1.]", "[0.]")),
+    "grid nan": (lambda: features.Grid([NAN], [1.0], [5]), ("low", "finite", "nan")),
+    "grid text": (lambda: features.Grid("a", [1.0], [5]), ("low", "numbers", "'a'")),
+    "grid coordinate 9": (
+        lambda: problem(env=cartpole(), features=features.Grid([0.0], [1.0], [5], [9])),
+        ("coordinates", "0..3", "got (9,)"),
+    ),
+    "grid coordinate text": (lambda: features.Grid([0.0], [1.0], [5], ["x"]), ("coordinates", "whole number", "'x'")),
+    # utilities
+    "weights empty": (lambda: utilities.Linear([]), ("weights", "at least one", "[]")),
+    "weights nan": (lambda: utilities.Linear(np.full((64, 4), NAN)), ("weights", "finite", "nan")),
+    "weights text": (lambda: utilities.Linear("x"), ("weights", "numbers", "'x'")),
+    "sigma 0": (lambda: utilities.LogCoverage(sigma=0.0), ("sigma", "above 0", "got 0.0")),
+    "sigma negative": (lambda: utilities.LogCoverage(sigma=-1.0), ("sigma", "above 0", "got -1.0")),
+    "sigma nan": (lambda: utilities.LogCoverage(sigma=NAN), ("sigma", "above 0", "got nan")),
+    "sigma infinite": (lambda: utilities.LogCoverage(sigma=INF), ("sigma", "finite", "got inf")),
+    "sigma text": (lambda: utilities.LogCoverage(sigma="0.5"), ("sigma", "number", "got '0.5'")),
+    "smoothing negative": (lambda: utilities.Entropy(smoothing=-1.0), ("smoothing", "at least 0", "got -1.0")),
+    "smoothing nan": (lambda: utilities.Entropy(smoothing=NAN), ("smoothing", "at least 0", "got nan")),
+    "scale 0": (lambda: utilities.Entropy(scale=0.0), ("scale", "above 0", "got 0.0")),
+    "set that is none": (lambda: utilities.SetDistance(np.zeros((2, 2)), 5), ("set", "Box, Ball", "got 5")),
+    "feedback text": (lambda: utilities.SetDistance("x", Ball([0.0], 1.0)), ("feedback", "'x'")),
+    "custom of a number": (lambda: utilities.Custom(5), ("utility", "function", "got 5")),
+    "custom features": (lambda: utilities.Custom(jnp.sum, features=5), ("features", "function", "got 5")),
+    "two constants": (lambda: utilities.Custom(jnp.sum, smoothness=(1.0, 2.0)), ("smoothness", "(1.0, 2.0)")),
+    "times nan": (lambda: utilities.Reward() * NAN, ("utility", "finite number", "got nan")),
+    "infinity times": (lambda: INF * utilities.Reward(), ("utility", "finite number", "got inf")),
+    "times a text": (lambda: utilities.Reward() * "x", ("utility", "finite number", "got 'x'")),
+    "times a utility": (lambda: utilities.Reward() * utilities.Reward(), ("utility", "finite number", "Reward()")),
+    "plus a number": (lambda: utilities.Reward() + 5, ("utility", "function", "got 5")),
+    "box upside down": (lambda: Box([1.0], [0.0]), ("low", "at most high", "1.0", "0.0")),
+    "box nan": (lambda: Box([NAN], [0.0]), ("low", "number", "nan")),
+    "box text": (lambda: Box("x", [0.0]), ("low", "vector of numbers", "'x'")),
+    "box lengths": (lambda: Box([0.0], [1.0, 1.0]), ("high", "as long as low", "1", "2")),
+    "ball radius": (lambda: Ball([0.0], -1.0), ("radius", "at least 0", "-1.0")),
+    "ball center": (lambda: Ball(0.0, 1.0), ("center", "vector", "()")),
+    "halfspace of zeros": (lambda: Halfspace([0.0, 0.0], 1.0), ("normal", "other than 0", "[0.0, 0.0]")),
+    "polyhedron lengths": (lambda: Polyhedron([[1.0], [2.0]], [1.0]), ("bounds", "each row", "2", "1")),
+    "polyhedron empty": (lambda: Polyhedron([[1.0], [-1.0]], [0.0, -1.0]), ("bounds", "some x", "[0.0, -1.0]")),
+    "point infinite": (lambda: Point([INF]), ("point", "finite", "inf")),
+    # the check of utilities
+    "check of another size": (lambda: utilities.check(utilities.Linear([1.0]), 3), ("weights of Linear", "3", "got 1")),
+    "check of size 0": (lambda: utilities.check(utilities.Reward(), 0), ("size", "at least 1", "got 0")),
+    "check of mass 0": (lambda: utilities.check(utilities.Reward(), 2, mass=0.0), ("mass", "above 0", "got 0.0")),
+    "check of no samples": (lambda: utilities.check(utilities.Reward(), 2, samples=0), ("samples", "at least 1", "0")),
+    "check of a bad seed": (lambda: utilities.check(utilities.Reward(), 2, seed=-1), ("seed", "at least 0", "got -1")),
+    "check of a number": (lambda: utilities.check(5, 2), ("utility", "function", "got 5")),
+    "check of vectors": (lambda: utilities.check(lambda u: u, 3), ("utility", "single number", "(3,)")),
+    "check of a failure": (lambda: utilities.check(fails, 3), ("utility failed", "out of coffee")),
+    # policies
+    "tabular on CartPole": (
+        lambda: policies.tabular()(cartpole(), key()),
+        ("tabular policies", "got CartPole", "mlp()"),
+    ),
+    "scale negative": (lambda: policies.tabular(-1.0), ("scale", "at least 0", "got -1.0")),
+    "scale nan": (lambda: policies.linear(scale=NAN), ("scale", "at least 0", "got nan")),
+    "activation misspelt": (lambda: policies.mlp(activation="tahn"), ("activation 'tahn'", "'tanh'", "Known:")),
+    "activation list": (lambda: policies.mlp(activation=["tanh"]), ("activation ['tanh']", "Known:")),
+    "hidden 0": (lambda: policies.mlp((4, 0)), ("hidden", "at least 1", "got 0")),
+    "hidden number": (lambda: policies.mlp(64), ("hidden", "got 64")),
+    "policy for a problem": (lambda: policies.mlp()(problem(), key()), ("env", "environment", "Problem")),
+    "linear features that fail": (lambda: policies.linear(fails)(lake(), key()), ("features", "out of coffee")),
+    "linear features of matrices": (
+        lambda: policies.linear(lambda o: jnp.zeros((2, 2)))(lake(), key()),  # noqa: ARG005
+        ("features", "vector", "(2, 2)"),
+    ),
+    # sampling
+    "sample none": (lambda: ox.sample(problem(horizon=2), policy(), 0, key()), ("n must", "at least 1", "got 0")),
+    "sample 2.5": (lambda: ox.sample(problem(horizon=2), policy(), 2.5, key()), ("n must", "whole number", "got 2.5")),
+    "sample for ever": (lambda: ox.sample(problem(), policy(), 1, key()), ("finite horizon", "horizon=None", "459")),
+    "sample a function": (
+        lambda: ox.sample(problem(horizon=2), fails, 1, key()),
+        ("policy", "got function", "Softmax"),
+    ),
+    "sample an initialiser": (lambda: ox.sample(problem(horizon=2), policies.mlp(), 1, key()), ("policy", "function")),
+    "sample with a number as key": (
+        lambda: ox.sample(problem(horizon=2), policy(), 1, 0),
+        ("key", "jax.random.key", "0"),
+    ),
+    "sample an environment": (lambda: ox.sample(lake(), policy(), 1, key()), ("problem", "TabularMDP")),
+    "sample with a small policy": (
+        lambda: ox.sample(problem(horizon=2), policies.Tabular(jnp.zeros((2, 4))), 1, key()),
+        ("table", "(16, 4)", "(2, 4)"),
+    ),
+    "sample with too many logits": (
+        lambda: ox.sample(
+            problem(env=cartpole(), horizon=2),
+            policies.Softmax(lambda o: jnp.zeros(3)),  # noqa: ARG005
+            1,
+            key(),
+        ),
+        ("logits", "2", "(3,)"),
+    ),
+    "quasi-reward of another length": (
+        lambda: ox.estimators.gradient(problem(horizon=2), trajectories(), policy(), jnp.ones(7)),
+        ("quasi_reward", "1", "7"),
+    ),
+    # exact methods
+    "probs of another shape": (lambda: exact.value(problem(), uniform((16, 3))), ("probs", "(16, 4)", "got (16, 3)")),
+    "probs nan": (lambda: exact.occupancy(problem(), uniform(row=NAN)), ("probs", "distribution", "nan", "state 3")),
+    "probs negative": (
+        lambda: exact.feature_occupancy(problem(), uniform(row=[-0.5, 0.5, 0.5, 0.5])),
+        ("probs", "distribution", "-0.5", "state 3"),
+    ),
+    "probs sum": (lambda: exact.certificate(problem(), uniform(row=0.5)), ("probs", "distribution", "0.5", "state 3")),
+    "probs text": (lambda: exact.value(problem(), "x"), ("probs", "[S, A]", "'x'")),
+    "probs of a policy": (lambda: exact.value(problem(), policy()), ("probs", "[S, A]", "Tabular")),
+    "exact on CartPole": (lambda: exact.value_iteration(problem(env=cartpole())), ("tabular", "got CartPole")),
+    "exact gradient of a table": (lambda: exact.gradient(problem(), uniform()), ("policy", "ndarray")),
+    "method misspelt": (lambda: ox.solve(problem(), "frank-wolf"), ("method 'frank-wolf'", "'frank-wolfe'", "conic")),
+    "tolerance 0": (lambda: ox.solve(problem(), tolerance=0), ("tolerance", "above 0", "got 0")),
+    "tolerance nan": (lambda: ox.solve(problem(), tolerance=NAN), ("tolerance", "above 0", "got nan")),
+    "no iterations": (lambda: ox.solve(problem(), max_iterations=0), ("max_iterations", "at least 1", "got 0")),
+    "solve not concave": (lambda: ox.solve(problem(not_concave())), ("utility Custom", "not declared concave")),
+    "solve minus entropy": (
+        lambda: ox.solve(problem(-1 * utilities.Entropy())),
+        ("utility Sum", "not declared concave"),
+    ),
+    "solve CartPole": (lambda: ox.solve(problem(env=cartpole())), ("tabular", "got CartPole")),
+    "solve an environment": (lambda: ox.solve(lake()), ("problem", "TabularMDP")),
+    "certificate not concave": (
+        lambda: exact.certificate(problem(not_concave()), uniform()),
+        ("Custom", "concave=True"),
+    ),
+    "certificate at the border": (
+        lambda: exact.certificate(problem(utilities.Entropy(smoothing=0.0)), uniform(row=[1.0, 0.0, 0.0, 0.0])),
+        ("Entropy", "no finite gradient", "smoothing"),
+    ),
+    "conic of a function": (
+        lambda: ox.solve(problem(utilities.Custom(jnp.sum, concave=True)), "conic"),
+        ("'conic' does not know Custom", "'frank-wolfe'"),
+    ),
+    # theory
+    "epsilon 0": (lambda: theory.horizon(0.0, 0.9), ("epsilon", "between 0 and 1", "0.0")),
+    "theory of discount 1": (lambda: theory.horizon(0.1, 1.0), ("discount", "less than 1", "1.0")),
+}
+
+
+def innermost(error: BaseException) -> str:
+    """The file whose code raised the error."""
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame.f_code.co_filename
+
+
+def outcome(call: Callable[[], Any]) -> tuple[str, str, bool]:
+    """The kind of error, what it says and whether the package itself raised it."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001
+        return type(error).__name__, str(error), Path(ox.__file__).parent in Path(innermost(error)).parents
+    return "no error", "", False
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, tuple[str, str, bool]]:
+    run = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)  # noqa: S603
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_answered_with_a_sentence(case: str, outcomes: dict[str, tuple[str, str, bool]]):
+    kind, message, ours = outcomes[case]
+    assert kind == "ValueError", message
+    for fragment in CASES[case][1]:
+        assert fragment in message
+    assert ours, f"raised outside the package: {message}"
+    assert message.endswith((".", "?", "coffee", "'9x9'")) or "failed" in message
+    assert len(message) < LONGEST
+    assert "\n" not in message
+    assert "Tracer" not in message
+    assert "jax._src" not in message
+
+
+def test_what_the_bad_calls_are_made_of_is_right():
+    # otherwise a case could be refused for the wrong reason
+    assert table().num_states == 3
+    assert problem(horizon=2).size == 1
+    assert uniform().shape == (16, 4)
+    assert exact.certificate(problem(), uniform()).gap >= 0
+
+
+if __name__ == "__main__":
+    json.dump({name: outcome(call) for name, (call, _) in CASES.items()}, sys.stdout)

@@ -1,0 +1,228 @@
+import tracemalloc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import occupax as ox
+
+CONVENTIONS = ("episodic", "absorbing")
+utilities = ox.utilities
+
+
+@pytest.fixture(scope="module")
+def lake():
+    return ox.make("FrozenLake8x8-v1")
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A random process of six states, the last one terminal."""
+    source = ox.TabularMDP.garnet(6, 3, 3, jax.random.key(4))
+    return ox.TabularMDP(source.transition, source.reward - 0.3, source.initial, np.arange(6) == 5)
+
+
+def random_probs(seed, shape):
+    return np.random.default_rng(seed).dirichlet(np.ones(shape[1]), shape[0])
+
+
+def value_iteration_by_hand(env, discount, sweeps):
+    """Plain value iteration on dense arrays, in the episodic convention."""
+    table = env.transition.toarray().reshape(env.num_states, env.num_actions, -1)
+    values = np.zeros(env.num_states)
+    for _ in range(sweeps):
+        values = np.where(env.terminal, 0.0, (env.reward + discount * table @ values).max(1))
+    return env.initial @ values
+
+
+# Reference values of the paper and of MATH section 6
+
+
+def test_the_optimal_return_of_frozen_lake(lake):
+    plan = ox.exact.value_iteration(ox.Problem(lake, discount=0.99))
+    assert plan.value == pytest.approx(0.414640, abs=5e-7)
+    assert plan.value == pytest.approx(value_iteration_by_hand(lake, 0.99, 4000), abs=1e-12)
+    assert ox.exact.value(ox.Problem(lake, discount=0.99), plan.policy) == pytest.approx(plan.value, abs=1e-12)
+
+
+def test_a_horizon_of_200_leaves_a_floor_under_the_gap_to_the_infinite_optimum(lake):
+    plan = ox.exact.value_iteration(ox.Problem(lake, discount=0.99, horizon=200))
+    assert plan.value == pytest.approx(value_iteration_by_hand(lake, 0.99, 200), abs=1e-12)
+    assert 0.414640 - plan.value == pytest.approx(0.0027, abs=5e-5)
+
+
+def test_the_optimum_of_log_coverage_on_frozen_lake(lake):
+    problem = ox.Problem(lake, utilities.LogCoverage(sigma=0.125), discount=0.99)
+    best = ox.solve(problem)
+    assert best.value == pytest.approx(-22.6351, abs=5e-5)
+    assert best.gap <= 1e-6
+    certificate = ox.exact.certificate(problem, best.policy)
+    assert 0 <= certificate.gap < 1e-5
+    np.testing.assert_allclose(best.occupancy, ox.exact.occupancy(problem, best.policy), atol=1e-12)
+    for seed in range(5):
+        probs = random_probs(seed, (64, 4))
+        other = ox.exact.certificate(problem, probs)
+        assert other.value == pytest.approx(ox.exact.value(problem, probs))
+        assert other.gap >= best.value - other.value > 1e-3
+        assert other.upper_bound == pytest.approx(other.value + other.gap)
+
+
+# Independent solvers
+
+
+@pytest.mark.parametrize("termination", CONVENTIONS)
+@pytest.mark.parametrize("horizon", [None, 12])
+@pytest.mark.parametrize(
+    "utility",
+    [
+        utilities.Reward(),
+        utilities.LogCoverage(0.1),
+        utilities.Entropy(1e-3),
+        utilities.Linear(np.arange(18.0)) + 3.0 * utilities.Entropy(1e-2),
+        utilities.Reward() + 0.1 * utilities.LogCoverage(0.5),
+    ],
+    ids=["reward", "log-coverage", "entropy", "linear+entropy", "reward+coverage"],
+)
+def test_frank_wolfe_and_the_conic_solver_agree(small, utility, horizon, termination):
+    problem = ox.Problem(small, utility, discount=0.9, horizon=horizon, termination=termination)
+    ours = ox.solve(problem, method="frank-wolfe", tolerance=1e-8)
+    conic = ox.solve(problem, method="conic", tolerance=1e-5)  # so wide that Frank-Wolfe has nothing left to polish
+    assert ours.value == pytest.approx(conic.value, abs=1e-5)
+    assert ours.gap <= 1e-8
+    assert ours.value + ours.gap >= conic.value - 1e-12
+    if horizon is not None:
+        assert ours.policy.shape == (12, 6, 3)
+    stationary = [ox.exact.value(problem, random_probs(seed, (6, 3))) for seed in range(20)]
+    assert max(stationary) <= ours.value + ours.gap
+
+
+SETS = {
+    "box": utilities.Box([1.0, -1.0], [2.0, 0.5]),
+    "ball": utilities.Ball([5.0, 5.0], 1.0),
+    "halfspace": utilities.Halfspace([1.0, 1.0], -20.0),
+    "polyhedron": utilities.Polyhedron([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [3.0, 3.0, -5.9]),
+    "point": utilities.Point([4.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_set_distances_agree_too(small, name):
+    feedback = np.random.default_rng(3).normal(size=(6, 3, 2))
+    problem = ox.Problem(small, utilities.SetDistance(feedback, SETS[name]), discount=0.9)
+    ours, conic = ox.solve(problem), ox.solve(problem, method="conic", tolerance=1e-5)
+    assert ours.value == pytest.approx(conic.value, abs=1e-5)
+    u = np.tensordot(ours.occupancy, feedback, 2)
+    with jax.enable_x64(True):
+        distance = np.linalg.norm(u - SETS[name].project(jnp.asarray(u)))
+    assert ours.value == pytest.approx(-(distance**2), abs=1e-9)
+
+
+def test_a_linear_utility_is_the_linear_program_over_the_polytope(small):
+    weights = np.random.default_rng(5).normal(size=18)
+    problem = ox.Problem(small, utilities.Linear(weights), discount=0.9, termination="absorbing")
+    flow = np.kron(np.eye(6), np.ones((1, 3))) - 0.9 * small.transition.toarray().T
+    program = linprog(-weights, A_eq=flow, b_eq=small.initial)
+    assert ox.solve(problem).value == pytest.approx(-float(program.fun or 0), abs=1e-9)
+
+
+def test_any_concave_function_is_solved_like_its_built_in_twin(small):
+    def coverage(occupancy):
+        return jnp.sum(jnp.log(occupancy.reshape(6, 3).sum(1) + 0.1))
+
+    twin = ox.solve(ox.Problem(small, utilities.LogCoverage(0.1), discount=0.9))
+    problem = ox.Problem(small, utilities.Custom(coverage, concave=True), discount=0.9)
+    assert ox.solve(problem).value == pytest.approx(twin.value, abs=2e-6)
+    with pytest.raises(ValueError, match=r"conic.*Custom.*frank-wolfe"):
+        ox.solve(problem, method="conic")
+    for refused in (ox.solve, lambda it: ox.exact.certificate(it, random_probs(0, (6, 3)))):
+        with pytest.raises(ValueError, match="not declared concave"):
+            refused(ox.Problem(small, coverage, discount=0.9))
+
+
+def test_a_tolerance_out_of_reach_is_an_error_with_the_gap(small):
+    with pytest.raises(RuntimeError, match="certified gap of"):
+        ox.solve(ox.Problem(small, utilities.LogCoverage(0.1), discount=0.9), max_iterations=1)
+
+
+# Closed forms and finite differences
+
+
+def test_the_chain_in_closed_form():
+    problem = ox.Problem(ox.TabularMDP.chain(30), discount=0.9)
+    assert ox.exact.value_iteration(problem).value == pytest.approx(0.9**29 / 0.1, rel=1e-12)
+    forward = np.tile([0.0, 1.0], (30, 1))
+    expected = np.append(0.9 ** np.arange(29), 0.9**29 / 0.1)
+    np.testing.assert_allclose(ox.exact.occupancy(problem, forward).sum(1), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("termination", CONVENTIONS)
+def test_two_states_in_closed_form(termination):
+    # state 0 stays with probability 0.7, else ends in state 1
+    env = ox.TabularMDP([[[0.7, 0.3]], [[0.0, 0.0]]], [[2.0], [5.0]], [1.0, 0.0], [False, True])
+    problem = ox.Problem(env, discount=0.8, termination=termination)
+    there = 1 / (1 - 0.8 * 0.7)
+    after = 1 / (1 - 0.8) - there if termination == "absorbing" else 0.0
+    np.testing.assert_allclose(ox.exact.occupancy(problem, [[1.0], [1.0]]), [[there], [after]], rtol=1e-12)
+    assert ox.exact.value(problem, [[1.0], [1.0]]) == pytest.approx(2 * there + 5 * after, rel=1e-12)
+
+
+@pytest.mark.parametrize("termination", CONVENTIONS)
+@pytest.mark.parametrize("horizon", [None, 7])
+def test_exact_gradients_equal_finite_differences(small, horizon, termination):
+    utility = utilities.LogCoverage(0.1) + utilities.Reward()
+    problem = ox.Problem(small, utility, discount=0.9, horizon=horizon, termination=termination)
+    logits = np.random.default_rng(0).normal(size=(6, 3))
+
+    def value(table):
+        return ox.exact.value(problem, np.exp(table) / np.exp(table).sum(1, keepdims=True))
+
+    differences = np.zeros_like(logits)
+    for index in np.ndindex(6, 3):
+        step = np.zeros_like(logits)
+        step[index] = 1e-5
+        differences[index] = (value(logits + step) - value(logits - step)) / 2e-5
+    with jax.enable_x64(True):
+        policy = ox.policies.Tabular(jnp.asarray(logits))
+    np.testing.assert_allclose(ox.exact.gradient(problem, policy).table, differences, atol=1e-8)
+
+
+def test_the_gradient_of_a_network_policy_follows_the_value(small):
+    problem = ox.Problem(small, utilities.LogCoverage(0.1), discount=0.9)
+    with jax.enable_x64(True):
+        policy = ox.policies.mlp((5,))(small, jax.random.key(0))
+        slope = ox.exact.gradient(problem, policy)
+        steps = jax.tree.map(lambda g: None if g is None else 1e-5 * g, slope)
+        moved = [jax.tree.map(lambda p, s, k=k: p if s is None else p + k * s, policy, steps) for k in (1, -1)]
+        up, down = (ox.exact.value(problem, jax.vmap(it.probs)(jnp.arange(6))) for it in moved)
+    length = sum((leaf**2).sum() for leaf in jax.tree.leaves(slope))
+    assert (up - down) / 2e-5 == pytest.approx(length, rel=1e-6)
+
+
+# Large and sparse
+
+
+def check_large(env):
+    problem = ox.Problem(env, utilities.LogCoverage(0.1), discount=0.99)
+    probs = np.full((10_000, 4), 0.25)
+    plan, lam = ox.exact.value_iteration(problem), ox.exact.occupancy(problem, probs)
+    assert ox.exact.certificate(problem, probs).gap > 0
+    live = ~env.terminal
+    best = (env.reward + 0.99 * (env.transition @ (plan.values * live)).reshape(-1, 4)).max(1)
+    np.testing.assert_allclose(plan.values[live], best[live], atol=1e-9)  # Bellman's equation
+    arriving = env.initial + 0.99 * env.transition.T @ lam.ravel()
+    np.testing.assert_allclose(lam.sum(1)[live], arriving[live], atol=1e-9)  # conservation of mass
+
+
+def test_ten_thousand_states_that_mix_fast_fit_in_memory():
+    env = ox.TabularMDP.garnet(10_000, 4, 5, jax.random.key(0))
+    tracemalloc.start()
+    check_large(env)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2e8  # dense, the transitions alone would take 3.2 GB, and one [S, S] matrix 0.8 GB
+
+
+def test_ten_thousand_states_of_a_grid():
+    check_large(ox.TabularMDP.gridworld("\n".join(["S" + "." * 99, *["." * 100] * 98, "." * 99 + "G"]), slip=0.3))

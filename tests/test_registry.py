@@ -1,0 +1,211 @@
+"""Environments by name."""
+
+import re
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.toy_text.frozen_lake import MAPS
+
+from occupax import envs
+from occupax.envs import Acrobot, CartPole, TabularMDP, registry
+from occupax.envs.base import Environment
+
+
+@pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is registered during a test is forgotten after it."""
+    factories = dict(registry._FACTORIES)
+    monkeypatch.setattr(registry, "_FACTORIES", factories)
+    return factories
+
+
+def refusal(name: Any, **options: Any) -> str:
+    with pytest.raises(ValueError, match=r"\w") as caught:
+        envs.make(name, **options)
+    return str(caught.value)
+
+
+# (states or None, actions, time limit), from Gymnasium's documentation
+LISTED = {
+    "Acrobot-v1": (None, 3, 500),
+    "CartPole-v0": (None, 2, 200),
+    "CartPole-v1": (None, 2, 500),
+    "CliffWalking-v1": (48, 4, None),
+    "CliffWalkingSlippery-v1": (48, 4, None),
+    "FrozenLake-v1": (16, 4, None),
+    "FrozenLake8x8-v1": (64, 4, None),
+    "Taxi-v4": (500, 6, None),
+}
+
+
+def test_list_is_sorted_and_complete():
+    assert envs.list() == sorted(LISTED)
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_every_listed_name_is_made(name: str):
+    env = envs.make(name)
+    states, actions, time_limit = LISTED[name]
+    assert (env.num_actions, env.time_limit) == (actions, time_limit)
+    assert (env.num_states if isinstance(env, TabularMDP) else None) == states
+
+
+@pytest.mark.parametrize("name", ["CartPole-v0", "CartPole-v1", "Acrobot-v1"])
+def test_twins_have_the_time_limits_of_gymnasium(name: str):
+    assert envs.make(name).time_limit == gymnasium.spec(name).max_episode_steps
+
+
+def test_twins_are_of_their_own_kind():
+    assert isinstance(envs.make("CartPole-v1"), CartPole)
+    assert isinstance(envs.make("Acrobot-v1"), Acrobot)
+
+
+def test_slippery_cliff_is_slippery():
+    still, slippery = envs.make("CliffWalking-v1"), envs.make("CliffWalkingSlippery-v1")
+    assert isinstance(still, TabularMDP)
+    assert isinstance(slippery, TabularMDP)
+    assert still.successors.shape == (48, 4, 1)
+    assert slippery.successors.shape == (48, 4, 3)
+
+
+def test_options_reach_gymnasium():
+    env = envs.make("FrozenLake-v1", map_name="8x8", is_slippery=False)
+    assert isinstance(env, TabularMDP)
+    assert env.successors.shape == (64, 4, 1)
+    own_map = envs.make("FrozenLake-v1", desc=["SF", "HG"])
+    assert isinstance(own_map, TabularMDP)
+    np.testing.assert_array_equal(own_map.terminal, [False, False, True, True])
+
+
+def test_gymnasium_id_that_is_not_listed_but_publishes_a_table_works(monkeypatch: pytest.MonkeyPatch):
+    kind = "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv"
+    spec = gymnasium.envs.registration.EnvSpec("MyLake-v0", entry_point=kind, kwargs={"desc": MAPS["4x4"]})
+    monkeypatch.setitem(gymnasium.registry, "MyLake-v0", spec)
+    assert "MyLake-v0" not in envs.list()
+    env = envs.make("MyLake-v0")
+    assert isinstance(env, TabularMDP)
+    assert env.num_states == 16
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("FrozenLake", "FrozenLake-v1"),
+        ("FrozenLake8x8", "FrozenLake8x8-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("Taxi-v3", "Taxi-v4"),
+        ("Acrobat-v1", "Acrobot-v1"),
+    ],
+)
+def test_unknown_name_is_answered_with_the_nearest_and_the_list(typed: str, meant: str):
+    message = refusal(typed)
+    assert message.startswith(f"environment '{typed}' is not known. Did you mean '{meant}'?")
+    assert message.endswith(f"Known: {', '.join(envs.list())}.")
+
+
+def test_name_like_no_other_is_answered_with_the_list_alone():
+    assert refusal("zzz") == f"environment 'zzz' is not known. Known: {', '.join(envs.list())}."
+
+
+def test_own_name_is_suggested_as_well(own_names: dict[str, Any]):
+    envs.register("windy-corridor", lambda: TabularMDP.chain(3))
+    assert "Did you mean 'windy-corridor'?" in refusal("windy-coridor")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "space"),
+    [
+        ("MountainCar-v0", "observation", "Box("),
+        ("Pendulum-v1", "action", "Box("),
+        ("Blackjack-v1", "observation", "Tuple("),
+    ],
+)
+def test_gymnasium_id_without_table_or_twin_is_refused_with_the_reason(name: str, kind: str, space: str):
+    message = refusal(name)
+    assert message.startswith(f"{name} has neither a table nor a JAX twin here: ")
+    assert f"must have a Discrete {kind} space" in message
+    assert f"got {space}" in message
+
+
+def test_discrete_gymnasium_id_that_publishes_nothing_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch):
+    class Silent(gymnasium.Env[int, int]):
+        action_space = observation_space = gymnasium.spaces.Discrete(2)  # pyright: ignore[reportAssignmentType]
+
+    monkeypatch.setitem(
+        gymnasium.registry, "Silent-v0", gymnasium.envs.registration.EnvSpec("Silent-v0", entry_point=Silent)
+    )
+    assert "Silent-v0 does not publish its transition table `P`" in refusal("Silent-v0")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("FrozenLake-v1", {"slippery": True}, "unexpected keyword argument 'slippery'"),
+        ("FrozenLake-v1", {"map_name": "9x9"}, "KeyError: '9x9'"),
+        ("CartPole-v1", {"is_slippery": True}, "unexpected keyword argument 'is_slippery'"),
+        ("Acrobot-v1", {"time_limit": 3}, "unexpected keyword argument 'time_limit'"),
+    ],
+)
+def test_wrong_option_is_shown_with_the_reason(name: str, options: dict[str, Any], reason: str):
+    message = refusal(name, **options)
+    assert name in message
+    assert str(options) in message
+    assert reason in message
+
+
+def test_option_with_an_impossible_value_is_refused():
+    # Gymnasium makes a table of it, with probabilities of 1.5 and -0.25
+    assert "transition must not be negative, got -0.25" in refusal("FrozenLake-v1", success_rate=1.5)
+
+
+def test_options_do_not_go_with_an_environment_that_is_made():
+    # they would have no effect
+    with pytest.raises(ValueError, match=r"options go with a Gymnasium id.*got \{'is_slippery': False\}"):
+        TabularMDP.from_gymnasium(gymnasium.make("FrozenLake-v1"), is_slippery=False)
+
+
+def test_from_gymnasium_refuses_unknown_ids_with_gymnasiums_own_words():
+    with pytest.raises(ValueError, match=r"could not make 'FrozenLak-v1'.*Did you mean: `FrozenLake`"):
+        TabularMDP.from_gymnasium("FrozenLak-v1")
+
+
+def test_registered_factory_is_listed_and_gets_the_options(own_names: dict[str, Any]):
+    def corridor(n: int = 4) -> Environment:
+        return TabularMDP.chain(n)
+
+    envs.register("Corridor", corridor)
+    assert "Corridor" in envs.list()
+    assert envs.list() == sorted(envs.list())
+    for options, states in (({}, 4), ({"n": 7}, 7)):
+        env = envs.make("Corridor", **options)
+        assert isinstance(env, TabularMDP)
+        assert env.num_states == states
+    assert "Corridor does not take the options {'m': 7}" in refusal("Corridor", m=7)
+    assert "n must be a whole number" in refusal("Corridor", n=0)
+
+
+def test_own_factory_takes_over_a_gymnasium_id_that_has_none(own_names: dict[str, Any]):
+    envs.register("MountainCar-v0", lambda: TabularMDP.chain(2))
+    assert isinstance(envs.make("MountainCar-v0"), TabularMDP)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Taxi-v4", "Corridor"])
+def test_name_that_is_taken_is_refused_and_keeps_its_meaning(name: str, own_names: dict[str, Any]):
+    envs.register("Corridor", lambda: TabularMDP.chain(4))
+    before = dict(own_names)
+    with pytest.raises(ValueError, match=re.escape(f"name must be new, but '{name}' is registered already.")):
+        envs.register(name, lambda: TabularMDP.chain(5))
+    assert own_names == before
+
+
+def test_what_one_test_registers_is_gone_in_the_next():
+    assert "Corridor" not in envs.list()
+
+
+def test_factory_must_be_callable(own_names: dict[str, Any]):
+    not_a_factory: Any = TabularMDP.chain(2)
+    with pytest.raises(Exception, match="factory"):  # the shape checks of the tests may speak first
+        envs.register("Corridor", not_a_factory)
+    assert "Corridor" not in envs.list()
