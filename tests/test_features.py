@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
+import gymnasium as gym
 import jax
 import jax.extend as jex
 import jax.numpy as jnp
@@ -48,6 +49,19 @@ def dense(feature: Feature, observation: Any, action: int, reward: float, env: A
     vector = np.zeros(feature.size(env))
     np.add.at(vector, np.asarray(count.index), np.asarray(count.value))
     return vector
+
+
+def trajectories_of(states: Any, actions: Any, rewards: Any) -> ox.Trajectories:
+    """Trajectories in which every step is live; they end in state 0."""
+    return ox.Trajectories(
+        observations=jnp.asarray(states, jnp.int32),
+        actions=jnp.asarray(actions, jnp.int32),
+        log_probs=jnp.zeros((BATCH, HORIZON)),
+        rewards=jnp.asarray(rewards, jnp.float32),
+        live=jnp.ones((BATCH, HORIZON), bool),
+        terminated=jnp.ones(BATCH, bool),
+        final_observations=jnp.zeros(BATCH, jnp.int32),
+    )
 
 
 def one_hot(place: int, size: int) -> Floats:
@@ -125,16 +139,21 @@ def test_a_function_is_a_feature_wherever_one_is_wanted() -> None:
     assert as_feature(squares) == Function(squares)
     state = State()
     assert as_feature(state) is state
-    problem = ox.Problem(GARNET, lambda u: jnp.sum(u), horizon=3, features=squares)
+    problem = ox.Problem(GARNET, jnp.sum, horizon=3, features=squares)
     assert problem.size == 2
 
 
 def test_occupancies_of_all_features_are_the_discounted_sums_of_their_vectors() -> None:
     stack = Stack(StateAction(), Reward(), Table(TABLE), squares)
-    problem = ox.Problem(GARNET, lambda u: jnp.sum(u), discount=0.9, horizon=HORIZON, features=stack)
+    problem = ox.Problem(GARNET, jnp.sum, discount=0.9, horizon=HORIZON, features=stack)
     policy = ox.policies.tabular(scale=1.0)(GARNET, jax.random.key(1))
-    trajectories = ox.sample(problem, policy, BATCH, jax.random.key(2))
-    states, actions, rewards = map(np.asarray, (trajectories.observations, trajectories.actions, trajectories.rewards))
+    random, shape = np.random.default_rng(3), (BATCH, HORIZON)
+    states, actions = random.integers(0, STATES, shape), random.integers(0, ACTIONS, shape)
+    rewards = random.normal(size=shape)
+    trajectories = trajectories_of(states, actions, rewards)
+    # On-policy: all the weights are one.
+    on_policy = jax.vmap(jax.vmap(policy.log_prob))(trajectories.observations, trajectories.actions)
+    trajectories = eqx.tree_at(lambda t: t.log_probs, trajectories, on_policy)
     expected = np.zeros(problem.size)
     for i, t in np.ndindex(BATCH, HORIZON):
         s, a, r = int(states[i, t]), int(actions[i, t]), float(rewards[i, t])
@@ -178,28 +197,44 @@ def test_the_cells_of_a_grid_by_hand(place: tuple[float, float], cell: int) -> N
     np.testing.assert_array_equal(dense(swapped, observation, 0, 0.0, CARTPOLE), one_hot(cell % 3 * 2 + cell // 3, 6))
 
 
+def cartpole_observations() -> Floats:
+    """What Gymnasium's own CartPole shows to a random policy: 40 episodes cut after 20 steps."""
+    env, random = gym.make("CartPole-v1"), np.random.default_rng(0)
+    seen: list[Floats] = []
+    for episode in range(40):
+        observation, _ = env.reset(seed=episode)
+        for _ in range(20):
+            seen.append(observation)
+            observation, _, terminated, _, _ = env.step(int(random.integers(2)))
+            if terminated:
+                break
+    return np.array(seen, np.float32)
+
+
 def test_a_grid_over_cartpole_is_numpy_s_histogram() -> None:
     low, high, bins = np.array([-0.04, -0.5, -0.1, -0.8]), np.array([0.04, 0.5, 0.1, 0.8]), (4, 3, 5, 2)
-    problem = ox.Problem(CARTPOLE, ox.utilities.Entropy(), discount=0.9, horizon=20, features=Grid(low, high, bins))
-    assert problem.size == 120
-    policy = ox.policies.linear()(CARTPOLE, jax.random.key(0))
-    trajectories = ox.sample(problem, policy, 8, jax.random.key(1))
-    observations = np.asarray(trajectories.observations, float).reshape(-1, 4)
+    observations = cartpole_observations()
     outside = ((observations < low) | (observations > high)).any(1)
     assert 0.1 < outside.mean() < 0.9  # both kinds are there to be counted
-    assert not trajectories.live.all()  # and steps after the end, which must not be counted
-    weight = (np.asarray(trajectories.live) * 0.9 ** np.arange(20) / 8).flatten()
+    weight = np.random.default_rng(1).uniform(size=len(observations))
     edges = [np.linspace(*span) for span in zip(low, high, np.array(bins) + 1, strict=True)]
     expected, _ = np.histogramdd(np.clip(observations, low, high), bins=edges, weights=weight)
-    occupancy = np.asarray(ox.estimators.occupancy(problem, trajectories, policy))
-    np.testing.assert_allclose(occupancy, expected.flatten(), rtol=1e-5, atol=1e-7)
+
+    @jax.jit
+    def counts(observation: jax.Array) -> tuple[Count, Count]:
+        rest = jnp.asarray(0), jnp.asarray(0.0)
+        return grid.count(CARTPOLE, observation, *rest), angles.count(CARTPOLE, observation, *rest)
+
+    grid, angles = Grid(low, high, bins), Grid([-0.1], [0.1], [5], coordinates=[2])
+    assert grid.size(CARTPOLE) == 120
+    cells, angle_cells = jax.vmap(counts)(jnp.asarray(observations))
+    # float32 sums of up to 100 numbers.
+    np.testing.assert_allclose(cells.total(jnp.asarray(weight), 120), expected.flatten(), rtol=1e-5, atol=1e-6)
 
     # Chosen coordinates, by `digitize`: the angle alone.
-    angles = Grid([-0.1], [0.1], [5], coordinates=[2])
-    count = jax.vmap(lambda o: angles.count(CARTPOLE, o, jnp.asarray(0), jnp.asarray(0.0)))
-    cells = np.asarray(count(jnp.asarray(observations, jnp.float32)).index)[:, 0]
-    np.testing.assert_array_equal(cells, np.clip(np.digitize(observations[:, 2], edges[2]) - 1, 0, 4))
-    assert set(cells) == set(range(5))
+    digits = np.clip(np.digitize(observations[:, 2], edges[2]) - 1, 0, 4)
+    np.testing.assert_array_equal(np.asarray(angle_cells.index)[:, 0], digits)
+    assert set(digits) == set(range(5))
 
 
 # Nothing dense is ever built.
@@ -234,19 +269,10 @@ def largest_intermediate(function: Callable[..., Any], *args: Any) -> int:
 
 
 def largest_of_estimators(feature: Feature, termination: Any) -> list[int]:
-    problem = ox.Problem(
-        GARNET, lambda u: jnp.sum(u), discount=0.9, horizon=HORIZON, termination=termination, features=feature
-    )
+    problem = ox.Problem(GARNET, jnp.sum, discount=0.9, horizon=HORIZON, termination=termination, features=feature)
     policy = ox.policies.tabular()(GARNET, jax.random.key(1))
-    trajectories = ox.Trajectories(
-        observations=jnp.zeros((BATCH, HORIZON), jnp.int32),
-        actions=jnp.zeros((BATCH, HORIZON), jnp.int32),
-        log_probs=jnp.zeros((BATCH, HORIZON)),
-        rewards=jnp.zeros((BATCH, HORIZON)),
-        live=jnp.ones((BATCH, HORIZON), bool),
-        terminated=jnp.ones(BATCH, bool),
-        final_observations=jnp.zeros(BATCH, jnp.int32),
-    )
+    nothing = np.zeros((BATCH, HORIZON))
+    trajectories = trajectories_of(nothing, nothing, nothing)
     occupancy = largest_intermediate(lambda t: ox.estimators.occupancy(problem, t, policy), trajectories)
     quasi_reward = jnp.ones(problem.size)
     gradient = largest_intermediate(lambda t: ox.estimators.gradient(problem, t, policy, quasi_reward), trajectories)
@@ -279,7 +305,7 @@ def test_the_search_for_dense_arrays_notices_one() -> None:
         (lambda: Table(TABLE[:-1]).size(GARNET), r"S, A = \(11, 3\), got \(10, 3, 4\)"),
         (lambda: Table(TABLE[0]), r"\[S, A, d\]"),
         (lambda: Table(np.full((2, 2, 1), np.nan)), "finite"),
-        (lambda: Function(lambda s, a: jnp.zeros((2, 2))).size(GARNET), "a number or a vector"),
+        (lambda: Function(lambda s, a: jnp.zeros((2, 2)) + s + a).size(GARNET), "a number or a vector"),
         (lambda: Function(lambda s, a: (s, a)).size(GARNET), "a number or a vector"),
         (lambda: Function(lambda s: s).size(GARNET), "the feature function failed"),
         (lambda: Grid([0.0], [1.0, 2.0], [3]), "one length, got 1, 2, 1 and 1"),
@@ -289,7 +315,7 @@ def test_the_search_for_dense_arrays_notices_one() -> None:
         (lambda: Grid([0.0], [np.inf], [3]), "low must be below high"),
         (lambda: Grid([0.0], [1.0], [0]), "bins"),
         (lambda: Grid([0.0], [1.0], [2], coordinates=[4]).size(CARTPOLE), r"coordinates must lie in 0\.\.3"),
-        (lambda: Stack(), "at least one"),
+        (Stack, "at least one"),
         (lambda: as_feature("state"), "got 'state'"),
     ],
 )

@@ -412,37 +412,35 @@ def test_terminal_flag_follows_the_mask_and_a_table_is_never_truncated():
     assert env.observe(2) == 2
 
 
-JUST_BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
+def below_one(dtype: type) -> float:
+    """The largest number that `jax.random.uniform` may return."""
+    return float(np.nextafter(dtype(1), dtype(0)))
 
 
-def fix_uniform_draws(monkeypatch: pytest.MonkeyPatch, value: float):
+@pytest.mark.parametrize(
+    ("edge", "wide"),
+    [(0.0, False), (0.0, True), (below_one(np.float32), False), (below_one(np.float64), True)],
+)
+def test_impossible_outcomes_are_not_drawn_at_the_ends_of_the_unit_interval(
+    edge: float, wide: bool, monkeypatch: pytest.MonkeyPatch
+):
     def uniform(key: Any, shape: Any, dtype: Any) -> Any:
-        return jnp.full(shape, value, dtype)
+        return jnp.full(shape, edge, dtype)
 
     monkeypatch.setattr(jax.random, "uniform", uniform)
-
-
-@pytest.mark.parametrize("edge", [0.0, JUST_BELOW_ONE])
-def test_impossible_outcomes_are_not_drawn_at_the_ends_of_the_unit_interval(
-    edge: float, monkeypatch: pytest.MonkeyPatch
-):
-    # ten float32 tenths add up to less or more than 1; the eleventh slot of that row is padding or impossible
-    tenths = np.concatenate([np.full(10, 0.1), [0.0]])
-    rows = np.stack([tenths, np.full(11, 1 / 11), np.roll(tenths, 1), *np.eye(11)[:8]])[:, None]
-    env = TabularMDP(rows, np.zeros((11, 1)), np.roll(tenths, 5))
-    fix_uniform_draws(monkeypatch, edge)
-    key, last = jax.random.key(0), edge > 0.5
-    drawn = [int(env.step(state, 0, key)[0]) for state in range(11)]
-    assert drawn == [np.flatnonzero(row[0])[-1 if last else 0] for row in rows]
-    assert int(env.reset(key)) == (10 if last else 0)
-
-
-def test_padding_is_not_drawn_at_the_end_of_the_unit_interval(monkeypatch: pytest.MonkeyPatch):
-    # the padding of the short row points to state 0, which it cannot reach
-    env = TabularMDP(RAGGED, RAGGED_REWARDS, RAGGED_INITIAL)
-    fix_uniform_draws(monkeypatch, JUST_BELOW_ONE)
-    following, reward = env.step(1, 0, jax.random.key(0))
-    assert (int(following), float(reward)) == (3, RAGGED_REWARDS[1, 0, 3])
+    # ten float64 tenths add up to no more than the largest number below 1; the rest is impossible, or padding that
+    # points to state 0
+    tenths = np.concatenate([[0.0], np.full(10, 0.1), [0.0]])
+    assert np.cumsum(tenths)[-1] <= below_one(np.float64)
+    rows = np.stack([tenths, np.full(12, 1 / 12), *np.eye(12)[2:]])[:, None]
+    env = TabularMDP(rows, np.arange(144.0).reshape(12, 1, 12), tenths)
+    chosen = -1 if edge else 0
+    with jax.enable_x64(wide):
+        for state in (0, 1, 5):
+            following, reward = env.step(state, 0, jax.random.key(0))
+            expected = np.flatnonzero(rows[state, 0])[chosen]
+            assert (int(following), float(reward)) == (expected, 12 * state + expected)
+        assert int(env.reset(jax.random.key(0))) == np.flatnonzero(tenths)[chosen]
 
 
 # What is stored

@@ -191,6 +191,13 @@ def test_linear_takes_a_table_of_rewards_in_the_order_of_the_occupancy() -> None
     np.testing.assert_array_equal(evaluate(problem.utility, np.ones(6)).gradient, table.flatten())
 
 
+def test_linear_keeps_its_weights_when_the_array_they_came_from_changes() -> None:
+    weights = WEIGHTS.copy()
+    utility = Linear(weights)
+    weights[:] = 0.0
+    np.testing.assert_array_equal(utility.weights, WEIGHTS)
+
+
 # The point (2, -2, 2, -2) and each set: the squared distance, and u - Proj u.
 #   box [0, 1]^4: (1, -2, 1, -2).  Ball: the norm is 4, so 3/4 of u.  Halfspace 3x + 4z <= 4: 14 - 4 over 5 is 2 along
 #   (3, 0, 4, 0)/5.  Polyhedron x <= -1, x + z <= -1: the corner (-1, 0), with multipliers 1 and 2 for (3, 2).
@@ -346,28 +353,32 @@ def test_check_takes_a_plain_function_and_refuses_nonsense() -> None:
 
 
 def test_reward_plus_entropy_on_frozen_lake_is_the_two_parts_side_by_side() -> None:
-    env = ox.make("FrozenLake-v1", is_slippery=False)
-    both = ox.Problem(env, Reward() + 0.1 * Entropy(), discount=0.9, horizon=8)
-    alone = ox.Problem(env, Reward(), discount=0.9, horizon=8), ox.Problem(env, Entropy(), discount=0.9, horizon=8)
-    assert both.features == features.Stack(features.Reward(), features.State())
-    assert both.size == 1 + 16
+    problem = ox.Problem(ox.make("FrozenLake-v1"), Reward() + 0.1 * Entropy(), discount=0.9, horizon=6)
+    assert problem.features == features.Stack(features.Reward(), features.State())
+    assert problem.size == 1 + 16
 
-    # Down, down, right, down, right, right leads to the goal; the policy prefers that way.
-    table = jnp.zeros((16, 4)).at[jnp.array([0, 4, 8, 9, 13, 14]), jnp.array([1, 1, 2, 1, 2, 2])].set(3.0)
-    policy = ox.policies.Tabular(table)
-    trajectories = ox.sample(both, policy, 16, jax.random.key(1))
-    returns, states = (np.asarray(ox.estimators.occupancy(problem, trajectories, policy)) for problem in alone)
-    assert returns[0] > 0  # some trajectory gets there, or the reward would not be tested
-    assert states.sum() == pytest.approx(np.mean((1 - 0.9 ** np.asarray(trajectories.lengths)) / 0.1), rel=1e-5)
-    occupancy = np.asarray(ox.estimators.occupancy(both, trajectories, policy))
-    np.testing.assert_allclose(occupancy, np.concatenate([returns, states]), rtol=1e-5, atol=1e-7)
-
-    at, first, second = (
-        evaluate(problem.utility, u) for problem, u in zip((both, *alone), (occupancy, returns, states), strict=True)
+    # Two ways over the ice: down, down, right, down, right, right to the goal, and down, right into the first hole.
+    live = np.array([[True] * 6, [True, True, False, False, False, False]])
+    trajectories = ox.Trajectories(
+        observations=jnp.array([[0, 4, 8, 9, 13, 14], [0, 4, 5, 5, 5, 5]]),
+        actions=jnp.array([[1, 1, 2, 1, 2, 2], [1, 2, 0, 0, 0, 0]]),
+        log_probs=jnp.full((2, 6), -log(4)),
+        rewards=jnp.zeros((2, 6)).at[0, 5].set(1.0),
+        live=jnp.asarray(live),
+        terminated=jnp.array([True, True]),
+        final_observations=jnp.array([15, 5]),
     )
-    assert at.value == pytest.approx(returns[0] + 0.1 * entropy(0.1 * states + 1e-6), rel=1e-6)
-    assert at.value == pytest.approx(first.value + 0.1 * second.value, rel=1e-6)
-    np.testing.assert_allclose(at.gradient, np.concatenate([first.gradient, 0.1 * second.gradient]), rtol=1e-5)
+    occupancy = ox.estimators.occupancy(problem, trajectories, ox.policies.Tabular(jnp.zeros((16, 4))))
+    states = np.zeros(16)
+    states[[0, 4, 8, 9, 13, 14]] = [1, 0.9, 0.9**2 / 2, 0.9**3 / 2, 0.9**4 / 2, 0.9**5 / 2]
+    exact = np.array([0.9**5 / 2, *states])
+    np.testing.assert_allclose(occupancy, exact, rtol=1e-5)
+
+    at = evaluate(problem.utility, exact)
+    reward, exploration = evaluate(Reward(), exact[:1]), evaluate(Entropy(scale=1 - 0.9), exact[1:])
+    assert at.value == pytest.approx(0.9**5 / 2 + 0.1 * entropy(0.1 * states + 1e-6), rel=1e-12)
+    assert at.value == pytest.approx(reward.value + 0.1 * exploration.value, rel=1e-12)
+    np.testing.assert_allclose(at.gradient, [*reward.gradient, *(0.1 * exploration.gradient)], rtol=1e-12)
 
 
 def test_the_gradient_of_a_stacked_sum_keeps_the_parts_apart() -> None:

@@ -96,8 +96,8 @@ class Grid(Feature):
 
     def __init__(
         self,
-        low: Sequence[float],
-        high: Sequence[float],
+        low: Sequence[float] | Float[np.ndarray, " c"],
+        high: Sequence[float] | Float[np.ndarray, " c"],
         bins: Sequence[int],
         coordinates: Sequence[int] | None = None,
     ):
@@ -109,7 +109,7 @@ class Grid(Feature):
             bins: number of cells along each coordinate.
             coordinates: which entries of the flattened observation are meant; the first ones by default.
         """
-        self.low, self.high = np.asarray(low, float), np.asarray(high, float)
+        self.low, self.high = np.array(low, float), np.array(high, float)
         self.bins = tuple(check_integer("bins", b) for b in bins)
         self.coordinates = tuple(range(len(self.bins)) if coordinates is None else coordinates)
         lengths = {self.low.size, self.high.size, len(self.bins), len(self.coordinates)}
@@ -142,8 +142,8 @@ class Table(Feature):
     values: Float[np.ndarray, "S A d"]
 
     def __init__(self, values: ArrayLike):
-        """Keep the array."""
-        self.values = np.asarray(values, float)
+        """Copy the array."""
+        self.values = np.array(values, float)
         if self.values.ndim != 3 or not np.isfinite(self.values).all():
             raise ValueError(f"values must be a finite array [S, A, d], got shape {self.values.shape}.")
 

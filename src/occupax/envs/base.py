@@ -69,4 +69,6 @@ class TimeLimited(Environment):
 
 def observation_spec(env: Environment) -> Any:
     """Shape and dtype of one observation, found without running the environment."""
+    if not isinstance(env, Environment):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"env must come from occupax.make or be an occupax environment, got {type(env).__name__}.")
     return jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))

@@ -3,16 +3,17 @@
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from occupax.exact.dynamics import Dynamics
-from occupax.exact.evaluation import stationary_occupancy, timed_occupancy, utility_gradient
+from occupax.exact.evaluation import stationary_occupancy, timed_occupancy, utility_gradient, utility_value
 from occupax.exact.planning import best_response
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
 NEWTON_STEPS = 100
 PADDING = 64
+ROUNDING = 1e-12
 
 Timed = Float[np.ndarray, "*H S A"]
 Vector = Float[np.ndarray, " k"]
@@ -37,13 +38,18 @@ def frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: floa
         corner = _occupancy(model, best.policy)
         if problem.utility.linear:
             return corner
-        gap = best.upper_bound - float(quasi_reward @ mixture)
-        if gap <= 0.5 * tolerance:
+        linear_value = float(quasi_reward @ mixture)
+        gap = best.upper_bound - linear_value
+        if gap <= max(0.5 * tolerance, ROUNDING * (1 + abs(linear_value))):
             break
         corners.append(corner)
         images = np.concatenate([images, _image(model, corner)[None]])
-        shares, kept = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy=0.1 * min(gap, 1.0))
-        corners, images, shares = [corners[i] for i in kept], images[kept], shares[kept] / shares[kept].sum()
+        shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy=1e-3 * min(gap, 1.0))
+        # a corner that falls short by more than the gap is not part of the optimum; dropping it must not undo progress
+        kept = np.flatnonzero(slack <= gap)
+        fewer = shares[kept] / shares[kept].sum()
+        if utility_value(problem.utility, fewer @ images[kept]) > utility_value(problem.utility, mixture):
+            corners, images, shares = [corners[i] for i in kept], images[kept], fewer
     return np.tensordot(shares, np.stack(corners), 1)
 
 
@@ -55,10 +61,8 @@ def _image(model: Dynamics, mass: Timed) -> Features:
     return model.features.T @ mass.reshape(-1, model.transition.shape[0]).sum(0)
 
 
-def _best_mixture(
-    utility: Utility, images: Images, start: Vector, accuracy: float
-) -> tuple[Vector, Int[np.ndarray, " kept"]]:
-    """Maximise F over the shares of a mixture; return them, and which of them are worth keeping.
+def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: float) -> tuple[Vector, Vector]:
+    """Maximise F over the shares of a mixture; return them, and by how much the slope of each falls short of the best.
 
     A primal-dual interior-point method. Optimality reads slope + slack = level, shares * slack = 0 and sum of shares
     = 1, where `slope` is the derivative of F with respect to each share, and `level` belongs to the sum.
@@ -81,11 +85,23 @@ def _best_mixture(
         move = np.linalg.solve(system, np.append(target / shares - slack - unbalanced, 0.0))
         shares_move, level_move = move[:k], move[k]
         slack_move = (target - slack * shares_move) / shares - slack
-        length = min(1.0, 0.99 * _room(shares, shares_move), 0.99 * _room(slack, slack_move))
-        shares, slack = shares + length * shares_move, slack + length * slack_move
+        descent = _line_search(utility, images, shares, shares_move, target)
+        length = min(1.0, 0.99 * _room(slack, slack_move))
+        shares, slack = shares + descent * shares_move, slack + length * slack_move
         level += length * level_move
-    # where a share is zero at the optimum it is by now far smaller than its slack
-    return shares, np.flatnonzero(shares / shares.max() > 1e-3 * slack / slack.max())
+    return shares / shares.sum(), slack
+
+
+def _line_search(utility: Utility, images: Images, shares: Vector, move: Vector, target: float) -> float:
+    """How far to go along `move`, which descends the barrier function, so that it does go down."""
+
+    def barrier(at: Vector) -> float:
+        return -utility_value(utility, at @ images) - target * float(np.log(at).sum())
+
+    length, start = min(1.0, 0.99 * _room(shares, move)), barrier(shares)
+    while length > 1e-12 and not barrier(shares + length * move) <= start:
+        length *= 0.5
+    return length
 
 
 def _curvature(utility: Utility, mixture: Features, images: Images) -> Float[np.ndarray, "k k"]:

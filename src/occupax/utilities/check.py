@@ -41,6 +41,7 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     # NaN would pass every comparison below.
     if not (np.isfinite(values).all() and np.isfinite(gradients).all()):
         raise ValueError(f"{type(subject).__name__} has values or gradients that are not finite on occupancies.")
+
     values, forward, backward, middle = np.split(values, np.arange(1, 4) * len(points))
     slope, predicted = (forward - backward) / 2, (gradients * steps).sum(1)
     size_of_step = np.abs(gradients * steps).sum(1) + 1e-9 * (1 + np.abs(values))

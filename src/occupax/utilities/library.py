@@ -62,8 +62,8 @@ class Linear(Utility):
     weights: Float[np.ndarray, " d"]
 
     def __init__(self, weights: Any):
-        """Keep the weights, flattened."""
-        self.weights = np.asarray(weights, float).ravel()
+        """Copy the weights, flattened."""
+        self.weights = np.array(weights, float).ravel()
         if self.weights.size == 0 or not np.isfinite(self.weights).all():
             raise ValueError(f"weights must be finite numbers, at least one, got {weights!r}.")
 

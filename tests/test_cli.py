@@ -1,0 +1,67 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import occupax as ox
+
+OCCUPAX = Path(sys.executable).with_name("occupax")
+
+
+def run(*arguments):
+    return subprocess.run([OCCUPAX, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_solve_prints_a_table_of_exact_and_sampled_values():
+    done = run("solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", "--trajectories", "500")
+    assert done.returncode == 0, done.stderr
+    problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), discount=0.9)
+    assert f"{ox.solve(problem).value:.4f}" in done.stdout
+    assert "uniform" in done.stdout
+    assert "sampled" in done.stdout
+
+
+def test_solve_prints_json_for_machines():
+    done = run("solve", "FrozenLake-v1", "--discount", "0.9", "--horizon", "20", "--json", "--trajectories", "2000")
+    assert done.returncode == 0, done.stderr
+    uniform, optimal = json.loads(done.stdout)["policies"]
+    best = ox.exact.value_iteration(ox.Problem(ox.make("FrozenLake-v1"), discount=0.9, horizon=20)).value
+    assert optimal["utility"] == pytest.approx(best, abs=1e-9)
+    assert "sampled" not in optimal  # the optimum depends on time: there is no stationary policy to sample
+    # the return of an episode is 0.9^t or 0, so its deviation is below 0.5 and that of 2,000 below 0.012
+    assert uniform["sampled"] == pytest.approx(uniform["exact at these steps"], abs=0.05)
+
+
+def test_list_names_what_there_is():
+    done = run("list")
+    assert done.returncode == 0
+    for name in [*ox.envs.list(), "log-coverage"]:
+        assert name in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("solve", "FrozenLake8x9-v1"), "Did you mean 'FrozenLake8x8-v1'"),
+        (("solve", "FrozenLake-v1", "--utility", "entrop"), "Did you mean 'entropy'"),
+        (("solve", "FrozenLake-v1", "--discount", "1.5"), "discount must lie in [0, 1), got 1.5"),
+        (("solve", "CartPole-v1"), "tabular environment"),
+        (("solve", "FrozenLake-v1", "--dicsount", "0.9"), "--discount"),
+        (("solve",), "environment"),
+        (("sovle",), "solve"),
+    ],
+)
+def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failure_ends_in_a_sentence_and_exit_code_1():
+    done = run("solve", "FrozenLake-v1", "--utility", "log-coverage", "--tolerance", "1e-300")
+    assert done.returncode == 1
+    assert "certified gap" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,32 @@
+"""Runs the code of README and docs as printed, and checks what the repository promises about itself."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_the_code_of_a_page_runs_as_printed(page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = sum(block.count("print(") for block in blocks)
+    assert len(done.stdout.splitlines()) >= printed  # loops print more
+
+
+def test_importing_the_package_stays_light():
+    heavy = ["matplotlib", "cvxpy", "clarabel", "ray", "gymnasium", "tyro", "rich", "scipy.optimize"]
+    code = f"import occupax, sys; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_constraints_name_versions_and_no_addresses():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line), line
