@@ -1,10 +1,21 @@
 """Shared by all tests."""
 
+from collections.abc import Iterator
+
 import jax
+import jaxtyping
 import pytest
 
 
 @pytest.fixture
-def x64():
+def x64() -> Iterator[None]:
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def as_users_run() -> Iterator[None]:
+    """Without the checks of annotations that pytest adds, which users do not see."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -342,42 +342,6 @@ CASES: dict[str, Case] = {
 
 
 # What the package does not yet answer with a sentence. Strict: whoever mends one takes it off the list.
-PENDING = frozenset({
-    "horizon infinite",
-    "utility with a ValueError",
-    "utility that returns None",
-    "utility of a branch",
-    "table nan",
-    "table text",
-    "grid bins number",
-    "grid text",
-    "grid coordinate text",
-    "weights nan",
-    "weights text",
-    "sigma text",
-    "feedback text",
-    "two constants",
-    "check of a bad seed",
-    "check of a failure",
-    "activation list",
-    "hidden number",
-    "linear features that fail",
-    "linear features of matrices",
-    "sample with a number as key",
-    "sample an environment",
-    "sample with a small policy",
-    "sample with too many logits",
-    "quasi-reward of another length",
-    "exact gradient of a table",
-    "solve an environment",
-})  # fmt: skip
-
-
-def pending(case: str) -> Any:
-    marks = [pytest.mark.xfail(reason="no clear sentence yet")] if case in PENDING else []
-    return pytest.param(case, marks=marks)
-
-
 def innermost(error: BaseException) -> str:
     """The file whose code raised the error."""
     trace = error.__traceback__
@@ -403,7 +367,7 @@ def outcomes() -> dict[str, tuple[str, str, bool]]:
     return json.loads(run.stdout)
 
 
-@pytest.mark.parametrize("case", [pending(case) for case in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_answered_with_a_sentence(case: str, outcomes: dict[str, tuple[str, str, bool]]):
     kind, message, ours = outcomes[case]
     assert kind == "ValueError", message

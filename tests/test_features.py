@@ -8,7 +8,6 @@ import gymnasium as gym
 import jax
 import jax.extend as jex
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -32,14 +31,6 @@ def squares(observation: Any, action: Any) -> jax.Array:
 
 def constant(observation: Any, action: Any) -> float:
     return 1.5
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Without the checks of annotations that pytest adds, which users do not see."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def dense(feature: Feature, observation: Any, action: int, reward: float, env: Any = GARNET) -> Floats:
@@ -312,7 +303,7 @@ def test_the_search_for_dense_arrays_notices_one() -> None:
         (lambda: Grid([0.0], [1.0], [3], coordinates=[0, 1]), "one length, got 1, 1, 1 and 2"),
         (lambda: Grid([], [], []), "one length"),
         (lambda: Grid([1.0], [1.0], [3]), "low must be below high"),
-        (lambda: Grid([0.0], [np.inf], [3]), "low must be below high"),
+        (lambda: Grid([0.0], [np.inf], [3]), "high must be finite"),
         (lambda: Grid([0.0], [1.0], [0]), "bins"),
         (lambda: Grid([0.0], [1.0], [2], coordinates=[4]).size(CARTPOLE), r"coordinates must lie in 0\.\.3"),
         (Stack, "at least one"),

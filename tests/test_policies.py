@@ -1,13 +1,12 @@
 """Softmax policies: what they say, how they start, what they draw, and how they behave at the edge of the floats."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -33,14 +32,6 @@ def explored() -> ox.Trajectories:
     trajectories = ox.sample(PROBLEM, Tabular(jnp.zeros((STATES, ACTIONS))), 8, jax.random.key(0))
     assert {0, 1} == set(np.asarray(trajectories.actions).flat)
     return trajectories
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Without the checks of annotations that pytest adds, which users do not see."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def parameters(policy: Policy) -> list[Floats]:

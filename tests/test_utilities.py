@@ -1,6 +1,6 @@
 """Utilities against NumPy transcriptions, hand-worked numbers and the properties that define them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import inf, log, sqrt
 from typing import Any, NamedTuple, final
 
@@ -8,7 +8,6 @@ import equinox as eqx
 import hypothesis.extra.numpy as hnp
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -111,14 +110,6 @@ CONCAVE = [name for name in UTILITIES if name != "negative multiple"]
 
 # Only signs, so that the part of each coordinate shows; inside the domain of every utility.
 INNER = np.array([0.4, 0.1, 2.0, 0.7])
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Without the checks of annotations that pytest adds, which users do not see."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def entropy(distribution: Floats) -> float:
@@ -657,3 +648,12 @@ def test_domains_are_projections(name: str, pair: tuple[Floats, Floats]) -> None
     assert np.linalg.norm(u - v) <= np.linalg.norm(pair[0] - pair[1]) * (1 + 1e-12)
     # Where the projection ends the utility is defined.
     assert np.isfinite(evaluate(utility, u).value)
+
+
+def test_a_function_on_features_given_by_hand_is_not_forced_into_the_orthant():
+    # returns are negative on CliffWalking: projecting them on the orthant would take the gradient at the wrong point
+    cliff = ox.make("CliffWalking-v1")
+    problem = ox.Problem(cliff, lambda u: -((u[0] + 50.0) ** 2), features=ox.features.Reward())
+    np.testing.assert_array_equal(problem.utility.domain(jnp.array([-100.0])), [-100.0])
+    counted = ox.Problem(cliff, lambda u: jnp.log(u + 1).sum(), features=ox.features.State())
+    np.testing.assert_array_equal(counted.utility.domain(-jnp.ones(48)), np.zeros(48))

@@ -1,7 +1,11 @@
 """Messages for bad input: the argument, its value, what is allowed and, for names, the nearest match."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
 
 
 def unknown(kind: str, name: object, allowed: Iterable[str]) -> ValueError:
@@ -16,21 +20,49 @@ def check_integer(name: str, value: object, minimum: int = 1) -> int:
     """Return `value` as an int of at least `minimum`, or say what is wrong with it."""
     try:
         number = int(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = minimum - 1
     if isinstance(value, bool) or number < minimum or number != value:
         raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
     return number
 
 
+def check_integers(name: str, values: object, minimum: int = 1) -> tuple[int, ...]:
+    """Return `values` as a tuple of whole numbers of at least `minimum`, or say what is wrong with them."""
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise ValueError(f"{name} must be a sequence of whole numbers, got {values!r}.")
+    return tuple(check_integer(name, value, minimum) for value in values)
+
+
 def check_number(name: str, value: object, *, low: float, open_low: bool = False) -> float:
     """Return `value` as a finite float above `low` (or equal to it unless `open_low`), or say what is wrong with it."""
     try:
         number = float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if isinstance(value, str):  # it would be kept as it is
         number = float("nan")
     inside = number > low if open_low else number >= low
     if not inside or number == float("inf"):
         bound = f"above {low:g}" if open_low else f"of at least {low:g}"
         raise ValueError(f"{name} must be a finite number {bound}, got {value!r}.")
     return number
+
+
+def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
+    """Return `value` as float64 without NaN or infinities."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of numbers, got {type(value).__name__} {value!r:.60}.") from None
+    refuse_infinite(name, array)
+    return array
+
+
+def refuse_infinite(name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()) -> None:
+    """Name the first entry of `array` that is not finite; `coords` is where each of them stands, if it is sparse."""
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+        where = tuple(int(axis[first]) for axis in coords) or first
+        raise ValueError(f"{name} must be finite, got {array[first]} at index {where}.")

@@ -52,6 +52,8 @@ def gradient(
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
     """
+    if quasi_reward.shape != (problem.size,):
+        raise ValueError(f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}.")
 
     def objective(policy: Policy) -> Float[Array, ""]:
         return _accumulate(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from occupax._errors import check_integer
+from occupax._errors import check_integers, read_array
 from occupax.envs.base import Environment, observation_spec
 from occupax.envs.tabular import TabularMDP
 
@@ -109,17 +109,18 @@ class Grid(Feature):
             bins: number of cells along each coordinate.
             coordinates: which entries of the flattened observation are meant; the first ones by default.
         """
-        self.low, self.high = np.array(low, float), np.array(high, float)
-        self.bins = tuple(check_integer("bins", b) for b in bins)
-        self.coordinates = tuple(range(len(self.bins)) if coordinates is None else coordinates)
+        self.low, self.high = read_array("low", low), read_array("high", high)
+        self.bins = check_integers("bins", bins)
+        chosen = range(len(self.bins)) if coordinates is None else coordinates
+        self.coordinates = check_integers("coordinates", chosen, minimum=0)
         lengths = {self.low.size, self.high.size, len(self.bins), len(self.coordinates)}
         if len(lengths) != 1 or not self.bins:
             raise ValueError(
                 f"low, high, bins and coordinates must have one length, got {self.low.size}, {self.high.size}, "
                 f"{len(self.bins)} and {len(self.coordinates)}."
             )
-        if not (np.isfinite(self.low).all() and np.isfinite(self.high).all() and (self.low < self.high).all()):
-            raise ValueError(f"low must be below high, both finite, got low={self.low} and high={self.high}.")
+        if not (self.low < self.high).all():
+            raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
 
     def size(self, env: Environment) -> int:
         """The number of cells."""
@@ -143,9 +144,9 @@ class Table(Feature):
 
     def __init__(self, values: ArrayLike):
         """Copy the array."""
-        self.values = np.array(values, float)
-        if self.values.ndim != 3 or not np.isfinite(self.values).all():
-            raise ValueError(f"values must be a finite array [S, A, d], got shape {self.values.shape}.")
+        self.values = read_array("values", values)
+        if self.values.ndim != 3:
+            raise ValueError(f"values must be an array [S, A, d], got shape {self.values.shape}.")
 
     def size(self, env: Environment) -> int:
         """D."""
@@ -179,6 +180,10 @@ class Function(Feature):
     def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
         """What the function returns."""
         return _dense(jnp.atleast_1d(jnp.asarray(self.function(observation, action), reward.dtype)))
+
+
+VISITS = (StateAction, State, Grid)
+"""Features that count visits, so that their occupancy is never negative."""
 
 
 class Stack(Feature):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from occupax._errors import check_integer, check_number, unknown
+from occupax._errors import check_integers, check_number, unknown
 from occupax.envs.base import Environment, observation_spec
 from occupax.envs.tabular import TabularMDP
 
@@ -61,6 +61,10 @@ class Softmax(Policy):
 
     psi: Callable[[Any], Float[Array, " A"]]
 
+    def __check_init__(self) -> None:
+        if not callable(self.psi):
+            raise ValueError(f"psi must be a function of the observation that returns logits, got {self.psi!r}.")
+
     def logits(self, observation: Any) -> Float[Array, " A"]:
         """What psi returns."""
         return self.psi(observation)
@@ -106,7 +110,7 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
 
     def init(env: Environment, key: Key[Array, ""]) -> Policy:
         spec = observation_spec(env)
-        size = _input_size(env) if features is None else int(np.prod(jax.eval_shape(features, spec).shape))
+        size = _input_size(env) if features is None else _length(features, spec)
         layer = eqx.nn.Linear(size, env.num_actions, key=key)
         weight = scale * jax.random.normal(key, (env.num_actions, size))
         layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(env.num_actions)))
@@ -122,8 +126,8 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
         hidden: width of each hidden layer.
         activation: name of the activation; the theory wants a twice differentiable one such as tanh.
     """
-    widths = tuple(check_integer("hidden", width) for width in hidden)
-    if activation not in ACTIVATIONS:
+    widths = check_integers("hidden", hidden)
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unknown("activation", activation, ACTIVATIONS)
 
     def init(env: Environment, key: Key[Array, ""]) -> Policy:
@@ -139,6 +143,17 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
 
 def _flat(env: Environment, network: Callable[[Float[Array, " n"]], Float[Array, " A"]]) -> _Flat:
     return _Flat(network, env.num_states if isinstance(env, TabularMDP) else None)
+
+
+def _length(features: Callable[[Any], Float[Array, " n"]], observation: Any) -> int:
+    """How many numbers `features` makes of one observation."""
+    try:
+        shape = jax.eval_shape(features, observation).shape
+    except Exception as error:
+        raise ValueError(f"the function features failed on an observation: {error}") from error
+    if len(shape) != 1:
+        raise ValueError(f"features must return a vector, got an array of shape {shape}.")
+    return shape[0]
 
 
 def _input_size(env: Environment) -> int:

@@ -5,7 +5,6 @@ from math import floor, log
 from typing import Any, Literal, get_args
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -14,6 +13,7 @@ from occupax.envs.base import Environment
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, as_feature
 from occupax.utilities.base import Utility
+from occupax.utilities.check import refuse_unless_fitting
 from occupax.utilities.library import Reward, as_utility, bind
 
 Termination = Literal["episodic", "absorbing"]
@@ -59,10 +59,11 @@ class Problem(eqx.Module):
             raise unknown("termination", termination, get_args(Termination))
         self.termination = termination
         objective = Reward() if utility is None else as_utility(utility)
-        self.features = objective.features() if features is None else as_feature(features)
-        self.utility = bind(objective, env if features is None else None, self.discount)
+        given = None if features is None else as_feature(features)
+        self.features = objective.features() if given is None else given
+        self.utility = bind(objective, env, self.discount, given)
         self.size = self.features.size(env)
-        _check_utility(self.utility, self.size)
+        refuse_unless_fitting(self.utility, self.size)
 
     def count(self, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
         """The features phi of one step."""
@@ -108,20 +109,3 @@ def _read_horizon(horizon: Any, env: Environment) -> int | None:
     if env.time_limit is not None and steps > env.time_limit:
         raise ValueError(f"horizon must not exceed the environment's time limit of {env.time_limit}, got {steps}.")
     return steps
-
-
-def _check_utility(utility: Utility, size: int) -> None:
-    """Find out by tracing, before anything is sampled, whether the utility takes this occupancy."""
-    occupancy = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
-    try:
-        value = jax.eval_shape(utility.value, occupancy)
-        gradient = jax.eval_shape(utility.gradient, occupancy)
-    except ValueError:
-        raise
-    except Exception as error:
-        raise ValueError(f"the utility failed on an occupancy of length {size}: {error}") from error
-    if value.shape != () or gradient.shape != (size,):
-        raise ValueError(
-            f"a utility of {size} features must return a single number and a gradient of that length, got shapes "
-            f"{value.shape} and {gradient.shape}."
-        )

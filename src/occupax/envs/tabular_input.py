@@ -1,41 +1,16 @@
 """Reads and checks the arrays a `TabularMDP` is made of."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
+from occupax._errors import read_array, refuse_infinite
+
 SUM_TOLERANCE = 1e-6
 
 Outcomes = tuple[Int[np.ndarray, "S A K"], Float[np.ndarray, "S A K"], Float[np.ndarray, "S A K"]]
-
-
-def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
-    """Return `value` as float64 without NaN or infinities."""
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of numbers, got {type(value).__name__} {value!r:.60}.") from None
-    _refuse_infinite(name, array)
-    return array
-
-
-def _read_sparse(name: str, value: Any) -> sparse.coo_array:
-    """Return a sparse `value` of any format as float64 without NaN or infinities."""
-    array = sparse.coo_array(value).astype(np.float64)
-    _refuse_infinite(name, array.data, array.coords)
-    return array
-
-
-def _refuse_infinite(name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()) -> None:
-    """Name the first entry of `array` that is not finite; `coords` is where each of them stands, if it is sparse."""
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        first = tuple(int(i) for i in np.argwhere(wrong)[0])
-        where = tuple(int(axis[first]) for axis in coords) or first
-        raise ValueError(f"{name} must be finite, got {array[first]} at index {where}.")
 
 
 def read_distribution(name: str, value: Any) -> Float[np.ndarray, " S"]:
@@ -83,6 +58,13 @@ def read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"]
     probabilities[rows, slots] = matrix.data / matrix.sum(axis=1)[rows]
     outcome_rewards[rows, slots] = rewards[rows, matrix.indices % rewards.shape[1]]  # a single column serves them all
     return successors.reshape(S, A, K), probabilities.reshape(S, A, K), outcome_rewards.reshape(S, A, K)
+
+
+def _read_sparse(name: str, value: Any) -> sparse.coo_array:
+    """Return a sparse `value` of any format as float64 without NaN or infinities."""
+    array = sparse.coo_array(value).astype(np.float64)
+    refuse_infinite(name, array.data, array.coords)
+    return array
 
 
 def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:

@@ -26,8 +26,8 @@ def certificate(problem: Problem, probs: Any) -> Certificate:
     For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one planning problem with
     the quasi-reward grad F(u) solves. With a horizon, the bound covers policies that depend on time as well.
     """
-    refuse_unless_concave(problem)
     model = dynamics(problem)
+    refuse_unless_concave(problem)
     lam = stationary_occupancy(model, read_probs(probs, model.shape))
     return certify(problem, model, model.features.T @ lam.ravel())
 

@@ -65,6 +65,8 @@ class Dynamics(NamedTuple):
 
 def dynamics(problem: Problem) -> Dynamics:
     """Read the dynamics off a tabular problem."""
+    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
     env = problem.env
     if not isinstance(env, TabularMDP):
         raise ValueError(f"exact methods need a tabular environment, got {type(env).__name__}.")

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.exact.dynamics import Dynamics, Table, dynamics, read_probs
-from occupax.policies import PolicyType
+from occupax.policies import Policy, PolicyType
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
@@ -37,6 +37,8 @@ def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
     The derivative with respect to the probabilities is that of the policy gradient theorem with the quasi-reward
     grad F(u); the policy's own derivative is taken by JAX.
     """
+    if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"policy must be an occupax policy, got {type(policy).__name__}.")
     model = dynamics(problem)
     states = np.arange(model.shape[0])
     with jax.enable_x64(True):

@@ -80,7 +80,9 @@ def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: flo
             break
         target = 0.1 * (shares @ slack) / k
         system = np.ones((k + 1, k + 1))
-        system[:k, :k] = np.diag(slack / shares) - _curvature(utility, mixture, images)
+        curvature = _curvature(utility, mixture, images)
+        damping = ROUNDING * (1 + np.abs(curvature).max())  # for a flat utility, or corners with the same image
+        system[:k, :k] = np.diag(slack / shares + damping) - curvature
         system[k, k] = 0.0
         move = np.linalg.solve(system, np.append(target / shares - slack - unbalanced, 0.0))
         shares_move, level_move = move[:k], move[k]

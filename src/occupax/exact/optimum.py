@@ -49,9 +49,9 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))
     tolerance = check_number("tolerance", tolerance, low=0.0, open_low=True)
-    check_integer("max_iterations", max_iterations)
-    refuse_unless_concave(problem)
+    max_iterations = check_integer("max_iterations", max_iterations)
     model = dynamics(problem)
+    refuse_unless_concave(problem)
     if method == "conic":
         if find_spec("cvxpy") is None:
             raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")

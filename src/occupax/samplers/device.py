@@ -9,7 +9,9 @@ from jaxtyping import Array, Key
 
 from occupax._errors import check_integer
 from occupax.batch import Trajectories
-from occupax.policies import Policy
+from occupax.envs.base import Environment, observation_spec
+from occupax.envs.tabular import TabularMDP
+from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 
 
@@ -18,14 +20,29 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
 
     Trajectory i depends on (key, i) alone, so the first ones of a larger batch are those of a smaller one.
     """
+    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
     if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(
             f"policy must be an occupax policy, got {type(policy).__name__}; "
             "wrap a function of the observation that returns logits in policies.Softmax."
         )
-    check_integer("n", n)
+    n = check_integer("n", n)
+    if not isinstance(key, jax.Array):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"key must be a random key such as jax.random.key(0), got {key!r:.60}.")
     problem.sampling_horizon()
+    _check_policy(problem.env, policy)
     return _sample(problem, policy, n, key)
+
+
+def _check_policy(env: Environment, policy: Policy) -> None:
+    """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
+    if isinstance(env, TabularMDP) and isinstance(policy, Tabular) and len(policy.table) != env.num_states:
+        expected = (env.num_states, env.num_actions)
+        raise ValueError(f"table of the policy must have shape [S, A] = {expected}, got {policy.table.shape}.")
+    logits = jax.eval_shape(policy.logits, observation_spec(env))
+    if logits.shape != (env.num_actions,):
+        raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
 
 
 @eqx.filter_jit

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from math import isfinite
+from numbers import Real
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -65,7 +66,7 @@ class Utility(eqx.Module):
         return Sum(left.terms + right.terms, left.weights + right.weights)
 
     def __mul__(self, factor: float) -> "Utility":
-        if not isinstance(factor, (int, float)) or not isfinite(factor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(factor, Real) or not isfinite(factor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"a utility may be multiplied by a finite number, got {factor!r}.")
         scaled = _terms(self)
         return Sum(scaled.terms, tuple(float(factor) * weight for weight in scaled.weights))

@@ -3,11 +3,12 @@
 from math import isfinite
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number
-from occupax.utilities.base import Smoothness
+from occupax.utilities.base import Smoothness, Utility
 from occupax.utilities.library import as_utility
 
 SLACK = 1e-6
@@ -31,6 +32,8 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     """
     subject = as_utility(utility)
     size, samples = check_integer("size", size), check_integer("samples", samples)
+    seed = check_integer("seed", seed, minimum=0)
+    refuse_unless_fitting(subject, size)
     points = _occupancies(size, check_number("mass", mass, low=0.0, open_low=True), 2 * samples, seed)
     steps = 1e-5 * mass * np.random.default_rng(seed + 1).dirichlet(np.ones(size), 2 * samples)
     tried = np.concatenate([points, points + steps, points - steps, (points[::2] + points[1::2]) / 2])
@@ -63,6 +66,22 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     if faults:
         raise ValueError(f"{type(subject).__name__} does not keep what it declares: " + " ".join(faults))
     return seen
+
+
+def refuse_unless_fitting(utility: Utility, size: int) -> None:
+    """Find out by tracing, before anything is computed, whether the utility takes an occupancy of this length."""
+    occupancy = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
+    try:
+        value = jax.eval_shape(utility.value, occupancy)
+        gradient = jax.eval_shape(utility.gradient, occupancy)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"the utility failed on an occupancy of length {size}: {reason}") from error
+    if value.shape != () or gradient.shape != (size,):
+        raise ValueError(
+            f"a utility of {size} features must return a single number and a gradient of that length, got shapes "
+            f"{value.shape} and {gradient.shape}."
+        )
 
 
 def _occupancies(size: int, mass: float, count: int, seed: int) -> Float[np.ndarray, "n d"]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_number
+from occupax._errors import check_number, read_array
 from occupax.envs.base import Environment
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility
@@ -20,10 +20,6 @@ from occupax.utilities.sets import ConvexSet
 
 def _orthant(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
     return jnp.maximum(occupancy, 0.0)
-
-
-def _everywhere(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-    return occupancy
 
 
 class Reward(Utility):
@@ -63,8 +59,8 @@ class Linear(Utility):
 
     def __init__(self, weights: Any):
         """Copy the weights, flattened."""
-        self.weights = np.array(weights, float).ravel()
-        if self.weights.size == 0 or not np.isfinite(self.weights).all():
+        self.weights = read_array("weights", weights).ravel()
+        if self.weights.size == 0:
             raise ValueError(f"weights must be finite numbers, at least one, got {weights!r}.")
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
@@ -207,7 +203,7 @@ class SetDistance(Utility):
         if not isinstance(set, ConvexSet):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"set must be one of Box, Ball, Halfspace, Polyhedron, Point, got {set!r}.")
         if not isinstance(feedback, Feature) and not callable(feedback):
-            table = np.asarray(feedback, float)
+            table = read_array("feedback", feedback)
             feedback = feature_maps.Table(table[..., None] if table.ndim == 2 else table)
         self.feedback, self.set = as_feature(feedback), set
 
@@ -254,15 +250,15 @@ class Custom(Utility):
         features: what the occupancy counts; pairs of state and action by default, entry s * A + a.
         concave: whether the function is concave; `occupax.utilities.check` tests the claim.
         smoothness: the constants of the theory, where known.
-        domain: projection on the set where the function is defined. By default the non-negative orthant for the
-            default features, and everywhere for others.
+        domain: projection on the set where the function is defined. By default the non-negative orthant for features
+            that count visits (StateAction, State, Grid), and everywhere for others.
     """
 
     function: Callable[[Float[Array, " d"]], Any]
     counted: Feature | None
     declared_concave: bool = eqx.field(static=True)
     declared_smoothness: Smoothness = eqx.field(static=True)
-    projection: Callable[[Float[Array, " d"]], Float[Array, " d"]] = eqx.field(static=True)
+    projection: Callable[[Float[Array, " d"]], Float[Array, " d"]] | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -278,8 +274,10 @@ class Custom(Utility):
         self.function = function
         self.counted = None if features is None else as_feature(features)
         self.declared_concave = concave
+        if len(smoothness) != len(Smoothness._fields):
+            raise ValueError(f"smoothness must be the constants {', '.join(Smoothness._fields)}, got {smoothness!r}.")
         self.declared_smoothness = Smoothness(*smoothness)
-        self.projection = domain if domain is not None else _orthant if features is None else _everywhere
+        self.projection = domain
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """What the function returns."""
@@ -293,8 +291,10 @@ class Custom(Utility):
         return jax.grad(self.value)(occupancy)
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The given projection."""
-        return self.projection(occupancy)
+        """The given projection, or what suits the features."""
+        if self.projection is not None:
+            return self.projection(occupancy)
+        return _orthant(occupancy) if isinstance(self.features(), feature_maps.VISITS) else occupancy
 
     @property
     def concave(self) -> bool:
@@ -316,11 +316,13 @@ def as_utility(value: Any) -> Utility:
     return value if isinstance(value, Utility) else Custom(value)
 
 
-def bind(utility: Utility, env: Environment | None, discount: float) -> Utility:
-    """Fill in what only the problem knows; `env` is None when the problem's features were given by hand."""
+def bind(utility: Utility, env: Environment, discount: float, features: Feature | None) -> Utility:
+    """Fill in what only the problem knows; `features` are those given by hand, which all terms then share."""
     if isinstance(utility, Sum):
-        terms = tuple(bind(term, env, discount) for term in utility.terms)
-        return Sum(terms, utility.weights, None if env is None else utility.part_sizes(env))
+        terms = tuple(bind(term, env, discount, features) for term in utility.terms)
+        return Sum(terms, utility.weights, utility.part_sizes(env) if features is None else None)
     if isinstance(utility, Entropy) and utility.scale is None:
         return Entropy(utility.smoothing, 1.0 - discount)
+    if isinstance(utility, Custom) and features is not None:
+        return eqx.tree_at(lambda it: it.counted, utility, features, is_leaf=lambda leaf: leaf is None)
     return utility
