@@ -14,7 +14,8 @@ from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, as_feature
 from occupax.utilities.base import Utility
 from occupax.utilities.check import refuse_unless_fitting
-from occupax.utilities.library import Reward, as_utility, bind
+from occupax.utilities.custom import as_utility, bind
+from occupax.utilities.library import Reward
 
 Termination = Literal["episodic", "absorbing"]
 

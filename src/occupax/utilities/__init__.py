@@ -2,7 +2,8 @@
 
 from occupax.utilities.base import Smoothness, Sum, Utility
 from occupax.utilities.check import check
-from occupax.utilities.library import Custom, Entropy, Linear, LogCoverage, Reward, SetDistance, as_utility
+from occupax.utilities.custom import Custom, as_utility
+from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance
 from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
 
 __all__ = [

@@ -60,7 +60,7 @@ class Utility(eqx.Module):
         """What the occupancy counts unless the problem says otherwise."""
 
     def __add__(self, other: "Utility | Callable[[Any], Any]") -> "Utility":
-        from occupax.utilities.library import as_utility
+        from occupax.utilities.custom import as_utility
 
         left, right = _terms(self), _terms(as_utility(other))
         return Sum(left.terms + right.terms, left.weights + right.weights)
@@ -78,12 +78,21 @@ class Utility(eqx.Module):
         return self * -1.0
 
     def __sub__(self, other: "Utility | Callable[[Any], Any]") -> "Utility":
-        from occupax.utilities.library import as_utility
+        from occupax.utilities.custom import as_utility
 
         return self + -as_utility(other)
 
     def __rsub__(self, other: Callable[[Any], Any]) -> "Utility":
         return -self + other
+
+
+class ConcaveUtility(Utility):
+    """A utility that is concave whatever its settings."""
+
+    @property
+    def concave(self) -> bool:
+        """Yes."""
+        return True
 
 
 class Sum(Utility):
@@ -147,6 +156,11 @@ class Sum(Utility):
         """How many entries of the default occupancy belong to each term; None if all terms share them."""
         parts = [term.features() for term in self.terms]
         return None if _all_equal(parts) else tuple(part.size(env) for part in parts)
+
+
+def nonnegative(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+    """The nearest occupancy without negative entries."""
+    return jnp.maximum(occupancy, 0.0)
 
 
 def _terms(utility: Utility) -> Sum:

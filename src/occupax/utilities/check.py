@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number
 from occupax.utilities.base import Smoothness, Utility
-from occupax.utilities.library import as_utility
+from occupax.utilities.custom import as_utility
 
 SLACK = 1e-6
 

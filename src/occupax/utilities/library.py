@@ -1,6 +1,5 @@
-"""The utilities of the paper, and any function of the occupancy (MATH section 7)."""
+"""The utilities of the paper (MATH section 7)."""
 
-from collections.abc import Callable
 from math import inf, log
 from typing import Any
 
@@ -12,17 +11,12 @@ from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
 from occupax._errors import check_number, read_array
-from occupax.envs.base import Environment
 from occupax.features import Feature, as_feature
-from occupax.utilities.base import Smoothness, Sum, Utility
+from occupax.utilities.base import ConcaveUtility, Smoothness, nonnegative
 from occupax.utilities.sets import ConvexSet
 
 
-def _orthant(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-    return jnp.maximum(occupancy, 0.0)
-
-
-class Reward(Utility):
+class Reward(ConcaveUtility):
     """The discounted return: plain reinforcement learning."""
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
@@ -38,11 +32,6 @@ class Reward(Utility):
         return occupancy
 
     @property
-    def concave(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
     def smoothness(self) -> Smoothness:
         """Linear."""
         return Smoothness(1.0, 0.0, 0.0)
@@ -52,7 +41,7 @@ class Reward(Utility):
         return feature_maps.Reward()
 
 
-class Linear(Utility):
+class Linear(ConcaveUtility):
     """<weights, u>: a reward of one's own on states and actions, [S, A], or on any other features, [d]."""
 
     weights: Float[np.ndarray, " d"]
@@ -84,11 +73,6 @@ class Linear(Utility):
         return occupancy
 
     @property
-    def concave(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
     def smoothness(self) -> Smoothness:
         """Linear."""
         return Smoothness(float(np.abs(self.weights).max()), 0.0, 0.0)
@@ -98,7 +82,7 @@ class Linear(Utility):
         return feature_maps.StateAction()
 
 
-class Entropy(Utility):
+class Entropy(ConcaveUtility):
     """-sum (mu + smoothing) log(mu + smoothing), where mu = scale * u is the distribution of visited states.
 
     Args:
@@ -127,12 +111,7 @@ class Entropy(Utility):
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """The non-negative orthant."""
-        return _orthant(occupancy)
-
-    @property
-    def concave(self) -> bool:
-        """Yes."""
-        return True
+        return nonnegative(occupancy)
 
     @property
     def smoothness(self) -> Smoothness:
@@ -148,7 +127,7 @@ class Entropy(Utility):
         return feature_maps.State()
 
 
-class LogCoverage(Utility):
+class LogCoverage(ConcaveUtility):
     """sum_i log(u_i + sigma): visit everything, and what is rarely visited first.
 
     Args:
@@ -170,12 +149,7 @@ class LogCoverage(Utility):
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """The non-negative orthant."""
-        return _orthant(occupancy)
-
-    @property
-    def concave(self) -> bool:
-        """Yes."""
-        return True
+        return nonnegative(occupancy)
 
     @property
     def smoothness(self) -> Smoothness:
@@ -187,7 +161,7 @@ class LogCoverage(Utility):
         return feature_maps.State()
 
 
-class SetDistance(Utility):
+class SetDistance(ConcaveUtility):
     """-dist^2(u, set), where u is the discounted sum of a vector feedback: reinforcement learning with constraints.
 
     Args:
@@ -228,11 +202,6 @@ class SetDistance(Utility):
         return occupancy
 
     @property
-    def concave(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
     def smoothness(self) -> Smoothness:
         """The gradient grows with the distance; its Lipschitz constant is 2."""
         return Smoothness(inf, 2.0, 2.0)
@@ -240,89 +209,3 @@ class SetDistance(Utility):
     def features(self) -> Feature:
         """The feedback."""
         return self.feedback
-
-
-class Custom(Utility):
-    """Any JAX function of the occupancy.
-
-    Args:
-        function: takes the occupancy, a vector, and returns a number.
-        features: what the occupancy counts; pairs of state and action by default, entry s * A + a.
-        concave: whether the function is concave; `occupax.utilities.check` tests the claim.
-        smoothness: the constants of the theory, where known.
-        domain: projection on the set where the function is defined. By default the non-negative orthant for features
-            that count visits (StateAction, State, Grid), and everywhere for others.
-    """
-
-    function: Callable[[Float[Array, " d"]], Any]
-    counted: Feature | None
-    declared_concave: bool = eqx.field(static=True)
-    declared_smoothness: Smoothness = eqx.field(static=True)
-    projection: Callable[[Float[Array, " d"]], Float[Array, " d"]] | None = eqx.field(static=True)
-
-    def __init__(
-        self,
-        function: Callable[[Any], Any],
-        features: Feature | Callable[[Any, Any], Any] | None = None,
-        concave: bool = False,
-        smoothness: Smoothness | tuple[float, float, float] = (inf, inf, inf),
-        domain: Callable[[Any], Any] | None = None,
-    ):
-        """Keep the function and what is said about it."""
-        if not callable(function):
-            raise ValueError(f"a utility must be one of occupax.utilities or a function, got {function!r}.")
-        self.function = function
-        self.counted = None if features is None else as_feature(features)
-        self.declared_concave = concave
-        if len(smoothness) != len(Smoothness._fields):
-            raise ValueError(f"smoothness must be the constants {', '.join(Smoothness._fields)}, got {smoothness!r}.")
-        self.declared_smoothness = Smoothness(*smoothness)
-        self.projection = domain
-
-    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """What the function returns."""
-        value = jnp.asarray(self.function(occupancy))
-        if value.shape != ():
-            raise ValueError(f"a utility must return a single number, got an array of shape {value.shape}.")
-        return value
-
-    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """By automatic differentiation."""
-        return jax.grad(self.value)(occupancy)
-
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The given projection, or what suits the features."""
-        if self.projection is not None:
-            return self.projection(occupancy)
-        return _orthant(occupancy) if isinstance(self.features(), feature_maps.VISITS) else occupancy
-
-    @property
-    def concave(self) -> bool:
-        """What was declared."""
-        return self.declared_concave
-
-    @property
-    def smoothness(self) -> Smoothness:
-        """What was declared."""
-        return self.declared_smoothness
-
-    def features(self) -> Feature:
-        """What was given, or pairs of state and action."""
-        return feature_maps.StateAction() if self.counted is None else self.counted
-
-
-def as_utility(value: Any) -> Utility:
-    """Return a utility as it is and wrap a plain function."""
-    return value if isinstance(value, Utility) else Custom(value)
-
-
-def bind(utility: Utility, env: Environment, discount: float, features: Feature | None) -> Utility:
-    """Fill in what only the problem knows; `features` are those given by hand, which all terms then share."""
-    if isinstance(utility, Sum):
-        terms = tuple(bind(term, env, discount, features) for term in utility.terms)
-        return Sum(terms, utility.weights, utility.part_sizes(env) if features is None else None)
-    if isinstance(utility, Entropy) and utility.scale is None:
-        return Entropy(utility.smoothing, 1.0 - discount)
-    if isinstance(utility, Custom) and features is not None:
-        return eqx.tree_at(lambda it: it.counted, utility, features, is_leaf=lambda leaf: leaf is None)
-    return utility
