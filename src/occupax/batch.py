@@ -1,9 +1,12 @@
-"""Sampled trajectories."""
+"""Sampled trajectories, and what algorithms ask of them."""
 
+from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
+
+from occupax.policies import Policy
 
 
 class Trajectories(eqx.Module):
@@ -26,3 +29,27 @@ class Trajectories(eqx.Module):
     def lengths(self) -> Int[Array, " B"]:
         """Number of live steps of each trajectory."""
         return self.live.sum(1)
+
+
+class Batch(eqx.Module):
+    """What an algorithm asks of the trajectories of one iteration.
+
+    Whoever sampled them answers, from arrays in memory or from sums computed elsewhere. `target` is the policy asked
+    about; by default the one that acted.
+    """
+
+    @abstractmethod
+    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+        """The mean occupancy estimate, u_hat(target)."""
+
+    @abstractmethod
+    def gradient(self, quasi_reward: Float[Array, " d"], target: Policy | None = None) -> Policy:
+        """The mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy."""
+
+    @abstractmethod
+    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Grad F at the nearest point of its domain: a recursive estimate of an occupancy may be negative."""
+
+    @abstractmethod
+    def halves(self) -> "tuple[Batch, Batch]":
+        """Two independent batches of half the trajectories each."""

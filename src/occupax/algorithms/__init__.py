@@ -1,0 +1,11 @@
+"""The algorithms, one short file each (MATH sections 3 and 4)."""
+
+from occupax.algorithms.base import Algorithm
+from occupax.algorithms.hspga import HSPGA
+from occupax.algorithms.maxent import MaxEnt
+from occupax.algorithms.reinforce import REINFORCE
+from occupax.algorithms.srvrpg import SRVRPG
+from occupax.algorithms.svrpg import SVRPG
+from occupax.algorithms.tsivrpg import TSIVRPG
+
+__all__ = ["HSPGA", "REINFORCE", "SRVRPG", "SVRPG", "TSIVRPG", "Algorithm", "MaxEnt"]

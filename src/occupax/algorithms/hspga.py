@@ -1,0 +1,87 @@
+"""HSPGA: a hybrid of recursive and fresh estimates (Pham et al., 2020)."""
+
+from math import inf, sqrt
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from occupax._errors import check_number
+from occupax.algorithms.base import Algorithm, add, no_gradient, scale, subtract
+from occupax.batch import Batch
+from occupax.policies import Policy
+
+
+class HSPGAState(eqx.Module):
+    """Two consecutive policies, and the running estimates."""
+
+    policy: Policy
+    previous: Policy
+    occupancy: Float[Array, " d"]
+    gradient: Policy
+    memory: Any
+
+
+class HSPGA(Algorithm[HSPGAState]):
+    """Mixes: g_j = beta (g_{j-1} + mean[ g_hat(theta_j, r) - g_hat(theta_{j-1}, r) ]) + (1 - beta) mean g_hat(theta_j).
+
+    The second mean is over a batch of its own, so a refinement draws 2 B trajectories. The occupancy is mixed alike.
+
+    Args:
+        snapshot_batch: trajectories of the snapshot (N).
+        batch: trajectories of each of the two batches of a refinement (B).
+        epoch_length: iterations in a cycle, the snapshot included (m).
+        mixing: beta, in [0, 1]; by default 1 - sqrt(B / (N (m + 1))).
+        step_size: eta.
+        radius: bound of each displacement (delta); none by default.
+        rule: "gradient", "normalised" or an optax transformation.
+    """
+
+    snapshot_batch: int = eqx.field(static=True, default=100)
+    batch: int = eqx.field(static=True, default=10)
+    epoch_length: int = eqx.field(static=True, default=10)
+    mixing: Float[Array, ""] | float | None = None
+    step_size: Float[Array, ""] | float = 0.05
+    radius: Float[Array, ""] | float = inf
+    rule: Any = eqx.field(static=True, default="gradient")
+
+    def __check_init__(self) -> None:
+        beta = self._mixing()
+        if isinstance(beta, (int, float)) and check_number("mixing", beta, low=0.0) > 1:
+            raise ValueError(f"mixing must lie in [0, 1], got {beta!r}.")
+
+    def _mixing(self) -> Float[Array, ""] | float:
+        if self.mixing is not None:
+            return self.mixing
+        return 1 - sqrt(min(1.0, self.batch / (self.snapshot_batch * (self.epoch_length + 1))))
+
+    @property
+    def cycle(self) -> tuple[int, ...]:
+        """N, then twice B each time."""
+        return (self.snapshot_batch, *[2 * self.batch] * (self.epoch_length - 1))
+
+    def init(self, policy: Policy, size: int) -> HSPGAState:
+        """Nothing is known yet."""
+        return HSPGAState(policy, policy, jnp.zeros(size), no_gradient(policy), self.step().init(policy))
+
+    def start(self, state: HSPGAState, batch: Batch) -> HSPGAState:
+        """Take a snapshot."""
+        u = batch.occupancy()
+        g = batch.gradient(batch.quasi_reward(u))
+        policy, memory = self.step()(state.policy, g, state.memory)
+        return HSPGAState(policy, state.policy, u, g, memory)
+
+    def refine(self, state: HSPGAState, batch: Batch) -> HSPGAState:
+        """Carry the estimates over, and mix in fresh ones."""
+        then, now, beta = state.previous, state.policy, self._mixing()
+        first, second = batch.halves()
+        carried = state.occupancy + first.occupancy(now) - first.occupancy(then)
+        r = first.quasi_reward(carried)
+        recursive = add(state.gradient, subtract(first.gradient(r, now), first.gradient(r, then)))
+        fresh_occupancy = second.occupancy(now)
+        fresh = second.gradient(second.quasi_reward(fresh_occupancy), now)
+        u = beta * carried + (1 - beta) * fresh_occupancy
+        g = add(scale(beta, recursive), scale(1 - beta, fresh))
+        policy, memory = self.step()(now, g, state.memory)
+        return HSPGAState(policy, now, u, g, memory)

@@ -1,0 +1,80 @@
+"""TSIVR-PG, Algorithm 1 of the paper."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from occupax.algorithms.base import Algorithm, add, no_gradient, subtract
+from occupax.batch import Batch
+from occupax.policies import Policy
+
+
+class TSIVRPGState(eqx.Module):
+    """Two consecutive policies, the running estimates, and the last two quasi-rewards."""
+
+    policy: Policy
+    """theta_j."""
+    previous: Policy
+    """theta_{j-1}."""
+    occupancy: Float[Array, " d"]
+    """u_{j-1}, raw: it may be negative."""
+    gradient: Policy
+    """g_{j-1}."""
+    quasi_reward: Float[Array, " d"]
+    """r_{j-1}."""
+    previous_quasi_reward: Float[Array, " d"]
+    """r_{j-2}."""
+    memory: Any
+
+
+class TSIVRPG(Algorithm[TSIVRPGState]):
+    """Truncated stochastic incremental variance-reduced policy gradient.
+
+    g_j = g_{j-1} + mean[ g_hat(theta_j, r_{j-1}) - g_hat(theta_{j-1}, r_{j-2}) ], where u_j is carried along likewise
+    and r_j = grad F(u_j). The quasi-rewards are one step old because r_j depends on the batch of iteration j: used
+    there, it would bias the estimate.
+
+    Args:
+        snapshot_batch: trajectories of the snapshot (N).
+        batch: trajectories of each refinement (B).
+        epoch_length: iterations in a cycle, the snapshot included (m).
+        step_size: eta.
+        radius: bound of each displacement (delta).
+        rule: "gradient", "normalised" or an optax transformation.
+    """
+
+    snapshot_batch: int = eqx.field(static=True, default=100)
+    batch: int = eqx.field(static=True, default=10)
+    epoch_length: int = eqx.field(static=True, default=10)
+    step_size: Float[Array, ""] | float = 0.05
+    radius: Float[Array, ""] | float = 0.2
+    rule: Any = eqx.field(static=True, default="gradient")
+
+    @property
+    def cycle(self) -> tuple[int, ...]:
+        """N, then B each time."""
+        return (self.snapshot_batch, *[self.batch] * (self.epoch_length - 1))
+
+    def init(self, policy: Policy, size: int) -> TSIVRPGState:
+        """Nothing is known yet."""
+        zero = jnp.zeros(size)
+        return TSIVRPGState(policy, policy, zero, no_gradient(policy), zero, zero, self.step().init(policy))
+
+    def start(self, state: TSIVRPGState, batch: Batch) -> TSIVRPGState:
+        """Take a snapshot; r_{-1} is r_0."""
+        u = batch.occupancy()
+        r = batch.quasi_reward(u)
+        g = batch.gradient(r)
+        policy, memory = self.step()(state.policy, g, state.memory)
+        return TSIVRPGState(policy, state.policy, u, g, r, r, memory)
+
+    def refine(self, state: TSIVRPGState, batch: Batch) -> TSIVRPGState:
+        """Carry the estimates over to the new policy."""
+        then, now = state.previous, state.policy
+        u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
+        change = subtract(batch.gradient(state.quasi_reward, now), batch.gradient(state.previous_quasi_reward, then))
+        g = add(state.gradient, change)
+        policy, memory = self.step()(now, g, state.memory)
+        return TSIVRPGState(policy, now, u, g, batch.quasi_reward(u), state.quasi_reward, memory)

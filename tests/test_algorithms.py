@@ -1,0 +1,260 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import enumeration as enum
+import occupax as ox
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+SIZES = {"snapshot_batch": 8, "batch": 4, "epoch_length": 3}
+COVERAGE = ox.utilities.LogCoverage(0.1)
+REWARD = ox.utilities.Reward()
+
+
+def problem(utility=COVERAGE, termination="absorbing"):
+    return enum.tiny(11, (2,)).problem(termination, utility=utility)
+
+
+def first_policy(seed=0):
+    return ox.policies.Tabular(jnp.asarray(np.random.default_rng(seed).normal(size=(3, 2))))
+
+
+def draw(task, policy, n, number):
+    key = jax.random.fold_in(jax.random.key(5), number)
+    return ox.SampledBatch(task, ox.sample(task, policy, n, key), policy)
+
+
+def run(algorithm, task, iterations):
+    """All states, the batches of iteration i drawn with key i."""
+    state = algorithm.init(first_policy(), task.size)
+    states = []
+    for i in range(iterations):
+        position = i % len(algorithm.cycle)
+        batch = draw(task, state.policy, algorithm.cycle[position], i)
+        state = (algorithm.start if position == 0 else algorithm.refine)(state, batch)
+        states.append(state)
+    return states
+
+
+def assert_same_path(one, other):
+    assert len(one) == len(other)
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(a.policy.table, b.policy.table, rtol=1e-10, atol=1e-12)
+    assert np.abs(one[-1].policy.table - first_policy().table).max() > 1e-3  # they did move
+
+
+# Identities
+
+
+def test_tsivr_pg_with_epochs_of_one_is_truncated_reinforce():
+    ours = run(ox.TSIVRPG(snapshot_batch=8, batch=4, epoch_length=1, step_size=0.3, radius=0.05), problem(), 3)
+    theirs = run(ox.REINFORCE(batch=8, step_size=0.3, radius=0.05), problem(), 3)
+    assert_same_path(ours, theirs)
+
+
+def test_tsivr_pg_with_a_linear_utility_and_no_radius_is_srvr_pg():
+    ours = run(ox.TSIVRPG(**SIZES, step_size=0.3, radius=np.inf), problem(REWARD), 6)
+    theirs = run(ox.SRVRPG(**SIZES, step_size=0.3), problem(REWARD), 6)
+    assert_same_path(ours, theirs)
+    curved = run(ox.TSIVRPG(**SIZES, step_size=0.3, radius=np.inf), problem(), 6)
+    different = run(ox.SRVRPG(**SIZES, step_size=0.3), problem(), 6)
+    with pytest.raises(AssertionError):  # for a utility that is not linear they are two algorithms
+        assert_same_path(curved, different)
+
+
+@pytest.mark.parametrize("utility", [REWARD, COVERAGE])
+def test_svrpg_is_srvr_pg_for_epochs_of_two(utility):
+    sizes = {**SIZES, "epoch_length": 2}
+    assert_same_path(
+        run(ox.SVRPG(**sizes, step_size=0.3), problem(utility), 4),
+        run(ox.SRVRPG(**sizes, step_size=0.3), problem(utility), 4),
+    )
+    with pytest.raises(AssertionError):
+        assert_same_path(
+            run(ox.SVRPG(**SIZES, step_size=0.3), problem(utility), 3),
+            run(ox.SRVRPG(**SIZES, step_size=0.3), problem(utility), 3),
+        )
+
+
+def test_hspga_that_only_recurses_is_srvr_pg_on_its_first_batch():
+    hybrid, recursive = ox.HSPGA(**SIZES, step_size=0.3, mixing=1.0), ox.SRVRPG(**SIZES, step_size=0.3)
+    state = other = hybrid.init(first_policy(), 3)
+    for i, n in enumerate(hybrid.cycle):
+        batch = draw(problem(), state.policy, n, i)
+        if i == 0:
+            state, other = hybrid.start(state, batch), recursive.start(recursive.init(first_policy(), 3), batch)
+        else:
+            state, other = hybrid.refine(state, batch), recursive.refine(other, batch.halves()[0])
+        np.testing.assert_allclose(state.policy.table, other.policy.table, atol=1e-12)
+
+
+def test_hspga_that_never_recurses_is_reinforce_on_its_second_batch():
+    hybrid, fresh = ox.HSPGA(**SIZES, step_size=0.3, mixing=0.0), ox.REINFORCE(batch=4, step_size=0.3)
+    state = hybrid.start(hybrid.init(first_policy(), 3), draw(problem(), first_policy(), 8, 0))
+    batch = draw(problem(), state.policy, 8, 1)
+    expected = fresh.start(fresh.init(state.policy, 3), batch.halves()[1])
+    np.testing.assert_allclose(hybrid.refine(state, batch).policy.table, expected.policy.table, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [ox.TSIVRPG, ox.SRVRPG, ox.SVRPG])
+def test_a_radius_of_zero_leaves_policy_and_estimates_unchanged(kind):
+    states = run(kind(**SIZES, step_size=0.3, radius=0.0), problem(), 3)
+    for state in states:
+        np.testing.assert_array_equal(state.policy.table, first_policy().table)
+        np.testing.assert_allclose(state.gradient.table, states[0].gradient.table, atol=1e-13)
+    assert np.abs(states[0].gradient.table).max() > 1e-3
+
+
+def test_hspga_mixes_by_its_formula_unless_told():
+    assert ox.HSPGA(snapshot_batch=100, batch=10, epoch_length=9)._mixing() == pytest.approx(1 - np.sqrt(10 / 1000))
+    assert ox.HSPGA(**SIZES).cycle == (8, 8, 8)  # 2 B for each refinement
+    assert ox.TSIVRPG(**SIZES).cycle == (8, 4, 4)
+
+
+# A transcription of the pseudocode in NumPy, on recorded trajectories
+
+
+class Transcript:
+    """The estimators of a batch, by explicit sums over trajectories and steps; episodic."""
+
+    def __init__(self, batch):
+        self.batch = jax.tree.map(np.asarray, batch.trajectories)
+
+    def steps(self, target):
+        """Yield (trajectory, state, action, gamma^t w_t, sum of scores) for each live step."""
+        log_probs = np.log(enum.softmax(target))
+        data = self.batch
+        for i in range(len(data.actions)):
+            log_weight, score = 0.0, np.zeros((3, 2))
+            for t in np.flatnonzero(data.live[i]):
+                s, a = data.observations[i, t], data.actions[i, t]
+                log_weight += log_probs[s, a] - data.log_probs[i, t]
+                score[s] -= np.exp(log_probs[s])
+                score[s, a] += 1
+                yield s, a, enum.DISCOUNT**t * np.exp(log_weight), score.copy()
+
+    def u(self, target):
+        total = np.zeros(3)
+        for s, _, weight, _ in self.steps(target):
+            total[s] += weight / len(self.batch.actions)
+        return total
+
+    def g(self, target, r):
+        return sum(weight * r[s] * score for s, _, weight, score in self.steps(target)) / len(self.batch.actions)
+
+
+def grad_coverage(u):
+    return 1 / (np.maximum(u, 0) + 0.1)
+
+
+def truncated(theta, g, eta, delta):
+    return theta + min(eta, delta / np.linalg.norm(g)) * g
+
+
+def transcribe(name, thetas, batches, eta, delta, mixing):
+    """g_2, after a snapshot and two refinements along the policies `thetas`."""
+    first = [Transcript(batch.halves()[0] if name == "HSPGA" and j else batch) for j, batch in enumerate(batches)]
+    u = first[0].u(thetas[0])
+    u0 = u
+    r = old = grad_coverage(u)
+    g = g0 = first[0].g(thetas[0], r)
+    if name == "MaxEnt":
+        for j in (1, 2):
+            u = (1 - mixing) * u + mixing * first[j].u(thetas[j])
+        return first[2].g(thetas[2], grad_coverage(u))
+    for j in (1, 2):
+        now, then, data = thetas[j], thetas[j - 1], first[j]
+        if name == "REINFORCE":
+            g = data.g(now, grad_coverage(data.u(now)))
+        elif name == "SVRPG":
+            r = grad_coverage(u0 + data.u(now) - data.u(thetas[0]))
+            g = g0 + data.g(now, r) - data.g(thetas[0], r)
+        elif name == "TSIVRPG":
+            g = g + data.g(now, r) - data.g(then, old)
+            u = u + data.u(now) - data.u(then)
+            r, old = grad_coverage(u), r
+        else:
+            u = u + data.u(now) - data.u(then)
+            r = grad_coverage(u)
+            g = g + data.g(now, r) - data.g(then, r)
+            if name == "HSPGA":
+                second = Transcript(batches[j].halves()[1])
+                fresh = second.u(now)
+                g = mixing * g + (1 - mixing) * second.g(now, grad_coverage(fresh))
+                u = mixing * u + (1 - mixing) * fresh
+    return g
+
+
+@pytest.mark.parametrize("name", ["REINFORCE", "SVRPG", "SRVRPG", "HSPGA", "TSIVRPG", "MaxEnt"])
+def test_every_algorithm_is_its_pseudocode(name):
+    task = problem(termination="episodic")
+    sizes = {"batch": 4} if name in ("REINFORCE", "MaxEnt") else SIZES
+    options = {"mixing": 0.3} if name in ("HSPGA", "MaxEnt") else {}
+    algorithm = getattr(ox, name)(**sizes, **options, step_size=0.3, radius=0.2)
+    state = algorithm.init(first_policy(), task.size)
+    thetas, batches = [], []
+    for j in range(3):
+        n = algorithm.cycle[j % len(algorithm.cycle)]
+        batches.append(draw(task, state.policy, n, j))
+        thetas.append(np.asarray(state.policy.table))
+        state = (algorithm.refine if j else algorithm.start)(state, batches[-1])
+    g = transcribe(name, thetas, batches, 0.3, 0.2, 0.3)
+    np.testing.assert_allclose(state.gradient.table, g, atol=1e-12)
+    np.testing.assert_allclose(state.policy.table, truncated(thetas[2], g, 0.3, 0.2), atol=1e-12)
+
+
+# Expectations by enumeration
+
+
+def over_all_batches_of_one(update, state, termination):
+    """The expectation, over every trajectory drawn under the state's policy, of what `update` returns."""
+    process = enum.tiny(11, (2,))
+    batch, chances = enum.trajectories(process, np.asarray(state.policy.table))
+    alone = jax.tree.map(lambda leaf: leaf[:, None], batch)
+    task = problem(termination=termination)
+    results = jax.vmap(lambda one: update(state, ox.SampledBatch(task, one, state.policy)))(alone)
+    return jax.tree.map(lambda leaf: np.tensordot(chances, leaf, 1), results)
+
+
+def exact(table, termination):
+    """The state occupancy [S] and its Jacobian [S, S, A] at a table of logits."""
+    process = enum.tiny(11, (2,))
+    lam, slopes = enum.occupancy(process, table, termination), enum.jacobian(process, table, termination)
+    return lam.sum(1), slopes.sum(1)
+
+
+@pytest.mark.parametrize("termination", ["episodic", "absorbing"])
+def test_on_a_fixed_path_the_estimates_of_tsivr_pg_are_exact_in_expectation(termination):
+    # from exact estimates at theta_0 and random quasi-rewards, a refinement at theta_1 must be exact there
+    before, now = first_policy(1), first_policy(2)
+    r, old = np.random.default_rng(3).normal(size=(2, 3))
+    u, slopes = exact(np.asarray(before.table), termination)
+    algorithm = ox.TSIVRPG(**SIZES)
+    state = eqx.tree_at(
+        lambda it: (it.policy, it.previous, it.occupancy, it.gradient.table, it.quasi_reward, it.previous_quasi_reward),
+        algorithm.init(now, 3),
+        (now, before, jnp.asarray(u), jnp.asarray(np.tensordot(old, slopes, 1)), jnp.asarray(r), jnp.asarray(old)),
+    )
+    mean = over_all_batches_of_one(algorithm.refine, state, termination)
+    u_now, slopes_now = exact(np.asarray(now.table), termination)
+    np.testing.assert_allclose(mean.occupancy, u_now, atol=1e-9)
+    np.testing.assert_allclose(mean.gradient.table, np.tensordot(r, slopes_now, 1), atol=1e-9)
+
+
+def test_the_quasi_reward_of_the_same_batch_biases_the_estimate():
+    before, now = first_policy(1), first_policy(2)
+    u, _ = exact(np.asarray(before.table), "episodic")
+
+    def with_r_of_this_batch(policies, batch):
+        r = batch.quasi_reward(jnp.asarray(u) + batch.occupancy(now) - batch.occupancy(before))
+        return r, batch.gradient(r, now).table
+
+    class Path(eqx.Module):
+        policy: ox.policies.Policy
+
+    mean_r, mean_g = over_all_batches_of_one(with_r_of_this_batch, Path(now), "episodic")
+    unbiased = np.tensordot(mean_r, exact(np.asarray(now.table), "episodic")[1], 1)
+    assert np.abs(mean_g - unbiased).max() > 1e-2

@@ -1,0 +1,71 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import occupax as ox
+from occupax.steps import Step, global_norm
+
+START = ox.policies.Tabular(jnp.array([[1.0, 2.0], [0.0, -1.0]]))
+SLOPE = ox.policies.Tabular(jnp.array([[3.0, 0.0], [0.0, 4.0]]))  # of length 5
+
+
+def moved(step, slope=SLOPE):
+    after, _ = step(START, slope, step.init(START))
+    return np.asarray(after.table - START.table)
+
+
+@pytest.mark.parametrize(
+    ("step", "factor"),
+    [
+        (Step(0.1), 0.1),
+        (Step(0.1, radius=1.0), 0.1),  # 0.5 long: within the radius
+        (Step(0.1, radius=0.25), 0.05),  # truncated to 0.25
+        (Step(1e6, radius=2.0), 0.4),
+        (Step(0.1, radius=0.0), 0.0),
+        (Step(0.5, rule="normalised"), 0.1),
+        (Step(0.5, radius=0.2, rule="normalised"), 0.04),
+        (Step(0.1, rule=optax.identity()), -0.1),  # hands on the negative gradient it was given
+        (Step(1.0, radius=0.5, rule=optax.sgd(0.3)), 0.1),
+    ],
+)
+def test_the_displacement_is_a_known_multiple_of_the_gradient(step, factor):
+    np.testing.assert_allclose(moved(step), factor * np.asarray(SLOPE.table), rtol=1e-6)
+
+
+def test_a_gradient_of_zero_is_a_null_step():
+    nothing = ox.policies.Tabular(jnp.zeros((2, 2)))
+    for rule in ("gradient", "normalised", optax.adam(0.1)):
+        np.testing.assert_array_equal(moved(Step(1.0, radius=0.1, rule=rule), nothing), 0.0)
+
+
+def test_the_radius_bounds_what_an_optimiser_really_moves():
+    step = Step(1.0, radius=0.05, rule=optax.adam(0.3))
+    policy, memory = START, step.init(START)
+    for _ in range(5):
+        following, memory = step(policy, SLOPE, memory)
+        length = float(global_norm(jax.tree.map(jnp.subtract, following, policy)))
+        assert length == pytest.approx(0.05, rel=1e-4)
+        policy = following
+    assert float(jnp.vdot(policy.table - START.table, SLOPE.table)) > 0  # uphill
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Step(-1.0), "step_size"),
+        (lambda: Step(0.1, radius=-1.0), "radius"),
+        (lambda: Step(0.1, rule="normalized"), "Did you mean 'normalised'"),
+        (lambda: ox.TSIVRPG(step_size=float("nan")), "step_size"),
+        (lambda: ox.TSIVRPG(snapshot_batch=0), "snapshot_batch"),
+        (lambda: ox.SVRPG(epoch_length=1.5), "epoch_length"),
+        (lambda: ox.HSPGA(mixing=1.5), "mixing"),
+        (lambda: ox.MaxEnt(mixing=0.0), "mixing"),
+        (lambda: ox.REINFORCE(batch=-3), "batch"),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run")
+def test_wrong_settings_are_refused(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
