@@ -300,6 +300,40 @@ CASES: dict[str, Case] = {
         lambda: ox.estimators.gradient(problem(horizon=2), trajectories(), policy(), jnp.ones(7)),
         ("quasi_reward", "1", "7"),
     ),
+    "estimate for a small policy": (
+        lambda: ox.estimators.occupancy(problem(horizon=2), trajectories(), policies.Tabular(jnp.zeros((2, 4)))),
+        ("table", "(16, 4)", "(2, 4)"),
+    ),
+    "estimate for too few logits": (
+        lambda: ox.estimators.occupancy(problem(horizon=2), trajectories(), policies.Tabular(jnp.zeros((16, 1)))),
+        ("logits", "4 actions", "(1,)"),
+    ),
+    "estimate for probabilities": (
+        lambda: ox.estimators.occupancy(problem(horizon=2), trajectories(), jnp.ones((16, 4))),
+        ("policy must be", "policies.Softmax"),
+    ),
+    "weights of an initialiser": (
+        lambda: ox.estimators.weights(trajectories(), policies.tabular()),
+        ("policy must be", "call the initialiser with (env, key)"),
+    ),
+    "estimate over another horizon": (
+        lambda: ox.estimators.occupancy(problem(horizon=5), trajectories(), policy()),
+        ("trajectories", "horizon of 5", "got 2"),
+    ),
+    "exact gradient of a small policy": (
+        lambda: exact.gradient(problem(), policies.Tabular(jnp.zeros((2, 4)))),
+        ("table", "(16, 4)", "(2, 4)"),
+    ),
+    "sample with floats as key": (
+        lambda: ox.sample(problem(horizon=2), policy(), 1, jnp.ones(2)),
+        ("key", "jax.random.key(0)"),
+    ),
+    "reward of other features": (
+        lambda: problem(utilities.Reward(), features=features.State()),
+        ("Reward", "features State", "Linear"),
+    ),
+    "utility class": (lambda: problem(utilities.LogCoverage), ("utility", "LogCoverage")),
+    "feature class": (lambda: problem(utilities.Entropy(), features=features.State), ("features", "State")),
     # exact methods
     "probs of another shape": (lambda: exact.value(problem(), uniform((16, 3))), ("probs", "(16, 4)", "got (16, 3)")),
     "probs nan": (lambda: exact.occupancy(problem(), uniform(row=NAN)), ("probs", "distribution", "nan", "state 3")),

@@ -48,6 +48,7 @@ def test_list_names_what_there_is():
         (("solve", "FrozenLake-v1", "--utility", "entrop"), "Did you mean 'entropy'"),
         (("solve", "FrozenLake-v1", "--discount", "1.5"), "discount must lie in [0, 1), got 1.5"),
         (("solve", "CartPole-v1"), "tabular environment"),
+        (("solve", "[/bold]"), "'[/bold]' is not known"),
         (("solve", "FrozenLake-v1", "--dicsount", "0.9"), "--discount"),
         (("solve",), "environment"),
         (("sovle",), "solve"),

@@ -152,6 +152,15 @@ def test_the_absorbing_mass_on_policy_is_that_of_all_steps(x64):
     assert float(total) == pytest.approx((1 - enum.DISCOUNT**enum.HORIZON) / (1 - enum.DISCOUNT), abs=1e-12)
 
 
+@pytest.mark.parametrize("discount", [0.9, 0.9999, 0.999999])
+def test_the_absorbing_mass_does_not_cancel_in_single_precision(discount):
+    env = ox.TabularMDP(np.full((2, 1, 2), 0.5), np.ones((2, 1)), [1.0, 0.0], [False, True])
+    problem = ox.Problem(env, ox.utilities.LogCoverage(), discount=discount, horizon=3, termination="absorbing")
+    policy = ox.policies.tabular()(env, jax.random.key(0))
+    total = ox.estimators.occupancy(problem, ox.sample(problem, policy, 16, jax.random.key(1)), policy).sum()
+    assert float(total) == pytest.approx(1 + discount + discount**2, rel=1e-6)
+
+
 def test_adding_a_constant_to_a_row_of_logits_changes_nothing(x64):
     process, (behaviour, target) = enum.tiny(7, (2,)), two_tables(4)
     problem = process.problem("absorbing", utility=ox.utilities.Linear(np.arange(6.0)))

@@ -57,6 +57,10 @@ def test_twins_have_the_time_limits_of_gymnasium(name: str):
     assert envs.make(name).time_limit == gymnasium.spec(name).max_episode_steps
 
 
+def test_a_twin_takes_another_time_limit():
+    assert envs.make("CartPole-v1", time_limit=100).time_limit == 100
+
+
 def test_twins_are_of_their_own_kind():
     assert isinstance(envs.make("CartPole-v1"), CartPole)
     assert isinstance(envs.make("Acrobot-v1"), Acrobot)
@@ -145,7 +149,7 @@ def test_discrete_gymnasium_id_that_publishes_nothing_is_refused_with_the_reason
         ("FrozenLake-v1", {"slippery": True}, "unexpected keyword argument 'slippery'"),
         ("FrozenLake-v1", {"map_name": "9x9"}, "KeyError: '9x9'"),
         ("CartPole-v1", {"is_slippery": True}, "unexpected keyword argument 'is_slippery'"),
-        ("Acrobot-v1", {"time_limit": 3}, "unexpected keyword argument 'time_limit'"),
+        ("Acrobot-v1", {"time_limt": 3}, "unexpected keyword argument 'time_limt'"),
     ],
 )
 def test_wrong_option_is_shown_with_the_reason(name: str, options: dict[str, Any], reason: str):

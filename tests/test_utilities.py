@@ -411,7 +411,8 @@ def test_features_are_shared_when_equal_and_not_merely_of_one_shape() -> None:
 
 
 def test_features_given_to_the_problem_are_shared_by_all_terms() -> None:
-    problem = ox.Problem(CHAIN, Reward() + 0.1 * Entropy(smoothing=0.01), discount=0.9, features=features.State())
+    even = Linear([1.0, 1.0, 1.0])  # counts pairs of state and action by default
+    problem = ox.Problem(CHAIN, even + 0.1 * Entropy(smoothing=0.01), discount=0.9, features=features.State())
     assert problem.size == 3
     occupancy = np.array([5.0, 2.0, 1.0])
     at = evaluate(problem.utility, occupancy)
@@ -648,6 +649,12 @@ def test_domains_are_projections(name: str, pair: tuple[Floats, Floats]) -> None
     assert np.linalg.norm(u - v) <= np.linalg.norm(pair[0] - pair[1]) * (1 + 1e-12)
     # Where the projection ends the utility is defined.
     assert np.isfinite(evaluate(utility, u).value)
+
+
+def test_utilities_can_be_summed_up():
+    u = jnp.array([0.5, 1.0])
+    total = sum([LogCoverage(), 2.0 * LogCoverage()])
+    assert float(total.value(u)) == pytest.approx(3 * float(LogCoverage().value(u)), rel=1e-6)
 
 
 def test_a_function_on_features_given_by_hand_is_not_forced_into_the_orthant():

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -47,6 +49,13 @@ def check_number(name: str, value: object, *, low: float, open_low: bool = False
         bound = f"above {low:g}" if open_low else f"of at least {low:g}"
         raise ValueError(f"{name} must be a finite number {bound}, got {value!r}.")
     return number
+
+
+def check_key(key: object) -> None:
+    """Refuse what is not a random key, of the new kind or the old."""
+    dtype = key.dtype if isinstance(key, jax.Array) else None
+    if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == jnp.uint32):
+        raise ValueError(f"key must be a random key such as jax.random.key(0), got {key!r:.60}.")
 
 
 def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:

@@ -16,11 +16,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from occupax.batch import Trajectories
 from occupax.features import Count
-from occupax.policies import Policy, PolicyType
+from occupax.policies import Policy, PolicyType, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 
 
@@ -31,6 +32,7 @@ def weights(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
     They are capped at the square root of the largest float, far beyond any weight of use, so that a sum over a long
     horizon with far-apart policies stays finite.
     """
+    refuse_unless_policy(target)
     log_probs = jax.vmap(jax.vmap(target.log_prob))(trajectories.observations, trajectories.actions)
     log_ratios = jnp.where(trajectories.live, log_probs - trajectories.log_probs, 0.0)
     cap = 0.5 * jnp.log(jnp.finfo(log_ratios.dtype).max)
@@ -52,6 +54,7 @@ def gradient(
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
     """
+    quasi_reward = jnp.asarray(quasi_reward)
     if quasi_reward.shape != (problem.size,):
         raise ValueError(f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}.")
 
@@ -70,13 +73,17 @@ def _accumulate(
     add: Callable[[Count, Float[Array, "*batch"]], Array],
 ) -> Array:
     """Average over the batch of the weighted features, as `add` adds them up."""
+    refuse_unless_fitting(target, problem.env)
     n, horizon = trajectories.actions.shape
+    if horizon != problem.sampling_horizon():
+        raise ValueError(f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}.")
     weight = weights(trajectories, target)
-    discounts = problem.discount ** jnp.arange(horizon)
+    discounts = problem.discount ** np.arange(horizon + 1)  # in float64: differences of them are taken below
     counts = jax.vmap(jax.vmap(problem.count))(trajectories.observations, trajectories.actions, trajectories.rewards)
-    total = add(counts, discounts * weight * trajectories.live / n)
+    total = add(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live / n)
     if problem.termination == "absorbing":
-        remaining = (problem.discount**trajectories.lengths - problem.discount**horizon) / (1 - problem.discount)
+        after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)
+        remaining = after[trajectories.lengths]
         mass = jnp.where(trajectories.terminated, remaining * weight[:, -1], 0.0) / n
         counts, probs = jax.vmap(lambda observation: _absorbed(problem, target, observation))(
             trajectories.final_observations

@@ -213,7 +213,7 @@ def as_feature(value: Any) -> Feature:
     """Return a feature as it is and wrap a plain function."""
     if isinstance(value, Feature):
         return value
-    if callable(value):
+    if callable(value) and not isinstance(value, type):
         return Function(value)
     raise ValueError(f"features must be one of occupax.features or a function of (observation, action), got {value!r}.")
 

@@ -82,6 +82,27 @@ class _Flat(eqx.Module):
         return self.network(jnp.ravel(observation).astype(jnp.result_type(float)))
 
 
+def refuse_unless_policy(policy: Any) -> None:
+    """Refuse what is not a policy."""
+    if not isinstance(policy, Policy):
+        hint = "wrap a function of the observation that returns logits in policies.Softmax"
+        if getattr(policy, "__module__", "") == __name__:
+            hint = "call the initialiser with (env, key)"
+        got = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
+        raise ValueError(f"policy must be an occupax policy, got {got}; {hint}.")
+
+
+def refuse_unless_fitting(policy: Any, env: Environment) -> None:
+    """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
+    refuse_unless_policy(policy)
+    if isinstance(env, TabularMDP) and isinstance(policy, Tabular) and len(policy.table) != env.num_states:
+        expected = (env.num_states, env.num_actions)
+        raise ValueError(f"table of the policy must have shape [S, A] = {expected}, got {policy.table.shape}.")
+    logits = jax.eval_shape(policy.logits, observation_spec(env))
+    if logits.shape != (env.num_actions,):
+        raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
+
+
 Initialiser = Callable[[Environment, Key[Array, ""]], Policy]
 
 

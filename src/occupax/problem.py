@@ -62,8 +62,8 @@ class Problem(eqx.Module):
         objective = Reward() if utility is None else as_utility(utility)
         given = None if features is None else as_feature(features)
         self.features = objective.features() if given is None else given
-        self.utility = bind(objective, env, self.discount, given)
         self.size = self.features.size(env)
+        self.utility = bind(objective, env, self.discount, given)
         refuse_unless_fitting(self.utility, self.size)
 
     def count(self, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
@@ -98,7 +98,7 @@ def _read_discount(discount: Any) -> float:
         number = float(discount)
     except (TypeError, ValueError):
         number = -1.0
-    if not 0 <= number < 1:
+    if isinstance(discount, str) or not 0 <= number < 1:
         raise ValueError(f"discount must lie in [0, 1), got {discount!r}.")
     return number
 

@@ -4,6 +4,7 @@ import sys
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 
 from occupax.cli.listing import list_names
 from occupax.cli.solve import solve
@@ -27,5 +28,5 @@ def main() -> None:
 
 
 def _complain(error: Exception, code: int) -> None:
-    Console(stderr=True).print(f"[bold red]occupax:[/] {error}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[bold red]occupax:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     sys.exit(code)

@@ -15,6 +15,8 @@ from occupax.cli import names
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
 
+MOST_SAMPLED_STEPS = 1000
+
 
 def solve(
     env: Annotated[str, tyro.conf.Positional],
@@ -68,7 +70,7 @@ def _check_by_sampling(
     rows: list[dict[str, Any]], problem: ox.Problem, tables: list[np.ndarray], trajectories: int, seed: int
 ) -> None:
     """Add what the first steps of stationary policies give exactly and by sampling."""
-    steps = problem.effective_horizon
+    steps = min(problem.effective_horizon, MOST_SAMPLED_STEPS)
     short = ox.Problem(problem.env, problem.utility, problem.discount, steps, problem.termination)
     for row, table in zip(rows, tables, strict=True):
         if table.ndim == 2:

@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from occupax._errors import unknown
@@ -12,9 +13,9 @@ from occupax.envs.tables import make_gymnasium
 from occupax.envs.tabular import TabularMDP
 
 _FACTORIES: dict[str, Callable[..., Environment]] = {
-    "CartPole-v0": lambda: CartPole(time_limit=200),
-    "CartPole-v1": lambda: CartPole(time_limit=500),
-    "Acrobot-v1": lambda: Acrobot(time_limit=500),
+    "CartPole-v0": partial(CartPole, time_limit=200),
+    "CartPole-v1": partial(CartPole, time_limit=500),
+    "Acrobot-v1": partial(Acrobot, time_limit=500),
 }
 _GYMNASIUM_TABLES = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
 

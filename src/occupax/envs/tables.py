@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Key
 from scipy import sparse
 
-from occupax._errors import check_integer
+from occupax._errors import check_integer, check_key
 
 Tables = tuple[Any, Any, Any, Any]
 
@@ -136,8 +136,7 @@ def garnet(num_states: int, num_actions: int, branching: int, key: Key[Array, ""
     S, A = check_integer("num_states", num_states), check_integer("num_actions", num_actions)
     if check_integer("branching", branching) > S:
         raise ValueError(f"branching must be at most num_states = {S}, got {branching!r}.")
-    if not isinstance(key, jax.Array):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"key must be a random key such as jax.random.key(0), got {key!r:.60}.")
+    check_key(key)
     random = np.random.default_rng(np.asarray(jax.random.bits(key, (4,), "uint32")))
     following = np.stack([random.choice(S, branching, replace=False, shuffle=False) for _ in range(S * A)])
     probabilities = random.dirichlet(np.ones(branching), S * A)

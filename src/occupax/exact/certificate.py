@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.exact.dynamics import Dynamics, dynamics, read_probs
-from occupax.exact.evaluation import stationary_occupancy, utility_gradient, utility_value
+from occupax.exact.evaluation import total_occupancy, utility_gradient, utility_value
 from occupax.exact.planning import best_response
 from occupax.problem import Problem
 
@@ -28,7 +28,7 @@ def certificate(problem: Problem, probs: Any) -> Certificate:
     """
     model = dynamics(problem)
     refuse_unless_concave(problem)
-    lam = stationary_occupancy(model, read_probs(probs, model.shape))
+    lam = total_occupancy(model, read_probs(probs, model))
     return certify(problem, model, model.features.T @ lam.ravel())
 
 

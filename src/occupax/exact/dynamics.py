@@ -30,6 +30,8 @@ class Dynamics(NamedTuple):
     initial: Float[np.ndarray, " S"]
     features: sparse.csr_array
     """phi, [S * A, d]."""
+    counting: Float[np.ndarray, " S"]
+    """1 for states in which time is spent, 0 for those that end an episode."""
     discount: float
     horizon: int | None
 
@@ -70,13 +72,13 @@ def dynamics(problem: Problem) -> Dynamics:
     env = problem.env
     if not isinstance(env, TabularMDP):
         raise ValueError(f"exact methods need a tabular environment, got {type(env).__name__}.")
-    transition, initial = env.transition, env.initial
+    counting = np.ones(env.num_states)
     if problem.termination == "episodic":
-        live = (~env.terminal).astype(float)
-        rows = sparse.diags_array(np.repeat(live, env.num_actions))
-        transition = sparse.csr_array(rows @ transition @ sparse.diags_array(live))
-        initial = initial * live
-    return Dynamics(transition, initial, _features(problem, env), problem.discount, problem.horizon)
+        counting[env.terminal] = 0.0
+    rows, columns = sparse.diags_array(np.repeat(counting, env.num_actions)), sparse.diags_array(counting)
+    transition = sparse.csr_array(rows @ env.transition @ columns)
+    features = _features(problem, env)
+    return Dynamics(transition, env.initial * counting, features, counting, problem.discount, problem.horizon)
 
 
 def _features(problem: Problem, env: TabularMDP) -> sparse.csr_array:
@@ -89,19 +91,19 @@ def _features(problem: Problem, env: TabularMDP) -> sparse.csr_array:
     return sparse.csr_array((entry.ravel(), (rows, index.ravel())), shape=(S * A, problem.size))
 
 
-def read_probs(probs: Any, shape: tuple[int, int]) -> Table:
-    """Return a checked table of action probabilities, normalised exactly."""
+def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
+    """Return a checked table of action probabilities, or one for each step of a horizon, normalised exactly."""
     try:
         table = np.array(probs, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"probs must be a table of probabilities [S, A], got {probs!r:.60}.") from None
-    if table.shape != shape:
-        raise ValueError(f"probs must have shape [S, A] = {shape}, got {table.shape}.")
-    sums = table.sum(1)
-    wrong = ~(np.abs(sums - 1) <= 1e-4) | ~(table >= 0).all(1)
+    if table.shape not in (model.shape, (model.horizon, *model.shape)):
+        raise ValueError(f"probs must have shape [S, A] = {model.shape}, got {table.shape}.")
+    sums = table.sum(-1)
+    wrong = ~(np.abs(sums - 1) <= 1e-4) | ~(table >= 0).all(-1)
     if wrong.any():
-        state = int(np.flatnonzero(wrong)[0])
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise ValueError(
-            f"probs must be a distribution over actions in each state, got {table[state]} in state {state}."
+            f"probs must be a distribution over actions in each state, got {table[where]} in state {where[-1]}."
         )
-    return table / sums[:, None]
+    return table / sums[..., None]

@@ -9,25 +9,29 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.exact.dynamics import Dynamics, Table, dynamics, read_probs
-from occupax.policies import Policy, PolicyType
+from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
 
 def occupancy(problem: Problem, probs: Any) -> Table:
-    """The discounted state-action occupancy lambda, [S, A], of a table of action probabilities [S, A]."""
+    """The discounted state-action occupancy lambda, [S, A].
+
+    Here and below, `probs` is a table of action probabilities [S, A]; with a horizon it may be one for each step, as
+    `solve` returns it, [H, S, A].
+    """
     model = dynamics(problem)
-    return stationary_occupancy(model, read_probs(probs, model.shape))
+    return total_occupancy(model, read_probs(probs, model))
 
 
 def feature_occupancy(problem: Problem, probs: Any) -> Float[np.ndarray, " d"]:
     """The occupancy u of the problem's features: what `estimators.occupancy` estimates."""
     model = dynamics(problem)
-    return model.features.T @ stationary_occupancy(model, read_probs(probs, model.shape)).ravel()
+    return model.features.T @ total_occupancy(model, read_probs(probs, model)).ravel()
 
 
 def value(problem: Problem, probs: Any) -> float:
-    """The utility F(u) of a table of action probabilities [S, A]."""
+    """The utility F(u) of a table of action probabilities."""
     return utility_value(problem.utility, feature_occupancy(problem, probs))
 
 
@@ -37,26 +41,25 @@ def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
     The derivative with respect to the probabilities is that of the policy gradient theorem with the quasi-reward
     grad F(u); the policy's own derivative is taken by JAX.
     """
-    if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"policy must be an occupax policy, got {type(policy).__name__}.")
     model = dynamics(problem)
+    refuse_unless_fitting(policy, problem.env)
     states = np.arange(model.shape[0])
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, policy)
         probs = np.asarray(jax.vmap(wide.probs)(states))
-        lam = stationary_occupancy(model, probs)
+        lam = total_occupancy(model, probs)
         quasi_reward = utility_gradient(problem.utility, model.features.T @ lam.ravel())
         slope = _slope(model, probs, (model.features @ quasi_reward).reshape(model.shape))
         slopes = eqx.filter_grad(lambda it: jnp.sum(jax.vmap(it.probs)(states) * slope))(wide)
         return jax.tree.map(np.asarray, slopes)
 
 
-def stationary_occupancy(model: Dynamics, probs: Table) -> Table:
-    """The occupancy of one table of probabilities used at every step."""
-    if model.horizon is None:
-        flow = model.discounted_solve(model.under(probs).T.tocsr(), model.initial)
-        return flow[:, None] * probs
-    return timed_occupancy(model, np.broadcast_to(probs, (model.horizon, *probs.shape))).sum(0)
+def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> Table:
+    """The occupancy of a table of probabilities, or of one for each step of a horizon."""
+    if model.horizon is not None:
+        return timed_occupancy(model, np.broadcast_to(probs, (model.horizon, *model.shape))).sum(0)
+    flow = model.discounted_solve(model.under(probs).T.tocsr(), model.initial)
+    return flow[:, None] * probs
 
 
 def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H S A"]:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.exact.dynamics import Dynamics
-from occupax.exact.evaluation import stationary_occupancy, timed_occupancy, utility_gradient, utility_value
+from occupax.exact.evaluation import timed_occupancy, total_occupancy, utility_gradient, utility_value
 from occupax.exact.planning import best_response
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
@@ -35,26 +35,27 @@ def frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: floa
         if not np.isfinite(quasi_reward).all():
             raise ValueError("the utility has no finite gradient where nothing is visited: smooth it.")
         best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
+        linear_value = float(quasi_reward @ mixture)
+        gap, rounding = best.upper_bound - linear_value, ROUNDING * (1 + abs(linear_value))
+        if gap <= max(0.5 * tolerance, rounding):
+            break
         corner = _occupancy(model, best.policy)
         if problem.utility.linear:
             return corner
-        linear_value = float(quasi_reward @ mixture)
-        gap = best.upper_bound - linear_value
-        if gap <= max(0.5 * tolerance, ROUNDING * (1 + abs(linear_value))):
-            break
         corners.append(corner)
         images = np.concatenate([images, _image(model, corner)[None]])
-        shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy=1e-3 * min(gap, 1.0))
-        # a corner that falls short by more than the gap is not part of the optimum; dropping it must not undo progress
+        shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), rounding)
+        # a corner that falls short by more than the gap is not part of the optimum; dropping it must not cost anything
         kept = np.flatnonzero(slack <= gap)
         fewer = shares[kept] / shares[kept].sum()
-        if utility_value(problem.utility, fewer @ images[kept]) > utility_value(problem.utility, mixture):
+        with_all, without = (utility_value(problem.utility, it) for it in (shares @ images, fewer @ images[kept]))
+        if without >= with_all - rounding:
             corners, images, shares = [corners[i] for i in kept], images[kept], fewer
     return np.tensordot(shares, np.stack(corners), 1)
 
 
 def _occupancy(model: Dynamics, policy: Timed) -> Timed:
-    return stationary_occupancy(model, policy) if model.horizon is None else timed_occupancy(model, policy)
+    return total_occupancy(model, policy) if model.horizon is None else timed_occupancy(model, policy)
 
 
 def _image(model: Dynamics, mass: Timed) -> Features:

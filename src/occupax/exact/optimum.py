@@ -10,7 +10,7 @@ from occupax._errors import check_integer, check_number, unknown
 from occupax.exact import conic
 from occupax.exact.certificate import certify, refuse_unless_concave
 from occupax.exact.dynamics import Table, dynamics
-from occupax.exact.evaluation import stationary_occupancy, timed_occupancy
+from occupax.exact.evaluation import total_occupancy
 from occupax.exact.frank_wolfe import frank_wolfe
 from occupax.problem import Problem
 
@@ -60,7 +60,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         S, A = model.shape
         start = np.full((S, A) if model.horizon is None else (model.horizon, S, A), 1 / A)
     policy = _policy(frank_wolfe(problem, model, start, tolerance, max_iterations))
-    occupancy = stationary_occupancy(model, policy) if model.horizon is None else timed_occupancy(model, policy).sum(0)
+    occupancy = total_occupancy(model, policy)
     value, _, gap = certify(problem, model, model.features.T @ occupancy.ravel())
     if gap > tolerance:
         raise RuntimeError(

@@ -33,18 +33,20 @@ def value_iteration(problem: Problem) -> Plan:
 
 def best_response(model: Dynamics, reward: Table) -> Plan:
     """Maximise <reward, lambda> over all occupancies."""
+    reward = reward * model.counting[:, None]
     return _policy_iteration(model, reward) if model.horizon is None else _backward_induction(model, reward)
 
 
 def _policy_iteration(model: Dynamics, reward: Table) -> Plan:
     S, A = model.shape
     states = np.arange(S)
-    choice = reward.argmax(1)
+    choice, progress = reward.argmax(1), -np.inf
     while True:
         values = model.discounted_solve(model.under(np.eye(A)[choice]), reward[states, choice])
         action_values, improves = _look_ahead(model, reward, choice, values)
-        if not improves.any():
+        if not improves.any() or values.sum() <= progress:  # among equal actions, rounding could go round in circles
             break
+        progress = values.sum()
         # sweeps of value iteration, as long as they change the policy, carry news along a corridor far more cheaply
         # than one linear system a step
         for _ in range(S):
@@ -61,10 +63,10 @@ def _policy_iteration(model: Dynamics, reward: Table) -> Plan:
 def _look_ahead(
     model: Dynamics, reward: Table, choice: Int[np.ndarray, " S"], values: Float[np.ndarray, " S"]
 ) -> tuple[Table, Bool[np.ndarray, " S"]]:
-    """The value of each action, and where another one is better than the choice by more than rounding explains."""
+    """The value of each action, and where another one is better than the choice by more than its last digits."""
     action_values = reward + model.discount * model.following(values)
     gain = action_values.max(1) - action_values[np.arange(choice.size), choice]
-    return action_values, gain > 1e-13 * (1 + np.abs(action_values).max()) / (1 - model.discount)
+    return action_values, gain > 4e-15 * (1 + np.abs(action_values).max())
 
 
 def _backward_induction(model: Dynamics, reward: Table) -> Plan:

@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from occupax._errors import check_integer
+from occupax._errors import check_integer, check_key
 from occupax.batch import Trajectories
-from occupax.envs.base import Environment, observation_spec
-from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy, Tabular
+from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem
 
 
@@ -22,27 +20,11 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
     """
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
-    if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(
-            f"policy must be an occupax policy, got {type(policy).__name__}; "
-            "wrap a function of the observation that returns logits in policies.Softmax."
-        )
     n = check_integer("n", n)
-    if not isinstance(key, jax.Array):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"key must be a random key such as jax.random.key(0), got {key!r:.60}.")
+    check_key(key)
     problem.sampling_horizon()
-    _check_policy(problem.env, policy)
+    refuse_unless_fitting(policy, problem.env)
     return _sample(problem, policy, n, key)
-
-
-def _check_policy(env: Environment, policy: Policy) -> None:
-    """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
-    if isinstance(env, TabularMDP) and isinstance(policy, Tabular) and len(policy.table) != env.num_states:
-        expected = (env.num_states, env.num_actions)
-        raise ValueError(f"table of the policy must have shape [S, A] = {expected}, got {policy.table.shape}.")
-    logits = jax.eval_shape(policy.logits, observation_spec(env))
-    if logits.shape != (env.num_actions,):
-        raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
 
 
 @eqx.filter_jit
@@ -54,7 +36,7 @@ def _sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tr
 def _trajectory(problem: Problem, policy: Policy, key: Key[Array, ""]) -> tuple[Any, ...]:
     """Draw one trajectory; the entries are in the order of the fields of `Trajectories`."""
     env = problem.env
-    reset_key, *_ = keys = jax.random.split(key, 1 + problem.sampling_horizon())
+    keys = jax.random.split(key, 1 + problem.sampling_horizon())
 
     def step(carry: tuple[Any, Any], step_key: Key[Array, ""]) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
         state, ended = carry
@@ -69,6 +51,6 @@ def _trajectory(problem: Problem, policy: Policy, key: Key[Array, ""]) -> tuple[
         log_prob = jax.nn.log_softmax(logits)[action]
         return (state, ended), (observation, action, log_prob, jnp.where(live, reward, 0.0), live)
 
-    first = env.reset(reset_key)
+    first = env.reset(keys[0])
     (last, _), steps = jax.lax.scan(step, (first, env.terminated(first)), keys[1:])
     return *steps, env.terminated(last), env.observe(last)

@@ -71,7 +71,9 @@ class Utility(eqx.Module):
         scaled = _terms(self)
         return Sum(scaled.terms, tuple(float(factor) * weight for weight in scaled.weights))
 
-    __radd__ = __add__
+    def __radd__(self, other: Any) -> "Utility":
+        return self if other == 0 else self + other  # 0 is what sum() starts from
+
     __rmul__ = __mul__
 
     def __neg__(self) -> "Utility":

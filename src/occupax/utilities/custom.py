@@ -7,13 +7,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
 from occupax.envs.base import Environment
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
-from occupax.utilities.library import Entropy
+from occupax.utilities.library import Entropy, Reward
 
 
 class Custom(Utility):
@@ -43,12 +44,12 @@ class Custom(Utility):
         domain: Callable[[Any], Any] | None = None,
     ):
         """Keep the function and what is said about it."""
-        if not callable(function):
+        if not callable(function) or isinstance(function, type):
             raise ValueError(f"a utility must be one of occupax.utilities or a function, got {function!r}.")
         self.function = function
         self.counted = None if features is None else as_feature(features)
         self.declared_concave = concave
-        if len(smoothness) != len(Smoothness._fields):
+        if np.shape(smoothness) != (len(Smoothness._fields),):
             raise ValueError(f"smoothness must be the constants {', '.join(Smoothness._fields)}, got {smoothness!r}.")
         self.declared_smoothness = Smoothness(*smoothness)
         self.projection = domain
@@ -97,6 +98,11 @@ def bind(utility: Utility, env: Environment, discount: float, features: Feature 
         return Sum(terms, utility.weights, utility.part_sizes(env) if features is None else None)
     if isinstance(utility, Entropy) and utility.scale is None:
         return Entropy(utility.smoothing, 1.0 - discount)
+    if isinstance(utility, Reward) and features is not None and not isinstance(features, feature_maps.Reward):
+        raise ValueError(
+            f"the utility Reward counts rewards and does not fit the features {type(features).__name__}; leave "
+            "features out, or weigh them with Linear."
+        )
     if isinstance(utility, Custom) and features is not None:
         return eqx.tree_at(lambda it: it.counted, utility, features, is_leaf=lambda leaf: leaf is None)
     return utility
