@@ -513,7 +513,7 @@ def test_valid_process_is_read_back_exactly(process: tuple[Any, ...], form: Call
     assert (env.num_states, env.num_actions) == transition.shape[:2]
 
 
-def refused(process: tuple[Any, ...], message: str):
+def check_refused(process: tuple[Any, ...], message: str):
     with pytest.raises(ValueError, match=re.escape(message)):
         TabularMDP(*process)
 
@@ -530,15 +530,15 @@ def test_one_wrong_probability_is_named(process: tuple[Any, ...], data: st.DataO
         wrong[place] = entry
         return form(wrong), reward, initial
 
-    refused(with_entry(np.nan), f"transition must be finite, got nan at index {place}.")
-    refused(with_entry(np.inf), f"transition must be finite, got inf at index {place}.")
-    refused(with_entry(-0.25), f"transition must not be negative, got -0.25 from {there} to state {following}.")
+    check_refused(with_entry(np.nan), f"transition must be finite, got nan at index {place}.")
+    check_refused(with_entry(np.inf), f"transition must be finite, got inf at index {place}.")
+    check_refused(with_entry(-0.25), f"transition must not be negative, got -0.25 from {there} to state {following}.")
     total = 1 + 0.125
-    refused(
+    check_refused(
         with_entry(transition[place] + 0.125), f"transition must sum to 1 over next states, got {total} for {there}"
     )
     if transition[place]:
-        refused(with_entry(0.0), f"got {1 - transition[place]:.9g} for {there}.")
+        check_refused(with_entry(0.0), f"got {1 - transition[place]:.9g} for {there}.")
 
 
 @properties
@@ -547,7 +547,7 @@ def test_one_wrong_reward_is_named(process: tuple[Any, ...], data: st.DataObject
     transition, reward, initial, _ = process
     place = data.draw(st.tuples(*(st.integers(0, size - 1) for size in transition.shape)))
     reward[place] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
-    refused((transition, form(reward), initial), f"reward must be finite, got {reward[place]} at index {place}.")
+    check_refused((transition, form(reward), initial), f"reward must be finite, got {reward[place]} at index {place}.")
 
 
 @properties
@@ -559,9 +559,9 @@ def test_wrong_initial_distribution_is_named(process: tuple[Any, ...], data: st.
     more[state] += 0.125
     negative[state] = -0.25
     nan[state] = np.nan
-    refused((transition, reward, more), "initial must sum to 1, got 1.125.")
-    refused((transition, reward, negative), f"initial must not be negative, got -0.25 for state {state}.")
-    refused((transition, reward, nan), f"initial must be finite, got nan at index ({state},).")
+    check_refused((transition, reward, more), "initial must sum to 1, got 1.125.")
+    check_refused((transition, reward, negative), f"initial must not be negative, got -0.25 for state {state}.")
+    check_refused((transition, reward, nan), f"initial must be finite, got nan at index ({state},).")
 
 
 @properties
@@ -576,8 +576,8 @@ def test_wrong_shape_is_named(process: tuple[Any, ...], axis: int, form: Callabl
     ):
         TabularMDP(form(longer), reward, initial)
     if axis != 1:  # a reward with twice the actions is right by itself
-        refused((transition, form(longer), initial), f"with S = {S} states")
-    refused(
+        check_refused((transition, form(longer), initial), f"with S = {S} states")
+    check_refused(
         (transition, reward, initial, np.tile(terminal, 2)), f"terminal must be {S} booleans, one a state, got shape"
     )
 
@@ -586,9 +586,9 @@ def test_wrong_shape_is_named(process: tuple[Any, ...], axis: int, form: Callabl
 def test_sparse_reward_of_another_shape_is_refused_with_its_shape(shape: tuple[int, ...]):
     # SciPy would say that it cannot reshape an array
     uniform = np.full((3, 2, 3), 1 / 3)
-    refused((uniform, sparse.coo_array(np.ones(shape)), [1.0, 0.0, 0.0]), f"at least one action, got {shape}.")
+    check_refused((uniform, sparse.coo_array(np.ones(shape)), [1.0, 0.0, 0.0]), f"at least one action, got {shape}.")
 
 
 @pytest.mark.parametrize("terminal", [[0, 1], [True], "no", [[True, False]], [[True], [True, False]]])
 def test_terminal_mask_must_be_booleans(terminal: Any):
-    refused((np.full((2, 1, 2), 0.5), np.zeros((2, 1)), [1.0, 0.0], terminal), "terminal must be 2 booleans")
+    check_refused((np.full((2, 1, 2), 0.5), np.zeros((2, 1)), [1.0, 0.0], terminal), "terminal must be 2 booleans")
