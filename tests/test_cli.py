@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import occupax as ox
+from occupax import cli
 
 OCCUPAX = Path(sys.executable).with_name("occupax")
 
@@ -66,3 +67,15 @@ def test_a_failure_ends_in_a_sentence_and_exit_code_1():
     assert done.returncode == 1
     assert "certified gap" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interruption_ends_in_a_word_and_exit_code_130(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli.COMMANDS, "list", interrupted)
+    monkeypatch.setattr(sys, "argv", ["occupax", "list"])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "occupax: interrupted.\n"

@@ -13,7 +13,7 @@ COMMANDS = {"solve": solve, "list": list_names}
 
 
 def main() -> None:
-    """Run a command; a mistake of the user ends in one sentence and exit code 2, a failure in exit code 1."""
+    """Run a command; a user's mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130."""
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
@@ -25,8 +25,10 @@ def main() -> None:
         _complain(error, 2)
     except RuntimeError as error:
         _complain(error, 1)
+    except KeyboardInterrupt:
+        _complain("interrupted.", 130)
 
 
-def _complain(error: Exception, code: int) -> None:
+def _complain(error: Exception | str, code: int) -> None:
     Console(stderr=True).print(f"[bold red]occupax:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     sys.exit(code)
