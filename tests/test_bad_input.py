@@ -330,7 +330,7 @@ CASES: dict[str, Case] = {
     ),
     "reward of other features": (
         lambda: problem(utilities.Reward(), features=features.State()),
-        ("Reward", "features State", "Linear"),
+        ("Reward", "features State", "give a utility"),
     ),
     "utility class": (lambda: problem(utilities.LogCoverage), ("utility", "LogCoverage")),
     "feature class": (lambda: problem(utilities.Entropy(), features=features.State), ("features", "State")),

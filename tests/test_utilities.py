@@ -664,3 +664,16 @@ def test_a_function_on_features_given_by_hand_is_not_forced_into_the_orthant():
     np.testing.assert_array_equal(problem.utility.domain(jnp.array([-100.0])), [-100.0])
     counted = ox.Problem(cliff, lambda u: jnp.log(u + 1).sum(), features=ox.features.State())
     np.testing.assert_array_equal(counted.utility.domain(-jnp.ones(48)), np.zeros(48))
+
+
+@pytest.mark.parametrize("termination", ["episodic", "absorbing"])
+def test_the_return_is_also_a_function_of_the_state_action_occupancy(termination):
+    env = ox.TabularMDP.garnet(5, 2, 3, jax.random.key(0))
+    env = ox.TabularMDP(env.transition, env.reward, env.initial, np.arange(5) == 4)
+    by_reward, by_pairs = (
+        ox.Problem(env, discount=0.9, termination=termination, features=given)
+        for given in (None, features.StateAction())
+    )
+    assert by_pairs.size == 10
+    probs = np.random.default_rng(0).dirichlet(np.ones(2), 5)
+    assert ox.exact.value(by_pairs, probs) == pytest.approx(ox.exact.value(by_reward, probs), abs=1e-12)

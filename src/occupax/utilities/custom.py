@@ -12,9 +12,10 @@ from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
 from occupax.envs.base import Environment
+from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
-from occupax.utilities.library import Entropy, Reward
+from occupax.utilities.library import Entropy, Linear, Reward
 
 
 class Custom(Utility):
@@ -98,11 +99,20 @@ def bind(utility: Utility, env: Environment, discount: float, features: Feature 
         return Sum(terms, utility.weights, utility.part_sizes(env) if features is None else None)
     if isinstance(utility, Entropy) and utility.scale is None:
         return Entropy(utility.smoothing, 1.0 - discount)
-    if isinstance(utility, Reward) and features is not None and not isinstance(features, feature_maps.Reward):
-        raise ValueError(
-            f"the utility Reward counts rewards and does not fit the features {type(features).__name__}; leave "
-            "features out, or weigh them with Linear."
-        )
+    if isinstance(utility, Reward) and features is not None:
+        return _return_of(env, features)
     if isinstance(utility, Custom) and features is not None:
         return eqx.tree_at(lambda it: it.counted, utility, features, is_leaf=lambda leaf: leaf is None)
     return utility
+
+
+def _return_of(env: Environment, features: Feature) -> Utility:
+    """The discounted return as a function of features given by hand, where it is one."""
+    if isinstance(features, feature_maps.Reward):
+        return Reward()
+    if isinstance(features, feature_maps.StateAction) and isinstance(env, TabularMDP):
+        return Linear(env.reward)
+    raise ValueError(
+        f"the utility Reward is not a function of the features {type(features).__name__}; leave features out, or give "
+        "a utility of these features."
+    )
