@@ -39,7 +39,7 @@ def value_iteration_by_hand(env, discount, sweeps):
     return env.initial @ values
 
 
-# Reference values of the paper and of MATH section 6
+# Reference values: the first is printed in the paper, the second was found with a conic solver
 
 
 def test_the_optimal_return_of_frozen_lake(lake):

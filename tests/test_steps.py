@@ -61,6 +61,7 @@ def test_the_radius_bounds_what_an_optimiser_really_moves():
         (lambda: ox.TSIVRPG(snapshot_batch=0), "snapshot_batch"),
         (lambda: ox.SVRPG(epoch_length=1.5), "epoch_length"),
         (lambda: ox.HSPGA(mixing=1.5), "mixing"),
+        (lambda: ox.HSPGA(snapshot_batch=0), "snapshot_batch"),
         (lambda: ox.MaxEnt(mixing=0.0), "mixing"),
         (lambda: ox.REINFORCE(batch=-3), "batch"),
     ],

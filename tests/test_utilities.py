@@ -559,7 +559,7 @@ def test_a_table_of_numbers_is_a_feedback_of_one_dimension() -> None:
     assert eqx.tree_equal(problem.features, features.Table(table[:, :, None]))
 
 
-# The constants of MATH section 7, in the utility's own variable.
+# The constants of docs/conventions.md, in the utility's own variable.
 
 
 def test_constants_by_the_table_of_the_paper() -> None:

@@ -1,4 +1,4 @@
-"""Importance weights, off-policy occupancy and off-policy gradient: MATH section 2 and nothing else.
+"""Importance weights, off-policy occupancy and off-policy gradient, and nothing else.
 
 The trajectories were drawn under a behaviour policy theta_1, whose log-probabilities b_t they carry; `target` is
 theta_2. With

@@ -1,4 +1,4 @@
-"""What is counted: the feature map phi(s, a) whose discounted sum is the occupancy (MATH section 1).
+"""What is counted: the feature map phi(s, a) whose discounted sum is the occupancy.
 
 A feature is given as a `Count`: a few entries of the vector phi(s, a). One-hot features therefore cost one index, and
 no dense [time, states * actions] array is ever built.

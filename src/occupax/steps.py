@@ -60,8 +60,8 @@ class Step(eqx.Module):
 
     def _truncate(self, displacement: Any) -> Any:
         length = global_norm(displacement)
-        shrink = jnp.minimum(1.0, self.radius / jnp.where(length > 0, length, 1.0))
-        return jax.tree.map(lambda leaf: jnp.where(length > self.radius, shrink, 1.0) * leaf, displacement)
+        shrink = jnp.where(length > self.radius, self.radius / jnp.where(length > 0, length, 1.0), 1.0)
+        return jax.tree.map(lambda leaf: shrink * leaf, displacement)
 
 
 def global_norm(tree: Any) -> Float[Array, ""]:

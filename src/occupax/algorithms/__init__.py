@@ -1,4 +1,4 @@
-"""The algorithms, one short file each (MATH sections 3 and 4)."""
+"""The algorithms, one short file each."""
 
 from occupax.algorithms.base import Algorithm
 from occupax.algorithms.hspga import HSPGA

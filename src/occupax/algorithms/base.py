@@ -56,14 +56,29 @@ class Algorithm(eqx.Module, Generic[State]):
         """Any later iteration of a cycle."""
 
 
+def fresh(batch: Batch) -> tuple[Float[Array, " d"], Policy]:
+    """Estimates from a batch alone: u = mean u_hat and g = mean g_hat(grad F(u)), for the policy that acted."""
+    u = batch.occupancy()
+    return u, batch.gradient(batch.quasi_reward(u))
+
+
+def carried(
+    batch: Batch, occupancy: Float[Array, " d"], gradient: Policy, then: Policy, now: Policy
+) -> tuple[Float[Array, " d"], Policy]:
+    """Estimates at `then` carried over to `now`, by the mean difference of the estimates of both on one batch."""
+    u = occupancy + batch.occupancy(now) - batch.occupancy(then)
+    r = batch.quasi_reward(u)
+    return u, add(gradient, subtract(batch.gradient(r, now), batch.gradient(r, then)))
+
+
 def no_gradient(policy: Policy) -> Policy:
     """A gradient of zero."""
     return jax.tree.map(jnp.zeros_like, eqx.filter(policy, eqx.is_inexact_array))
 
 
-def add(*trees: Any) -> Any:
-    """The sum of gradients."""
-    return jax.tree.map(lambda *leaves: sum(leaves[1:], start=leaves[0]), *trees)
+def add(left: Any, right: Any) -> Any:
+    """The sum of two gradients."""
+    return jax.tree.map(jnp.add, left, right)
 
 
 def scale(factor: Any, tree: Any) -> Any:

@@ -7,8 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax._errors import check_number
-from occupax.algorithms.base import Algorithm, add, no_gradient, scale, subtract
+from occupax.algorithms.base import Algorithm, add, carried, fresh, no_gradient, scale
 from occupax.batch import Batch
 from occupax.policies import Policy
 
@@ -47,9 +46,8 @@ class HSPGA(Algorithm[HSPGAState]):
     rule: Any = eqx.field(static=True, default="gradient")
 
     def __check_init__(self) -> None:
-        beta = self._mixing()
-        if isinstance(beta, (int, float)) and check_number("mixing", beta, low=0.0) > 1:
-            raise ValueError(f"mixing must lie in [0, 1], got {beta!r}.")
+        if isinstance(self.mixing, (int, float)) and not 0 <= self.mixing <= 1:
+            raise ValueError(f"mixing must lie in [0, 1], got {self.mixing!r}.")
 
     def _mixing(self) -> Float[Array, ""] | float:
         if self.mixing is not None:
@@ -67,8 +65,7 @@ class HSPGA(Algorithm[HSPGAState]):
 
     def start(self, state: HSPGAState, batch: Batch) -> HSPGAState:
         """Take a snapshot."""
-        u = batch.occupancy()
-        g = batch.gradient(batch.quasi_reward(u))
+        u, g = fresh(batch)
         policy, memory = self.step()(state.policy, g, state.memory)
         return HSPGAState(policy, state.policy, u, g, memory)
 
@@ -76,12 +73,7 @@ class HSPGA(Algorithm[HSPGAState]):
         """Carry the estimates over, and mix in fresh ones."""
         then, now, beta = state.previous, state.policy, self._mixing()
         first, second = batch.halves()
-        carried = state.occupancy + first.occupancy(now) - first.occupancy(then)
-        r = first.quasi_reward(carried)
-        recursive = add(state.gradient, subtract(first.gradient(r, now), first.gradient(r, then)))
-        fresh_occupancy = second.occupancy(now)
-        fresh = second.gradient(second.quasi_reward(fresh_occupancy), now)
-        u = beta * carried + (1 - beta) * fresh_occupancy
-        g = add(scale(beta, recursive), scale(1 - beta, fresh))
+        old = carried(first, state.occupancy, state.gradient, then, now)
+        u, g = add(scale(beta, old), scale(1 - beta, fresh(second)))
         policy, memory = self.step()(now, g, state.memory)
         return HSPGAState(policy, now, u, g, memory)

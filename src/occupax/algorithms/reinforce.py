@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from occupax.algorithms.base import Algorithm, no_gradient
+from occupax.algorithms.base import Algorithm, fresh, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
 
@@ -46,7 +46,7 @@ class REINFORCE(Algorithm[ReinforceState]):
 
     def start(self, state: ReinforceState, batch: Batch) -> ReinforceState:
         """Estimate, and step."""
-        g = batch.gradient(batch.quasi_reward(batch.occupancy()))
+        _, g = fresh(batch)
         policy, memory = self.step()(state.policy, g, state.memory)
         return ReinforceState(policy, g, memory)
 

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.algorithms.base import Algorithm, add, no_gradient, subtract
+from occupax.algorithms.base import Algorithm, carried, fresh, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
 
@@ -54,16 +54,13 @@ class SRVRPG(Algorithm[SRVRPGState]):
 
     def start(self, state: SRVRPGState, batch: Batch) -> SRVRPGState:
         """Take a snapshot."""
-        u = batch.occupancy()
-        g = batch.gradient(batch.quasi_reward(u))
+        u, g = fresh(batch)
         policy, memory = self.step()(state.policy, g, state.memory)
         return SRVRPGState(policy, state.policy, u, g, memory)
 
     def refine(self, state: SRVRPGState, batch: Batch) -> SRVRPGState:
         """Carry the estimates over to the new policy."""
         then, now = state.previous, state.policy
-        u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
-        r = batch.quasi_reward(u)
-        g = add(state.gradient, subtract(batch.gradient(r, now), batch.gradient(r, then)))
+        u, g = carried(batch, state.occupancy, state.gradient, then, now)
         policy, memory = self.step()(now, g, state.memory)
         return SRVRPGState(policy, now, u, g, memory)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.algorithms.base import Algorithm, add, no_gradient, subtract
+from occupax.algorithms.base import Algorithm, carried, fresh, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
 
@@ -56,15 +56,13 @@ class SVRPG(Algorithm[SVRPGState]):
 
     def start(self, state: SVRPGState, batch: Batch) -> SVRPGState:
         """Take a snapshot."""
-        u = batch.occupancy()
-        g = batch.gradient(batch.quasi_reward(u))
+        u, g = fresh(batch)
         policy, memory = self.step()(state.policy, g, state.memory)
         return SVRPGState(policy, state.policy, u, g, g, memory)
 
     def refine(self, state: SVRPGState, batch: Batch) -> SVRPGState:
         """Correct the snapshot."""
         then, now = state.snapshot, state.policy
-        r = batch.quasi_reward(state.snapshot_occupancy + batch.occupancy(now) - batch.occupancy(then))
-        g = add(state.snapshot_gradient, subtract(batch.gradient(r, now), batch.gradient(r, then)))
+        _, g = carried(batch, state.snapshot_occupancy, state.snapshot_gradient, then, now)
         policy, memory = self.step()(now, g, state.memory)
         return SVRPGState(policy, then, state.snapshot_occupancy, state.snapshot_gradient, g, memory)

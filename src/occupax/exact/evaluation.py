@@ -1,4 +1,4 @@
-"""What a policy is worth, exactly: its occupancy, value and gradient (MATH section 6)."""
+"""What a policy is worth, exactly: its occupancy, value and gradient."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The utilities of the paper (MATH section 7)."""
+"""The utilities of the paper."""
 
 from math import inf, log
 from typing import Any
