@@ -1,12 +1,13 @@
 """Occupax optimises any smooth function of what a policy visits."""
 
-from occupax import algorithms, envs, estimators, exact, features, policies, theory, utilities
+from occupax import algorithms, envs, estimators, exact, features, policies, theory, training, utilities
 from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
 from occupax.batch import Batch, Trajectories
 from occupax.envs import TabularMDP, make
 from occupax.exact import solve
 from occupax.problem import Problem
 from occupax.samplers import SampledBatch, sample
+from occupax.training import Result, Sweep, evaluate, load_policy, load_result, save_policy, sweep, train
 
 __version__ = "0.1.0"
 
@@ -19,18 +20,27 @@ __all__ = [
     "Batch",
     "MaxEnt",
     "Problem",
+    "Result",
     "SampledBatch",
+    "Sweep",
     "TabularMDP",
     "Trajectories",
     "algorithms",
     "envs",
     "estimators",
+    "evaluate",
     "exact",
     "features",
+    "load_policy",
+    "load_result",
     "make",
     "policies",
     "sample",
+    "save_policy",
     "solve",
+    "sweep",
     "theory",
+    "train",
+    "training",
     "utilities",
 ]

@@ -1,12 +1,14 @@
 """Sampled trajectories, and what algorithms ask of them."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from occupax.policies import Policy
+
+Baseline = Literal["none", "mean"]
 
 
 class Trajectories(eqx.Module):
@@ -31,6 +33,20 @@ class Trajectories(eqx.Module):
         return self.live.sum(1)
 
 
+class Statistics(eqx.Module):
+    """What a batch says about its trajectories, on average unless stated otherwise."""
+
+    undiscounted_return: Float[Array, ""]
+    discounted_return: Float[Array, ""]
+    steps: Int[Array, ""]
+    """How many steps were taken in all."""
+    episode_length: Float[Array, ""]
+    largest_weight: Float[Array, ""]
+    """The largest importance weight of the target policy at any step."""
+    effective_sample_size: Float[Array, ""]
+    """(sum w)^2 / sum w^2 over the weights of whole trajectories: as many on-policy ones would tell as much."""
+
+
 class Batch(eqx.Module):
     """What an algorithm asks of the trajectories of one iteration.
 
@@ -43,12 +59,18 @@ class Batch(eqx.Module):
         """The mean occupancy estimate, u_hat(target)."""
 
     @abstractmethod
-    def gradient(self, quasi_reward: Float[Array, " d"], target: Policy | None = None) -> Policy:
+    def gradient(
+        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
+    ) -> Policy:
         """The mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy."""
 
     @abstractmethod
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """Grad F at the nearest point of its domain: a recursive estimate of an occupancy may be negative."""
+
+    @abstractmethod
+    def statistics(self, target: Policy | None = None) -> Statistics:
+        """What there is to record; the weights are those of `target`."""
 
     @abstractmethod
     def halves(self) -> "tuple[Batch, Batch]":

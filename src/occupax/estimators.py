@@ -11,15 +11,16 @@ Under the "absorbing" convention the mass (gamma^tau - gamma^H) / (1 - gamma) th
 added with the weight of the last live step and the target's expectation of the features of the terminal state.
 """
 
-from collections.abc import Callable
+from typing import get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from occupax.batch import Trajectories
+from occupax._errors import unknown
+from occupax.batch import Baseline, Trajectories
 from occupax.features import Count
 from occupax.policies import Policy, PolicyType, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
@@ -32,24 +33,35 @@ def weights(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
     They are capped at the square root of the largest float, far beyond any weight of use, so that a sum over a long
     horizon with far-apart policies stays finite.
     """
-    refuse_unless_policy(target)
-    log_probs = jax.vmap(jax.vmap(target.log_prob))(trajectories.observations, trajectories.actions)
-    log_ratios = jnp.where(trajectories.live, log_probs - trajectories.log_probs, 0.0)
-    cap = 0.5 * jnp.log(jnp.finfo(log_ratios.dtype).max)
-    return jnp.exp(jnp.minimum(jnp.cumsum(log_ratios, 1), cap))
+    return _weights(_log_ratios(trajectories, target))
 
 
 @eqx.filter_jit
 def occupancy(problem: Problem, trajectories: Trajectories, target: Policy) -> Float[Array, " d"]:
     """The occupancy of `target` (eq. defn:weight-lambda-estimator), averaged over the batch."""
-    return _accumulate(problem, trajectories, target, lambda counts, mass: counts.total(mass, problem.size))
+    visits = _visits(problem, trajectories, target, weights(trajectories, target))
+    total = sum(counts.total(mass, problem.size) for counts, mass in visits)
+    return jnp.asarray(total) / len(trajectories.actions)
 
 
 @eqx.filter_jit
 def gradient(
-    problem: Problem, trajectories: Trajectories, target: PolicyType, quasi_reward: Float[Array, " d"]
+    problem: Problem,
+    trajectories: Trajectories,
+    target: PolicyType,
+    quasi_reward: Float[Array, " d"],
+    baseline: Baseline = "none",
 ) -> PolicyType:
     """The gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
+
+    Args:
+        problem: what the trajectories were drawn from.
+        trajectories: the batch.
+        target: the policy asked about.
+        quasi_reward: one number for each feature.
+        baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the mean of what the
+            *other* trajectories of the batch still earn from step t on. It does not depend on the trajectory it is
+            subtracted from, and the weight makes the expectation that of the target, so nothing is biased.
 
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
@@ -57,39 +69,55 @@ def gradient(
     quasi_reward = jnp.asarray(quasi_reward)
     if quasi_reward.shape != (problem.size,):
         raise ValueError(f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}.")
+    if baseline not in get_args(Baseline):
+        raise unknown("baseline", baseline, get_args(Baseline))
 
     def objective(policy: Policy) -> Float[Array, ""]:
-        return _accumulate(
-            problem, trajectories, policy, lambda counts, mass: jnp.sum(counts.inner(quasi_reward) * mass)
-        )
+        log_ratios = _log_ratios(trajectories, policy)
+        weight = _weights(log_ratios)
+        visits = _visits(problem, trajectories, policy, weight)
+        earned = [counts.inner(quasi_reward) * mass for counts, mass in visits]
+        total = sum(jnp.sum(part) for part in earned)
+        if baseline == "mean":
+            expected = weight * _mean_of_others(earned, trajectories.live)
+            total = total - jnp.sum(jax.lax.stop_gradient(expected) * log_ratios)
+        return jnp.asarray(total) / len(trajectories.actions)
 
     return eqx.filter_grad(objective)(target)
 
 
-def _accumulate(
-    problem: Problem,
-    trajectories: Trajectories,
-    target: Policy,
-    add: Callable[[Count, Float[Array, "*batch"]], Array],
-) -> Array:
-    """Average over the batch of the weighted features, as `add` adds them up."""
+def _log_ratios(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
+    """Log pi_target(a|s) - b at each step, zero after the end."""
+    refuse_unless_policy(target)
+    log_probs = jax.vmap(jax.vmap(target.log_prob))(trajectories.observations, trajectories.actions)
+    return jnp.where(trajectories.live, log_probs - trajectories.log_probs, 0.0)
+
+
+def _weights(log_ratios: Float[Array, "B H"]) -> Float[Array, "B H"]:
+    cap = 0.5 * jnp.log(jnp.finfo(log_ratios.dtype).max)
+    return jnp.exp(jnp.minimum(jnp.cumsum(log_ratios, 1), cap))
+
+
+def _visits(
+    problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]
+) -> list[tuple[Count, Float[Array, "B _"]]]:
+    """Features and the discounted mass they are visited with: at each step and, if it counts, after the end."""
     refuse_unless_fitting(target, problem.env)
-    n, horizon = trajectories.actions.shape
+    horizon = trajectories.actions.shape[1]
     if horizon != problem.sampling_horizon():
         raise ValueError(f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}.")
-    weight = weights(trajectories, target)
     discounts = problem.discount ** np.arange(horizon + 1)  # in float64: differences of them are taken below
     counts = jax.vmap(jax.vmap(problem.count))(trajectories.observations, trajectories.actions, trajectories.rewards)
-    total = add(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live / n)
+    visits = [(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)]
     if problem.termination == "absorbing":
         after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)
         remaining = after[trajectories.lengths]
-        mass = jnp.where(trajectories.terminated, remaining * weight[:, -1], 0.0) / n
+        mass = jnp.where(trajectories.terminated, remaining * weight[:, -1], 0.0)
         counts, probs = jax.vmap(lambda observation: _absorbed(problem, target, observation))(
             trajectories.final_observations
         )
-        total = total + add(counts, probs * mass[:, None])
-    return total
+        visits.append((counts, probs * mass[:, None]))
+    return visits
 
 
 def _absorbed(problem: Problem, target: Policy, observation: Array) -> tuple[Count, Float[Array, " A"]]:
@@ -98,3 +126,11 @@ def _absorbed(problem: Problem, target: Policy, observation: Array) -> tuple[Cou
     actions = jnp.arange(problem.env.num_actions)
     rewards = jax.vmap(problem.reward_after_end, (None, 0))(observation, actions).astype(probs.dtype)
     return jax.vmap(problem.count, (None, 0, 0))(observation, actions, rewards), probs
+
+
+def _mean_of_others(earned: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
+    """For each live step, what the other trajectories that are still live earn from there on, on average."""
+    to_go = jnp.cumsum(earned[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in earned[1:])
+    to_go = jnp.where(live, to_go, 0.0)
+    others = jnp.maximum(live.sum(0) - live, 1)
+    return (to_go.sum(0) - to_go) / others

@@ -76,6 +76,14 @@ class Problem(eqx.Module):
             return jnp.asarray(self.env.reward)[observation, action]
         return jnp.zeros(())
 
+    def estimated_utility(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """F at the nearest point of its domain: an estimate of an occupancy may be negative."""
+        return self.utility.value(self.utility.domain(occupancy))
+
+    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Grad F at the nearest point of its domain; a projection does not expand, so no estimate gets worse by it."""
+        return self.utility.gradient(self.utility.domain(occupancy))
+
     @property
     def effective_horizon(self) -> int:
         """The horizon, or if it is infinite the steps after which less than 1% of the discounted mass is left."""

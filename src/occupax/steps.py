@@ -1,18 +1,39 @@
 """How far to go along a gradient estimate."""
 
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from occupax._errors import check_number, unknown
+from occupax.batch import Batch
 from occupax.policies import Policy
 
 RULES = ("gradient", "normalised")
+RADII = ("adaptive", "theory")
+Number = Float[Array, ""] | float
+Radius = Float[Array, ""] | float | Literal["adaptive", "theory"]
+
+FIRST_ADAPTIVE_RADIUS = 0.01
+
+
+class Memory(eqx.Module):
+    """What is carried from one step to the next."""
+
+    rule: Any
+    """What an optax transformation remembers."""
+    clipped: Bool[Array, ""]
+    """Whether the radius cut the last step short."""
+    length: Float[Array, ""]
+    """How far the last step went."""
+    radius: Float[Array, ""] | None
+    """The present radius, if it is adaptive."""
+    previous: Policy | None
+    """The policy before the last step, if the radius is adaptive."""
 
 
 class Step(eqx.Module):
@@ -23,45 +44,82 @@ class Step(eqx.Module):
 
     Args:
         size: the step size (eta).
-        radius: bound of the displacement's length (delta), in the l2 norm over all parameters.
+        radius: bound of the displacement's length (delta), in the l2 norm over all parameters. "adaptive" follows the
+            largest importance weight that the policy before the last step has on the present batch: the radius shrinks
+            or grows, at most by a factor of 2 a step, so that the logarithm of this weight stays near half of that of
+            `weight_bound`. "theory" is 1 / (2 H l_psi), which `occupax.train` works out.
         rule: the direction: "gradient", "normalised" (the gradient at length one), or an optax transformation, which is
             given the negative gradient because it descends.
+        weight_bound: what an adaptive radius keeps the largest weight under.
     """
 
-    size: Float[Array, ""] | float
-    radius: Float[Array, ""] | float = inf
+    size: Number
+    radius: Radius = inf
     rule: Any = eqx.field(static=True, default="gradient")
+    weight_bound: Number = 4.0
 
     def __check_init__(self) -> None:
         if isinstance(self.size, (int, float)):
             check_number("step_size", self.size, low=0.0)
+        if isinstance(self.radius, str) and self.radius not in RADII:
+            raise unknown("radius", self.radius, RADII)
         if isinstance(self.radius, (int, float)) and self.radius != inf:
             check_number("radius", self.radius, low=0.0)
         if not isinstance(self.rule, optax.GradientTransformation) and self.rule not in RULES:
             raise unknown("step rule", self.rule, RULES)
+        if isinstance(self.weight_bound, (int, float)):
+            check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
-    def init(self, policy: Policy) -> Any:
-        """What an optax transformation remembers; nothing otherwise."""
-        if isinstance(self.rule, str):
-            return ()
-        return self.rule.init(eqx.filter(policy, eqx.is_inexact_array))
+    def init(self, policy: Policy) -> Memory:
+        """Before the first step."""
+        adaptive = self.radius == "adaptive"
+        return Memory(
+            rule=() if isinstance(self.rule, str) else self.rule.init(eqx.filter(policy, eqx.is_inexact_array)),
+            clipped=jnp.zeros((), bool),
+            length=jnp.zeros(()),
+            radius=jnp.asarray(FIRST_ADAPTIVE_RADIUS) if adaptive else None,
+            previous=policy if adaptive else None,
+        )
 
-    def __call__(self, policy: Policy, gradient: Policy, memory: Any) -> tuple[Policy, Any]:
-        """Return the next policy and what is to be remembered."""
+    def __call__(
+        self, policy: Policy, gradient: Policy, memory: Memory, batch: Batch | None = None
+    ) -> tuple[Policy, Memory]:
+        """Return the next policy and what is to be remembered.
+
+        An adaptive radius asks `batch`, drawn under `policy`, for its weights; the others need none.
+        """
+        radius = self._radius(memory, batch)
         if isinstance(self.rule, str):
             length = global_norm(gradient) if self.rule == "normalised" else 1.0
             factor = self.size / jnp.where(length > 0, length, 1.0)
-            displacement = jax.tree.map(lambda leaf: factor * leaf, gradient)
+            displacement, remembered = jax.tree.map(lambda leaf: factor * leaf, gradient), ()
         else:
             downhill = jax.tree.map(jnp.negative, gradient)
-            updates, memory = self.rule.update(downhill, memory, eqx.filter(policy, eqx.is_inexact_array))
+            updates, remembered = self.rule.update(downhill, memory.rule, eqx.filter(policy, eqx.is_inexact_array))
             displacement = jax.tree.map(lambda leaf: self.size * leaf, updates)
-        return eqx.apply_updates(policy, self._truncate(displacement)), memory
-
-    def _truncate(self, displacement: Any) -> Any:
         length = global_norm(displacement)
-        shrink = jnp.where(length > self.radius, self.radius / jnp.where(length > 0, length, 1.0), 1.0)
-        return jax.tree.map(lambda leaf: shrink * leaf, displacement)
+        clipped = length > radius
+        shrink = jnp.where(clipped, radius / jnp.where(length > 0, length, 1.0), 1.0)
+        moved = eqx.apply_updates(policy, jax.tree.map(lambda leaf: shrink * leaf, displacement))
+        if memory.radius is None:
+            return moved, Memory(remembered, clipped, shrink * length, None, None)
+        return moved, Memory(remembered, clipped, shrink * length, jnp.asarray(radius), policy)
+
+    def _radius(self, memory: Memory, batch: Batch | None) -> Number:
+        if self.radius == "theory":
+            raise ValueError(
+                "radius 'theory' depends on the horizon and is worked out by occupax.train; by hand, give the number "
+                "theory.radius(horizon, lipschitz_psi)."
+            )
+        if memory.radius is None or batch is None:
+            return self.radius  # pyright: ignore[reportReturnType]
+        log_weight = jnp.log(batch.statistics(memory.previous).largest_weight)
+        per_length = log_weight / jnp.where(memory.length > 0, memory.length, 1.0)
+        aim = jnp.where(
+            per_length > 0, 0.5 * jnp.log(self.weight_bound) / jnp.where(per_length > 0, per_length, 1.0), inf
+        )
+        followed = jnp.clip(aim, memory.radius / 2, memory.radius * 2)
+        return jnp.where(memory.length > 0, followed, memory.radius)
 
 
 def global_norm(tree: Any) -> Float[Array, ""]:

@@ -1,13 +1,13 @@
 """HSPGA: a hybrid of recursive and fresh estimates (Pham et al., 2020)."""
 
-from math import inf, sqrt
+from math import sqrt
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.algorithms.base import Algorithm, add, carried, fresh, no_gradient, scale
+from occupax.algorithms.base import EpochAlgorithm, add, carried, fresh, no_gradient, scale
 from occupax.batch import Batch
 from occupax.policies import Policy
 
@@ -22,7 +22,7 @@ class HSPGAState(eqx.Module):
     memory: Any
 
 
-class HSPGA(Algorithm[HSPGAState]):
+class HSPGA(EpochAlgorithm[HSPGAState]):
     """Mixes: g_j = beta (g_{j-1} + mean[ g_hat(theta_j, r) - g_hat(theta_{j-1}, r) ]) + (1 - beta) mean g_hat(theta_j).
 
     The second mean is over a batch of its own, so a refinement draws 2 B trajectories. The occupancy is mixed alike.
@@ -32,18 +32,10 @@ class HSPGA(Algorithm[HSPGAState]):
         batch: trajectories of each of the two batches of a refinement (B).
         epoch_length: iterations in a cycle, the snapshot included (m).
         mixing: beta, in [0, 1]; by default 1 - sqrt(B / (N (m + 1))).
-        step_size: eta.
-        radius: bound of each displacement (delta); none by default.
-        rule: "gradient", "normalised" or an optax transformation.
+        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
-    snapshot_batch: int = eqx.field(static=True, default=100)
-    batch: int = eqx.field(static=True, default=10)
-    epoch_length: int = eqx.field(static=True, default=10)
     mixing: Float[Array, ""] | float | None = None
-    step_size: Float[Array, ""] | float = 0.05
-    radius: Float[Array, ""] | float = inf
-    rule: Any = eqx.field(static=True, default="gradient")
 
     def __check_init__(self) -> None:
         if isinstance(self.mixing, (int, float)) and not 0 <= self.mixing <= 1:
@@ -65,15 +57,19 @@ class HSPGA(Algorithm[HSPGAState]):
 
     def start(self, state: HSPGAState, batch: Batch) -> HSPGAState:
         """Take a snapshot."""
-        u, g = fresh(batch)
-        policy, memory = self.step()(state.policy, g, state.memory)
+        u, g = fresh(batch, self.baseline)
+        policy, memory = self.step()(state.policy, g, state.memory, batch)
         return HSPGAState(policy, state.policy, u, g, memory)
 
     def refine(self, state: HSPGAState, batch: Batch) -> HSPGAState:
         """Carry the estimates over, and mix in fresh ones."""
         then, now, beta = state.previous, state.policy, self._mixing()
         first, second = batch.halves()
-        old = carried(first, state.occupancy, state.gradient, then, now)
-        u, g = add(scale(beta, old), scale(1 - beta, fresh(second)))
-        policy, memory = self.step()(now, g, state.memory)
+        old = carried(first, state.occupancy, state.gradient, then, now, self.baseline)
+        u, g = add(scale(beta, old), scale(1 - beta, fresh(second, self.baseline)))
+        policy, memory = self.step()(now, g, state.memory, batch)
         return HSPGAState(policy, now, u, g, memory)
+
+    def reference(self, state: HSPGAState) -> Policy:
+        """The policy before the last step."""
+        return state.previous

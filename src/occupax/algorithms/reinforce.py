@@ -1,9 +1,9 @@
 """REINFORCE with quasi-rewards (Williams, 1992)."""
 
-from math import inf
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax.algorithms.base import Algorithm, fresh, no_gradient
@@ -12,9 +12,10 @@ from occupax.policies import Policy
 
 
 class ReinforceState(eqx.Module):
-    """The policy, and the estimate it was reached by."""
+    """The policy, and the estimates it was reached by."""
 
     policy: Policy
+    occupancy: Float[Array, " d"]
     gradient: Policy
     memory: Any
 
@@ -24,15 +25,10 @@ class REINFORCE(Algorithm[ReinforceState]):
 
     Args:
         batch: trajectories an iteration (N).
-        step_size: eta.
-        radius: bound of each displacement (delta); none by default.
-        rule: "gradient", "normalised" or an optax transformation.
+        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
     batch: int = eqx.field(static=True, default=100)
-    step_size: Float[Array, ""] | float = 0.05
-    radius: Float[Array, ""] | float = inf
-    rule: Any = eqx.field(static=True, default="gradient")
 
     @property
     def cycle(self) -> tuple[int, ...]:
@@ -41,15 +37,18 @@ class REINFORCE(Algorithm[ReinforceState]):
 
     def init(self, policy: Policy, size: int) -> ReinforceState:
         """Only the policy is carried over."""
-        del size
-        return ReinforceState(policy, no_gradient(policy), self.step().init(policy))
+        return ReinforceState(policy, jnp.zeros(size), no_gradient(policy), self.step().init(policy))
 
     def start(self, state: ReinforceState, batch: Batch) -> ReinforceState:
         """Estimate, and step."""
-        _, g = fresh(batch)
-        policy, memory = self.step()(state.policy, g, state.memory)
-        return ReinforceState(policy, g, memory)
+        u, g = fresh(batch, self.baseline)
+        policy, memory = self.step()(state.policy, g, state.memory, batch)
+        return ReinforceState(policy, u, g, memory)
 
     def refine(self, state: ReinforceState, batch: Batch) -> ReinforceState:
         """Every iteration is a first one."""
         return self.start(state, batch)
+
+    def reference(self, state: ReinforceState) -> Policy:
+        """Every estimate is fresh: the present policy."""
+        return state.policy

@@ -1,13 +1,12 @@
 """SRVR-PG: recursive variance reduction (Xu, Gao and Gu, 2019)."""
 
-from math import inf
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.algorithms.base import Algorithm, carried, fresh, no_gradient
+from occupax.algorithms.base import EpochAlgorithm, carried, fresh, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
 
@@ -22,7 +21,7 @@ class SRVRPGState(eqx.Module):
     memory: Any
 
 
-class SRVRPG(Algorithm[SRVRPGState]):
+class SRVRPG(EpochAlgorithm[SRVRPGState]):
     """Carries the estimate along: g_j = g_{j-1} + mean[ g_hat(theta_j, r) - g_hat(theta_{j-1}, r) ].
 
     For a utility that is not linear, r is grad F at the occupancy carried along in the same way.
@@ -31,17 +30,8 @@ class SRVRPG(Algorithm[SRVRPGState]):
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each refinement (B).
         epoch_length: iterations in a cycle, the snapshot included (m).
-        step_size: eta.
-        radius: bound of each displacement (delta); none by default.
-        rule: "gradient", "normalised" or an optax transformation.
+        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
-
-    snapshot_batch: int = eqx.field(static=True, default=100)
-    batch: int = eqx.field(static=True, default=10)
-    epoch_length: int = eqx.field(static=True, default=10)
-    step_size: Float[Array, ""] | float = 0.05
-    radius: Float[Array, ""] | float = inf
-    rule: Any = eqx.field(static=True, default="gradient")
 
     @property
     def cycle(self) -> tuple[int, ...]:
@@ -54,13 +44,17 @@ class SRVRPG(Algorithm[SRVRPGState]):
 
     def start(self, state: SRVRPGState, batch: Batch) -> SRVRPGState:
         """Take a snapshot."""
-        u, g = fresh(batch)
-        policy, memory = self.step()(state.policy, g, state.memory)
+        u, g = fresh(batch, self.baseline)
+        policy, memory = self.step()(state.policy, g, state.memory, batch)
         return SRVRPGState(policy, state.policy, u, g, memory)
 
     def refine(self, state: SRVRPGState, batch: Batch) -> SRVRPGState:
         """Carry the estimates over to the new policy."""
         then, now = state.previous, state.policy
-        u, g = carried(batch, state.occupancy, state.gradient, then, now)
-        policy, memory = self.step()(now, g, state.memory)
+        u, g = carried(batch, state.occupancy, state.gradient, then, now, self.baseline)
+        policy, memory = self.step()(now, g, state.memory, batch)
         return SRVRPGState(policy, now, u, g, memory)
+
+    def reference(self, state: SRVRPGState) -> Policy:
+        """The policy before the last step."""
+        return state.previous

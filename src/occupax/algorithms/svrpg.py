@@ -1,13 +1,12 @@
 """SVRPG: variance reduction by a snapshot (Papini et al., 2018; Xu et al., 2020)."""
 
-from math import inf
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.algorithms.base import Algorithm, carried, fresh, no_gradient
+from occupax.algorithms.base import EpochAlgorithm, carried, fresh, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
 
@@ -19,11 +18,12 @@ class SVRPGState(eqx.Module):
     snapshot: Policy
     snapshot_occupancy: Float[Array, " d"]
     snapshot_gradient: Policy
+    occupancy: Float[Array, " d"]
     gradient: Policy
     memory: Any
 
 
-class SVRPG(Algorithm[SVRPGState]):
+class SVRPG(EpochAlgorithm[SVRPGState]):
     """Corrects the snapshot's gradient: g = g_0 + mean[ g_hat(theta_j, r) - g_hat(snapshot, r) ].
 
     For a utility that is not linear, r is grad F at u_0 + mean[ u_hat(theta_j) - u_hat(snapshot) ].
@@ -32,17 +32,8 @@ class SVRPG(Algorithm[SVRPGState]):
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each refinement (B).
         epoch_length: iterations in a cycle, the snapshot included (m).
-        step_size: eta.
-        radius: bound of each displacement (delta); none by default.
-        rule: "gradient", "normalised" or an optax transformation.
+        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
-
-    snapshot_batch: int = eqx.field(static=True, default=100)
-    batch: int = eqx.field(static=True, default=10)
-    epoch_length: int = eqx.field(static=True, default=10)
-    step_size: Float[Array, ""] | float = 0.05
-    radius: Float[Array, ""] | float = inf
-    rule: Any = eqx.field(static=True, default="gradient")
 
     @property
     def cycle(self) -> tuple[int, ...]:
@@ -51,18 +42,23 @@ class SVRPG(Algorithm[SVRPGState]):
 
     def init(self, policy: Policy, size: int) -> SVRPGState:
         """Nothing is known yet."""
+        nothing = jnp.zeros(size)
         none = no_gradient(policy)
-        return SVRPGState(policy, policy, jnp.zeros(size), none, none, self.step().init(policy))
+        return SVRPGState(policy, policy, nothing, none, nothing, none, self.step().init(policy))
 
     def start(self, state: SVRPGState, batch: Batch) -> SVRPGState:
         """Take a snapshot."""
-        u, g = fresh(batch)
-        policy, memory = self.step()(state.policy, g, state.memory)
-        return SVRPGState(policy, state.policy, u, g, g, memory)
+        u, g = fresh(batch, self.baseline)
+        policy, memory = self.step()(state.policy, g, state.memory, batch)
+        return SVRPGState(policy, state.policy, u, g, u, g, memory)
 
     def refine(self, state: SVRPGState, batch: Batch) -> SVRPGState:
         """Correct the snapshot."""
         then, now = state.snapshot, state.policy
-        _, g = carried(batch, state.snapshot_occupancy, state.snapshot_gradient, then, now)
-        policy, memory = self.step()(now, g, state.memory)
-        return SVRPGState(policy, then, state.snapshot_occupancy, state.snapshot_gradient, g, memory)
+        u, g = carried(batch, state.snapshot_occupancy, state.snapshot_gradient, then, now, self.baseline)
+        policy, memory = self.step()(now, g, state.memory, batch)
+        return SVRPGState(policy, then, state.snapshot_occupancy, state.snapshot_gradient, u, g, memory)
+
+    def reference(self, state: SVRPGState) -> Policy:
+        """The snapshot."""
+        return state.snapshot

@@ -6,9 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.algorithms.base import Algorithm, add, no_gradient, subtract
+from occupax.algorithms.base import EpochAlgorithm, add, no_gradient, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
+from occupax.steps import Radius
 
 
 class TSIVRPGState(eqx.Module):
@@ -29,7 +30,7 @@ class TSIVRPGState(eqx.Module):
     memory: Any
 
 
-class TSIVRPG(Algorithm[TSIVRPGState]):
+class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
     """Truncated stochastic incremental variance-reduced policy gradient.
 
     g_j = g_{j-1} + mean[ g_hat(theta_j, r_{j-1}) - g_hat(theta_{j-1}, r_{j-2}) ], where u_j is carried along likewise
@@ -40,17 +41,11 @@ class TSIVRPG(Algorithm[TSIVRPGState]):
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each refinement (B).
         epoch_length: iterations in a cycle, the snapshot included (m).
-        step_size: eta.
         radius: bound of each displacement (delta).
-        rule: "gradient", "normalised" or an optax transformation.
+        step_size, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
-    snapshot_batch: int = eqx.field(static=True, default=100)
-    batch: int = eqx.field(static=True, default=10)
-    epoch_length: int = eqx.field(static=True, default=10)
-    step_size: Float[Array, ""] | float = 0.05
-    radius: Float[Array, ""] | float = 0.2
-    rule: Any = eqx.field(static=True, default="gradient")
+    radius: Radius = eqx.field(kw_only=True, default=0.2)
 
     @property
     def cycle(self) -> tuple[int, ...]:
@@ -66,15 +61,20 @@ class TSIVRPG(Algorithm[TSIVRPGState]):
         """Take a snapshot; r_{-1} is r_0."""
         u = batch.occupancy()
         r = batch.quasi_reward(u)
-        g = batch.gradient(r)
-        policy, memory = self.step()(state.policy, g, state.memory)
+        g = batch.gradient(r, None, self.baseline)
+        policy, memory = self.step()(state.policy, g, state.memory, batch)
         return TSIVRPGState(policy, state.policy, u, g, r, r, memory)
 
     def refine(self, state: TSIVRPGState, batch: Batch) -> TSIVRPGState:
         """Carry the estimates over to the new policy."""
         then, now = state.previous, state.policy
         u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
-        change = subtract(batch.gradient(state.quasi_reward, now), batch.gradient(state.previous_quasi_reward, then))
-        g = add(state.gradient, change)
-        policy, memory = self.step()(now, g, state.memory)
+        new = batch.gradient(state.quasi_reward, now, self.baseline)
+        old = batch.gradient(state.previous_quasi_reward, then, self.baseline)
+        g = add(state.gradient, subtract(new, old))
+        policy, memory = self.step()(now, g, state.memory, batch)
         return TSIVRPGState(policy, now, u, g, batch.quasi_reward(u), state.quasi_reward, memory)
+
+    def reference(self, state: TSIVRPGState) -> Policy:
+        """The policy before the last step."""
+        return state.previous

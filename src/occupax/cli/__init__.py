@@ -8,8 +8,9 @@ from rich.markup import escape
 
 from occupax.cli.listing import list_names
 from occupax.cli.solve import solve
+from occupax.cli.theory import theory
 
-COMMANDS = {"solve": solve, "list": list_names}
+COMMANDS = {"solve": solve, "theory": theory, "list": list_names}
 
 
 def main() -> None:

@@ -1,9 +1,12 @@
 """What the command line calls things."""
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
-from occupax import utilities
+from occupax import algorithms, policies, utilities
 from occupax._errors import unknown
+
+Made = TypeVar("Made")
 
 UTILITIES: dict[str, Callable[[], utilities.Utility]] = {
     "reward": utilities.Reward,
@@ -11,9 +14,38 @@ UTILITIES: dict[str, Callable[[], utilities.Utility]] = {
     "log-coverage": utilities.LogCoverage,
 }
 
+ALGORITHMS: dict[str, Callable[[], algorithms.Algorithm[Any]]] = {
+    "reinforce": algorithms.REINFORCE,
+    "svrpg": algorithms.SVRPG,
+    "srvr-pg": algorithms.SRVRPG,
+    "hspga": algorithms.HSPGA,
+    "tsivr-pg": algorithms.TSIVRPG,
+    "maxent": algorithms.MaxEnt,
+}
+
+POLICIES: dict[str, Callable[[], policies.Initialiser]] = {
+    "tabular": policies.tabular,
+    "linear": policies.linear,
+    "mlp": policies.mlp,
+}
+
 
 def utility(name: str) -> utilities.Utility:
     """The utility of that name, with its default settings."""
-    if name not in UTILITIES:
-        raise unknown("utility", name, UTILITIES)
-    return UTILITIES[name]()
+    return _make("utility", name, UTILITIES)
+
+
+def algorithm(name: str) -> algorithms.Algorithm[Any]:
+    """The algorithm of that name, with its default settings."""
+    return _make("algorithm", name, ALGORITHMS)
+
+
+def policy(name: str) -> policies.Initialiser:
+    """The initialiser of policies of that name, with its default settings."""
+    return _make("policy", name, POLICIES)
+
+
+def _make(kind: str, name: str, makers: dict[str, Callable[[], Made]]) -> Made:
+    if name not in makers:
+        raise unknown(kind, name, makers)
+    return makers[name]()

@@ -1,6 +1,5 @@
 """`occupax solve`."""
 
-import json
 from typing import Annotated, Any
 
 import jax
@@ -12,6 +11,7 @@ from rich.table import Table
 
 import occupax as ox
 from occupax.cli import names
+from occupax.cli.output import print_json
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
 
@@ -61,7 +61,7 @@ def solve(
     if trajectories:
         _check_by_sampling(rows, problem, [uniform, best.policy], trajectories, seed)
     if json:
-        _print_json(problem, rows)
+        print_json({"discount": problem.discount, "horizon": problem.horizon, "policies": rows})
     else:
         _print_table(f"{utility} on {env}, discount {discount:g}, horizon {horizon or 'infinite'}, {termination}", rows)
 
@@ -79,10 +79,6 @@ def _check_by_sampling(
             row["steps"] = steps
             row["exact at these steps"] = ox.exact.value(short, table)
             row["sampled"] = float(short.utility.value(ox.estimators.occupancy(short, batch, policy)))
-
-
-def _print_json(problem: ox.Problem, rows: list[dict[str, Any]]) -> None:
-    print(json.dumps({"discount": problem.discount, "horizon": problem.horizon, "policies": rows}))  # noqa: T201
 
 
 def _print_table(title: str, rows: list[dict[str, Any]]) -> None:

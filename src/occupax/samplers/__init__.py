@@ -2,5 +2,6 @@
 
 from occupax.samplers.device import sample
 from occupax.samplers.sampled import SampledBatch
+from occupax.samplers.streamed import StreamedBatch, draw
 
-__all__ = ["SampledBatch", "sample"]
+__all__ = ["SampledBatch", "StreamedBatch", "draw", "sample"]

@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from occupax._errors import check_integer, check_key
 from occupax.batch import Trajectories
@@ -24,12 +24,13 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
     check_key(key)
     problem.sampling_horizon()
     refuse_unless_fitting(policy, problem.env)
-    return _sample(problem, policy, n, key)
+    return trajectories(problem, policy, jnp.arange(n), key)
 
 
 @eqx.filter_jit
-def _sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
+def trajectories(problem: Problem, policy: Policy, numbers: Int[Array, " n"], key: Key[Array, ""]) -> Trajectories:
+    """The trajectories of these numbers out of all those that `key` stands for."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
     return Trajectories(*jax.vmap(lambda k: _trajectory(problem, policy, k))(keys))
 
 

@@ -2,12 +2,42 @@
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 from occupax import estimators
-from occupax.batch import Batch, Trajectories
+from occupax.batch import Baseline, Batch, Statistics, Trajectories
 from occupax.policies import Policy
 from occupax.problem import Problem
+
+LARGEST_SQUARED = 1e9  # weights beyond it count as this in the effective sample size, whose squares must stay finite
+
+
+class Tally(eqx.Module):
+    """Sums over trajectories; those of two parts of a batch add up to those of the whole."""
+
+    returns: Float[Array, ""]
+    discounted_returns: Float[Array, ""]
+    steps: Int[Array, ""]
+    weights: Float[Array, ""]
+    squared_weights: Float[Array, ""]
+    largest_weight: Float[Array, ""]
+
+    def __add__(self, other: "Tally") -> "Tally":
+        total = jax.tree.map(jnp.add, self, other)
+        largest = jnp.maximum(self.largest_weight, other.largest_weight)
+        return eqx.tree_at(lambda it: it.largest_weight, total, largest)
+
+    def statistics(self, n: int) -> Statistics:
+        """The averages over `n` trajectories."""
+        return Statistics(
+            undiscounted_return=self.returns / n,
+            discounted_return=self.discounted_returns / n,
+            steps=self.steps,
+            episode_length=self.steps / n,
+            largest_weight=self.largest_weight,
+            effective_sample_size=self.weights**2 / jnp.maximum(self.squared_weights, 1e-30),
+        )
 
 
 class SampledBatch(Batch):
@@ -19,27 +49,48 @@ class SampledBatch(Batch):
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """See `estimators.occupancy`."""
-        return estimators.occupancy(self.problem, self.trajectories, self._target(target))
+        return estimators.occupancy(self.problem, self.trajectories, target or self.policy)
 
-    def gradient(self, quasi_reward: Float[Array, " d"], target: Policy | None = None) -> Policy:
+    def gradient(
+        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
+    ) -> Policy:
         """See `estimators.gradient`."""
-        return estimators.gradient(self.problem, self.trajectories, self._target(target), quasi_reward)
+        return estimators.gradient(self.problem, self.trajectories, target or self.policy, quasi_reward, baseline)
 
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Grad F at the projection on its domain."""
-        utility = self.problem.utility
-        return utility.gradient(utility.domain(occupancy))
+        """See `Problem.quasi_reward`."""
+        return self.problem.quasi_reward(occupancy)
+
+    def statistics(self, target: Policy | None = None) -> Statistics:
+        """Averages over the trajectories."""
+        return self.tally(target).statistics(len(self.trajectories.actions))
+
+    def tally(self, target: Policy | None = None) -> Tally:
+        """Sums over the trajectories that took a step."""
+        taken = self.trajectories
+        weight = jnp.where(taken.live, estimators.weights(taken, target or self.policy), 0.0)
+        last = jnp.take_along_axis(weight, jnp.maximum(taken.lengths - 1, 0)[:, None], 1)[:, 0]
+        last = jnp.minimum(last, LARGEST_SQUARED)
+        discounts = self.problem.discount ** jnp.arange(taken.rewards.shape[1], dtype=taken.rewards.dtype)
+        return Tally(
+            returns=taken.rewards.sum(),
+            discounted_returns=jnp.sum(taken.rewards * discounts),
+            steps=taken.lengths.sum(),
+            weights=last.sum(),
+            squared_weights=jnp.sum(last**2),
+            largest_weight=weight.max(),
+        )
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""
-        n = self.trajectories.actions.shape[0]
-        if n % 2:
-            raise ValueError(f"a batch must have an even number of trajectories to be halved, got {n}.")
-        first = jax.tree.map(lambda leaf: leaf[: n // 2], self.trajectories)
-        second = jax.tree.map(lambda leaf: leaf[n // 2 :], self.trajectories)
-        return eqx.tree_at(lambda it: it.trajectories, self, first), eqx.tree_at(
-            lambda it: it.trajectories, self, second
-        )
+        half = half_of(len(self.trajectories.actions))
+        first = jax.tree.map(lambda leaf: leaf[:half], self.trajectories)
+        second = jax.tree.map(lambda leaf: leaf[half:], self.trajectories)
+        return SampledBatch(self.problem, first, self.policy), SampledBatch(self.problem, second, self.policy)
 
-    def _target(self, target: Policy | None) -> Policy:
-        return self.policy if target is None else target
+
+def half_of(n: int) -> int:
+    """Half of an even number of trajectories."""
+    if n % 2:
+        raise ValueError(f"a batch must have an even number of trajectories to be halved, got {n}.")
+    return n // 2

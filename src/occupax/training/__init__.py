@@ -1,0 +1,23 @@
+"""Training: the loop, sweeps, results, checkpoints, callbacks and loggers."""
+
+from occupax.training.evaluate import Evaluation, evaluate
+from occupax.training.loggers import Logger, TensorBoard
+from occupax.training.loop import Moment, train
+from occupax.training.policy_files import load_policy, save_policy
+from occupax.training.result import Result, load_result
+from occupax.training.sweep import Sweep, sweep
+
+__all__ = [
+    "Evaluation",
+    "Logger",
+    "Moment",
+    "Result",
+    "Sweep",
+    "TensorBoard",
+    "evaluate",
+    "load_policy",
+    "load_result",
+    "save_policy",
+    "sweep",
+    "train",
+]

@@ -1,0 +1,142 @@
+"""All runs of a set-up, side by side.
+
+Runs are batched in groups of a fixed width, the last one filled up with copies, and the groups share the cores of the
+machine. The compiled program is therefore the same whatever the number of runs: more seeds neither compile anew nor
+change a bit of the earlier ones.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from occupax.algorithms import Algorithm
+from occupax.policies import Policy
+from occupax.training import program
+from occupax.training.setup import Setup
+
+WIDTH = 5
+
+
+class Group(eqx.Module):
+    """A few runs in one program; every array has one entry for each."""
+
+    algorithms: Algorithm[Any]
+    lanes: program.Lane
+    keys: Key[Array, " W"]
+
+
+class Lanes:
+    """The runs of a set-up, and where they are."""
+
+    def __init__(self, setup: Setup):
+        """Put every run before its first iteration."""
+        self.problem = setup.problem
+        self.count = len(setup.runs)
+        self.iteration = 0
+        runs = [(_numbers(algorithm), setup.key(seed), policy) for algorithm, seed, policy in setup.runs]
+        runs += [runs[-1]] * (-self.count % WIDTH)
+        self._groups = [_group(setup.problem, runs[i : i + WIDTH]) for i in range(0, len(runs), WIDTH)]
+        self._compiled = False
+
+    def advance(self, count: int) -> dict[str, np.ndarray]:
+        """Run `count` iterations of all of them; return what was recorded, [iteration, run]."""
+
+        def run(group: Group) -> tuple[Group, dict[str, np.ndarray]]:
+            first, many = jnp.asarray(self.iteration, jnp.int32), jnp.asarray(count, jnp.int32)
+            lanes, table = program.advance(self.problem, group.algorithms, group.lanes, group.keys, first, many)
+            return Group(group.algorithms, lanes, group.keys), {
+                name: np.asarray(column[:count]) for name, column in jax.block_until_ready(table).items()
+            }
+
+        done: list[tuple[Group, dict[str, np.ndarray]]] = []
+        if not self._compiled:  # by one thread, or every one of them would compile the same program
+            done, self._compiled = [run(self._groups[0])], True
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            done += threads.map(run, self._groups[len(done) :])
+        self._groups = [group for group, _ in done]
+        self.iteration += count
+        tables = [table for _, table in done]
+        return {name: np.concatenate([table[name] for table in tables], 1)[:, : self.count] for name in tables[0]}
+
+    def outputs(self) -> list[Policy]:
+        """The policy each run would return now."""
+        return [program.output(self._lane(i)) for i in range(self.count)]
+
+    def status(self) -> list[str]:
+        """How each run ended."""
+        lanes = [self._lane(i) for i in range(self.count)]
+        return [
+            f"stopped at iteration {int(lane.failed_at)}: {program.FAILURES[int(lane.failure)]}"
+            if lane.failure
+            else "finished"
+            for lane in lanes
+        ]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything that is needed to go on, by name, [run, ...]."""
+        leaves = [_named(group.lanes) for group in self._groups]
+        return {name: np.concatenate([np.asarray(group[name]) for group in leaves])[: self.count] for name in leaves[0]}
+
+    def restore(self, arrays: dict[str, np.ndarray], iteration: int) -> None:
+        """Go back to where `arrays` was taken."""
+        expected = self.arrays()
+        if {name: _form(array) for name, array in arrays.items()} != {name: _form(a) for name, a in expected.items()}:
+            raise ValueError("its arrays are not those of these runs")
+        padding = -self.count % WIDTH
+        filled = {name: np.concatenate([array, *[array[-1:]] * padding]) for name, array in arrays.items()}
+        for i, group in enumerate(self._groups):
+            part = {name: array[i * WIDTH : (i + 1) * WIDTH] for name, array in filled.items()}
+            self._groups[i] = Group(group.algorithms, _with_named(group.lanes, part), group.keys)
+        self.iteration = iteration
+
+    def _lane(self, i: int) -> program.Lane:
+        lanes = self._groups[i // WIDTH].lanes
+        return jax.tree.map(lambda leaf: leaf[i % WIDTH] if eqx.is_array(leaf) else leaf, lanes)
+
+
+def same_program(one: Algorithm[Any], other: Algorithm[Any]) -> bool:
+    """Whether two algorithms differ in numbers only, so that one program can run both."""
+    static = [eqx.filter(_numbers(algorithm), eqx.is_array, inverse=True) for algorithm in (one, other)]
+    return type(one) is type(other) and bool(eqx.tree_equal(*static))
+
+
+def _numbers(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """The algorithm with its numbers as arrays, which a program takes as arguments."""
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, jnp.result_type(float)) if eqx.is_array_like(leaf) else leaf, algorithm
+    )
+
+
+def _group(problem: Any, runs: list[tuple[Algorithm[Any], Any, Policy]]) -> Group:
+    def stack(*leaves: Any) -> Any:
+        return jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
+
+    lanes = [program.first_lane(problem, algorithm, policy) for algorithm, _, policy in runs]
+    return Group(
+        jax.tree.map(stack, *[algorithm for algorithm, _, _ in runs]),
+        jax.tree.map(stack, *lanes),
+        jnp.stack([key for _, key, _ in runs]),
+    )
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    """The arrays of a tree by where they stand in it."""
+    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _with_named(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
+    def replace(path: Any, leaf: Any) -> Any:
+        return jnp.asarray(arrays[jax.tree_util.keystr(path)]) if eqx.is_array(leaf) else leaf
+
+    return jax.tree_util.tree_map_with_path(replace, tree)
+
+
+def _form(array: np.ndarray) -> tuple[Any, ...]:
+    return array.shape, str(array.dtype)

@@ -1,0 +1,281 @@
+"""The loop around the compiled program: budget, records, checkpoints, callbacks and Ctrl-C."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from occupax._errors import check_integer, check_number
+from occupax.algorithms import Algorithm
+from occupax.exact import certificate, value
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.training import folder as run_folder
+from occupax.training.checkpoint import Checkpoints
+from occupax.training.lanes import Lanes
+from occupax.training.loggers import CSV, Console, Logger
+from occupax.training.program import MOST_ITERATIONS
+from occupax.training.records import EXACT, Budget, Records, Table
+from occupax.training.result import Result, probabilities
+from occupax.training.setup import PolicySource, Setup, make_setup
+
+SECONDS_A_CALL = 0.5
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where training stands at the end of a record."""
+
+    episodes: int
+    """Trajectories each run has sampled."""
+    budget: int
+    """Trajectories each run may sample."""
+    metrics: dict[str, Float[np.ndarray, " run"]]
+    """The last record."""
+    policies: Sequence[Policy]
+    """What each run would return now."""
+
+
+Callback = Logger | Callable[[Moment], Any]
+
+
+def train(
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    episodes: int,
+    seeds: int | Iterable[int] = 1,
+    seed: int = 0,
+    policy: PolicySource = None,
+    callbacks: Sequence[Callback] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    record_every: int = 1,
+    exact: bool = False,
+    checkpoint_every: float = 30.0,
+) -> Result:
+    """Train a policy for each seed.
+
+    Args:
+        problem: what to maximise, and where.
+        algorithm: how, for example `occupax.TSIVRPG(step_size=0.05)`.
+        episodes: trajectories each seed may sample. Never exceeded: an iteration that does not fit is not begun.
+        seeds: how many seeds, or which.
+        seed: of everything: run k depends on (seed, k) alone.
+        policy: an initialiser such as `occupax.policies.mlp()`, or a policy for all seeds to start from; by default a
+            table for a tabular environment and an MLP otherwise.
+        callbacks: functions that are called with a `Moment` at every record, and end the training by returning True;
+            or loggers such as `occupax.training.TensorBoard(folder)`.
+        out: folder for configuration, metrics, checkpoints and policies.
+        resume: go on from the last checkpoint in `out`, if there is one.
+        progress: show a progress bar.
+        record_every: iterations in a record.
+        exact: record the exact utility and, for a concave utility, the certified gap of the present policies (tabular
+            problems only). It takes time at every record: raise `record_every`.
+        checkpoint_every: seconds between checkpoints.
+
+    Returns:
+        Records, policies and status of every seed.
+    """
+    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact)
+    result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
+    if out is not None:
+        result.save(out)
+    return result
+
+
+def run(
+    setup: Setup,
+    episodes: int,
+    callbacks: Sequence[Callback] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    checkpoint_every: float = 30.0,
+) -> list[Result]:
+    """Train every run of a set-up; return one result for each of its algorithms."""
+    if out is None and resume:
+        raise ValueError("resume=True needs out, the folder of the run to go on with.")
+    check_number("checkpoint_every", checkpoint_every, low=0.0)
+    training = Training(setup, check_integer("episodes", episodes))
+    loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
+    functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
+    for function in functions:
+        if not callable(function):
+            raise ValueError(f"callbacks must be functions of a Moment or loggers, got {function!r:.60}.")
+    if out is not None:
+        training.open(Path(out), resume)
+        if len(setup.algorithms) == 1:
+            loggers.append(CSV(Path(out) / "metrics.csv"))
+    training.go(functions, [*loggers, Console()] if progress else loggers, checkpoint_every)
+    return training.results()
+
+
+class Training:
+    """A set of runs on their way."""
+
+    def __init__(self, setup: Setup, episodes: int):
+        """Put every run at its beginning."""
+        self._setup, self._episodes = setup, episodes
+        self._budget = Budget(setup.cycle)
+        self._last = self._budget.iterations(episodes)
+        if self._last == 0:
+            raise ValueError(f"episodes must pay for a first batch of {setup.cycle[0]} trajectories, got {episodes}.")
+        self._lanes, self._records = Lanes(setup), Records(setup.record_every, self._budget)
+        self._checkpoints: Checkpoints | None = None
+        self._folder: Path | None = None
+        self._seconds = 0.0
+
+    def open(self, folder: Path, resume: bool) -> None:
+        """Keep checkpoints in `folder`, and go on from the last one if there is one."""
+        config, arrays = run_folder.make_config(self._setup, self._episodes)
+        run_folder.begin(folder, config, arrays, resume)
+        self._folder = folder
+        self._checkpoints = Checkpoints(folder / "checkpoint", config["fingerprint"])
+        found = self._checkpoints.load()
+        if found is None:
+            return
+        saved, content = found
+        lanes = {name: array for name, array in saved.items() if name.startswith(".")}
+        self._lanes.restore(lanes, content["iteration"])
+        self._records.restore({name: array for name, array in saved.items() if name not in lanes})
+        self._seconds = content["seconds"]
+        if self._lanes.iteration > self._last:
+            done = self._budget.episodes(self._lanes.iteration)
+            raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
+
+    def go(
+        self, functions: Sequence[Callable[[Moment], Any]], loggers: Sequence[Logger], checkpoint_every: float
+    ) -> None:
+        """Train until the budget is spent, a function says stop, or Ctrl-C."""
+        seeds = [seed for _, seed, _ in self._setup.runs]
+        try:
+            for logger in loggers:
+                logger.open(seeds, self._episodes, self._records.table(complete=True))
+            with _noticing_interrupts() as interrupted:
+                self._loop(functions, loggers, checkpoint_every, interrupted)
+                self._save()
+        finally:
+            for logger in loggers:
+                logger.close()
+        if interrupted.is_set():
+            raise KeyboardInterrupt(self._farewell())
+
+    def _loop(
+        self,
+        functions: Sequence[Callable[[Moment], Any]],
+        loggers: Sequence[Logger],
+        checkpoint_every: float,
+        interrupted: threading.Event,
+    ) -> None:
+        count, saved, over = 1, time.monotonic(), False
+        by_record = bool(functions) or self._setup.exact
+        while self._lanes.iteration < self._last and not over and not interrupted.is_set():
+            began = time.monotonic()
+            records = self._advance(self._fitting(count, by_record))
+            took = time.monotonic() - began
+            self._seconds += took
+            count = max(1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MOST_ITERATIONS))
+            if records is not None:
+                for logger in loggers:
+                    logger.log(records)
+                said = [function(self._moment(records)) for function in functions]
+                over = any(answer is True for answer in said)
+            if time.monotonic() - saved >= checkpoint_every:
+                self._save()
+                saved = time.monotonic()
+
+    def _fitting(self, count: int, by_record: bool) -> int:
+        """The iterations of the next call: never beyond the budget nor, where that matters, the end of a record."""
+        left = self._last - self._lanes.iteration
+        if by_record:
+            count = self._setup.record_every - self._lanes.iteration % self._setup.record_every
+        return min(count, left, MOST_ITERATIONS)
+
+    def _advance(self, count: int) -> Table | None:
+        """Run iterations; return the records they complete."""
+        iterations = self._lanes.advance(count)
+        if self._setup.exact:
+            iterations |= self._exact_values(count)
+        return self._records.add(iterations)
+
+    def _exact_values(self, count: int) -> dict[str, np.ndarray]:
+        """The exact utility and the gap of every policy where a record or the budget ends, which is looked at last."""
+        problem, iteration = self._setup.problem, self._lanes.iteration
+        names = EXACT if problem.utility.concave else EXACT[:1]
+        columns = {name: np.full((count, self._lanes.count), np.nan) for name in names}
+        if iteration % self._setup.record_every == 0 or iteration == self._last:
+            tables = [probabilities(problem, policy) for policy in self._lanes.outputs()]
+            if problem.utility.concave:
+                found = [certificate(problem, table) for table in tables]
+                columns["exact_utility"][-1] = [it.value for it in found]
+                columns["gap"][-1] = [it.gap for it in found]
+            else:
+                columns["exact_utility"][-1] = [value(problem, table) for table in tables]
+        return columns
+
+    def _moment(self, records: Table) -> Moment:
+        metrics = {name: values[:, -1] for name, values in records.metrics.items()}
+        return Moment(int(records.episodes[-1]), self._episodes, metrics, self._lanes.outputs())
+
+    def _save(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.save(self._lanes.iteration, self._seconds, self._lanes.arrays() | self._records.arrays())
+
+    def _farewell(self) -> str:
+        done = f"stopped after {self._budget.episodes(self._lanes.iteration):,} of {self._episodes:,} episodes"
+        if self._folder is None:
+            return f"{done}; nothing was saved, because no folder was given (out)."
+        return f"{done}; go on with: occupax train --out {self._folder} --resume (in Python: resume=True)."
+
+    def results(self) -> list[Result]:
+        """One result for each algorithm."""
+        table, seeds = self._records.table(), self._setup.seeds
+        policies, status = self._lanes.outputs(), self._lanes.status()
+        results: list[Result] = []
+        for i, algorithm in enumerate(self._setup.algorithms):
+            runs = slice(i * len(seeds), (i + 1) * len(seeds))
+            config, arrays = run_folder.make_config(replace(self._setup, algorithms=(algorithm,)), self._episodes)
+            results.append(
+                Result(
+                    problem=self._setup.problem,
+                    algorithm=algorithm,
+                    seeds=seeds,
+                    episodes=table.episodes,
+                    steps=table.steps[runs],
+                    metrics={name: values[runs] for name, values in table.metrics.items()},
+                    policies=tuple(policies[runs]),
+                    status=tuple(status[runs]),
+                    seconds=self._seconds,
+                    config=config,
+                    arrays=arrays,
+                )
+            )
+        return results
+
+
+@contextmanager
+def _noticing_interrupts() -> Generator[threading.Event]:
+    """Let the first Ctrl-C wait until the iterations under way are done; a second one ends everything at once."""
+    noticed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noticed
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def notice(*_: Any) -> None:
+        noticed.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, notice)
+    try:
+        yield noticed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,199 @@
+"""The part of training that is compiled: many runs, many iterations, one program.
+
+A lane is one run: one seed with one set of hyper-parameters. Lanes are batched by vmap; the iteration counter is not,
+so that the choice between a snapshot and a refinement stays a choice. What an iteration does depends on the lane's key
+and the number of the iteration alone, not on where a call of the program begins or ends, nor on the other lanes.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from occupax.algorithms import Algorithm, MaxEnt
+from occupax.batch import Statistics
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.samplers import draw
+from occupax.steps import global_norm
+
+MOST_ITERATIONS = 1000
+"""Of one call: the room made for their records."""
+
+FAILURES = (
+    "",
+    "the gradient estimate is not finite",
+    "the parameters are not finite",
+    "the estimate of the occupancy or of its quasi-reward is not finite",
+)
+
+NO_TRAJECTORY = np.uint32(2**32 - 1)
+"""A number that no trajectory has: its stream of random numbers is free for the choice of the output."""
+
+Row = dict[str, Any]
+
+
+class Lane(eqx.Module):
+    """All that one run needs to go on."""
+
+    state: Any
+    """The algorithm's own."""
+    kept: Policy | None
+    """The iterate that would be returned, if that is not the last one."""
+    kept_utility: Float[Array, ""]
+    """Its estimated utility, for output "best"."""
+    failure: Int[Array, ""]
+    """Index into `FAILURES`: 0 as long as all is well."""
+    failed_at: Int[Array, ""]
+    """The iteration that could not be finished, if there is one."""
+
+
+def first_lane(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Lane:
+    """A run before its first iteration."""
+    state = algorithm.init(policy, problem.size)
+    after = eqx.filter_eval_shape(lambda: algorithm.start(state, draw(problem, policy, 1, jax.random.key(0))))
+    state = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype) if eqx.is_array(leaf) else leaf, state, after)
+    return Lane(
+        state=state,
+        kept=None if algorithm.output == "last" else policy,
+        kept_utility=jnp.asarray(-jnp.inf, state.occupancy.dtype),
+        failure=jnp.zeros((), jnp.int32),
+        failed_at=jnp.zeros((), jnp.int32),
+    )
+
+
+def output(lane: Lane) -> Policy:
+    """The policy a run returns."""
+    return lane.state.policy if lane.kept is None else lane.kept
+
+
+@eqx.filter_jit
+def advance(
+    problem: Problem,
+    algorithms: Algorithm[Any],
+    lanes: Lane,
+    keys: Key[Array, " L"],
+    first: Int[Array, ""],
+    count: Int[Array, ""],
+) -> tuple[Lane, Row]:
+    """Run `count` iterations, at most `MOST_ITERATIONS`, from number `first` on.
+
+    Every array of `algorithms` and `lanes` has one entry for each lane.
+
+    Returns:
+        The lanes, and for each quantity that is recorded an array [iteration, lane], of which `count` rows are filled.
+    """
+    moving, fixed = eqx.partition(lanes, eqx.is_array)
+    numbers, settings = eqx.partition(algorithms, eqx.is_array)
+
+    def all_lanes(start: bool, moving: Any, iteration: Int[Array, ""]) -> tuple[Any, Row]:
+        def one_lane(numbers: Any, moving: Any, key: Key[Array, ""]) -> tuple[Any, Row]:
+            algorithm, lane = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
+            lane, row = _iterate(problem, algorithm, start, lane, key, iteration)
+            return eqx.filter(lane, eqx.is_array), row
+
+        return jax.vmap(one_lane)(numbers, moving, keys)
+
+    def iterate(moving: Any, iteration: Int[Array, ""]) -> tuple[Any, Row]:
+        if len(algorithms.cycle) == 1:
+            return all_lanes(True, moving, iteration)
+        return jax.lax.cond(
+            iteration % len(algorithms.cycle) == 0,
+            lambda moving: all_lanes(True, moving, iteration),
+            lambda moving: all_lanes(False, moving, iteration),
+            moving,
+        )
+
+    def body(i: Int[Array, ""], carry: tuple[Any, Row]) -> tuple[Any, Row]:
+        moving, table = carry
+        moving, row = iterate(moving, first + i)
+        return moving, jax.tree.map(lambda column, entry: column.at[i].set(entry), table, row)
+
+    shapes = jax.eval_shape(iterate, moving, first)[1]
+    table = jax.tree.map(lambda leaf: jnp.zeros((MOST_ITERATIONS, *leaf.shape), leaf.dtype), shapes)
+    moving, table = jax.lax.fori_loop(0, count, body, (moving, table))
+    return eqx.combine(moving, fixed), table
+
+
+def _iterate(
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    start: bool,
+    lane: Lane,
+    lane_key: Key[Array, ""],
+    iteration: Int[Array, ""],
+) -> tuple[Lane, Row]:
+    """One iteration of one lane; a lane that failed stays at its last good iterate."""
+    acting = lane.state.policy
+    key = jax.random.fold_in(lane_key, iteration)
+    batch = draw(problem, acting, algorithm.cycle[0 if start else 1], key)
+    state = (algorithm.start if start else algorithm.refine)(lane.state, batch)
+    utility = problem.estimated_utility(state.occupancy)
+    kept, kept_utility = _keep(algorithm.output, start, lane, utility, key, iteration)
+    failed_before = lane.failure > 0
+    failure = jnp.where(failed_before, lane.failure, _failure(state))
+    failed_at = jnp.where(failed_before, lane.failed_at, iteration)
+    reference = acting if start else algorithm.reference(lane.state)
+    row = _row(problem, algorithm, state, utility, batch.statistics(reference))
+    row = {name: jnp.where(failure > 0, _missing(value), value) for name, value in row.items()}
+    frozen = Lane(lane.state, lane.kept, lane.kept_utility, failure, failed_at)
+    return _where(failure > 0, frozen, Lane(state, kept, kept_utility, failure, failed_at)), row
+
+
+def _keep(
+    output: str, start: bool, lane: Lane, utility: Float[Array, ""], key: Key[Array, ""], iteration: Int[Array, ""]
+) -> tuple[Policy | None, Float[Array, ""]]:
+    """The policy to return, if it is not the last, and its estimated utility: the one kept so far, or that which acted.
+
+    For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k.
+    """
+    if lane.kept is None or (output == "best" and not start):
+        return lane.kept, lane.kept_utility
+    if output == "uniform":
+        chosen = jax.random.randint(jax.random.fold_in(key, NO_TRAJECTORY), (), 0, iteration + 1) == 0
+    else:
+        chosen = utility > lane.kept_utility
+    return _where(chosen, lane.state.policy, lane.kept), jnp.where(chosen, utility, lane.kept_utility)
+
+
+def _row(
+    problem: Problem, algorithm: Algorithm[Any], state: Any, utility: Float[Array, ""], statistics: Statistics
+) -> Row:
+    """What is recorded of one iteration; docs/records.md explains each."""
+    row = {
+        "utility": utility,
+        "return": statistics.undiscounted_return,
+        "discounted_return": statistics.discounted_return,
+        "episode_length": statistics.episode_length,
+        "grad_norm": global_norm(state.gradient),
+        "clipped": state.memory.clipped.astype(utility.dtype),
+        "largest_weight": statistics.largest_weight,
+        "effective_sample_size": statistics.effective_sample_size,
+        "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
+        "steps": statistics.steps,
+    }
+    if isinstance(algorithm, MaxEnt):
+        row["mixture_utility"] = problem.estimated_utility(state.mixture)
+    return row
+
+
+def _failure(state: Any) -> Int[Array, ""]:
+    """Index into `FAILURES`."""
+    finite = jnp.stack([_finite(state.gradient), _finite(state.policy), _finite(state)])
+    return jnp.where(finite.all(), 0, 1 + jnp.argmin(finite)).astype(jnp.int32)
+
+
+def _finite(tree: Any) -> Bool[Array, ""]:
+    leaves = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))]
+    return jnp.stack(leaves).all()
+
+
+def _missing(value: Array) -> Array:
+    return jnp.full_like(value, jnp.nan if jnp.issubdtype(value.dtype, jnp.inexact) else 0)
+
+
+def _where(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b) if eqx.is_array(a) else a, yes, no)

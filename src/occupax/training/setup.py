@@ -1,0 +1,148 @@
+"""What is to be trained: problem, hyper-parameters, seeds and first policies, checked."""
+
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from occupax import serial, theory
+from occupax._errors import check_integer, check_integers
+from occupax.algorithms import Algorithm
+from occupax.envs.tabular import TabularMDP
+from occupax.policies import Policy, Tabular, mlp, refuse_unless_fitting, tabular
+from occupax.problem import Problem
+
+PolicySource = Policy | Callable[[Any, Any], Policy] | None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A set of runs: every algorithm of `algorithms`, which differ in numbers only, with every seed."""
+
+    problem: Problem
+    algorithms: tuple[Algorithm[Any], ...]
+    seeds: tuple[int, ...]
+    seed: int
+    policies: tuple[Policy, ...]
+    """The first policy of each seed."""
+    record_every: int
+    exact: bool
+
+    @property
+    def runs(self) -> list[tuple[Algorithm[Any], int, Policy]]:
+        """Algorithm, seed and first policy of every run, seed by seed for each algorithm in turn."""
+        return [
+            (algorithm, seed, policy)
+            for algorithm in self.algorithms
+            for seed, policy in zip(self.seeds, self.policies, strict=True)
+        ]
+
+    @property
+    def cycle(self) -> tuple[int, ...]:
+        """How many trajectories each iteration of a cycle draws."""
+        return self.algorithms[0].cycle
+
+    def description(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """All that decides the results, but for the number of episodes, as JSON and arrays."""
+        parts = {
+            "problem": self.problem,
+            "algorithm": self.algorithms[0] if len(self.algorithms) == 1 else list(self.algorithms),
+            "policy": self.policies[0],
+            "seeds": list(self.seeds),
+            "seed": self.seed,
+            "record_every": self.record_every,
+            "exact": self.exact,
+        }
+        description, arrays = serial.pack(parts)
+        return description["dict"], arrays
+
+    def key(self, seed: int) -> Any:
+        """The key of all that one run draws."""
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), seed), 1)
+
+
+def make_setup(
+    problem: Problem,
+    algorithms: Sequence[Algorithm[Any]],
+    policy: PolicySource,
+    seeds: int | Iterable[int],
+    seed: int,
+    record_every: int,
+    exact: bool,
+) -> Setup:
+    """Check everything before anything is compiled."""
+    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
+    for algorithm in algorithms:
+        if not isinstance(algorithm, Algorithm):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"algorithm must be an occupax algorithm such as TSIVRPG(), got {algorithm!r:.60}.")
+    problem.sampling_horizon()
+    if exact and not isinstance(problem.env, TabularMDP):
+        raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
+    seed = check_integer("seed", seed, minimum=0)
+    chosen = _read_seeds(seeds)
+    policies = tuple(_first_policy(problem, policy, seed, number) for number in chosen)
+    return Setup(
+        problem=problem,
+        algorithms=tuple(_with_theory_radius(algorithm, problem, policies[0]) for algorithm in algorithms),
+        seeds=chosen,
+        seed=seed,
+        policies=policies,
+        record_every=check_integer("record_every", record_every),
+        exact=exact,
+    )
+
+
+def versions() -> dict[str, Any]:
+    """What the results were made with."""
+    from occupax import __version__
+
+    return {
+        "occupax": __version__,
+        "jax": jax.__version__,
+        "equinox": eqx.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "float64": bool(jax.config.read("jax_enable_x64")),
+    }
+
+
+def _read_seeds(seeds: Any) -> tuple[int, ...]:
+    if not isinstance(seeds, Iterable):
+        return tuple(range(check_integer("seeds", seeds)))
+    chosen = check_integers("seeds", seeds, minimum=0)
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ValueError(f"seeds must be a number of seeds or a list of different ones, got {seeds!r}.")
+    return chosen
+
+
+def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
+    env = problem.env
+    if source is None:
+        source = tabular() if isinstance(env, TabularMDP) else mlp()
+    if not isinstance(source, Policy) and not callable(source):
+        raise ValueError(
+            f"policy must be a policy or an initialiser such as occupax.policies.mlp(), got {source!r:.60}."
+        )
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
+    policy = source if isinstance(source, Policy) else source(env, key)
+    refuse_unless_fitting(policy, env)
+    return policy
+
+
+def _with_theory_radius(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:
+    """The algorithm with delta = 1 / (2 H l_psi) as a number, if that was asked for."""
+    if algorithm.radius != "theory":
+        return algorithm
+    if not isinstance(policy, Tabular):
+        raise ValueError(
+            "radius 'theory' is known for tabular policies only, because it needs a bound on the gradient of the "
+            f"logits, which {type(policy).__name__} does not have; give the number theory.radius(horizon, "
+            "lipschitz_psi), or radius='adaptive'."
+        )
+    radius = theory.radius(problem.sampling_horizon(), theory.TABULAR_SOFTMAX["lipschitz_psi"])
+    return eqx.tree_at(lambda it: it.radius, algorithm, radius)
