@@ -33,11 +33,10 @@ class Scaled(ox.policies.Policy):
     ("policy", "observation"),
     [
         (ox.policies.tabular(1.0)(LAKE, KEY), 3),
-        (ox.policies.linear(scale=1.0)(LAKE, KEY), 3),
         (ox.policies.linear(scale=1.0)(CART, KEY), IN_CART),
         (ox.policies.mlp((8,), "softplus")(LAKE, KEY), 3),
-        (ox.policies.mlp((8, 7), "relu")(CART, KEY), IN_CART),
-        (ox.policies.Softmax(eqx.nn.MLP(4, 2, 5, 2, jnp.tanh, use_bias=False, key=KEY)), IN_CART),
+        (ox.policies.mlp((8,), "relu")(CART, KEY), IN_CART),
+        (ox.policies.Softmax(eqx.nn.MLP(4, 2, 8, 1, jnp.tanh, use_bias=False, key=KEY)), IN_CART),
         (ox.policies.Softmax(eqx.nn.Sequential([eqx.nn.LayerNorm(4), eqx.nn.Linear(4, 2, key=KEY)])), IN_CART),
     ],
 )

@@ -59,9 +59,7 @@ PROBLEMS = {
 }
 POLICIES = {
     "tabular": ox.policies.tabular(1.0)(LAKE, KEY),
-    "linear": ox.policies.linear(scale=1.0)(LAKE, KEY),
-    "mlp": ox.policies.mlp((5, 4), activation="silu")(CART, KEY),
-    "equinox": ox.policies.Softmax(eqx.nn.MLP(4, 2, 8, 1, activation=jax.nn.gelu, key=KEY)),
+    "mlp": ox.policies.mlp((8,), activation="silu")(CART, KEY),
 }
 
 
@@ -75,7 +73,7 @@ def test_problems_and_policies_come_back_the_same(value):
     assert fingerprint(restored) == fingerprint(value)
 
 
-@pytest.mark.parametrize(("problem", "policy"), [("coverage", "linear"), ("grid", "mlp")])
+@pytest.mark.parametrize(("problem", "policy"), [("coverage", "tabular"), ("grid", "mlp")])
 def test_what_comes_back_samples_the_same_trajectories(problem, policy):
     before = ox.sample(PROBLEMS[problem], POLICIES[policy], 3, KEY)
     after = ox.sample(through_json(PROBLEMS[problem]), through_json(POLICIES[policy]), 3, KEY)

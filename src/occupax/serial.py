@@ -176,9 +176,8 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 
 
 def _is_array(value: Any) -> bool:
-    kinds = (np.number, np.bool_, jax.dtypes.prng_key)
     is_any = isinstance(value, (np.ndarray, np.generic, jax.Array))
-    return is_any and any(jnp.issubdtype(value.dtype, kind) for kind in kinds)
+    return is_any and any(jnp.issubdtype(value.dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.prng_key))
 
 
 def _read_array(value: Any) -> tuple[str, np.ndarray]:

@@ -6,11 +6,21 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
+from occupax.cli.evaluate import evaluate
 from occupax.cli.listing import list_names
 from occupax.cli.solve import solve
+from occupax.cli.sweep import sweep
 from occupax.cli.theory import theory
+from occupax.cli.train import train
 
-COMMANDS = {"solve": solve, "theory": theory, "list": list_names}
+COMMANDS = {
+    "train": train,
+    "sweep": sweep,
+    "evaluate": evaluate,
+    "solve": solve,
+    "theory": theory,
+    "list": list_names,
+}
 
 
 def main() -> None:
@@ -22,14 +32,19 @@ def main() -> None:
             description="Optimise any smooth function of what a policy visits.",
             config=(tyro.conf.FlagCreatePairsOff,),
         )
-    except ValueError as error:
-        _complain(error, 2)
+    except (ValueError, OverflowError) as error:
+        _complain(str(error), 2)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _complain(f"{place}{error.strerror or error}.", 1)
     except RuntimeError as error:
-        _complain(error, 1)
-    except KeyboardInterrupt:
-        _complain("interrupted.", 130)
+        _complain(str(error), 1)
+    except MemoryError:
+        _complain("there is not enough memory: fewer seeds, smaller batches or a shorter horizon need less.", 1)
+    except KeyboardInterrupt as stop:
+        _complain(str(stop) or "interrupted.", 130)
 
 
-def _complain(error: Exception | str, code: int) -> None:
-    Console(stderr=True).print(f"[bold red]occupax:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+def _complain(said: str, code: int) -> None:
+    Console(stderr=True).print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)
     sys.exit(code)

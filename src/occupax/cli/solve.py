@@ -6,12 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import occupax as ox
 from occupax.cli import names
-from occupax.cli.output import print_json
+from occupax.cli.output import print_json, print_table
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
 
@@ -63,7 +61,8 @@ def solve(
     if json:
         print_json({"discount": problem.discount, "horizon": problem.horizon, "policies": rows})
     else:
-        _print_table(f"{utility} on {env}, discount {discount:g}, horizon {horizon or 'infinite'}, {termination}", rows)
+        title = f"{utility} on {env}, discount {discount:g}, horizon {horizon or 'infinite'}, {termination}"
+        print_table(title, rows, missing="depends on time")
 
 
 def _check_by_sampling(
@@ -79,19 +78,3 @@ def _check_by_sampling(
             row["steps"] = steps
             row["exact at these steps"] = ox.exact.value(short, table)
             row["sampled"] = float(short.utility.value(ox.estimators.occupancy(short, batch, policy)))
-
-
-def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=title, title_justify="left")
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    for column in columns:
-        table.add_column(column, justify="left" if column == "policy" else "right")
-    for row in rows:
-        table.add_row(*(_show(row.get(column)) for column in columns))
-    Console().print(table)
-
-
-def _show(entry: Any) -> str:
-    if isinstance(entry, float):
-        return f"{entry:.2g}" if 0 < abs(entry) < 1e-3 else f"{entry:.6f}"
-    return "depends on time" if entry is None else str(entry)

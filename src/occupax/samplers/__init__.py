@@ -1,7 +1,19 @@
 """How trajectories are drawn."""
 
-from occupax.samplers.device import sample
+from occupax.samplers.base import Sampler
+from occupax.samplers.compiled import CompiledSampler, Engine, make_sampler
+from occupax.samplers.device import DeviceSampler, sample
 from occupax.samplers.sampled import SampledBatch
 from occupax.samplers.streamed import StreamedBatch, draw
 
-__all__ = ["SampledBatch", "StreamedBatch", "draw", "sample"]
+__all__ = [
+    "CompiledSampler",
+    "DeviceSampler",
+    "Engine",
+    "SampledBatch",
+    "Sampler",
+    "StreamedBatch",
+    "draw",
+    "make_sampler",
+    "sample",
+]

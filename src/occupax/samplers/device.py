@@ -11,6 +11,10 @@ from occupax._errors import check_integer, check_key
 from occupax.batch import Trajectories
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem
+from occupax.samplers.base import Sampler
+from occupax.samplers.sampled import SampledBatch
+
+BLOCK_STEPS = 50_000
 
 
 def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
@@ -32,6 +36,28 @@ def trajectories(problem: Problem, policy: Policy, numbers: Int[Array, " n"], ke
     """The trajectories of these numbers out of all those that `key` stands for."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
     return Trajectories(*jax.vmap(lambda k: _trajectory(problem, policy, k))(keys))
+
+
+class DeviceSampler(Sampler):
+    """Draws trajectories by `trajectories`: any environment, any policy, any device."""
+
+    problem: Problem
+
+    @property
+    def block_size(self) -> int:
+        """As many as take `BLOCK_STEPS` steps."""
+        return max(1, BLOCK_STEPS // self.problem.sampling_horizon())
+
+    def block(
+        self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
+    ) -> SampledBatch:
+        """Trajectories number `first` to `first + n`; those from number `stop` on have no live step."""
+        numbers = first + jnp.arange(n)
+        drawn = trajectories(self.problem, policy, numbers, key)
+        there = numbers < stop
+        kept = (drawn.live & there[:, None], drawn.terminated & there, jnp.where(there[:, None], drawn.rewards, 0.0))
+        drawn = eqx.tree_at(lambda it: (it.live, it.terminated, it.rewards), drawn, kept)
+        return SampledBatch(self.problem, drawn, policy)
 
 
 def _trajectory(problem: Problem, policy: Policy, key: Key[Array, ""]) -> tuple[Any, ...]:

@@ -1,46 +1,17 @@
 """A batch whose trajectories are all in memory."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from occupax import estimators
 from occupax.batch import Baseline, Batch, Statistics, Trajectories
 from occupax.policies import Policy
 from occupax.problem import Problem
-
-LARGEST_SQUARED = 1e9  # weights beyond it count as this in the effective sample size, whose squares must stay finite
-
-
-class Tally(eqx.Module):
-    """Sums over trajectories; those of two parts of a batch add up to those of the whole."""
-
-    returns: Float[Array, ""]
-    discounted_returns: Float[Array, ""]
-    steps: Int[Array, ""]
-    weights: Float[Array, ""]
-    squared_weights: Float[Array, ""]
-    largest_weight: Float[Array, ""]
-
-    def __add__(self, other: "Tally") -> "Tally":
-        total = jax.tree.map(jnp.add, self, other)
-        largest = jnp.maximum(self.largest_weight, other.largest_weight)
-        return eqx.tree_at(lambda it: it.largest_weight, total, largest)
-
-    def statistics(self, n: int) -> Statistics:
-        """The averages over `n` trajectories."""
-        return Statistics(
-            undiscounted_return=self.returns / n,
-            discounted_return=self.discounted_returns / n,
-            steps=self.steps,
-            episode_length=self.steps / n,
-            largest_weight=self.largest_weight,
-            effective_sample_size=self.weights**2 / jnp.maximum(self.squared_weights, 1e-30),
-        )
+from occupax.samplers.base import LARGEST_SQUARED, Block, Tally, half_of
 
 
-class SampledBatch(Batch):
+class SampledBatch(Block):
     """Trajectories of a problem, with the policy that acted in them."""
 
     problem: Problem
@@ -87,10 +58,3 @@ class SampledBatch(Batch):
         first = jax.tree.map(lambda leaf: leaf[:half], self.trajectories)
         second = jax.tree.map(lambda leaf: leaf[half:], self.trajectories)
         return SampledBatch(self.problem, first, self.policy), SampledBatch(self.problem, second, self.policy)
-
-
-def half_of(n: int) -> int:
-    """Half of an even number of trajectories."""
-    if n % 2:
-        raise ValueError(f"a batch must have an even number of trajectories to be halved, got {n}.")
-    return n // 2

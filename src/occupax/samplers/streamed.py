@@ -8,13 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from occupax.batch import Baseline, Batch, Statistics, Trajectories
+from occupax.batch import Baseline, Batch, Statistics
 from occupax.policies import Policy
-from occupax.problem import Problem
-from occupax.samplers.device import trajectories
-from occupax.samplers.sampled import SampledBatch, Tally, half_of
-
-BLOCK_STEPS = 50_000
+from occupax.samplers.base import Block, Sampler, Tally, half_of
 
 
 class StreamedBatch(Batch):
@@ -23,12 +19,11 @@ class StreamedBatch(Batch):
     A baseline is the mean over the other trajectories of a block.
     """
 
-    problem: Problem
+    sampler: Sampler
     policy: Policy
     key: Key[Array, ""]
     first: int = eqx.field(static=True)
     n: int = eqx.field(static=True)
-    block: int = eqx.field(static=True)
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean over all blocks."""
@@ -42,7 +37,7 @@ class StreamedBatch(Batch):
 
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """See `Problem.quasi_reward`."""
-        return self.problem.quasi_reward(occupancy)
+        return self.sampler.problem.quasi_reward(occupancy)
 
     def statistics(self, target: Policy | None = None) -> Statistics:
         """Averages over the trajectories."""
@@ -51,51 +46,33 @@ class StreamedBatch(Batch):
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the numbers."""
         half = half_of(self.n)
-        return tuple(  # pyright: ignore[reportReturnType]
-            StreamedBatch(self.problem, self.policy, self.key, first, half, self.block)
-            for first in (self.first, self.first + half)
-        )
+        first = StreamedBatch(self.sampler, self.policy, self.key, self.first, half)
+        return first, StreamedBatch(self.sampler, self.policy, self.key, self.first + half, half)
 
-    def _mean(self, ask: Callable[[SampledBatch], Any]) -> Any:
+    def _mean(self, ask: Callable[[Block], Any]) -> Any:
         def add(left: Any, right: Any) -> Any:
             return jax.tree.map(jnp.add, left, right)
 
-        total = self._total(ask, add)
-        return jax.tree.map(lambda leaf: leaf * (self.block / self.n), total)
+        share = self.sampler.block_size / self.n
+        return jax.tree.map(lambda leaf: leaf * share, self._total(ask, add))
 
-    def _total(self, ask: Callable[[SampledBatch], Any], add: Callable[[Any, Any], Any]) -> Any:
+    def _total(self, ask: Callable[[Block], Any], add: Callable[[Any, Any], Any]) -> Any:
         """What is asked of each block, added up in order."""
 
+        def draw(number: Int[Array, ""]) -> Block:
+            first = self.first + number * self.sampler.block_size
+            return self.sampler.block(self.policy, self.key, first, self.first + self.n, self.sampler.block_size)
+
         def step(total: Any, number: Int[Array, ""]) -> tuple[Any, None]:
-            return add(total, ask(self._draw(number))), None
+            return add(total, ask(draw(number))), None
 
-        nothing = jax.tree.map(
-            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(lambda: ask(self._draw(jnp.zeros((), int))))
-        )
-        return jax.lax.scan(step, nothing, jnp.arange(-(-self.n // self.block)))[0]
-
-    def _draw(self, number: Int[Array, ""]) -> SampledBatch:
-        """One block; those of its trajectories that would be too many have no live step."""
-        within = number * self.block + jnp.arange(self.block)
-        drawn = trajectories(self.problem, self.policy, self.first + within, self.key)
-        return SampledBatch(self.problem, _only(drawn, within < self.n), self.policy)
+        shapes = jax.eval_shape(lambda: ask(draw(jnp.zeros((), int))))
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return jax.lax.scan(step, nothing, jnp.arange(-(-self.n // self.sampler.block_size)))[0]
 
 
-def _only(drawn: Trajectories, chosen: Array) -> Trajectories:
-    return eqx.tree_at(
-        lambda it: (it.live, it.terminated, it.rewards),
-        drawn,
-        (
-            drawn.live & chosen[:, None],
-            drawn.terminated & chosen,
-            jnp.where(chosen[:, None], drawn.rewards, 0.0),
-        ),
-    )
-
-
-def draw(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
+def draw(sampler: Sampler, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
     """A batch of `n` trajectories under `policy`, in memory if it is small."""
-    block = max(1, BLOCK_STEPS // problem.sampling_horizon())
-    if n > block:
-        return StreamedBatch(problem, policy, key, 0, n, block)
-    return SampledBatch(problem, trajectories(problem, policy, jnp.arange(n), key), policy)
+    if n > sampler.block_size:
+        return StreamedBatch(sampler, policy, key, 0, n)
+    return sampler.block(policy, key, 0, n, n)

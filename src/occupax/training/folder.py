@@ -1,6 +1,7 @@
 """The folder of a run: `config.json` and the arrays that belong to it say what is run."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +53,32 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
     return config, arrays
 
 
-def begin(folder: Path, config: dict[str, Any], arrays: Arrays, resume: bool) -> None:
-    """Write the configuration, unless another run lives in this folder."""
-    if (folder / "config.json").exists():
-        if not resume:
-            raise ValueError(f"{folder} holds a run already: resume it (resume=True, --resume) or choose another.")
-        found, _ = read_config(folder)
-        if found["fingerprint"] != config["fingerprint"]:
-            place = serial.difference(found["setup"], config["setup"])
-            where = f" in {place.strip('/').replace('/', '.')}" if place else ""
-            raise ValueError(
-                f"{folder} holds another run, which differs{where}: resume it with what it was started with, or choose "
-                "another folder."
-            )
-    write_config(folder, config, arrays)
+def refuse_another_run(folder: Path, config: dict[str, Any], arrays: Arrays, resume: bool) -> None:
+    """Refuse a folder in which another run lives or, unless it is to be resumed, this one."""
+    written = (folder / "config.json").exists()
+    if not resume and (written or (folder / "checkpoint").exists()):
+        raise ValueError(f"{folder} holds a run already: resume it (resume=True, --resume) or choose another.")
+    if not written:
+        return
+    found, found_arrays = read_config(folder)
+    if found["fingerprint"] != config["fingerprint"]:
+        place = serial.difference(found["setup"], config["setup"])
+        if place is None:  # the numbers are not in the description
+            place = next((name for name in arrays if not _same(arrays[name], found_arrays.get(name))), "")
+        where = f" in {_words(place)}" if place else ""
+        raise ValueError(
+            f"{folder} holds another run, which differs{where}: resume it with what it was started with, or choose "
+            "another folder."
+        )
+
+
+def _same(one: np.ndarray, other: np.ndarray | None) -> bool:
+    return other is not None and (one.dtype, one.shape) == (other.dtype, other.shape) and bool((one == other).all())
+
+
+def _words(place: str) -> str:
+    """A place in a description or the name of an array, as words with dots between them."""
+    return ".".join(re.findall(r"\w+", place))
 
 
 def _fingerprint(description: Any, arrays: Arrays) -> str:

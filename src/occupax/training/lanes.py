@@ -17,6 +17,7 @@ from jaxtyping import Array, Key
 
 from occupax.algorithms import Algorithm
 from occupax.policies import Policy
+from occupax.samplers import Sampler, make_sampler
 from occupax.training import program
 from occupax.training.setup import Setup
 
@@ -36,12 +37,12 @@ class Lanes:
 
     def __init__(self, setup: Setup):
         """Put every run before its first iteration."""
-        self.problem = setup.problem
+        self._sampler = make_sampler(setup.problem, setup.policies[0], setup.engine)
         self.count = len(setup.runs)
         self.iteration = 0
         runs = [(_numbers(algorithm), setup.key(seed), policy) for algorithm, seed, policy in setup.runs]
         runs += [runs[-1]] * (-self.count % WIDTH)
-        self._groups = [_group(setup.problem, runs[i : i + WIDTH]) for i in range(0, len(runs), WIDTH)]
+        self._groups = [_group(self._sampler, runs[i : i + WIDTH]) for i in range(0, len(runs), WIDTH)]
         self._compiled = False
 
     def advance(self, count: int) -> dict[str, np.ndarray]:
@@ -49,7 +50,7 @@ class Lanes:
 
         def run(group: Group) -> tuple[Group, dict[str, np.ndarray]]:
             first, many = jnp.asarray(self.iteration, jnp.int32), jnp.asarray(count, jnp.int32)
-            lanes, table = program.advance(self.problem, group.algorithms, group.lanes, group.keys, first, many)
+            lanes, table = program.advance(self._sampler, group.algorithms, group.lanes, group.keys, first, many)
             return Group(group.algorithms, lanes, group.keys), {
                 name: np.asarray(column[:count]) for name, column in jax.block_until_ready(table).items()
             }
@@ -87,7 +88,10 @@ class Lanes:
         """Go back to where `arrays` was taken."""
         expected = self.arrays()
         if {name: _form(array) for name, array in arrays.items()} != {name: _form(a) for name, a in expected.items()}:
-            raise ValueError("its arrays are not those of these runs")
+            raise ValueError(
+                "the arrays of the checkpoint are not those of these runs; another version of occupax or another "
+                "precision may have made it."
+            )
         padding = -self.count % WIDTH
         filled = {name: np.concatenate([array, *[array[-1:]] * padding]) for name, array in arrays.items()}
         for i, group in enumerate(self._groups):
@@ -113,11 +117,11 @@ def _numbers(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     )
 
 
-def _group(problem: Any, runs: list[tuple[Algorithm[Any], Any, Policy]]) -> Group:
+def _group(sampler: Sampler, runs: list[tuple[Algorithm[Any], Any, Policy]]) -> Group:
     def stack(*leaves: Any) -> Any:
         return jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
 
-    lanes = [program.first_lane(problem, algorithm, policy) for algorithm, _, policy in runs]
+    lanes = [program.first_lane(sampler, algorithm, policy) for algorithm, _, policy in runs]
     return Group(
         jax.tree.map(stack, *[algorithm for algorithm, _, _ in runs]),
         jax.tree.map(stack, *lanes),

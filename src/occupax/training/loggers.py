@@ -168,8 +168,8 @@ class TensorBoard(Logger):
 
     def log(self, table: Table) -> None:
         """Write every number, with the episodes as the step."""
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         for i, writer in enumerate(self._writers):
             for j, episodes in enumerate(table.episodes):

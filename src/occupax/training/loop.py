@@ -17,6 +17,7 @@ from occupax.algorithms import Algorithm
 from occupax.exact import certificate, value
 from occupax.policies import Policy
 from occupax.problem import Problem
+from occupax.samplers import Engine
 from occupax.training import folder as run_folder
 from occupax.training.checkpoint import Checkpoints
 from occupax.training.lanes import Lanes
@@ -60,6 +61,7 @@ def train(
     record_every: int = 1,
     exact: bool = False,
     checkpoint_every: float = 30.0,
+    engine: Engine = "auto",
 ) -> Result:
     """Train a policy for each seed.
 
@@ -80,11 +82,13 @@ def train(
         exact: record the exact utility and, for a concave utility, the certified gap of the present policies (tabular
             problems only). It takes time at every record: raise `record_every`.
         checkpoint_every: seconds between checkpoints.
+        engine: "auto" samples tables with the compiled kernel where it can be used; "jax" is the plain version, which
+            draws other random numbers.
 
     Returns:
         Records, policies and status of every seed.
     """
-    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact)
+    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact, engine)
     result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
     if out is not None:
         result.save(out)
@@ -136,20 +140,25 @@ class Training:
     def open(self, folder: Path, resume: bool) -> None:
         """Keep checkpoints in `folder`, and go on from the last one if there is one."""
         config, arrays = run_folder.make_config(self._setup, self._episodes)
-        run_folder.begin(folder, config, arrays, resume)
+        run_folder.refuse_another_run(folder, config, arrays, resume)
         self._folder = folder
         self._checkpoints = Checkpoints(folder / "checkpoint", config["fingerprint"])
         found = self._checkpoints.load()
-        if found is None:
-            return
-        saved, content = found
+        if found is not None:
+            try:
+                self._restore(*found)
+            except ValueError as error:
+                raise ValueError(f"{folder} cannot be resumed: {error}") from None
+            if self._lanes.iteration > self._last:
+                done = self._budget.episodes(self._lanes.iteration)
+                raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
+        run_folder.write_config(folder, config, arrays)
+
+    def _restore(self, saved: dict[str, np.ndarray], content: dict[str, Any]) -> None:
         lanes = {name: array for name, array in saved.items() if name.startswith(".")}
         self._lanes.restore(lanes, content["iteration"])
         self._records.restore({name: array for name, array in saved.items() if name not in lanes})
         self._seconds = content["seconds"]
-        if self._lanes.iteration > self._last:
-            done = self._budget.episodes(self._lanes.iteration)
-            raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
 
     def go(
         self, functions: Sequence[Callable[[Moment], Any]], loggers: Sequence[Logger], checkpoint_every: float
@@ -187,7 +196,7 @@ class Training:
                 for logger in loggers:
                     logger.log(records)
                 said = [function(self._moment(records)) for function in functions]
-                over = any(answer is True for answer in said)
+                over = any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in said)
             if time.monotonic() - saved >= checkpoint_every:
                 self._save()
                 saved = time.monotonic()

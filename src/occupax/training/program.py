@@ -17,7 +17,7 @@ from occupax.algorithms import Algorithm, MaxEnt
 from occupax.batch import Statistics
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import draw
+from occupax.samplers import Sampler, draw
 from occupax.steps import global_norm
 
 MOST_ITERATIONS = 1000
@@ -51,10 +51,10 @@ class Lane(eqx.Module):
     """The iteration that could not be finished, if there is one."""
 
 
-def first_lane(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Lane:
+def first_lane(sampler: Sampler, algorithm: Algorithm[Any], policy: Policy) -> Lane:
     """A run before its first iteration."""
-    state = algorithm.init(policy, problem.size)
-    after = eqx.filter_eval_shape(lambda: algorithm.start(state, draw(problem, policy, 1, jax.random.key(0))))
+    state = algorithm.init(policy, sampler.problem.size)
+    after = eqx.filter_eval_shape(lambda: algorithm.start(state, draw(sampler, policy, 1, jax.random.key(0))))
     state = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype) if eqx.is_array(leaf) else leaf, state, after)
     return Lane(
         state=state,
@@ -72,7 +72,7 @@ def output(lane: Lane) -> Policy:
 
 @eqx.filter_jit
 def advance(
-    problem: Problem,
+    sampler: Sampler,
     algorithms: Algorithm[Any],
     lanes: Lane,
     keys: Key[Array, " L"],
@@ -92,7 +92,7 @@ def advance(
     def all_lanes(start: bool, moving: Any, iteration: Int[Array, ""]) -> tuple[Any, Row]:
         def one_lane(numbers: Any, moving: Any, key: Key[Array, ""]) -> tuple[Any, Row]:
             algorithm, lane = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
-            lane, row = _iterate(problem, algorithm, start, lane, key, iteration)
+            lane, row = _iterate(sampler, algorithm, start, lane, key, iteration)
             return eqx.filter(lane, eqx.is_array), row
 
         return jax.vmap(one_lane)(numbers, moving, keys)
@@ -119,7 +119,7 @@ def advance(
 
 
 def _iterate(
-    problem: Problem,
+    sampler: Sampler,
     algorithm: Algorithm[Any],
     start: bool,
     lane: Lane,
@@ -127,9 +127,9 @@ def _iterate(
     iteration: Int[Array, ""],
 ) -> tuple[Lane, Row]:
     """One iteration of one lane; a lane that failed stays at its last good iterate."""
-    acting = lane.state.policy
+    problem, acting = sampler.problem, lane.state.policy
     key = jax.random.fold_in(lane_key, iteration)
-    batch = draw(problem, acting, algorithm.cycle[0 if start else 1], key)
+    batch = draw(sampler, acting, algorithm.cycle[0 if start else 1], key)
     state = (algorithm.start if start else algorithm.refine)(lane.state, batch)
     utility = problem.estimated_utility(state.occupancy)
     kept, kept_utility = _keep(algorithm.output, start, lane, utility, key, iteration)

@@ -90,7 +90,7 @@ class Records:
         return Table(
             episodes=np.array([self._budget.episodes(end) for end in ends], np.int64),
             steps=records["steps"].T if records else np.zeros((0, 0), np.int64),
-            metrics={name: column.T for name, column in records.items() if name != "steps"},
+            metrics={name: records[name].T for name in sorted(records) if name != "steps"},
         )
 
     def _reduce(self, iterations: dict[str, np.ndarray], every: int) -> dict[str, np.ndarray]:

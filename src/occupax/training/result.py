@@ -15,7 +15,7 @@ from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import draw
+from occupax.samplers import draw, make_sampler
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.policy_files import load_policy, save_policy
@@ -62,8 +62,9 @@ class Result:
         problem = self._problem()
         if isinstance(problem.env, TabularMDP):
             return np.array([exact.value(problem, probabilities(problem, policy)) for policy in self.policies])
+        sampler = make_sampler(problem, self.policies[0])
         estimates = [
-            problem.estimated_utility(draw(problem, policy, TRIALS, jax.random.key(seed)).occupancy())
+            problem.estimated_utility(draw(sampler, policy, TRIALS, jax.random.key(seed)).occupancy())
             for seed, policy in zip(self.seeds, self.policies, strict=True)
         ]
         return np.array(estimates, float)

@@ -15,6 +15,7 @@ from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, mlp, refuse_unless_fitting, tabular
 from occupax.problem import Problem
+from occupax.samplers import Engine
 
 PolicySource = Policy | Callable[[Any, Any], Policy] | None
 
@@ -31,6 +32,7 @@ class Setup:
     """The first policy of each seed."""
     record_every: int
     exact: bool
+    engine: Engine
 
     @property
     def runs(self) -> list[tuple[Algorithm[Any], int, Policy]]:
@@ -56,6 +58,7 @@ class Setup:
             "seed": self.seed,
             "record_every": self.record_every,
             "exact": self.exact,
+            "engine": self.engine,
         }
         description, arrays = serial.pack(parts)
         return description["dict"], arrays
@@ -73,6 +76,7 @@ def make_setup(
     seed: int,
     record_every: int,
     exact: bool,
+    engine: Engine = "auto",
 ) -> Setup:
     """Check everything before anything is compiled."""
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -94,6 +98,7 @@ def make_setup(
         policies=policies,
         record_every=check_integer("record_every", record_every),
         exact=exact,
+        engine=engine,
     )
 
 

@@ -1,0 +1,39 @@
+"""Compiles the kernel when the package is built, if there is a compiler; without one the package works in plain JAX."""
+
+import os
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+KERNELS = Path(__file__).parent / "src" / "occupax" / "kernels"
+FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-Wall", "-Wno-unused-parameter"]
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """Adds `libtabular.so` to the wheel, which is then for one platform."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile before the files are collected; `version` is "standard" or "editable"."""
+        library = KERNELS / "libtabular.so"
+        try:
+            compile_kernel(library)
+        except (ImportError, OSError, subprocess.CalledProcessError) as error:
+            library.unlink(missing_ok=True)
+            self.app.display_warning(f"the tabular kernel was not compiled ({error}); occupax will use plain JAX")
+            return
+        build_data["artifacts"].append("src/occupax/kernels/libtabular.so")
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+
+def compile_kernel(library: Path, *more: str) -> None:
+    """Compile with the compiler of the environment variable CXX, or c++."""
+    jaxlib = find_spec("jaxlib")
+    if jaxlib is None or not jaxlib.submodule_search_locations:
+        raise ImportError("jaxlib, which has the headers, is not installed")
+    headers = Path(jaxlib.submodule_search_locations[0]) / "include"
+    command = [os.environ.get("CXX", "c++"), *FLAGS, *more, f"-isystem{headers}"]
+    subprocess.run([*command, "-o", str(library), str(KERNELS / "tabular.cc")], check=True)

@@ -1,0 +1,73 @@
+"""What the recorded numbers are called and what they mean."""
+
+from typing import NamedTuple
+
+
+class Words(NamedTuple):
+    """A metric in words."""
+
+    label: str
+    """For an axis: a noun and its unit."""
+    meaning: str
+    """One sentence for the report."""
+
+
+METRICS = {
+    "utility": Words(
+        "utility of the estimated occupancy",
+        "What is maximised, at the occupancy that the algorithm estimates from its samples.",
+    ),
+    "exact_utility": Words("exact utility", "What is maximised, computed from the table without sampling."),
+    "return": Words(
+        "return per episode (no discount)",
+        "The sum of the rewards of an episode, averaged over those that were sampled; it is what was trained for only "
+        "if the utility is the reward.",
+    ),
+    "discounted_return": Words("discounted return per episode", "The discounted sum of the rewards of an episode."),
+    "episode_length": Words("steps per episode", "How many steps an episode takes until it ends or is cut."),
+    "gap": Words("certified gap", "No policy can be better than the present one by more than this."),
+    "mixture_utility": Words(
+        "utility of the mixture", "The utility of the mixture of all policies so far, which MaxEnt is about."
+    ),
+    "grad_norm": Words(
+        "length of the gradient estimate",
+        "How steep the utility looks to the algorithm; it approaches zero only where nothing is left to improve.",
+    ),
+    "clipped": Words(
+        "share of steps cut short",
+        "How often the radius cut a step: near 1 it is the radius that sets the pace, near 0 the step size.",
+    ),
+    "largest_weight": Words(
+        "largest importance weight",
+        "How strongly a single trajectory counts when an earlier policy is judged by new samples; far above 1 the "
+        "estimates rest on a few of them.",
+    ),
+    "effective_sample_size": Words(
+        "effective sample size (trajectories)",
+        "How many unweighted trajectories would tell as much as the weighted batch; far below the size of a batch, "
+        "samples are wasted.",
+    ),
+    "negative_occupancy": Words(
+        "share of negative estimates",
+        "In how many places the estimated occupancy is below zero, which no true one is; a high share says that the "
+        "estimate has drifted.",
+    ),
+}
+
+HEADLINES = ("utility", "return")
+"""What a report shows large."""
+DIAGNOSTICS = (
+    "gap",
+    "mixture_utility",
+    "grad_norm",
+    "clipped",
+    "largest_weight",
+    "effective_sample_size",
+    "negative_occupancy",
+)
+"""What a report shows small, as far as it was recorded."""
+
+
+def label(metric: str) -> str:
+    """What to write at the axis of a metric."""
+    return METRICS[metric].label if metric in METRICS else metric.replace("_", " ")

@@ -1,0 +1,44 @@
+"""The run in a folder, taken up again."""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+
+from occupax import serial
+from occupax.cli import names
+from occupax.cli.choices import Task, describe
+from occupax.training.folder import read_config
+from occupax.training.setup import PolicySource, make_setup
+
+
+def restore(folder: Path) -> tuple[Task, int]:
+    """What is trained in a folder, and for how many episodes."""
+    config, arrays = read_config(folder)
+    try:
+        options: dict[str, Any] = serial.unpack({"dict": config["setup"]}, arrays)
+    except ValueError as error:
+        raise ValueError(f"the run in {folder} can be resumed in Python only: {error}") from error
+    problem, algorithm = options.pop("problem"), options.pop("algorithm")
+    if isinstance(algorithm, list):
+        raise ValueError(f"{folder} is a part of a sweep: repeat the command that began it, with --resume.")
+    task = Task(problem, algorithm, options, describe(problem, algorithm, f"as in {folder}"))
+    if len(options["seeds"]) > 1 and not any((folder / "checkpoint").glob("iteration-*.safetensors")):
+        options["policy"] = _initialiser(task, folder)
+    return task, config["episodes"]
+
+
+def _initialiser(task: Task, folder: Path) -> PolicySource:
+    """What made the first policies of a run without a checkpoint, whose folder has that of the first seed only."""
+    for name in names.POLICIES:
+        initialiser = names.policy(name)
+        options: dict[str, Any] = {**task.options, "policy": initialiser, "seeds": task.options["seeds"][:1]}
+        try:
+            made = make_setup(task.problem, [task.algorithm], **options).policies[0]
+        except ValueError:  # it is not for this environment
+            continue
+        if eqx.tree_equal(made, task.options["policy"]):
+            return initialiser
+    raise ValueError(
+        f"{folder} has no checkpoint yet, and its first policies were made in Python: start the run there again."
+    )

@@ -1,0 +1,32 @@
+"""The compiled part: see `tabular.cc`. It is built with the package where there is a C++ compiler."""
+
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+
+LIBRARY = Path(__file__).parent / "libtabular.so"
+TARGETS = ("sample", "occupancy", "gradient", "tally")
+
+
+@functools.cache
+def missing() -> str:
+    """Why the kernel cannot be used; nothing if it can."""
+    if not LIBRARY.exists():
+        return "it was not compiled, for lack of a C++ compiler when occupax was installed"
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        for name in (f"{target}_{kind}" for target in TARGETS for kind in ("float32", "float64")):
+            capsule = jax.ffi.pycapsule(getattr(library, name))
+            jax.ffi.register_ffi_target(f"occupax_{name}", capsule, platform="cpu")
+    except (OSError, AttributeError, RuntimeError) as error:
+        return f"it could not be loaded ({error})"
+    return ""
+
+
+def call(name: str, dtype: Any, outputs: Any, *operands: Any, **settings: Any) -> Any:
+    """Call a function of the kernel; vmap adds leading axes, of length one to what all lanes share."""
+    target = jax.ffi.ffi_call(f"occupax_{name}_{dtype}", outputs, vmap_method="expand_dims")
+    return target(*operands, **settings)

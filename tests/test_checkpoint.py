@@ -1,0 +1,310 @@
+import json
+import re
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import enumeration as enum
+import occupax as ox
+from occupax import serial
+from occupax.training import loop
+
+PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
+SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
+TSIVRPG = ox.TSIVRPG(**SIZES)
+ADAM = optax.adam(0.05)  # one object, because another one is another program
+
+# name: (algorithm, what else train is told)
+RUNS = {
+    "tsivr-pg": (TSIVRPG, {}),
+    "tsivr-pg in records of 7": (TSIVRPG, {"record_every": 7}),
+    "reinforce": (ox.REINFORCE(batch=4), {}),
+    "svrpg": (ox.SVRPG(**SIZES), {}),
+    "srvr-pg": (ox.SRVRPG(**SIZES), {}),
+    "hspga": (ox.HSPGA(**SIZES), {}),
+    "maxent": (ox.MaxEnt(batch=4), {"record_every": 3}),
+    "adam": (ox.REINFORCE(batch=4, rule=ADAM, baseline="mean"), {"record_every": 7}),
+    "adaptive": (ox.TSIVRPG(**SIZES, radius="adaptive"), {}),
+    "uniform": (ox.REINFORCE(batch=4, output="uniform"), {}),
+    "best": (ox.TSIVRPG(**SIZES, output="best"), {"record_every": 7}),
+    "exact": (ox.REINFORCE(batch=4), {"record_every": 7, "exact": True}),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_programs(tmp_path_factory):
+    """Programs that another test process has compiled are not compiled again."""
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.getbasetemp().parent / "programs"))
+    compilation_cache.reset_cache()
+    yield
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
+
+
+def train(algorithm=TSIVRPG, episodes=40, seeds=2, **options):
+    settings = {"policy": ox.policies.tabular(0.5), "progress": False, **options}
+    return ox.train(PROBLEM, algorithm, episodes, seeds, **settings)
+
+
+def assert_same_bits(one, other):
+    for name in ("seeds", "status"):
+        assert getattr(one, name) == getattr(other, name)
+    np.testing.assert_array_equal(one.episodes, other.episodes)
+    np.testing.assert_array_equal(one.steps, other.steps)
+    assert list(one.metrics) == list(other.metrics)
+    for name, values in one.metrics.items():
+        assert values.dtype == other.metrics[name].dtype
+        assert values.tobytes() == other.metrics[name].tobytes(), name
+    for a, b in zip(one.policies, other.policies, strict=True):
+        assert np.asarray(a.table).tobytes() == np.asarray(b.table).tobytes()
+
+
+def assert_same_files(one, other):
+    names = ["metrics.csv", *(f"policies/{file.name}" for file in (one / "policies").iterdir())]
+    assert len(names) > 1
+    for name in names:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+# Going on
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_two_halves_are_the_whole_to_the_last_bit(name, tmp_path):
+    # 50 episodes of TSIVR-PG are 18 iterations and 2 episodes more: the middle is inside a cycle and inside a record
+    algorithm, options = RUNS[name]
+    whole = train(algorithm, 50, out=tmp_path / "whole", **options)
+    train(algorithm, 25, out=tmp_path / "halves", **options)
+    halves = train(algorithm, 50, out=tmp_path / "halves", resume=True, **options)
+    assert_same_bits(whole, halves)
+    assert_same_bits(whole, ox.load_result(tmp_path / "halves"))
+    assert_same_files(tmp_path / "whole", tmp_path / "halves")
+    assert np.isfinite(np.stack(list(whole.metrics.values()))).all()
+    assert len(set(whole.metrics["utility"][0].tolist())) > 2  # it is not one number again and again
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_the_size_of_the_calls_changes_no_bit(every, tmp_path, monkeypatch):
+    expected = train(episodes=100, record_every=every, out=tmp_path / "expected")
+    for number, (seconds, most) in enumerate([(0.0, 1000), (1e9, 1000), (1e9, 3), (1e9, 8)]):
+        monkeypatch.setattr(loop, "SECONDS_A_CALL", seconds)
+        monkeypatch.setattr(loop, "MOST_ITERATIONS", most)
+        folder = tmp_path / str(number)
+        assert_same_bits(expected, train(episodes=100, record_every=every, out=folder, checkpoint_every=0.0))
+        assert_same_files(tmp_path / "expected", folder)
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_going_on_in_many_small_parts_changes_no_bit(every, tmp_path):
+    whole = train(episodes=40, record_every=every, out=tmp_path / "whole")
+    for episodes in (4, 5, 6, 12, 13, 14, 16, 33, 40):
+        parts = train(episodes=episodes, record_every=every, out=tmp_path / "parts", resume=True)
+        assert parts.episodes[-1] <= episodes
+        assert parts.config["episodes"] == episodes
+    assert_same_bits(whole, parts)
+    assert_same_files(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path):
+    before = train(out=tmp_path, record_every=7)
+    files = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    after = train(out=tmp_path, record_every=7, resume=True)
+    assert_same_bits(before, after)
+    assert after.seconds == before.seconds
+    assert files == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+
+
+def test_a_smaller_budget_than_is_done_is_refused_and_changes_nothing(tmp_path):
+    whole = train(out=tmp_path)
+    config = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(ValueError, match="episodes is 20, but the run in .* has 40 already"):
+        train(episodes=20, out=tmp_path, resume=True)
+    assert (tmp_path / "config.json").read_bytes() == config
+    assert_same_bits(whole, train(out=tmp_path, resume=True))
+
+
+def test_resuming_where_nothing_was_begun_begins(tmp_path):
+    assert_same_bits(train(), train(out=tmp_path / "new", resume=True))
+    shutil.rmtree(tmp_path / "new" / "checkpoint")  # stopped before the first checkpoint
+    assert_same_bits(train(), train(out=tmp_path / "new", resume=True))
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path):
+    train(out=tmp_path)
+    with pytest.raises(ValueError, match="holds a run already: resume it"):
+        train(out=tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ValueError, match="holds a run already"):  # its checkpoints must not be gone on from unasked
+        train(out=tmp_path)
+
+
+def test_another_run_is_refused_and_told_apart(tmp_path):
+    train(out=tmp_path)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for different, place in (
+        ({"algorithm": ox.TSIVRPG(**SIZES, step_size=0.06)}, r"algorithm\.fields\.step_size"),
+        ({"algorithm": ox.TSIVRPG(**{**SIZES, "batch": 3})}, r"algorithm\.fields\.batch"),
+        ({"algorithm": ox.SRVRPG(**SIZES)}, "algorithm"),
+        ({"seeds": 3}, "seeds"),
+        ({"seeds": [0, 2]}, "seeds"),
+        ({"seed": 1}, "seed"),
+        ({"record_every": 2}, "record_every"),
+        ({"exact": True}, "exact"),
+        ({"policy": ox.policies.tabular(0.6)}, r"policy\.table"),
+    ):
+        with pytest.raises(ValueError, match=f"holds another run, which differs in {place}: resume it"):
+            train(**different, out=tmp_path, resume=True)
+    assert before == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+
+
+def test_another_process_is_refused_and_told_apart(tmp_path):
+    train(out=tmp_path)
+    other = enum.tiny(12, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
+    options = {"policy": ox.policies.tabular(0.5), "progress": False, "out": tmp_path, "resume": True}
+    with pytest.raises(ValueError, match=r"differs in problem\.env\.probabilities: resume it"):
+        ox.train(other, TSIVRPG, 40, 2, **options)
+
+
+# Damage
+
+
+@pytest.fixture(scope="module")
+def run_of_two_checkpoints(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    train(episodes=20, out=folder)
+    train(episodes=40, out=folder, resume=True)
+    return folder
+
+
+@pytest.fixture
+def damaged(run_of_two_checkpoints, tmp_path):
+    """A copy of a run, and its newer checkpoint."""
+    folder = tmp_path / "run"
+    shutil.copytree(run_of_two_checkpoints, folder)
+    older, newer = sorted((folder / "checkpoint").iterdir())
+    return folder, newer, older
+
+
+def refuse(folder, newer, older, said):
+    """The newer checkpoint is refused and named, the older one offered; without the newer one all is well again."""
+    with pytest.raises(ValueError, match=said) as caught:
+        train(episodes=50, out=folder, resume=True)
+    message = str(caught.value)
+    assert str(newer) in message
+    assert f"The older checkpoint {older.name} is intact: delete {newer.name} to go on from there." in message
+    assert "\n" not in message
+    newer.unlink()
+    assert_same_bits(train(episodes=50), train(episodes=50, out=folder, resume=True))
+
+
+def test_only_two_checkpoints_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "SECONDS_A_CALL", 0.0)
+    train(out=tmp_path, checkpoint_every=0.0)  # 15 iterations: 12 in four cycles of 8 episodes, then 4 + 2 + 2
+    names = [file.name for file in sorted((tmp_path / "checkpoint").iterdir())]
+    assert names == ["iteration-000000000014.safetensors", "iteration-000000000015.safetensors"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.6, 0.999])
+def test_a_truncated_checkpoint_is_refused(damaged, share):
+    folder, newer, older = damaged
+    content = newer.read_bytes()
+    newer.write_bytes(content[: int(share * len(content))])
+    refuse(folder, newer, older, "is damaged or not a safetensors file")
+
+
+def test_no_flipped_byte_goes_unnoticed(damaged):
+    folder, newer, older = damaged
+    content = newer.read_bytes()
+    for place in np.random.default_rng(0).choice(len(content), 60, replace=False):
+        changed = bytearray(content)
+        changed[place] ^= 0x20
+        newer.write_bytes(bytes(changed))
+        with pytest.raises(ValueError, match=re.escape(str(newer))):
+            train(episodes=50, out=folder, resume=True)
+    refuse(folder, newer, older, "damaged|changed after it was written|not one that occupax wrote")
+
+
+@pytest.mark.parametrize("kind", ["another run", "a policy", "another version", "text", "foreign", "a folder"])
+def test_a_file_that_is_no_checkpoint_of_this_run_is_refused(damaged, tmp_path, kind):
+    folder, newer, older = damaged
+    arrays, content = serial.read(newer)
+    said = {
+        "another run": "is a checkpoint of another run: problem, algorithm, policy or seeds differ",
+        "a policy": "is not a checkpoint of occupax",
+        "another version": "has version 2 of the format; this occupax reads 1",
+        "text": "is damaged or not a safetensors file",
+        "foreign": "is a safetensors file, but not one that occupax wrote",
+        "a folder": "is not a file",
+    }[kind]
+    if kind == "another run":
+        train(ox.TSIVRPG(**SIZES, step_size=0.06), out=tmp_path / "other")
+        shutil.copy(next((tmp_path / "other" / "checkpoint").iterdir()), newer)
+    elif kind == "a policy":
+        shutil.copy(folder / "policies" / "seed-0.safetensors", newer)
+    elif kind == "another version":
+        serial.write(newer, arrays, {**content, "version": 2})
+    elif kind == "text":
+        newer.write_text("nothing of use")
+    elif kind == "foreign":
+        from safetensors.numpy import save_file
+
+        save_file(arrays, newer)
+    else:
+        newer.unlink()
+        newer.mkdir()
+        with pytest.raises(ValueError, match=said):
+            train(episodes=50, out=folder, resume=True)
+        newer.rmdir()
+        newer.write_text("")
+        said = "damaged"
+    refuse(folder, newer, older, said)
+
+
+def test_no_checkpoint_that_is_whole_means_to_begin_again(damaged):
+    folder, newer, older = damaged
+    newer.write_bytes(b"")
+    older.write_bytes(b"")
+    with pytest.raises(ValueError, match="No older checkpoint is intact: delete the folder to begin again"):
+        train(episodes=50, out=folder, resume=True)
+
+
+def test_checkpoints_with_arrays_of_another_shape_are_refused(damaged):
+    folder, newer, older = damaged
+    arrays, content = serial.read(newer)
+    serial.write(newer, {name: array[:1] for name, array in arrays.items()}, content)
+    with pytest.raises(ValueError, match="not those of these runs") as caught:
+        train(episodes=50, out=folder, resume=True)
+    assert str(newer) in str(caught.value)
+
+
+def test_unfinished_files_are_not_taken_for_checkpoints(damaged):
+    folder, newer, _ = damaged
+    (newer.parent / ".iteration-000000000099.safetensors.0a1b2c3d").write_bytes(newer.read_bytes()[:100])
+    assert_same_bits(train(episodes=50), train(episodes=50, out=folder, resume=True))
+
+
+@pytest.mark.parametrize("what", ["setup", "array", "format", "version", "text", "list"])
+def test_an_edited_configuration_is_refused(damaged, what):
+    folder, _, _ = damaged
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    said = {"format": "is not the configuration of a run", "version": "has version 7 of the format"}
+    if what == "setup":
+        config["setup"]["algorithm"]["fields"]["step_size"] = 0.06
+    elif what == "array":
+        arrays, content = serial.read(folder / "config.safetensors")
+        changed = {**arrays, "policy.table": arrays.get("policy.table", np.zeros(1)) + np.float32(1)}
+        serial.write(folder / "config.safetensors", changed, content)
+    elif what in said:
+        config[what] = 7
+    file.write_text({"text": "{", "list": "[]"}.get(what, json.dumps(config)))
+    said |= {"text": "config.json cannot be read", "list": "is not the configuration of a run"}
+    with pytest.raises(ValueError, match=said.get(what, "config.json was changed after it was written")):
+        train(episodes=50, out=folder, resume=True)
+    with pytest.raises(ValueError, match=said.get(what, "config.json was changed after it was written")):
+        ox.load_result(folder)

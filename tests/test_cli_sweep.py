@@ -1,0 +1,97 @@
+import json
+
+import numpy as np
+import pytest
+
+import occupax as ox
+from test_cli_train import ICE, SIZES, interrupt_after, occupax
+
+BASE = (ICE, "--utility", "log-coverage", "--horizon", "10", "--seeds", "2", "--no-progress", *SIZES)
+SWEEP = ("sweep", *BASE, "--over", "step_size=0.01,0.3", "radius=0.1,0.5", "--episodes", "40")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A sweep over four points: its folder, and what it printed."""
+    folder = tmp_path_factory.mktemp("sweeps") / "done"
+    code, out, err = occupax(*SWEEP, "--out", folder)
+    assert (code, err) == (0, "")
+    return folder, out
+
+
+def test_the_ranking_has_a_row_for_each_point_the_best_first(done):
+    folder, out = done
+    rows = [[word.strip() for word in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
+    assert {(step_size, radius) for _, step_size, radius, _, _ in rows} == {
+        (step_size, radius) for step_size in ("0.01", "0.3") for radius in ("0.1", "0.5")
+    }
+    scores = [float(row[0]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    for score, step_size, radius, stopped, name in rows:
+        result = ox.load_result(folder / name)
+        assert float(score) == pytest.approx(np.mean(result.utilities), abs=1e-6)
+        assert result.algorithm == ox.TSIVRPG(6, 4, 3, step_size=float(step_size), radius=float(radius))
+        assert stopped == "0"
+    assert out.splitlines()[-1] == f"saved: {folder}"
+
+
+def test_the_best_settings_can_be_pasted(done):
+    _, out = done
+    (line,) = (line for line in out.splitlines() if line.startswith("best: --set "))
+    best = line.removeprefix("best: --set ").split()
+    assert best[:3] == list(SIZES[1:])
+    code, printed, _ = occupax("train", *BASE[:-4], "--set", *best, "--episodes", 40, "--json")
+    assert code == 0
+    score = np.mean([seed["utility"] for seed in json.loads(printed)["seeds"]])
+    assert f"{score:.6f}" in next(line for line in out.splitlines() if line.startswith("│"))
+
+
+def test_an_interrupted_sweep_goes_on(done, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_after(1, patch)
+        code, _, err = occupax(*SWEEP, "--out", tmp_path)
+    assert (code, err) == (130, "occupax: stopped; go on by repeating the command with --resume.\n")
+    code, _, err = occupax("train", "--out", tmp_path / "groups" / "0", "--resume")
+    assert code == 2
+    assert "is a part of a sweep: repeat the command that began it, with --resume." in err
+    code, out, err = occupax(*SWEEP, "--out", tmp_path, "--resume", "--json")
+    assert (code, err) == (0, "")
+    printed = json.loads(out)
+    assert [point["score"] for point in printed["points"]] == pytest.approx(
+        sorted((point["score"] for point in json.loads((done[0] / "sweep.json").read_text())), reverse=True)
+    )
+    assert printed["points"][0]["folder"].startswith(str(tmp_path))
+    assert printed["best"].endswith(" ".join(f"{k}={v}" for k, v in printed["points"][0]["settings"].items()))
+    for i in range(4):
+        metrics = [(folder / f"point-{i}" / "metrics.csv").read_bytes() for folder in (tmp_path, done[0])]
+        assert metrics[0] == metrics[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((ICE, "--episodes", "200"), "--over"),
+        ((ICE, "--over", "--episodes", "200"), "--over must name values to try"),
+        ((ICE, "--over", "step_size=0.1"), "--episodes"),
+        (("--over", "step_size=0.1", "--episodes", "200"), "an environment must be given"),
+        ((ICE, "--over", "stepsize=0.1", "--episodes", "200"), "Did you mean 'step_size'?"),
+        ((ICE, "--over", "utility.sigma=0.1", "--episodes", "200"), "setting 'utility.sigma' is not known"),
+        ((ICE, "--over", "step_size=0.1,,0.2", "--episodes", "200"), "setting 'step_size' takes a number, got ''."),
+        ((ICE, "--over", "batch=10,0", "--episodes", "200"), "batch must be a whole number of at least 1, got 0."),
+        ((ICE, "--over", "batch=10", "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
+        ((ICE, "--over", "batch=10", "--episodes", "200", "--out", __file__), "is none."),
+        ((ICE, "--over", "batch=10", "--episodes", "200", "--resume"), "resume=True needs out"),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run")
+def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
+    code, out, err = occupax("sweep", *arguments)
+    assert code == 2
+    assert said in out + err
+    assert "Traceback" not in out + err
+
+
+def test_a_sweep_that_exists_is_not_begun_again(done):
+    code, _, err = occupax(*SWEEP, "--out", done[0])
+    assert code == 2
+    assert "holds a run already" in err

@@ -1,0 +1,322 @@
+import io
+import json
+import shutil
+import signal
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+import occupax as ox
+from occupax import cli
+from occupax.cli.choices import Choices, build
+from occupax.cli.resume import restore
+from occupax.cli.summary import summarise
+from occupax.training import folder as run_folder
+from occupax.training.lanes import Lanes
+from occupax.training.setup import make_setup
+
+ICE = "FrozenLake-v1"
+SIZES = ("--set", "snapshot_batch=6", "batch=4", "epoch_length=3")
+RUN = ("train", ICE, "--utility", "log-coverage", "--horizon", "10", "--seeds", "2", "--no-progress", *SIZES)
+
+
+def occupax(*arguments):
+    """Run a command in this process: its exit code, and what it printed."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["occupax", *map(str, arguments)])
+        try:
+            cli.main()
+        except SystemExit as stopped:
+            code = stopped.code or 0
+    return code, out.getvalue(), err.getvalue()
+
+
+def interrupt_after(calls, patch):
+    """Press Ctrl-C while the engine is at work."""
+    advance, left = Lanes.advance, iter(range(calls))
+
+    def advance_and_interrupt(self, count):
+        if next(left, None) is None:
+            signal.raise_signal(signal.SIGINT)
+        return advance(self, count)
+
+    patch.setattr(Lanes, "advance", advance_and_interrupt)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A run of 70 episodes: its folder, and what it printed."""
+    folder = tmp_path_factory.mktemp("runs") / "done"
+    code, out, err = occupax(*RUN, "--episodes", 70, "--out", folder)
+    assert (code, err) == (0, "")
+    return folder, out
+
+
+@pytest.fixture
+def copy(done, tmp_path):
+    return Path(shutil.copytree(done[0], tmp_path / "copy"))
+
+
+def test_a_run_leaves_all_there_is_to_know_in_its_folder(done):
+    folder, _ = done
+    for name in ("config.json", "metrics.csv", "plot.png", "report.html", "policies/seed-1.safetensors", "checkpoint"):
+        assert (folder / name).exists(), name
+    result = ox.load_result(folder)
+    assert result.status == ("finished", "finished")
+    assert result.episodes[-1] == 70
+    assert eqx.tree_equal(result.algorithm, ox.TSIVRPG(snapshot_batch=6, batch=4, epoch_length=3))
+
+
+def test_the_text_has_a_row_for_each_seed_a_certificate_and_ends_with_the_report(done):
+    folder, out = done
+    lines = out.splitlines()
+    result = ox.load_result(folder)
+    assert lines[0] == "TSIVRPG maximises LogCoverage on FrozenLake-v1: discount 0.99, horizon 10, episodic"
+    for seed, utility in enumerate(result.utilities):
+        (line,) = (line for line in lines if line.startswith(f"│ {seed} "))
+        assert f"{utility:.6f}" in line
+        assert f"{result.certificate(seed).gap:.6f}" in line
+        assert "finished" in line
+    assert f"{np.median(result.utilities):.6f}" in next(line for line in lines if "median" in line)
+    best = result.certificate(int(np.argmax(result.utilities)))
+    assert f"{best.value:.6g}, by more than {best.gap:.3g}" in lines[-2]
+    assert lines[-1] == f"report: {folder / 'report.html'}"
+
+
+def test_json_has_the_same_numbers_and_tensorboard_gets_them(done, tmp_path):
+    pytest.importorskip("tensorboard")
+    folder, _ = done
+    code, out, err = occupax(*RUN, "--episodes", 70, "--json", "--tensorboard", tmp_path, "--exact")
+    assert (code, err) == (0, "")
+    printed, result = json.loads(out), ox.load_result(folder)
+    assert [seed["utility"] for seed in printed["seeds"]] == pytest.approx(result.utilities)
+    assert printed["seeds"][1]["gap"] == pytest.approx(result.certificate(1).gap)
+    assert printed["seeds"][0]["status"] == "finished"
+    assert printed["median"]["utility"] == pytest.approx(np.median(result.utilities))
+    assert printed["certificate"]["value"] == pytest.approx(max(result.utilities))
+    assert (printed["horizon"], printed["episodes"], printed["report"]) == (10, 70, None)
+    assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
+
+
+def test_an_interrupted_run_goes_on_to_where_it_would_have_been(done, tmp_path):
+    folder = tmp_path / "interrupted"
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_after(2, patch)
+        code, _, err = occupax(*RUN, "--episodes", 70, "--out", folder)
+    assert code == 130
+    assert err.startswith("occupax: stopped after ")
+    assert err.count("\n") == 1
+    assert f"occupax train --out {folder} --resume" in err
+    code, out, err = occupax("train", "--out", folder, "--resume", "--no-progress")
+    assert (code, err) == (0, "")
+    assert f"as in {folder}" in out
+    assert (folder / "metrics.csv").read_bytes() == (done[0] / "metrics.csv").read_bytes()
+    assert eqx.tree_equal(ox.load_result(folder).policies, ox.load_result(done[0]).policies)
+
+
+def test_a_short_run_made_longer_is_the_long_run(done, tmp_path):
+    folder = tmp_path / "short"
+    assert occupax(*RUN, "--episodes", 30, "--out", folder, "--resume")[0] == 0  # nothing is there yet: it begins
+    assert occupax("train", "--out", folder, "--resume", "--episodes", 70, "--json")[0] == 0
+    assert (folder / "metrics.csv").read_bytes() == (done[0] / "metrics.csv").read_bytes()
+
+
+def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_seeds(tmp_path):
+    problem = ox.Problem(ox.make(ICE), horizon=10)
+
+    def write(policy, seeds):
+        setup = make_setup(problem, [ox.TSIVRPG()], policy, seeds, seed=3, record_every=2, exact=True)
+        run_folder.write_config(tmp_path, *run_folder.make_config(setup, 1000))
+        return setup
+
+    for policy, seeds in ((ox.policies.mlp(), [0, 4]), (None, 3), (ox.policies.mlp(hidden=[8]), 1)):
+        setup = write(policy, seeds)
+        task, episodes = restore(tmp_path)
+        again = make_setup(task.problem, [task.algorithm], **task.options)
+        assert episodes == 1000
+        assert eqx.tree_equal(again.policies, setup.policies)
+        assert (
+            run_folder.make_config(again, 1000)[0]["fingerprint"] == run_folder.read_config(tmp_path)[0]["fingerprint"]
+        )
+    write(ox.policies.mlp(hidden=[8]), 2)
+    with pytest.raises(ValueError, match="has no checkpoint yet, and its first policies were made in Python"):
+        restore(tmp_path)
+
+
+def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
+    problem = ox.Problem(ox.make(ICE), lambda occupancy: occupancy.sum(), horizon=10)
+    setup = make_setup(problem, [ox.TSIVRPG()], None, 1, seed=0, record_every=1, exact=False)
+    run_folder.write_config(tmp_path, *run_folder.make_config(setup, 1000))
+    code, _, err = occupax("train", "--out", tmp_path, "--resume")
+    assert code == 2
+    assert f"the run in {tmp_path} can be resumed in Python only" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*RUN, "step_size=0.1", "--episodes", "90", "--resume"), "differs in algorithm.fields.step_size"),
+        ((*RUN, "--episodes", "90"), "holds a run already"),
+        (("train", "--resume", "--discount", "0.99"), "leave out --discount, or give all of it with ENV"),
+        (("train", "--resume", "--record-every", "1", "--set", "a=1"), "leave out --record-every, --set, or"),
+        (("train", "--resume", "--exact"), "differs in exact"),
+        (("train", "--resume", "--episodes", "30"), "has 70 already"),
+        (("train", "--resume", "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run")
+def test_what_does_not_agree_with_the_folder_is_refused(copy, arguments, said):
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    code, _, err = occupax(*arguments, "--out", copy)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_checkpoint_is_named(copy):
+    (checkpoint,) = (copy / "checkpoint").iterdir()
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-10])
+    code, _, err = occupax("train", "--out", copy, "--resume")
+    assert code == 2
+    assert f"{checkpoint} is damaged" in err
+
+
+def test_if_every_seed_is_stopped_the_table_says_why_and_the_exit_code_is_1():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lanes, "status", lambda lanes: ["stopped at iteration 3: [it] is not finite"] * lanes.count)
+        code, out, err = occupax(*RUN, "--episodes", 70)
+    assert code == 1
+    assert "stopped at iteration 3" in out
+    assert "[it]" in out
+    assert out.splitlines()[-1] == "nothing is saved: give --out FOLDER to keep it"
+    assert err == "occupax: every seed was stopped: lower step_size or radius.\n"
+
+
+def test_a_policy_without_a_bound_says_so(done):
+    problem = ox.Problem(ox.make(ICE), ox.utilities.Entropy(smoothing=0.0), horizon=1)
+    summary = summarise(problem, ox.load_result(done[0], problem))
+    assert summary.certificate is None
+    assert summary.verdict.startswith("not certified: Entropy has no finite gradient")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"env": "FrozenLake8x8-v1"}, "horizon 200 (the time limit of the environment), episodic"),
+        ({"env": "CliffWalking-v1"}, "horizon 459 (less than 1% of the discounted mass is later), episodic"),
+        ({"env": "CartPole-v0"}, "horizon 200 (the time limit of the environment), episodic"),
+        ({"env": "CartPole-v1", "horizon": 50, "discount": 0.5}, "discount 0.5, horizon 50, episodic"),
+        ({"env": ICE, "given": ("problem.horizon=9",), "termination": "absorbing"}, "horizon 9, absorbing"),
+    ],
+)
+def test_it_says_which_horizon_is_used(chosen, said):
+    task = build(Choices(**chosen))
+    assert task.title.endswith(said)
+    assert f"horizon {task.problem.horizon}" in said
+
+
+def test_whole_numbers_may_have_an_exponent(done):
+    code, out, _ = occupax("evaluate", done[0], ICE, "--episodes", "2e1", "--json")
+    assert code == 0
+    assert json.loads(out)["episodes"] == 20
+
+
+def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
+    folder, _ = done
+    code, out, err = occupax("evaluate", folder, ICE, "--episodes", 50, "--seed", 7, "--max-steps", 8)
+    assert (code, err) == (0, "")
+    expected = ox.evaluate(ox.load_result(folder).policy(1), ICE, 50, 7, 8)
+    (line,) = (line for line in out.splitlines() if line.startswith("│ seed 1"))
+    assert f"{expected.mean_length:.6f}" in line
+    assert f"{expected.terminated.mean():.6f}" in line
+    file = folder / "policies" / "seed-1.safetensors"
+    code, out, _ = occupax("evaluate", file, ICE, "--episodes", 50, "--seed", 7, "--max-steps", 8, "--json")
+    (row,) = json.loads(out)["policies"]
+    assert row["policy"] == "seed-1.safetensors"
+    assert row["return"] == expected.mean
+    assert row["standard_error"] == expected.standard_error
+    assert row["length"] == expected.mean_length
+    (row,) = json.loads(occupax("evaluate", file, ICE, "--episodes", 1, "--json")[1])["policies"]
+    assert row["standard_error"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train",), "ENV must be given, or --out FOLDER --resume"),
+        (("train", "--resume"), "ENV must be given, or --out FOLDER --resume"),
+        (("train", "--out", "nowhere", "--resume"), "nowhere is not the folder of a run"),
+        (("train", ICE), "--episodes must be given"),
+        (("train", ICE, "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
+        (("train", ICE, "--episodes", "10"), "must pay for a first batch of 100 trajectories, got 10."),
+        (("train", ICE, "--episodes", "abc"), "it takes a whole number, got 'abc'."),
+        (("train", ICE, "--episodes", "200", "--discount", "high"), "it takes a number, got 'high'."),
+        (("train", ICE, "--episodes", "200", "--discount", "1"), "discount must lie in [0, 1), got 1.0."),
+        (("train", ICE, "--episodes", "200", "--termination", "episodc"), "Did you mean 'episodic'?"),
+        (("train", ICE, "--episodes", "200", "--seeds", "0"), "seeds must be a whole number of at least 1, got 0."),
+        (("train", ICE, "--episodes", "200", "--set", "garbage"), "must have the form name=value, got 'garbage'."),
+        (("train", ICE, "--episodes", "200", "--set", "stepsize=1"), "Did you mean 'step_size'?"),
+        (("train", ICE, "--episodes", "200", "--set", "batch=0"), "batch must be a whole number of at least 1"),
+        (("train", ICE, "--episodes", "200", "--policy", "table"), "Did you mean 'tabular'?"),
+        (("train", ICE, "--episodes", "200", "--algorithm", "tsivrpg"), "Did you mean 'tsivr-pg'?"),
+        (("train", ICE, "--episodes", "200", "--resume"), "resume=True needs out"),
+        (("train", "FrozenLake-v2", "--episodes", "200"), "Did you mean 'FrozenLake-v1'?"),
+        (("train", "CartPole-v1", "--episodes", "200", "--policy", "tabular"), "need a tabular environment"),
+        (("train", "CartPole-v1", "--episodes", "200", "--exact"), "needs a tabular environment"),
+        (("train", ICE, "--episodes", "200", "--out", __file__), "is none."),
+        (("evaluate", "nowhere", ICE), "nowhere does not exist."),
+        (("evaluate", __file__, ICE), "is damaged or not a safetensors file"),
+        (("evaluate", Path(__file__).parent, ICE), "is not the folder of a run"),
+        (("evaluate", "nowhere"), "ENV"),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run")
+def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
+    code, out, err = occupax(*arguments)
+    assert code == 2
+    assert said in out + err
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("FrozenLake8x8-v1",), "policy was made for 16 states, but env has 64 states."),
+        (("CartPole-v1",), "but env has observations that are not states."),
+        (("FrozenLake-v7",), "Gymnasium id 'FrozenLake-v7' is not known. Did you mean 'FrozenLake-v1'?"),
+        ((ICE, "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
+        ((ICE, "--max-steps", "0"), "max_steps must be a whole number of at least 1, got 0."),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run")
+def test_policies_are_evaluated_only_where_they_belong(done, arguments, said):
+    code, _, err = occupax("evaluate", done[0], *arguments)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (OSError(28, "No space left on device", "runs/a"), "occupax: runs/a: No space left on device.\n"),
+        (OSError(28, "No space left on device"), "occupax: No space left on device.\n"),
+        (OSError("the disk is gone"), "occupax: the disk is gone.\n"),
+        (MemoryError(), "occupax: there is not enough memory: "),
+    ],
+)
+def test_what_the_machine_refuses_ends_in_a_sentence_and_exit_code_1(failure, said):
+    def fail():
+        raise failure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(cli.COMMANDS, "list", fail)
+        code, _, err = occupax("list")
+    assert code == 1
+    assert err.startswith(said)
