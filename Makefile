@@ -3,10 +3,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check bench docs reproduce clean
+.PHONY: run test check learn bench docs reproduce clean
 
-run: $(READY)  ## solve a small problem exactly, sample it, and compare
-	$(BIN)/occupax solve FrozenLake8x8-v1 --utility log-coverage --discount 0.99
+run: $(READY)  ## train TSIVR-PG to cover a frozen lake, with a certificate and a report
+	rm -rf runs/coverage
+	$(BIN)/occupax train FrozenLake8x8-v1 --utility log-coverage --algorithm tsivr-pg --discount 0.99 \
+		--episodes 50000 --seeds 10 --set step_size=0.02 radius=0.2 baseline=mean --out runs/coverage
 
 test: check  ## all checks and tests
 	$(BIN)/python -m pytest -n 2
@@ -15,6 +17,9 @@ check: $(READY)  ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+learn: $(READY)  ## what TSIVR-PG learns from fixed seeds, on five problems
+	$(BIN)/python examples/learning.py
 
 bench: $(READY)  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/sampling.py
@@ -26,9 +31,9 @@ reproduce: $(READY)  ## the figures of the paper that are exact
 	$(BIN)/python examples/paper_optima.py
 
 clean:  ## remove everything that was made
-	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis .cache
+	rm -rf $(VENV) site dist runs .pytest_cache .ruff_cache .hypothesis .cache src/occupax/kernels/libtabular.so
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt hatch_build.py src/occupax/kernels/tabular.cc
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[exact,tensorboard,dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[exact,tensorboard,dev]'
 	touch $(READY)

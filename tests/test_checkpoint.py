@@ -2,17 +2,16 @@ import json
 import re
 import shutil
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import enumeration as enum
 import occupax as ox
 from occupax import serial
 from occupax.training import loop
+from occupax.training.checkpoint import Checkpoints
+from occupax.training.loggers import read_csv
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
@@ -28,7 +27,8 @@ RUNS = {
     "srvr-pg": (ox.SRVRPG(**SIZES), {}),
     "hspga": (ox.HSPGA(**SIZES), {}),
     "maxent": (ox.MaxEnt(batch=4), {"record_every": 3}),
-    "adam": (ox.REINFORCE(batch=4, rule=ADAM, baseline="mean"), {"record_every": 7}),
+    "plain jax": (ox.REINFORCE(batch=4), {"engine": "jax"}),
+    "adam": (ox.REINFORCE(batch=4, step_size=1.0, rule=ADAM, baseline="mean"), {"record_every": 7}),
     "adaptive": (ox.TSIVRPG(**SIZES, radius="adaptive"), {}),
     "uniform": (ox.REINFORCE(batch=4, output="uniform"), {}),
     "best": (ox.TSIVRPG(**SIZES, output="best"), {"record_every": 7}),
@@ -36,19 +36,14 @@ RUNS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def shared_programs(tmp_path_factory):
-    """Programs that another test process has compiled are not compiled again."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.getbasetemp().parent / "programs"))
-    compilation_cache.reset_cache()
-    yield
-    jax.config.update("jax_compilation_cache_dir", None)
-    compilation_cache.reset_cache()
-
-
 def train(algorithm=TSIVRPG, episodes=40, seeds=2, **options):
     settings = {"policy": ox.policies.tabular(0.5), "progress": False, **options}
     return ox.train(PROBLEM, algorithm, episodes, seeds, **settings)
+
+
+def content(file):
+    """The bytes of a file; of safetensors what they say, because the order of its header is left open."""
+    return serial.read(file) if file.suffix == ".safetensors" else file.read_bytes()
 
 
 def assert_same_bits(one, other):
@@ -65,10 +60,11 @@ def assert_same_bits(one, other):
 
 
 def assert_same_files(one, other):
-    names = ["metrics.csv", *(f"policies/{file.name}" for file in (one / "policies").iterdir())]
-    assert len(names) > 1
+    assert (one / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
+    names = [file.name for file in (one / "policies").iterdir()]
+    assert sorted(names) == sorted(file.name for file in (other / "policies").iterdir())
     for name in names:
-        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+        np.testing.assert_equal(content(one / "policies" / name), content(other / "policies" / name))
 
 
 # Going on
@@ -85,7 +81,19 @@ def test_two_halves_are_the_whole_to_the_last_bit(name, tmp_path):
     assert_same_bits(whole, ox.load_result(tmp_path / "halves"))
     assert_same_files(tmp_path / "whole", tmp_path / "halves")
     assert np.isfinite(np.stack(list(whole.metrics.values()))).all()
-    assert len(set(whole.metrics["utility"][0].tolist())) > 2  # it is not one number again and again
+    assert len(set(whole.metrics["utility"][0].tolist())) > 1  # it is not one number again and again
+
+
+def test_what_is_appended_to_the_records_stands_under_the_right_names(tmp_path):
+    algorithm, seen = ox.REINFORCE(batch=4), []
+    train(algorithm, 12, out=tmp_path, exact=True)
+    look = {"callbacks": [lambda _: seen.append(read_csv(tmp_path / "metrics.csv")[1])]}
+    done = train(algorithm, 24, out=tmp_path, exact=True, resume=True, **look)
+    assert [len(table.episodes) for table in seen] == [4, 5, 6]
+    for table in seen:
+        for name, values in table.metrics.items():
+            expected = done.metrics[name][:, : len(table.episodes)]
+            np.testing.assert_array_equal(values.astype(expected.dtype), expected)
 
 
 @pytest.mark.parametrize("every", [1, 7])
@@ -112,11 +120,11 @@ def test_going_on_in_many_small_parts_changes_no_bit(every, tmp_path):
 
 def test_a_finished_run_stays_as_it_is(tmp_path):
     before = train(out=tmp_path, record_every=7)
-    files = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    files = {file: content(file) for file in tmp_path.rglob("*") if file.is_file()}
     after = train(out=tmp_path, record_every=7, resume=True)
     assert_same_bits(before, after)
     assert after.seconds == before.seconds
-    assert files == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    np.testing.assert_equal({file: content(file) for file in tmp_path.rglob("*") if file.is_file()}, files)
 
 
 def test_a_smaller_budget_than_is_done_is_refused_and_changes_nothing(tmp_path):
@@ -125,6 +133,7 @@ def test_a_smaller_budget_than_is_done_is_refused_and_changes_nothing(tmp_path):
     with pytest.raises(ValueError, match="episodes is 20, but the run in .* has 40 already"):
         train(episodes=20, out=tmp_path, resume=True)
     assert (tmp_path / "config.json").read_bytes() == config
+    assert_same_bits(whole, ox.load_result(tmp_path))  # what was finished is so still
     assert_same_bits(whole, train(out=tmp_path, resume=True))
 
 
@@ -149,12 +158,13 @@ def test_another_run_is_refused_and_told_apart(tmp_path):
     for different, place in (
         ({"algorithm": ox.TSIVRPG(**SIZES, step_size=0.06)}, r"algorithm\.fields\.step_size"),
         ({"algorithm": ox.TSIVRPG(**{**SIZES, "batch": 3})}, r"algorithm\.fields\.batch"),
-        ({"algorithm": ox.SRVRPG(**SIZES)}, "algorithm"),
+        ({"algorithm": ox.SRVRPG(**SIZES)}, r"algorithm\.class"),
         ({"seeds": 3}, "seeds"),
-        ({"seeds": [0, 2]}, "seeds"),
+        ({"seeds": [0, 2]}, r"seeds\.1"),
         ({"seed": 1}, "seed"),
         ({"record_every": 2}, "record_every"),
         ({"exact": True}, "exact"),
+        ({"engine": "jax"}, "engine"),
         ({"policy": ox.policies.tabular(0.6)}, r"policy\.table"),
     ):
         with pytest.raises(ValueError, match=f"holds another run, which differs in {place}: resume it"):
@@ -212,20 +222,23 @@ def test_only_two_checkpoints_are_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.6, 0.999])
 def test_a_truncated_checkpoint_is_refused(damaged, share):
     folder, newer, older = damaged
-    content = newer.read_bytes()
-    newer.write_bytes(content[: int(share * len(content))])
+    whole = newer.read_bytes()
+    newer.write_bytes(whole[: int(share * len(whole))])
     refuse(folder, newer, older, "is damaged or not a safetensors file")
 
 
 def test_no_flipped_byte_goes_unnoticed(damaged):
     folder, newer, older = damaged
-    content = newer.read_bytes()
-    for place in np.random.default_rng(0).choice(len(content), 60, replace=False):
-        changed = bytearray(content)
+    whole = newer.read_bytes()
+    fingerprint = json.loads((folder / "config.json").read_text())["fingerprint"]
+    checkpoints = Checkpoints(folder / "checkpoint", fingerprint)
+    assert checkpoints.load() is not None
+    for place in range(0, len(whole), 7):
+        changed = bytearray(whole)
         changed[place] ^= 0x20
         newer.write_bytes(bytes(changed))
         with pytest.raises(ValueError, match=re.escape(str(newer))):
-            train(episodes=50, out=folder, resume=True)
+            checkpoints.load()
     refuse(folder, newer, older, "damaged|changed after it was written|not one that occupax wrote")
 
 
@@ -274,12 +287,11 @@ def test_no_checkpoint_that_is_whole_means_to_begin_again(damaged):
 
 
 def test_checkpoints_with_arrays_of_another_shape_are_refused(damaged):
-    folder, newer, older = damaged
+    folder, newer, _ = damaged
     arrays, content = serial.read(newer)
     serial.write(newer, {name: array[:1] for name, array in arrays.items()}, content)
-    with pytest.raises(ValueError, match="not those of these runs") as caught:
+    with pytest.raises(ValueError, match="run cannot be resumed: the arrays of the checkpoint are not those of these"):
         train(episodes=50, out=folder, resume=True)
-    assert str(newer) in str(caught.value)
 
 
 def test_unfinished_files_are_not_taken_for_checkpoints(damaged):

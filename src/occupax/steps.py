@@ -47,7 +47,7 @@ class Step(eqx.Module):
         radius: bound of the displacement's length (delta), in the l2 norm over all parameters. "adaptive" follows the
             largest importance weight that the policy before the last step has on the present batch: the radius shrinks
             or grows, at most by a factor of 2 a step, so that the logarithm of this weight stays near half of that of
-            `weight_bound`. "theory" is 1 / (2 H l_psi), which `occupax.train` works out.
+            `weight_bound`; it grows only where it cut the last step short. "theory" is 1 / (2 H l_psi), which `occupax.train` works out.
         rule: the direction: "gradient", "normalised" (the gradient at length one), or an optax transformation, which is
             given the negative gradient because it descends.
         weight_bound: what an adaptive radius keeps the largest weight under.
@@ -118,7 +118,8 @@ class Step(eqx.Module):
         aim = jnp.where(
             per_length > 0, 0.5 * jnp.log(self.weight_bound) / jnp.where(per_length > 0, per_length, 1.0), inf
         )
-        followed = jnp.clip(aim, memory.radius / 2, memory.radius * 2)
+        most = jnp.where(memory.clipped, memory.radius * 2, memory.radius)
+        followed = jnp.clip(aim, memory.radius / 2, most)
         return jnp.where(memory.length > 0, followed, memory.radius)
 
 

@@ -24,7 +24,7 @@ from occupax.training.lanes import Lanes
 from occupax.training.loggers import CSV, Console, Logger
 from occupax.training.program import MOST_ITERATIONS
 from occupax.training.records import EXACT, Budget, Records, Table
-from occupax.training.result import Result, probabilities
+from occupax.training.result import SUMMARY, Result, probabilities
 from occupax.training.setup import PolicySource, Setup, make_setup
 
 SECONDS_A_CALL = 0.5
@@ -103,6 +103,7 @@ def run(
     resume: bool = False,
     progress: bool = True,
     checkpoint_every: float = 30.0,
+    resume_hint: str = "",
 ) -> list[Result]:
     """Train every run of a set-up; return one result for each of its algorithms."""
     if out is None and resume:
@@ -115,7 +116,7 @@ def run(
         if not callable(function):
             raise ValueError(f"callbacks must be functions of a Moment or loggers, got {function!r:.60}.")
     if out is not None:
-        training.open(Path(out), resume)
+        training.open(Path(out), resume, resume_hint or f"occupax train --out {out} --resume (in Python: resume=True)")
         if len(setup.algorithms) == 1:
             loggers.append(CSV(Path(out) / "metrics.csv"))
     training.go(functions, [*loggers, Console()] if progress else loggers, checkpoint_every)
@@ -134,14 +135,14 @@ class Training:
             raise ValueError(f"episodes must pay for a first batch of {setup.cycle[0]} trajectories, got {episodes}.")
         self._lanes, self._records = Lanes(setup), Records(setup.record_every, self._budget)
         self._checkpoints: Checkpoints | None = None
-        self._folder: Path | None = None
+        self._resume_hint = ""
         self._seconds = 0.0
 
-    def open(self, folder: Path, resume: bool) -> None:
+    def open(self, folder: Path, resume: bool, resume_hint: str) -> None:
         """Keep checkpoints in `folder`, and go on from the last one if there is one."""
         config, arrays = run_folder.make_config(self._setup, self._episodes)
         run_folder.refuse_another_run(folder, config, arrays, resume)
-        self._folder = folder
+        self._resume_hint = resume_hint
         self._checkpoints = Checkpoints(folder / "checkpoint", config["fingerprint"])
         found = self._checkpoints.load()
         if found is not None:
@@ -152,6 +153,7 @@ class Training:
             if self._lanes.iteration > self._last:
                 done = self._budget.episodes(self._lanes.iteration)
                 raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
+        (folder / SUMMARY).unlink(missing_ok=True)  # the run is not finished any more
         run_folder.write_config(folder, config, arrays)
 
     def _restore(self, saved: dict[str, np.ndarray], content: dict[str, Any]) -> None:
@@ -240,9 +242,9 @@ class Training:
 
     def _farewell(self) -> str:
         done = f"stopped after {self._budget.episodes(self._lanes.iteration):,} of {self._episodes:,} episodes"
-        if self._folder is None:
+        if not self._resume_hint:
             return f"{done}; nothing was saved, because no folder was given (out)."
-        return f"{done}; go on with: occupax train --out {self._folder} --resume (in Python: resume=True)."
+        return f"{done}; to go on: {self._resume_hint}."
 
     def results(self) -> list[Result]:
         """One result for each algorithm."""

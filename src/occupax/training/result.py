@@ -2,26 +2,29 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from occupax import exact, serial
 from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import draw, make_sampler
+from occupax.samplers import Sampler, draw, make_sampler
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.policy_files import load_policy, save_policy
 from occupax.training.records import EXACT, Table
 
 TRIALS = 1000
+SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True)
@@ -56,18 +59,14 @@ class Result:
         """How far at most a seed's policy is from the best one; for tabular problems with a concave utility."""
         return exact.certificate(self._problem(), probabilities(self._problem(), self.policy(seed)))
 
-    @property
+    @cached_property
     def utilities(self) -> Float[np.ndarray, " seed"]:
         """What each policy is worth: exactly for a table, else from 1,000 trajectories that were not trained on."""
         problem = self._problem()
         if isinstance(problem.env, TabularMDP):
             return np.array([exact.value(problem, probabilities(problem, policy)) for policy in self.policies])
         sampler = make_sampler(problem, self.policies[0])
-        estimates = [
-            problem.estimated_utility(draw(sampler, policy, TRIALS, jax.random.key(seed)).occupancy())
-            for seed, policy in zip(self.seeds, self.policies, strict=True)
-        ]
-        return np.array(estimates, float)
+        return np.array([_estimate(sampler, policy, jax.random.key(0)) for policy in self.policies], float)
 
     @property
     def best_policy(self) -> Policy:
@@ -89,7 +88,7 @@ class Result:
         for seed, policy in zip(self.seeds, self.policies, strict=True):
             save_policy(policy, path / "policies" / f"seed-{seed}.safetensors")
         summary = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
-        serial.write_text(path / "summary.json", json.dumps(summary, indent=1))
+        serial.write_text(path / SUMMARY, json.dumps(summary, indent=1))
 
     def _index(self, seed: int | None) -> int:
         if seed is None:
@@ -102,6 +101,11 @@ class Result:
         if self.problem is None:
             raise ValueError("the problem cannot be restored from a file: load_result(folder, problem=...) takes it.")
         return self.problem
+
+
+@eqx.filter_jit
+def _estimate(sampler: Sampler, policy: Policy, key: Key[Array, ""]) -> Float[Array, ""]:
+    return sampler.problem.estimated_utility(draw(sampler, policy, TRIALS, key).occupancy())
 
 
 def probabilities(problem: Problem, policy: Policy) -> Float[np.ndarray, "S A"]:
@@ -124,7 +128,7 @@ def load_result(folder: str | Path, problem: Problem | None = None, policy: Poli
     path = Path(folder)
     config, arrays = read_config(path)
     try:
-        summary = json.loads((path / "summary.json").read_text())
+        summary = json.loads((path / SUMMARY).read_text())
     except FileNotFoundError:
         raise ValueError(f"{path} holds a run that is not finished: resume it first.") from None
     seeds, table = read_csv(path / "metrics.csv")

@@ -89,6 +89,8 @@ def make_setup(
         raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
     seed = check_integer("seed", seed, minimum=0)
     chosen = _read_seeds(seeds)
+    if max(seed, *chosen) >= 2**32:
+        raise ValueError(f"seed and seeds must be below 2**32, the numbers of a random key, got {max(seed, *chosen)}.")
     policies = tuple(_first_policy(problem, policy, seed, number) for number in chosen)
     return Setup(
         problem=problem,

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from occupax.training.loop import run
 from occupax.training.result import Result
 from occupax.training.setup import PolicySource, make_setup
 
+RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -28,7 +31,7 @@ class Sweep:
     """The settings of each point."""
     results: tuple[Result, ...]
 
-    @property
+    @cached_property
     def scores(self) -> np.ndarray:
         """The mean over the seeds of what the trained policies are worth (`Result.utilities`), for each point."""
         return np.array([np.mean(result.utilities) for result in self.results])
@@ -85,7 +88,9 @@ def sweep(
     for number, members in enumerate(_groups(variants)):
         setup = make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False)
         folder = None if out is None else Path(out) / "groups" / str(number)
-        results |= dict(zip(members, run(setup, episodes, (), folder, resume, progress), strict=True))
+        results |= dict(
+            zip(members, run(setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT), strict=True)
+        )
     done = Sweep(tuple(points), tuple(results[i] for i in range(len(points))))
     if out is not None:
         _save(done, Path(out))

@@ -1,0 +1,141 @@
+"""Training in a process of its own that is killed, interrupted and resumed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from occupax import serial
+
+SCRIPT = """
+import os, sys, time
+import occupax as ox
+from occupax.training import loop
+
+folder, pace = sys.argv[1:]
+if pace != "fast":
+    loop.MOST_ITERATIONS = 25  # so that there are many moments to be killed at
+if pace == "slow":
+    os.fsync = lambda descriptor: time.sleep(0.2)
+problem = ox.Problem(ox.TabularMDP.chain(3), ox.utilities.LogCoverage(0.1), discount=0.9, horizon=4)
+algorithm = ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3, output="uniform")
+every = 30.0 if pace == "fast" else 0.0
+options = {"seeds": 2, "progress": False, "record_every": 7, "checkpoint_every": every}
+try:
+    ox.train(problem, algorithm, 8_000, out=folder, resume=True, **options)
+except KeyboardInterrupt as interrupt:
+    print(interrupt, flush=True)
+    sys.exit(130)
+"""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """Start a child that trains in a folder, or goes on there; all children share their compiled programs."""
+    home = tmp_path_factory.mktemp("children")
+    script = home / "child.py"
+    script.write_text(SCRIPT)
+    programs = str(tmp_path_factory.getbasetemp().parent / "programs")
+    env = {**os.environ, "JAX_COMPILATION_CACHE_DIR": programs, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+    def begin(folder, pace):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([sys.executable, str(script), str(folder), pace], env=env, text=True, **pipes)
+
+    return begin
+
+
+@pytest.fixture(scope="module")
+def undisturbed(start, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    finish(start(folder, "fast"))
+    return folder
+
+
+def finish(child):
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == 0, out + err
+
+
+def checkpoints(folder):
+    return {file.name for file in Path(folder).glob("checkpoint/iteration-*.safetensors")}
+
+
+def wait_until(child, happened):
+    """Look again and again, until something happened in the folder or the child ended."""
+    end = time.monotonic() + 100
+    while not happened():
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def kill(child):
+    child.send_signal(signal.SIGKILL)
+    child.communicate(timeout=60)
+    assert child.returncode == -signal.SIGKILL  # it was still at work
+
+
+def assert_same_run(one, other):
+    assert (one / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
+    for seed in (0, 1):
+        name = f"policies/seed-{seed}.safetensors"
+        np.testing.assert_equal(serial.read(one / name), serial.read(other / name))
+    arrays = [serial.read(max(folder.glob("checkpoint/iteration-*")))[0] for folder in (one, other)]
+    np.testing.assert_equal(*arrays)
+
+
+def test_kills_at_any_moment_change_no_bit(start, undisturbed, tmp_path):
+    child = start(tmp_path, "steady")
+    wait_until(child, lambda: (tmp_path / "config.json").exists())
+    kill(child)  # before the first checkpoint
+    assert not checkpoints(tmp_path)
+    reached = []
+    for delay in (0.0, 0.03, 0.1):
+        child, before = start(tmp_path, "steady"), checkpoints(tmp_path)
+        wait_until(child, lambda before=before: checkpoints(tmp_path) - before)
+        time.sleep(delay)
+        kill(child)
+        reached.append(max(checkpoints(tmp_path)))
+        assert 1 <= len(checkpoints(tmp_path)) <= 3  # a third one, if the kill fell before the first was removed
+    assert reached == sorted(set(reached))  # it went on every time
+    finish(start(tmp_path, "fast"))
+    assert len(checkpoints(tmp_path)) == 2
+    assert_same_run(undisturbed, tmp_path)
+
+
+def test_a_kill_in_the_middle_of_a_write_leaves_a_file_that_nobody_takes_for_a_checkpoint(start, undisturbed, tmp_path):
+    def unfinished():
+        return set(tmp_path.glob("checkpoint/.iteration-*"))
+
+    child = start(tmp_path, "slow")
+    wait_until(child, lambda: checkpoints(tmp_path) and unfinished())
+    kill(child)
+    left = unfinished()
+    assert left
+    finish(start(tmp_path, "fast"))
+    assert unfinished() == left
+    assert len(checkpoints(tmp_path)) == 2
+    assert_same_run(undisturbed, tmp_path)
+
+
+def test_an_interrupt_saves_and_says_how_to_go_on(start, undisturbed, tmp_path):
+    child = start(tmp_path, "steady")
+    wait_until(child, lambda: checkpoints(tmp_path))
+    before = max(checkpoints(tmp_path))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    message = out.strip()
+    assert "\n" not in message
+    assert message.startswith("stopped after ")
+    assert message.endswith(f"of 8,000 episodes; to go on: occupax train --out {tmp_path} --resume (in Python: resume=True).")
+    assert max(checkpoints(tmp_path)) >= before
+    assert not (tmp_path / "summary.json").exists()  # a run that is not finished is not taken for one
+    finish(start(tmp_path, "fast"))
+    assert_same_run(undisturbed, tmp_path)
