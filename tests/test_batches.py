@@ -1,0 +1,204 @@
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import enumeration as enum
+import occupax as ox
+from occupax import kernels
+from occupax.batch import Trajectories
+from occupax.samplers import CompiledSampler, DeviceSampler, StreamedBatch, draw, make_sampler
+
+KEY = jax.random.key(3)
+SAMPLERS = [DeviceSampler] if kernels.missing() else [DeviceSampler, CompiledSampler]
+
+
+def tiny(termination="episodic", seed=11):
+    return enum.tiny(seed, (2,)).problem(termination, utility=ox.utilities.LogCoverage(0.1))
+
+
+def table(seed):
+    return ox.policies.Tabular(jnp.asarray(np.random.default_rng(seed).normal(size=(3, 2))))
+
+
+@pytest.fixture
+def blocks_of(monkeypatch):
+    """Make every sampler hold so many trajectories at once."""
+
+    def hold(block, horizon=enum.HORIZON):
+        for module in ("device", "compiled"):
+            monkeypatch.setattr(f"occupax.samplers.{module}.BLOCK_STEPS", block * horizon + horizon // 2)
+
+    return hold
+
+
+def assert_same_answers(one, other, target, size, **tolerance):
+    r = jnp.asarray(np.random.default_rng(2).normal(size=size))
+    for ask in (
+        lambda batch: batch.occupancy(target),
+        lambda batch: jax.tree.leaves(batch.gradient(r, target)),
+        lambda batch: jax.tree.leaves(batch.statistics(target)),
+    ):
+        for a, b in zip(ask(one), ask(other), strict=True):
+            np.testing.assert_allclose(a, b, **tolerance)
+    np.testing.assert_array_equal(one.quasi_reward(r), other.quasi_reward(r))
+
+
+# Larger than memory
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("n", [14, 20, 21, 62])  # of which 7 to a block divide 14 and 21, and 8 is one more than a block
+@pytest.mark.parametrize("termination", ["episodic", "absorbing"])
+def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, sampler, n, termination):
+    task, behaviour, target = tiny(termination), table(0), table(1)
+    held = draw(sampler(task), behaviour, n, KEY)
+    assert not isinstance(held, StreamedBatch)
+    blocks_of(7)
+    streamed = draw(sampler(task), behaviour, n, KEY)
+    assert isinstance(streamed, StreamedBatch)
+    assert streamed.sampler.block_size == 7
+    close = {"rtol": 1e-12, "atol": 1e-13}
+    assert_same_answers(streamed, held, target, task.size, **close)
+    assert_same_answers(streamed, held, None, task.size, **close)
+    if n % 2:
+        for batch in (streamed, held):
+            with pytest.raises(ValueError, match=f"an even number of trajectories to be halved, got {n}"):
+                batch.halves()
+        return
+    for one, other in zip(streamed.halves(), held.halves(), strict=True):
+        assert_same_answers(one, other, target, task.size, **close)
+    with pytest.raises(AssertionError):  # the halves are not the same trajectories
+        assert_same_answers(*streamed.halves(), target, task.size, **close)
+
+
+def test_a_streamed_batch_is_the_trajectories_of_its_key(x64, blocks_of):
+    task, behaviour, target = tiny("absorbing"), table(0), table(1)
+    plain = ox.SampledBatch(task, ox.sample(task, behaviour, 20, KEY), behaviour)
+    blocks_of(7)
+    streamed = draw(DeviceSampler(task), behaviour, 20, KEY)
+    assert_same_answers(streamed, plain, target, task.size, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_baseline_is_the_mean_over_the_others_of_a_block(x64, blocks_of, sampler):
+    task, behaviour, target = tiny(), table(0), table(1)
+    r = jnp.asarray(np.random.default_rng(2).normal(size=task.size))
+    # 15 in blocks of 7: two full blocks and one trajectory alone, which has no others
+    blocks = [(sampler(task).block(behaviour, KEY, first, 15, n), n) for first, n in ((0, 7), (7, 7), (14, 1))]
+    expected = sum(n * block.gradient(r, target, "mean").table for block, n in blocks) / 15
+    plain = draw(sampler(task), behaviour, 15, KEY).gradient(r, target).table
+    blocks_of(7)
+    ours = draw(sampler(task), behaviour, 15, KEY).gradient(r, target, "mean").table
+    np.testing.assert_allclose(ours, expected, rtol=1e-11, atol=1e-13)
+    assert np.abs(ours - plain).max() > 1e-3
+
+
+def test_a_network_is_streamed_as_well(blocks_of):
+    env = ox.make("CartPole-v1")
+    task = ox.Problem(env, horizon=12)
+    behaviour, target = (ox.policies.mlp((3,))(env, jax.random.key(i)) for i in range(2))
+    held = draw(make_sampler(task, behaviour), behaviour, 10, KEY)
+    blocks_of(4, 12)
+    streamed = draw(make_sampler(task, behaviour), behaviour, 10, KEY)
+    assert isinstance(streamed, StreamedBatch)
+    assert_same_answers(streamed, held, target, task.size, rtol=2e-5, atol=1e-5)
+
+
+def test_training_on_streamed_batches_is_training_on_those_in_memory(blocks_of):
+    options = {"policy": ox.policies.tabular(0.5), "progress": False}
+    algorithm = ox.HSPGA(snapshot_batch=20, batch=5, epoch_length=3, step_size=0.3)
+    held = ox.train(tiny(), algorithm, 120, 2, **options)
+    blocks_of(7)
+    jax.clear_caches()  # the size of a block is compiled in
+    streamed = ox.train(tiny(), algorithm, 120, 2, **options)
+    for one, other in zip(streamed.policies, held.policies, strict=True):
+        np.testing.assert_allclose(one.table, other.table, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(streamed.steps, held.steps)
+
+
+MEMORY = """
+import resource, sys
+import jax, occupax as ox
+problem = ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(), horizon=20)
+algorithm = ox.TSIVRPG(snapshot_batch=int(sys.argv[1]), batch=2, epoch_length=2)
+result = ox.train(problem, algorithm, int(sys.argv[1]) + 2, progress=False, engine=sys.argv[2])
+print(int(result.steps[0, 0]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_the_memory_of_training_does_not_grow_with_the_snapshot():
+    # 60,000 trajectories of 20 steps are 21 times more than a block. In memory, each of the five runs of a program would
+    # take 18 bytes a step for its trajectories alone: 100 MiB more, and several times that for gradients. What was seen
+    # is below 10 MiB; 40 MiB are far from both.
+    def measure(n):
+        command = [sys.executable, "-c", MEMORY, str(n), "jax"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        steps, kibibytes = map(int, done.stdout.split())
+        return steps, kibibytes / 1024
+
+    (few, small), (many, large) = measure(3000), measure(60_000)
+    assert many > 18 * few
+    assert large - small < 40
+
+
+# Statistics
+
+
+def by_hand(drawn, target, discount):
+    """The statistics of raw trajectories, in NumPy."""
+    raw = jax.tree.map(np.asarray, drawn)
+    log_probs = np.log(enum.softmax(np.asarray(target.table)))
+    ratios = np.where(raw.live, log_probs[raw.observations, raw.actions] - raw.log_probs, 0.0)
+    weight, lengths = np.exp(np.cumsum(ratios, 1)), raw.live.sum(1)
+    taken = lengths > 0
+    last = weight[np.arange(len(weight)), lengths - 1][taken]
+    return {
+        "undiscounted_return": raw.rewards.sum(1).mean(),
+        "discounted_return": (raw.rewards * discount ** np.arange(raw.rewards.shape[1])).sum(1).mean(),
+        "steps": lengths.sum(),
+        "episode_length": lengths.mean(),
+        "largest_weight": weight[raw.live].max(),
+        "effective_sample_size": last.sum() ** 2 / (last**2).sum(),
+    }
+
+
+def test_the_statistics_are_those_of_the_raw_trajectories(x64):
+    task, behaviour, target = tiny(), table(0), table(1)
+    drawn = ox.sample(task, behaviour, 50, KEY)
+    assert 0 < int((drawn.lengths == 0).sum()) < 50  # some begin where the episode is over: they took no step
+    for asked in (target, behaviour):
+        found = ox.SampledBatch(task, drawn, behaviour).statistics(asked)
+        for name, value in by_hand(drawn, asked, enum.DISCOUNT).items():
+            assert float(getattr(found, name)) == pytest.approx(value, rel=1e-12), name
+
+
+def test_equal_weights_count_every_trajectory(x64):
+    task, behaviour = enum.tiny(11, ()).problem("episodic"), table(0)
+    for sampler in SAMPLERS:
+        found = draw(sampler(task), behaviour, 37, KEY).statistics()
+        assert float(found.effective_sample_size) == pytest.approx(37, rel=1e-12)
+        assert float(found.largest_weight) == pytest.approx(1, rel=1e-12)
+        assert int(found.steps) == 37 * enum.HORIZON
+        moved = draw(sampler(task), behaviour, 37, KEY).statistics(table(1))
+        assert 1 <= float(moved.effective_sample_size) < 37
+
+
+def test_a_single_huge_weight_is_an_effective_sample_of_one_and_stays_finite():
+    task = enum.tiny(11, ()).problem("episodic")
+    drawn = ox.sample(task, ox.policies.Tabular(jnp.zeros((3, 2))), 4, KEY)
+    rare = jnp.where(jnp.arange(4)[:, None] == 0, -60.0, drawn.log_probs)
+    batch = ox.SampledBatch(
+        task,
+        Trajectories(
+            drawn.observations, drawn.actions, rare, drawn.rewards, drawn.live, drawn.terminated, drawn.final_observations
+        ),
+        ox.policies.Tabular(jnp.zeros((3, 2))),
+    )
+    found = batch.statistics()
+    assert float(found.effective_sample_size) == pytest.approx(1, abs=1e-6)
+    assert np.isfinite(found.largest_weight)
