@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check learn bench docs reproduce clean
+.PHONY: run test check learn sanitize bench docs reproduce clean
 
 run: $(READY)  ## train TSIVR-PG to cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
@@ -20,6 +20,14 @@ check: $(READY)  ## lint, format, types
 
 learn: $(READY)  ## what TSIVR-PG learns from fixed seeds, on five problems
 	$(BIN)/python examples/learning.py
+
+sanitize: $(READY)  ## the tests of the kernel under AddressSanitizer and UBSan
+	mkdir -p .cache
+	$(CXX) -std=c++17 -O1 -g -fPIC -shared -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+		-isystem $$($(BIN)/python -c 'import jax; print(jax.ffi.include_dir())') \
+		-o .cache/libtabular-sanitized.so src/occupax/kernels/tabular.cc
+	OCCUPAX_KERNEL=.cache/libtabular-sanitized.so LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
+		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py
 
 bench: $(READY)  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/sampling.py

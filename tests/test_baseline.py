@@ -126,7 +126,9 @@ def test_with_no_others_there_is_no_baseline(x64, termination):
     problem, policy = pairs_problem(process, termination), ox.policies.Tabular(jnp.asarray(target))
     alone = ox.sample(problem, ox.policies.Tabular(jnp.asarray(behaviour)), 1, jax.random.key(2))
     assert int(alone.lengths[0]) > 0
-    one, other = (ox.estimators.gradient(problem, alone, policy, jnp.asarray(R), kind).table for kind in ("mean", "none"))
+    one, other = (
+        ox.estimators.gradient(problem, alone, policy, jnp.asarray(R), kind).table for kind in ("mean", "none")
+    )
     np.testing.assert_array_equal(one, other)
     # a trajectory that took no step is neither compared nor compared with
     empty = eqx.tree_at(lambda it: (it.live, it.terminated), alone, (jnp.zeros_like(alone.live), jnp.array([False])))
@@ -162,7 +164,7 @@ def test_an_unknown_baseline_is_refused(as_users_run):
     problem = pairs_problem(enum.tiny(0, ()), "episodic")
     policy = ox.policies.tabular()(problem.env, jax.random.key(0))
     batch = ox.sample(problem, policy, 2, jax.random.key(1))
-    with pytest.raises(ValueError, match="baseline 'means' is not known. Did you mean 'mean'"):
+    with pytest.raises(ValueError, match=r"baseline 'means' is not known\. Did you mean 'mean'"):
         ox.estimators.gradient(problem, batch, policy, jnp.zeros(6), "means")
     with pytest.raises(ValueError, match="Did you mean 'mean'"):
         ox.REINFORCE(baseline="maen")

@@ -130,7 +130,7 @@ def test_a_finished_run_stays_as_it_is(tmp_path):
 def test_a_smaller_budget_than_is_done_is_refused_and_changes_nothing(tmp_path):
     whole = train(out=tmp_path)
     config = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(ValueError, match="episodes is 20, but the run in .* has 40 already"):
+    with pytest.raises(ValueError, match=r"episodes is 20, but the run in .* has 40 already"):
         train(episodes=20, out=tmp_path, resume=True)
     assert (tmp_path / "config.json").read_bytes() == config
     assert_same_bits(whole, ox.load_result(tmp_path))  # what was finished is so still

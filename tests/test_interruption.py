@@ -44,8 +44,8 @@ def start(tmp_path_factory):
     env = {**os.environ, "JAX_COMPILATION_CACHE_DIR": programs, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
     def begin(folder, pace):
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([sys.executable, str(script), str(folder), pace], env=env, text=True, **pipes)
+        command = [sys.executable, str(script), str(folder), pace]
+        return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     return begin
 
@@ -92,7 +92,7 @@ def assert_same_run(one, other):
 
 def test_kills_at_any_moment_change_no_bit(start, undisturbed, tmp_path):
     child = start(tmp_path, "steady")
-    wait_until(child, lambda: (tmp_path / "config.json").exists())
+    wait_until(child, (tmp_path / "config.json").exists)
     kill(child)  # before the first checkpoint
     assert not checkpoints(tmp_path)
     reached = []
@@ -134,7 +134,9 @@ def test_an_interrupt_saves_and_says_how_to_go_on(start, undisturbed, tmp_path):
     message = out.strip()
     assert "\n" not in message
     assert message.startswith("stopped after ")
-    assert message.endswith(f"of 8,000 episodes; to go on: occupax train --out {tmp_path} --resume (in Python: resume=True).")
+    assert message.endswith(
+        f"of 8,000 episodes; to go on: occupax train --out {tmp_path} --resume (in Python: resume=True)."
+    )
     assert max(checkpoints(tmp_path)) >= before
     assert not (tmp_path / "summary.json").exists()  # a run that is not finished is not taken for one
     finish(start(tmp_path, "fast"))

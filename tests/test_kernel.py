@@ -33,6 +33,7 @@ def as_trajectories(batch):
     """The trajectories of a compiled batch in the plain form, by walking through its events."""
     env, horizon, part = batch.sampler.problem.env, batch.sampler.problem.horizon, 128
     _, A, K = env.successors.shape
+    K = 1 << (K - 1).bit_length()
     n = len(batch.lengths)
     columns = {name: np.zeros((n, horizon), int) for name in ("states", "actions", "outcomes")}
     live = np.arange(horizon) < np.asarray(batch.lengths)[:, None]
@@ -46,7 +47,7 @@ def as_trajectories(batch):
     return ox.Trajectories(
         observations=jnp.asarray(s, jnp.int32),
         actions=jnp.asarray(a, jnp.int32),
-        log_probs=jnp.asarray(np.asarray(batch.log_probs)[s, a]),
+        log_probs=jnp.asarray(np.log(np.asarray(batch.probs))[s, a]),
         rewards=jnp.asarray(np.where(live, env.outcome_rewards[s, a, k], 0.0)),
         live=jnp.asarray(live),
         terminated=jnp.asarray(env.terminal[finals]),

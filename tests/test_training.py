@@ -77,7 +77,8 @@ def coverage(u):
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"), [*((name, "auto") for name in ALGORITHMS), ("tsivr-pg", "jax"), ("hspga", "jax"), ("adam", "jax")]
+    ("name", "engine"),
+    [*((name, "auto") for name in ALGORITHMS), ("tsivr-pg", "jax"), ("hspga", "jax"), ("adam", "jax")],
 )
 def test_training_is_the_algorithm_with_these_keys(name, engine):
     algorithm = ALGORITHMS[name]
@@ -267,6 +268,6 @@ def test_the_second_interrupt_ends_at_once():
         raise AssertionError("it went on")
 
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt, match="^$"):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         train(callbacks=[interrupt_twice])
     assert signal.getsignal(signal.SIGINT) is before

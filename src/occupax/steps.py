@@ -47,7 +47,8 @@ class Step(eqx.Module):
         radius: bound of the displacement's length (delta), in the l2 norm over all parameters. "adaptive" follows the
             largest importance weight that the policy before the last step has on the present batch: the radius shrinks
             or grows, at most by a factor of 2 a step, so that the logarithm of this weight stays near half of that of
-            `weight_bound`; it grows only where it cut the last step short. "theory" is 1 / (2 H l_psi), which `occupax.train` works out.
+            `weight_bound`; it grows only where it cut the last step short. "theory" is 1 / (2 H l_psi), which
+            `occupax.train` works out.
         rule: the direction: "gradient", "normalised" (the gradient at length one), or an optax transformation, which is
             given the negative gradient because it descends.
         weight_bound: what an adaptive radius keeps the largest weight under.
@@ -59,15 +60,15 @@ class Step(eqx.Module):
     weight_bound: Number = 4.0
 
     def __check_init__(self) -> None:
-        if isinstance(self.size, (int, float)):
+        if not isinstance(self.size, jax.Array):
             check_number("step_size", self.size, low=0.0)
         if isinstance(self.radius, str) and self.radius not in RADII:
             raise unknown("radius", self.radius, RADII)
-        if isinstance(self.radius, (int, float)) and self.radius != inf:
+        if not isinstance(self.radius, (jax.Array, str)) and self.radius != inf:
             check_number("radius", self.radius, low=0.0)
         if not isinstance(self.rule, optax.GradientTransformation) and self.rule not in RULES:
             raise unknown("step rule", self.rule, RULES)
-        if isinstance(self.weight_bound, (int, float)):
+        if not isinstance(self.weight_bound, jax.Array):
             check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
     def init(self, policy: Policy) -> Memory:

@@ -1,7 +1,10 @@
 """The command line: `occupax --help`."""
 
+import os
 import sys
+from pathlib import Path
 
+import jax
 import tyro
 from rich.console import Console
 from rich.markup import escape
@@ -25,6 +28,7 @@ COMMANDS = {
 
 def main() -> None:
     """Run a command; a user's mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130."""
+    _keep_compiled_programs()
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
@@ -43,6 +47,14 @@ def main() -> None:
         _complain("there is not enough memory: fewer seeds, smaller batches or a shorter horizon need less.", 1)
     except KeyboardInterrupt as stop:
         _complain(str(stop) or "interrupted.", 130)
+
+
+def _keep_compiled_programs() -> None:
+    """Let a second command of the same shape start without compiling, unless the user has arranged this already."""
+    if jax.config.read("jax_compilation_cache_dir") is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "occupax" / "programs"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def _complain(said: str, code: int) -> None:

@@ -2,12 +2,14 @@
 
 import ctypes
 import functools
+import os
 from pathlib import Path
 from typing import Any
 
 import jax
 
-LIBRARY = Path(__file__).parent / "libtabular.so"
+LIBRARY = Path(os.environ.get("OCCUPAX_KERNEL") or Path(__file__).parent / "libtabular.so")
+"""The environment variable is for builds of one's own, such as `make sanitize`."""
 TARGETS = ("sample", "occupancy", "gradient", "tally")
 
 

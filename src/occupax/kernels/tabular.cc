@@ -1,9 +1,10 @@
 // Sampling and estimating for tabular problems with tabular policies, behind XLA's foreign function interface.
 //
-// A step is one number, its event e = (s * A + a) * K + k: action a in state s had its k-th outcome. A trajectory is the
-// list of its events; nothing is kept of the time after its end. With the behaviour policy known, an importance weight
-// is a product of entries of a table [S, A], and the gradient of a softmax over a table needs, of each visit, only what
-// is still earned from there on: sum_a' c[s, a'] and c[s, a] of these sums give it for all parameters at once.
+// A step is one number, its event (s * A + a) * 2^shift + k: action a in state s had its k-th outcome, and 2^shift is the
+// first power of two that is not below K, because dividing by K would take as long as drawing an action. A trajectory
+// is the list of its events; nothing is kept of the time after its end. With the behaviour policy known, an importance
+// weight is a product of entries of a table [S, A], and the gradient of a softmax over a table needs, of each visit,
+// only what is still earned from there on: these sums c[s, a] give it for all parameters at once.
 //
 // Every operand may have leading axes, which vmap adds; an axis of length one is shared. Work is cut into parts of
 // PART trajectories whose sums are added in order, so results do not depend on the number of threads. Random numbers
@@ -17,6 +18,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -164,8 +166,8 @@ struct Taken {
 
 template <ffi::DataType D>
 ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> thresholds, In<D> initial, In<ffi::PRED> terminal,
-                  In<D> log_probs, In<ffi::U32> key, In<ffi::S32> numbers, int64_t horizon, Out<ffi::S32> events,
-                  Out<ffi::S32> lengths, Out<ffi::S32> finals) {
+                  In<D> probs, In<ffi::U32> key, In<ffi::S32> numbers, int64_t horizon, int64_t shift,
+                  Out<ffi::S32> events, Out<ffi::S32> lengths, Out<ffi::S32> finals) {
   using T = ffi::NativeType<D>;
   const auto dims = successors.dimensions();
   const size_t rank = dims.size();
@@ -176,7 +178,7 @@ ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> threshold
   const auto outcome = in(thresholds, 3, lead);
   const auto start = in(initial, 1, lead);
   const auto ends = in(terminal, 1, lead);
-  const auto policy = in(log_probs, 2, lead);
+  const auto policy = in(probs, 2, lead);
   const auto keys = in(key, 1, lead);
   const auto first_and_stop = in(numbers, 1, lead);
   const auto all_events = out(events, 1, lead);
@@ -191,115 +193,83 @@ ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> threshold
     const T* chances = outcome.at(lane);
     const T* beginning = start.at(lane);
     const bool* over = ends.at(lane);
-    const T* log_prob = policy.at(lane);
+    const T* actions = policy.at(lane);
     const uint32_t* words = keys.at(lane);
-    const int32_t first = first_and_stop.at(lane)[0], stop = first_and_stop.at(lane)[1];
+    const int64_t first = first_and_stop.at(lane)[0], stop = first_and_stop.at(lane)[1];
+    int32_t* const length = all_lengths.at(lane);
+    int32_t* const last = all_finals.at(lane);
     int32_t* step = all_events.at(lane) + part.begin * horizon;
-    thread_local std::vector<float> cumulative;  // of the probabilities of actions, filled in when a state is visited
-    cumulative.assign(S * A, -1.0f);
     for (int64_t i = part.begin; i < part.end; ++i) {
-      all_lengths.at(lane)[i] = 0;
-      all_finals.at(lane)[i] = -1;
+      length[i] = 0;
+      last[i] = -1;
       if (first + i >= stop) continue;
       Philox random(words[0], words[1], static_cast<uint64_t>(first + i));
       const int32_t* const begin = step;
       int64_t s = std::upper_bound(beginning, beginning + S, static_cast<T>(random.uniform())) - beginning;
       for (int64_t t = 0; t < horizon && !over[s]; ++t) {
-        float* row = cumulative.data() + s * A;
-        if (row[0] < 0) {
-          double sum = 0;
-          for (int64_t a = 0; a < A; ++a) row[a] = static_cast<float>(sum += std::exp(double{log_prob[s * A + a]}));
-        }
-        const float u = static_cast<float>(random.uniform());
-        int64_t a = 0;
-        while (a < A - 1 && u >= row[a]) ++a;
-        const T* chance = chances + (s * A + a) * K;
+        T left = static_cast<T>(random.uniform());
+        int64_t pair = s * A;
+        for (const int64_t end = pair + A - 1; pair < end && (left -= actions[pair]) >= 0;) ++pair;
+        while (pair > s * A && !(actions[pair] > 0)) --pair;  // rounding left nothing for an action of probability zero
+        const T* chance = chances + pair * K;
         const T v = static_cast<T>(random.uniform());
         int64_t k = 0;
         while (k < K - 1 && v >= chance[k]) ++k;
-        const int64_t event = (s * A + a) * K + k;
-        *step++ = static_cast<int32_t>(event);
-        s = next[event];
+        *step++ = static_cast<int32_t>((pair << shift) + k);
+        s = next[pair * K + k];
       }
-      all_lengths.at(lane)[i] = static_cast<int32_t>(step - begin);
-      all_finals.at(lane)[i] = static_cast<int32_t>(s);
+      length[i] = static_cast<int32_t>(step - begin);
+      last[i] = static_cast<int32_t>(s);
     }
   });
   return ffi::Error::Success();
 }
 
-// Importance weights of a target along a trajectory: w(t) after w(t - 1), by a table of ratios.
-template <typename T>
-class Weights {
- public:
-  Weights(const T* target, const T* behaviour, int64_t pairs, bool on_policy, int64_t visits)
-      : target_(target), behaviour_(behaviour), on_policy_(on_policy) {
-    if (on_policy || visits < pairs) return;
-    table_.resize(pairs);
-    for (int64_t i = 0; i < pairs; ++i) table_[i] = fresh(i);
-  }
-
-  double times(double weight, int64_t pair) const {
-    if (on_policy_) return weight;
-    return std::min(weight * (table_.empty() ? fresh(pair) : table_[pair]), LARGEST);
-  }
-
-  // What is used of a weight; beyond it carries no information, and sums must stay finite.
-  static double capped(double weight) { return std::min(weight, CAP); }
-
- private:
-  static inline const double CAP = std::sqrt(static_cast<double>(std::numeric_limits<T>::max()));
-  static constexpr double LARGEST = 1e300;
-
-  double fresh(int64_t pair) const {
-    return std::exp(static_cast<double>(target_[pair]) - static_cast<double>(behaviour_[pair]));
-  }
-
-  const T* target_;
-  const T* behaviour_;
-  bool on_policy_;
-  std::vector<double> table_;
-};
-
-// What all estimates are made from.
+// What all estimates are made from. Weights are products of `ratios`, target over behaviour, unless `on_policy`.
 template <ffi::DataType D>
 struct Question {
   using T = ffi::NativeType<D>;
   Range range;
-  int64_t horizon, S, A, K;
+  int64_t horizon, shift;
   std::vector<int64_t> lead;
   Lanes<const int32_t> events, lengths, finals;
   Lanes<const bool> terminal;
-  Lanes<const T> target, behaviour;
+  Lanes<const T> ratios;
   bool on_policy;
   std::vector<double> discounts, remaining;  // gamma^t, and (gamma^t - gamma^H) / (1 - gamma)
 
-  Question(const In<ffi::S32>& e, const In<ffi::S32>& l, const In<ffi::S32>& f, const In<ffi::PRED>& over, const In<D>& t,
-           const In<D>& b, std::vector<int64_t> lead, Range range, int64_t horizon, int64_t K, double discount,
-           bool on_policy)
+  // Beyond it a weight carries no information, and sums must stay finite.
+  static inline const double CAP = std::sqrt(static_cast<double>(std::numeric_limits<T>::max()));
+
+  Question(const In<ffi::S32>& e, const In<ffi::S32>& l, const In<ffi::S32>& f, const In<ffi::PRED>& over, const In<D>& r,
+           std::vector<int64_t> lead, Range range, int64_t horizon, int64_t shift, double discount, bool on_policy)
       : range(range),
         horizon(horizon),
-        S(t.dimensions()[t.dimensions().size() - 2]),
-        A(t.dimensions().back()),
-        K(K),
+        shift(shift),
         lead(lead),
         events(in(e, 1, lead)),
         lengths(in(l, 1, lead)),
         finals(in(f, 1, lead)),
         terminal(in(over, 1, lead)),
-        target(in(t, 2, lead)),
-        behaviour(in(b, 2, lead)),
+        ratios(in(r, 2, lead)),
         on_policy(on_policy) {
     double power = 1;
     for (int64_t i = 0; i <= horizon; ++i, power *= discount) discounts.push_back(power);
     for (double present : discounts) remaining.push_back((present - discounts.back()) / (1 - discount));
   }
 
-  Weights<T> weights(int64_t lane, const Range& part) const {
-    const int32_t* length = lengths.at(lane);
-    int64_t visits = 0;
-    for (int64_t i = part.begin; i < part.end; ++i) visits += length[i];
-    return {target.at(lane), behaviour.at(lane), S * A, on_policy, visits};
+  // Calls visit(t, event, weight) for each step of a trajectory, and returns the last weight.
+  template <typename Visit>
+  double weigh(const T* ratio, const int32_t* steps, int64_t length, const Visit& visit) const {
+    double weight = 1, used = 1;
+    for (int64_t t = 0; t < length; ++t) {
+      if (!on_policy) {
+        weight = std::min(weight * ratio[steps[t] >> shift], 1e300);
+        used = std::min(weight, CAP);
+      }
+      visit(t, steps[t], used);
+    }
+    return used;
   }
 
   // Calls visit(events, their number, last state) for each trajectory of a part.
@@ -329,87 +299,133 @@ struct Question {
   }
 };
 
+// The features of each of `size` things, a few entries each.
+template <typename T>
+struct Features {
+  const int32_t* index;
+  const T* value;
+  int64_t size, entries;
+
+  double inner(int64_t i, const T* vector) const {
+    double total = 0;
+    for (int64_t j = i * entries; j < (i + 1) * entries; ++j) total += static_cast<double>(vector[index[j]]) * value[j];
+    return total;
+  }
+
+  void add(int64_t i, double mass, double* vector) const {
+    for (int64_t j = i * entries; j < (i + 1) * entries; ++j) vector[index[j]] += mass * value[j];
+  }
+};
+
+// The mean occupancy of the features; `probs` is the target's, which goes on acting where it is absorbed.
 template <ffi::DataType D>
 ffi::Error Occupancy(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
-                     In<ffi::PRED> terminal, In<D> target, In<D> behaviour, int64_t begin, int64_t end,
-                     int64_t horizon, int64_t outcomes, double discount, bool on_policy, bool absorbing, Out<D> mass,
-                     Out<D> tail) {
-  const Question<D> question(events, lengths, finals, terminal, target, behaviour, leading(mass->dimensions(), 1),
-                             {begin, end}, horizon, outcomes, discount, on_policy);
-  const auto [S, A, K] = std::tuple(question.S, question.A, question.K);
-  const auto masses = out(mass, 1, question.lead);
-  const auto tails = out(tail, 1, question.lead);
-  const int64_t many = S * A * K;
+                     In<ffi::PRED> terminal, In<D> ratios, In<D> probs, In<ffi::S32> index, In<D> value,
+                     In<ffi::S32> end_index, In<D> end_value, int64_t begin, int64_t end, int64_t horizon,
+                     int64_t shift, double discount, bool on_policy, bool absorbing, Out<D> occupancy) {
+  using T = ffi::NativeType<D>;
+  const Question<D> question(events, lengths, finals, terminal, ratios, leading(occupancy->dimensions(), 1),
+                             {begin, end}, horizon, shift, discount, on_policy);
+  const auto& lead = question.lead;
+  const auto policy = in(probs, 2, lead);
+  const auto indices = in(index, 2, lead), end_indices = in(end_index, 2, lead);
+  const auto values = in(value, 2, lead), end_values = in(end_value, 2, lead);
+  const auto results = out(occupancy, 1, lead);
+  const int64_t A = probs.dimensions().back(), pairs = policy.size, S = pairs / A, many = pairs << shift;
+  const int64_t entries = index.dimensions().back(), K = indices.size / entries / pairs;
+  const int64_t end_entries = end_index.dimensions().back();
   question.answer(
       pool, many + S,
-      [&, K = K](int64_t lane, const Range& part, double* sums) {
-        const auto weights = question.weights(lane, part);
+      [&](int64_t lane, const Range& part, double* sums) {
+        const T* ratio = question.ratios.at(lane);
         question.each(lane, part, [&](const int32_t* steps, int64_t length, int64_t last) {
-          double weight = 1;
-          for (int64_t t = 0; t < length; ++t) {
-            weight = weights.times(weight, steps[t] / K);
-            sums[steps[t]] += question.discounts[t] * weights.capped(weight);
-          }
-          if (absorbing && question.ended(lane, last))
-            sums[many + last] += question.remaining[length] * weights.capped(weight);
+          const double weight = question.weigh(ratio, steps, length, [&](int64_t t, int32_t event, double weight) {
+            sums[event] += question.discounts[t] * weight;
+          });
+          if (absorbing && question.ended(lane, last)) sums[many + last] += question.remaining[length] * weight;
         });
       },
-      [&, S = S](int64_t lane, const double* sums) {
-        for (int64_t e = 0; e < many; ++e) masses.at(lane)[e] = sums[e] / question.range.size();
-        for (int64_t s = 0; s < S; ++s) tails.at(lane)[s] = sums[many + s] / question.range.size();
+      [&](int64_t lane, const double* sums) {
+        const Features<T> of_events{indices.at(lane), values.at(lane), pairs * K, entries};
+        const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), pairs, end_entries};
+        std::vector<double> total(results.size, 0.0);
+        for (int64_t pair = 0; pair < pairs; ++pair)
+          for (int64_t k = 0; k < K; ++k) of_events.add(pair * K + k, sums[(pair << shift) + k], total.data());
+        if (absorbing)
+          for (int64_t pair = 0; pair < pairs; ++pair)
+            of_ends.add(pair, policy.at(lane)[pair] * sums[many + pair / A], total.data());
+        for (int64_t i = 0; i < results.size; ++i) results.at(lane)[i] = total[i] / question.range.size();
       });
   return ffi::Error::Success();
 }
 
-// For each pair (s, a), the mean over trajectories of what is earned from its visits on; with a baseline, less the
-// weight of the visit times what the other trajectories that are still live earn from that step on, on average.
+// The mean gradient of <occupancy, vector> with respect to the table of logits. With c[s, a] the mean over trajectories
+// of what is earned from the visits of (s, a) on, it is c[s, a] - pi(a|s) sum_b c[s, b]; a baseline takes from each visit
+// its weight times what the other trajectories that are still live earn from that step on, on average.
 template <ffi::DataType D>
 ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
-                    In<ffi::PRED> terminal, In<D> target, In<D> behaviour, In<D> payoff, In<D> tail_payoff,
-                    int64_t begin, int64_t end, int64_t horizon, int64_t outcomes, double discount, bool on_policy, bool absorbing, bool baseline,
-                    Out<D> coefficients, Out<D> tail) {
-  const Question<D> question(events, lengths, finals, terminal, target, behaviour,
-                             leading(coefficients->dimensions(), 1), {begin, end}, horizon, outcomes, discount,
-                             on_policy);
-  const auto payoffs = in(payoff, 1, question.lead);
-  const auto tail_payoffs = in(tail_payoff, 1, question.lead);
-  const auto results = out(coefficients, 1, question.lead);
-  const auto tails = out(tail, 1, question.lead);
-  const int64_t S = question.S, K = question.K, pairs = S * question.A;
+                    In<ffi::PRED> terminal, In<D> ratios, In<D> probs, In<ffi::S32> index, In<D> value,
+                    In<ffi::S32> end_index, In<D> end_value, In<D> vector, int64_t begin, int64_t end, int64_t horizon,
+                    int64_t shift, double discount, bool on_policy, bool absorbing, bool baseline, Out<D> gradient) {
+  using T = ffi::NativeType<D>;
+  const Question<D> question(events, lengths, finals, terminal, ratios, leading(gradient->dimensions(), 2),
+                             {begin, end}, horizon, shift, discount, on_policy);
+  const auto& lead = question.lead;
+  const auto policy = in(probs, 2, lead);
+  const auto indices = in(index, 2, lead), end_indices = in(end_index, 2, lead);
+  const auto values = in(value, 2, lead), end_values = in(end_value, 2, lead);
+  const auto vectors = in(vector, 1, lead);
+  const auto results = out(gradient, 2, lead);
+  const int64_t A = probs.dimensions().back(), pairs = policy.size, S = pairs / A, many = pairs << shift;
+  const int64_t entries = index.dimensions().back(), K = indices.size / entries / pairs;
+  const int64_t end_entries = end_index.dimensions().back(), lanes = product(lead);
 
-  // Calls visit(t, pair, what is earned from t on, weight at t) for all steps of a part, each trajectory backwards, and
+  std::vector<double> payoffs(lanes * many), end_payoffs(lanes * pairs), end_means(lanes * S, 0.0);
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const Features<T> of_events{indices.at(lane), values.at(lane), pairs * K, entries};
+    const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), pairs, end_entries};
+    for (int64_t pair = 0; pair < pairs; ++pair)
+      for (int64_t k = 0; k < K; ++k)
+        payoffs[lane * many + (pair << shift) + k] = of_events.inner(pair * K + k, vectors.at(lane));
+    if (absorbing)
+      for (int64_t pair = 0; pair < pairs; ++pair) {
+        end_payoffs[lane * pairs + pair] = of_ends.inner(pair, vectors.at(lane));
+        end_means[lane * S + pair / A] += policy.at(lane)[pair] * end_payoffs[lane * pairs + pair];
+      }
+  }
+
+  // Calls visit(t, event, what is earned from t on, weight at t) for all steps of a part, each trajectory backwards, and
   // absorb(last state, mass left after the end) where one is absorbed.
   const auto backwards = [&](int64_t lane, const Range& part, const auto& visit, const auto& absorb) {
-    const auto weights = question.weights(lane, part);
-    const auto* pays = payoffs.at(lane);
+    const T* ratio = question.ratios.at(lane);
+    const double* pays = payoffs.data() + lane * many;
     thread_local std::vector<double> earned, used;
     earned.resize(horizon);
     used.resize(horizon);
     question.each(lane, part, [&](const int32_t* steps, int64_t length, int64_t last) {
-      double weight = 1, to_go = 0;
-      for (int64_t t = 0; t < length; ++t) {
-        weight = weights.times(weight, steps[t] / K);
-        used[t] = weights.capped(weight);
-        earned[t] = question.discounts[t] * used[t] * pays[steps[t]];
-      }
+      const double weight = question.weigh(ratio, steps, length, [&](int64_t t, int32_t event, double weight) {
+        used[t] = weight;
+        earned[t] = question.discounts[t] * weight * pays[event];
+      });
+      double to_go = 0;
       if (absorbing && question.ended(lane, last)) {
-        const double mass = question.remaining[length] * weights.capped(weight);
-        to_go = mass * tail_payoffs.at(lane)[last];
+        const double mass = question.remaining[length] * weight;
+        to_go = mass * end_means[lane * S + last];
         absorb(last, mass);
       }
-      for (int64_t t = length; t-- > 0;) visit(t, steps[t] / K, to_go += earned[t], used[t]);
+      for (int64_t t = length; t-- > 0;) visit(t, steps[t], to_go += earned[t], used[t]);
     });
   };
 
   std::vector<double> expected;  // by lane: the sum over trajectories of what is earned from t on, then how many live
   if (baseline) {
-    expected.resize(product(question.lead) * 2 * horizon);
+    expected.resize(lanes * 2 * horizon);
     question.answer(
         pool, 2 * horizon,
         [&](int64_t lane, const Range& part, double* sums) {
           backwards(
               lane, part,
-              [&](int64_t t, int64_t, double to_go, double) { sums[t] += to_go, ++sums[horizon + t]; },
+              [&](int64_t t, int32_t, double to_go, double) { sums[t] += to_go, ++sums[horizon + t]; },
               [](int64_t, double) {});
         },
         [&](int64_t lane, const double* sums) {
@@ -420,17 +436,30 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
       pool, pairs + S,
       [&](int64_t lane, const Range& part, double* sums) {
         const double* all = expected.data() + lane * 2 * horizon;
-        backwards(
-            lane, part,
-            [&](int64_t t, int64_t pair, double to_go, double weight) {
-              const double others = baseline ? (all[t] - to_go) / std::max(all[horizon + t] - 1, 1.0) : 0.0;
-              sums[pair] += to_go - weight * others;
-            },
-            [&](int64_t state, double mass) { sums[pairs + state] += mass; });
+        const auto absorb = [&](int64_t state, double mass) { sums[pairs + state] += mass; };
+        if (baseline)
+          backwards(
+              lane, part,
+              [&](int64_t t, int32_t event, double to_go, double weight) {
+                const double others = (all[t] - to_go) / std::max(all[horizon + t] - 1, 1.0);
+                sums[event >> shift] += to_go - weight * others;
+              },
+              absorb);
+        else
+          backwards(
+              lane, part,
+              [&](int64_t, int32_t event, double to_go, double) { sums[event >> shift] += to_go; }, absorb);
       },
       [&](int64_t lane, const double* sums) {
-        for (int64_t i = 0; i < pairs; ++i) results.at(lane)[i] = sums[i] / question.range.size();
-        for (int64_t s = 0; s < S; ++s) tails.at(lane)[s] = sums[pairs + s] / question.range.size();
+        const double n = question.range.size();
+        for (int64_t s = 0; s < S; ++s) {
+          const double row = std::accumulate(sums + s * A, sums + (s + 1) * A, 0.0);
+          for (int64_t pair = s * A; pair < (s + 1) * A; ++pair) {
+            const double prob = policy.at(lane)[pair];
+            const double better = end_payoffs[lane * pairs + pair] - end_means[lane * S + s];
+            results.at(lane)[pair] = (sums[pair] - prob * row + sums[pairs + s] * prob * better) / n;
+          }
+        }
       });
   return ffi::Error::Success();
 }
@@ -439,33 +468,33 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
 // of any step.
 template <ffi::DataType D>
 ffi::Error Tally(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
-                 In<ffi::PRED> terminal, In<D> target, In<D> behaviour, In<D> rewards, int64_t begin,
-                 int64_t end, int64_t horizon, int64_t outcomes, double discount, bool on_policy, double largest_squared, Out<D> sums_out) {
-  const Question<D> question(events, lengths, finals, terminal, target, behaviour, leading(sums_out->dimensions(), 1),
-                             {begin, end}, horizon, outcomes, discount, on_policy);
-  const int64_t parts = question.range.parts(), K = question.K;
-  const auto pays = in(rewards, 1, question.lead);
-  const auto results = out(sums_out, 1, question.lead);
-  const int64_t lanes = product(question.lead);
+                 In<ffi::PRED> terminal, In<D> ratios, In<D> rewards, int64_t begin, int64_t end, int64_t horizon,
+                 int64_t shift, double discount, bool on_policy, double largest_squared, Out<D> totals) {
+  using T = ffi::NativeType<D>;
+  const Question<D> question(events, lengths, finals, terminal, ratios, leading(totals->dimensions(), 1), {begin, end},
+                             horizon, shift, discount, on_policy);
+  const auto pays = in(rewards, 2, question.lead);
+  const auto results = out(totals, 1, question.lead);
+  const int64_t parts = question.range.parts(), lanes = product(question.lead), K = rewards.dimensions().back();
   std::vector<double> largest(lanes * parts, 0.0);
   question.answer(
       pool, 4,
       [&](int64_t lane, const Range& part, double* sums) {
-        const auto weights = question.weights(lane, part);
-        const auto* pay = pays.at(lane);
+        const T* ratio = question.ratios.at(lane);
+        const T* pay = pays.at(lane);
         double& most = largest[lane * parts + part.begin / PART - begin / PART];
+        const int32_t outcome = (1 << shift) - 1;
         question.each(lane, part, [&](const int32_t* steps, int64_t length, int64_t) {
-          double weight = 1;
-          for (int64_t t = 0; t < length; ++t) {
-            weight = weights.times(weight, steps[t] / K);
-            most = std::max(most, weights.capped(weight));
-            sums[0] += pay[steps[t]];
-            sums[1] += question.discounts[t] * pay[steps[t]];
-          }
           if (length == 0) return;
-          const double last = std::min(weights.capped(weight), largest_squared);
-          sums[2] += last;
-          sums[3] += last * last;
+          const double last = question.weigh(ratio, steps, length, [&](int64_t t, int32_t event, double weight) {
+            const double reward = pay[(event >> shift) * K + (event & outcome)];
+            most = std::max(most, weight);
+            sums[0] += reward;
+            sums[1] += question.discounts[t] * reward;
+          });
+          const double bounded = std::min(last, largest_squared);
+          sums[2] += bounded;
+          sums[3] += bounded * bounded;
         });
       },
       [&](int64_t lane, const double* sums) {
@@ -488,14 +517,15 @@ auto bind_sample() {
       .template Arg<In<ffi::U32>>()
       .template Arg<In<ffi::S32>>()
       .template Attr<int64_t>("horizon")
+      .template Attr<int64_t>("shift")
       .template Ret<ffi::Buffer<ffi::S32>>()
       .template Ret<ffi::Buffer<ffi::S32>>()
       .template Ret<ffi::Buffer<ffi::S32>>();
 }
 
 // What every question begins with, and how it is put; a binding cannot be handed from function to function.
-#define QUESTION(D)                 \
-  ffi::Ffi::Bind()                  \
+#define QUESTION(D)                    \
+  ffi::Ffi::Bind()                     \
       .template Ctx<ffi::ThreadPool>() \
       .template Arg<In<ffi::S32>>()    \
       .template Arg<In<ffi::S32>>()    \
@@ -503,39 +533,37 @@ auto bind_sample() {
       .template Arg<In<ffi::PRED>>()   \
       .template Arg<In<D>>()           \
       .template Arg<In<D>>()
-#define SETTINGS                            \
-  template Attr<int64_t>("begin")           \
-      .template Attr<int64_t>("end")        \
-      .template Attr<int64_t>("horizon")    \
-      .template Attr<int64_t>("outcomes")   \
-      .template Attr<double>("discount")    \
+#define FEATURES(D)                    \
+  template Arg<In<ffi::S32>>()         \
+      .template Arg<In<D>>()           \
+      .template Arg<In<ffi::S32>>()    \
+      .template Arg<In<D>>()
+#define SETTINGS                       \
+  template Attr<int64_t>("begin")      \
+      .template Attr<int64_t>("end")   \
+      .template Attr<int64_t>("horizon") \
+      .template Attr<int64_t>("shift") \
+      .template Attr<double>("discount") \
       .template Attr<bool>("on_policy")
 
 template <ffi::DataType D>
 auto bind_occupancy() {
-  return QUESTION(D)
-      .SETTINGS.template Attr<bool>("absorbing")
-      .template Ret<ffi::Buffer<D>>()
-      .template Ret<ffi::Buffer<D>>();
+  return QUESTION(D).FEATURES(D).SETTINGS.template Attr<bool>("absorbing").template Ret<ffi::Buffer<D>>();
 }
 
 template <ffi::DataType D>
 auto bind_gradient() {
   return QUESTION(D)
-      .template Arg<In<D>>()
+      .FEATURES(D)
       .template Arg<In<D>>()
       .SETTINGS.template Attr<bool>("absorbing")
       .template Attr<bool>("baseline")
-      .template Ret<ffi::Buffer<D>>()
       .template Ret<ffi::Buffer<D>>();
 }
 
 template <ffi::DataType D>
 auto bind_tally() {
-  return QUESTION(D)
-      .template Arg<In<D>>()
-      .SETTINGS.template Attr<double>("largest_squared")
-      .template Ret<ffi::Buffer<D>>();
+  return QUESTION(D).SETTINGS.template Attr<double>("largest_squared").template Ret<ffi::Buffer<D>>();
 }
 
 }  // namespace

@@ -20,15 +20,15 @@ from occupax.problem import Problem
 from occupax.samplers.base import LARGEST_SQUARED, Block, Sampler, Tally, half_of
 from occupax.samplers.device import DeviceSampler
 
-BLOCK_STEPS = 1_000_000
+BLOCK_STEPS = 4_000_000
 Engine = Literal["auto", "jax"]
 
 
 class CompiledSampler(Sampler):
     """Draws trajectories of a tabular problem under tabular policies, step by step, and stops where they end.
 
-    A step is one number, its event (s * A + a) * K + k; `counts` are the features of every event, and `end_counts`
-    those of every action in a state that goes on after the end.
+    A step is one number, its event: which outcome which action had in which state. `counts` are the features of every
+    one [S * A * K], and `end_counts` those of every action in a state that goes on after the end [S * A].
     """
 
     problem: Problem
@@ -55,24 +55,29 @@ class CompiledSampler(Sampler):
         self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
     ) -> "CompiledBatch":
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
-        env, table = _table(self.problem), _logits(policy)
+        env, probs = _table(self.problem), _probs(policy)
         horizon = self.problem.sampling_horizon()
-        log_probs = jax.nn.log_softmax(table)
         sizes = [jax.ShapeDtypeStruct((length,), jnp.int32) for length in (n * horizon, n, n)]
         events, lengths, finals = kernels.call(
             "sample",
-            table.dtype,
+            probs.dtype,
             sizes,
             jnp.asarray(env.successors, jnp.int32),
-            jnp.asarray(env.thresholds, table.dtype),
-            jnp.asarray(env.initial_thresholds, table.dtype),
+            jnp.asarray(env.thresholds, probs.dtype),
+            jnp.asarray(env.initial_thresholds, probs.dtype),
             jnp.asarray(env.terminal),
-            log_probs,
+            probs,
             jax.random.key_data(key)[:2],
             jnp.stack([jnp.asarray(first, jnp.int32), jnp.asarray(stop, jnp.int32)]),
             horizon=horizon,
+            shift=self.shift,
         )
-        return CompiledBatch(self, policy, log_probs, events, lengths, finals, 0, n)
+        return CompiledBatch(self, policy, probs, events, lengths, finals, 0, n)
+
+    @property
+    def shift(self) -> int:
+        """The bits of an event that number its outcome."""
+        return (_table(self.problem).successors.shape[2] - 1).bit_length()
 
 
 class CompiledBatch(Block):
@@ -80,7 +85,7 @@ class CompiledBatch(Block):
 
     sampler: CompiledSampler
     policy: Policy
-    log_probs: Float[Array, "S A"]
+    probs: Float[Array, "S A"]
     events: Int[Array, " steps"]
     lengths: Int[Array, " n"]
     finals: Int[Array, " n"]
@@ -89,33 +94,17 @@ class CompiledBatch(Block):
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """What `estimators.occupancy` estimates."""
-        dtype, (S, A, K) = self.log_probs.dtype, self._shape
-        outputs = [jax.ShapeDtypeStruct((length,), dtype) for length in (S * A * K, S)]
-        mass, tail = self._ask("occupancy", target, outputs, absorbing=self._absorbing)
-        size = self.sampler.problem.size
-        total = self.sampler.counts.total(mass, size)
-        if self._absorbing:
-            probs = jnp.exp(self._target(target))
-            total = total + self.sampler.end_counts.total((probs * tail[:, None]).ravel(), size)
-        return total
+        output = jax.ShapeDtypeStruct((self.sampler.problem.size,), self.probs.dtype)
+        return self._ask("occupancy", target, output, *self._features(target), absorbing=self._absorbing)
 
     def gradient(
         self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
     ) -> Policy:
-        """What `estimators.gradient` estimates: d/d theta[s, a] of log pi(b|s) is 1[a = b] - pi(a|s)."""
-        dtype, (S, A, _) = self.log_probs.dtype, self._shape
-        probs = jnp.exp(self._target(target))
-        payoff = self.sampler.counts.inner(quasi_reward).astype(dtype)
-        end_payoff = self.sampler.end_counts.inner(quasi_reward).astype(dtype).reshape(S, A)
-        end_value = jnp.sum(probs * end_payoff, 1)
-        outputs = [jax.ShapeDtypeStruct((length,), dtype) for length in (S * A, S)]
+        """What `estimators.gradient` estimates."""
+        output = jax.ShapeDtypeStruct(self.probs.shape, self.probs.dtype)
+        operands = *self._features(target), jnp.asarray(quasi_reward, self.probs.dtype)
         settings: dict[str, Any] = {"absorbing": self._absorbing, "baseline": baseline == "mean"}
-        earned, tail = self._ask("gradient", target, outputs, payoff, end_value, **settings)
-        earned = earned.reshape(S, A)
-        slope = earned - probs * earned.sum(1, keepdims=True)
-        if self._absorbing:
-            slope = slope + tail[:, None] * probs * (end_payoff - end_value[:, None])
-        return Tabular(slope)
+        return Tabular(self._ask("gradient", target, output, *operands, **settings))
 
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """See `Problem.quasi_reward`."""
@@ -127,51 +116,46 @@ class CompiledBatch(Block):
 
     def tally(self, target: Policy | None = None) -> Tally:
         """Sums over the trajectories that took a step."""
-        dtype = self.log_probs.dtype
-        rewards = jnp.asarray(_table(self.sampler.problem).outcome_rewards, dtype).ravel()
-        output = jax.ShapeDtypeStruct((5,), dtype)
-        sums = self._ask("tally", target, output, rewards, largest_squared=LARGEST_SQUARED)
+        rewards = jnp.asarray(_table(self.sampler.problem).outcome_rewards, self.probs.dtype)
+        output = jax.ShapeDtypeStruct((5,), self.probs.dtype)
+        pairs = rewards.reshape(-1, rewards.shape[-1])
+        sums = self._ask("tally", target, output, pairs, largest_squared=LARGEST_SQUARED)
         return Tally(sums[0], sums[1], self.lengths[self.start : self.stop].sum(), sums[2], sums[3], sums[4])
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""
-        half = half_of(self.stop - self.start)
-        middle = self.start + half
+        middle = self.start + half_of(self.stop - self.start)
         return replace(self, stop=middle), replace(self, start=middle)
-
-    @property
-    def _shape(self) -> tuple[int, int, int]:
-        S, A, K = _table(self.sampler.problem).successors.shape
-        return S, A, K
 
     @property
     def _absorbing(self) -> bool:
         return self.sampler.problem.termination == "absorbing"
 
-    def _target(self, target: Policy | None) -> Float[Array, "S A"]:
-        """The log-probabilities of a target; those of the policy that acted need not be computed again."""
-        return self.log_probs if self._acted(target) else jax.nn.log_softmax(_logits(target))
+    def _features(self, target: Policy | None) -> list[Array]:
+        """The target's probabilities, and the features of events and of what goes on after the end."""
+        counts, ends, dtype = self.sampler.counts, self.sampler.end_counts, self.probs.dtype
+        values = [counts.index, counts.value.astype(dtype), ends.index, ends.value.astype(dtype)]
+        return [self.probs if self._acted(target) else _probs(target), *values]
 
     def _acted(self, target: Policy | None) -> bool:
         return target is None or target is self.policy
 
-    def _ask(self, name: str, target: Policy | None, outputs: Any, *tables: Array, **settings: Any) -> Any:
+    def _ask(self, name: str, target: Policy | None, output: Any, *operands: Array, **settings: Any) -> Any:
         problem = self.sampler.problem
         return kernels.call(
             name,
-            self.log_probs.dtype,
-            outputs,
+            self.probs.dtype,
+            output,
             self.events,
             self.lengths,
             self.finals,
             jnp.asarray(_table(problem).terminal),
-            self._target(target),
-            self.log_probs,
-            *tables,
+            self.probs if self._acted(target) else _probs(target) / self.probs,
+            *operands,
             begin=self.start,
             end=self.stop,
             horizon=problem.sampling_horizon(),
-            outcomes=self._shape[2],
+            shift=self.sampler.shift,
             discount=problem.discount,
             on_policy=self._acted(target),
             **settings,
@@ -207,8 +191,8 @@ def _table(problem: Problem) -> TabularMDP:
     return problem.env
 
 
-def _logits(policy: Policy | None) -> Float[Array, "S A"]:
-    """The table of a policy, which is known to be one."""
+def _probs(policy: Policy | None) -> Float[Array, "S A"]:
+    """The probabilities of a policy, which is known to be a table."""
     if not isinstance(policy, Tabular):
         raise ValueError(f"the compiled kernel takes tabular policies, got {type(policy).__name__}.")
-    return policy.table
+    return jax.nn.softmax(policy.table)

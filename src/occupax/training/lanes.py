@@ -17,7 +17,7 @@ from jaxtyping import Array, Key
 
 from occupax.algorithms import Algorithm
 from occupax.policies import Policy
-from occupax.samplers import Sampler, make_sampler
+from occupax.samplers import make_sampler
 from occupax.training import program
 from occupax.training.setup import Setup
 
@@ -25,11 +25,11 @@ WIDTH = 5
 
 
 class Group(eqx.Module):
-    """A few runs in one program; every array has one entry for each."""
+    """One run, or a few of them in one program, whose arrays then have one entry for each."""
 
     algorithms: Algorithm[Any]
     lanes: program.Lane
-    keys: Key[Array, " W"]
+    keys: Key[Array, "*W"]
 
 
 class Lanes:
@@ -42,18 +42,22 @@ class Lanes:
         self.iteration = 0
         runs = [(_numbers(algorithm), setup.key(seed), policy) for algorithm, seed, policy in setup.runs]
         runs += [runs[-1]] * (-self.count % WIDTH)
-        self._groups = [_group(self._sampler, runs[i : i + WIDTH]) for i in range(0, len(runs), WIDTH)]
+        lanes = program.first_lanes(self._sampler, [(algorithm, policy) for algorithm, _, policy in runs])
+        made = [Group(algorithm, lane, key) for (algorithm, key, _), lane in zip(runs, lanes, strict=True)]
+        self._groups = [jax.tree.map(_stack, *made[i : i + WIDTH]) for i in range(0, len(made), WIDTH)]
         self._compiled = False
 
     def advance(self, count: int) -> dict[str, np.ndarray]:
         """Run `count` iterations of all of them; return what was recorded, [iteration, run]."""
+        double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself
 
         def run(group: Group) -> tuple[Group, dict[str, np.ndarray]]:
-            first, many = jnp.asarray(self.iteration, jnp.int32), jnp.asarray(count, jnp.int32)
-            lanes, table = program.advance(self._sampler, group.algorithms, group.lanes, group.keys, first, many)
-            return Group(group.algorithms, lanes, group.keys), {
-                name: np.asarray(column[:count]) for name, column in jax.block_until_ready(table).items()
-            }
+            with jax.enable_x64(double):
+                first, many = jnp.asarray(self.iteration, jnp.int32), jnp.asarray(count, jnp.int32)
+                lanes, rows = program.advance(self._sampler, group.algorithms, group.lanes, group.keys, first, many)
+                numbers, steps = np.asarray(rows.numbers)[:count], np.asarray(rows.steps)[:count]
+            table = {name: numbers[..., i] for i, name in enumerate(program.recorded(group.algorithms))}
+            return Group(group.algorithms, lanes, group.keys), table | {"steps": steps}
 
         done: list[tuple[Group, dict[str, np.ndarray]]] = []
         if not self._compiled:  # by one thread, or every one of them would compile the same program
@@ -117,16 +121,8 @@ def _numbers(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     )
 
 
-def _group(sampler: Sampler, runs: list[tuple[Algorithm[Any], Any, Policy]]) -> Group:
-    def stack(*leaves: Any) -> Any:
-        return jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
-
-    lanes = [program.first_lane(sampler, algorithm, policy) for algorithm, _, policy in runs]
-    return Group(
-        jax.tree.map(stack, *[algorithm for algorithm, _, _ in runs]),
-        jax.tree.map(stack, *lanes),
-        jnp.stack([key for _, key, _ in runs]),
-    )
+def _stack(*leaves: Any) -> Any:
+    return jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
 
 
 def _named(tree: Any) -> dict[str, Any]:

@@ -63,15 +63,16 @@ def csv_text(seeds: Sequence[int], table: Table) -> str:
 
 def read_csv(path: Path) -> tuple[tuple[int, ...], Table]:
     """The seeds and the records of `metrics.csv`."""
-    with path.open(newline="") as file:
-        lines = list(csv.DictReader(file))
+    text = path.read_text()
+    lines = list(csv.DictReader(io.StringIO(text if text.endswith("\n") else "")))
     try:
         seeds = tuple(dict.fromkeys(int(line["seed"]) for line in lines))
         columns = {
-            name: np.array([line[name] or "nan" for line in lines], float).reshape(-1, len(seeds)).T
+            name: np.array(["nan" if line[name] == "" else line[name] for line in lines], float)
             for name in (lines[0] if lines else ())
             if name != "seed"
         }
+        columns = {name: column.reshape(-1, len(seeds)).T for name, column in columns.items()}
         episodes, steps = (columns.pop(name).astype(np.int64) for name in ("episodes", "steps"))
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path} is not a complete file of records.") from None

@@ -25,7 +25,7 @@ from occupax.training.loggers import CSV, Console, Logger
 from occupax.training.program import MOST_ITERATIONS
 from occupax.training.records import EXACT, Budget, Records, Table
 from occupax.training.result import SUMMARY, Result, probabilities
-from occupax.training.setup import PolicySource, Setup, make_setup
+from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_path
 
 SECONDS_A_CALL = 0.5
 
@@ -88,6 +88,7 @@ def train(
     Returns:
         Records, policies and status of every seed.
     """
+    refuse_unless_path(out)
     setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact, engine)
     result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
     if out is not None:
@@ -109,6 +110,8 @@ def run(
     if out is None and resume:
         raise ValueError("resume=True needs out, the folder of the run to go on with.")
     check_number("checkpoint_every", checkpoint_every, low=0.0)
+    if not isinstance(callbacks, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"callbacks must be a list of functions of a Moment or loggers, got {callbacks!r:.60}.")
     training = Training(setup, check_integer("episodes", episodes))
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
@@ -123,16 +126,21 @@ def run(
     return training.results()
 
 
+def paid_iterations(setup: Setup, episodes: int) -> int:
+    """How many iterations a number of episodes pays for; at least one."""
+    paid = Budget(setup.cycle).iterations(check_integer("episodes", episodes))
+    if paid == 0:
+        raise ValueError(f"episodes must pay for a first batch of {setup.cycle[0]} trajectories, got {episodes}.")
+    return paid
+
+
 class Training:
     """A set of runs on their way."""
 
     def __init__(self, setup: Setup, episodes: int):
         """Put every run at its beginning."""
         self._setup, self._episodes = setup, episodes
-        self._budget = Budget(setup.cycle)
-        self._last = self._budget.iterations(episodes)
-        if self._last == 0:
-            raise ValueError(f"episodes must pay for a first batch of {setup.cycle[0]} trajectories, got {episodes}.")
+        self._budget, self._last = Budget(setup.cycle), paid_iterations(setup, episodes)
         self._lanes, self._records = Lanes(setup), Records(setup.record_every, self._budget)
         self._checkpoints: Checkpoints | None = None
         self._resume_hint = ""
@@ -153,8 +161,8 @@ class Training:
             if self._lanes.iteration > self._last:
                 done = self._budget.episodes(self._lanes.iteration)
                 raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
-        (folder / SUMMARY).unlink(missing_ok=True)  # the run is not finished any more
         run_folder.write_config(folder, config, arrays)
+        (folder / SUMMARY).unlink(missing_ok=True)  # the run is not finished any more
 
     def _restore(self, saved: dict[str, np.ndarray], content: dict[str, Any]) -> None:
         lanes = {name: array for name, array in saved.items() if name.startswith(".")}
@@ -224,12 +232,13 @@ class Training:
         columns = {name: np.full((count, self._lanes.count), np.nan) for name in names}
         if iteration % self._setup.record_every == 0 or iteration == self._last:
             tables = [probabilities(problem, policy) for policy in self._lanes.outputs()]
+            known = [i for i, table in enumerate(tables) if np.isfinite(table).all()]
             if problem.utility.concave:
-                found = [certificate(problem, table) for table in tables]
-                columns["exact_utility"][-1] = [it.value for it in found]
-                columns["gap"][-1] = [it.gap for it in found]
+                found = [certificate(problem, tables[i]) for i in known]
+                columns["exact_utility"][-1, known] = [it.value for it in found]
+                columns["gap"][-1, known] = [it.gap for it in found]
             else:
-                columns["exact_utility"][-1] = [value(problem, table) for table in tables]
+                columns["exact_utility"][-1, known] = [value(problem, tables[i]) for i in known]
         return columns
 
     def _moment(self, records: Table) -> Moment:

@@ -5,6 +5,7 @@ so that the choice between a snapshot and a refinement stays a choice. What an i
 and the number of the iteration alone, not on where a call of the program begins or ends, nor on the other lanes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -33,7 +34,29 @@ FAILURES = (
 NO_TRAJECTORY = np.uint32(2**32 - 1)
 """A number that no trajectory has: its stream of random numbers is free for the choice of the output."""
 
-Row = dict[str, Any]
+
+class Row(eqx.Module):
+    """What is recorded of one iteration, packed: each array of a loop costs time at every turn."""
+
+    numbers: Float[Array, " *lanes M"]
+    """In the order of `recorded`."""
+    steps: Int[Array, " *lanes"]
+
+
+def recorded(algorithm: Algorithm[Any]) -> tuple[str, ...]:
+    """The names of the numbers of a row; docs/records.md explains each."""
+    names = (
+        "utility",
+        "return",
+        "discounted_return",
+        "episode_length",
+        "grad_norm",
+        "clipped",
+        "largest_weight",
+        "effective_sample_size",
+        "negative_occupancy",
+    )
+    return (*names, "mixture_utility") if isinstance(algorithm, MaxEnt) else names
 
 
 class Lane(eqx.Module):
@@ -51,11 +74,22 @@ class Lane(eqx.Module):
     """The iteration that could not be finished, if there is one."""
 
 
-def first_lane(sampler: Sampler, algorithm: Algorithm[Any], policy: Policy) -> Lane:
-    """A run before its first iteration."""
-    state = algorithm.init(policy, sampler.problem.size)
+def first_lanes(sampler: Sampler, runs: Sequence[tuple[Algorithm[Any], Policy]]) -> list[Lane]:
+    """Runs of one program before their first iteration, in the precision that an iteration gives them."""
+    states = [algorithm.init(policy, sampler.problem.size) for algorithm, policy in runs]
+    (algorithm, policy), state = runs[0], states[0]
     after = eqx.filter_eval_shape(lambda: algorithm.start(state, draw(sampler, policy, 1, jax.random.key(0))))
-    state = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype) if eqx.is_array(leaf) else leaf, state, after)
+
+    def cast(leaf: Any, like: Any) -> Any:
+        return leaf.astype(like.dtype) if eqx.is_array(leaf) else leaf
+
+    return [
+        _first_lane(algorithm, policy, jax.tree.map(cast, state, after))
+        for (algorithm, policy), state in zip(runs, states, strict=True)
+    ]
+
+
+def _first_lane(algorithm: Algorithm[Any], policy: Policy, state: Any) -> Lane:
     return Lane(
         state=state,
         kept=None if algorithm.output == "last" else policy,
@@ -84,32 +118,33 @@ def advance(
     Every array of `algorithms` and `lanes` has one entry for each lane.
 
     Returns:
-        The lanes, and for each quantity that is recorded an array [iteration, lane], of which `count` rows are filled.
+        The lanes, and what is recorded, [iteration, lane, ...], of which the first `count` entries are filled.
     """
+    batch_keys = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))(keys, first + jnp.arange(MOST_ITERATIONS))
     moving, fixed = eqx.partition(lanes, eqx.is_array)
     numbers, settings = eqx.partition(algorithms, eqx.is_array)
 
-    def all_lanes(start: bool, moving: Any, iteration: Int[Array, ""]) -> tuple[Any, Row]:
+    def all_lanes(start: bool, moving: Any, i: Int[Array, ""]) -> tuple[Any, Row]:
         def one_lane(numbers: Any, moving: Any, key: Key[Array, ""]) -> tuple[Any, Row]:
             algorithm, lane = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
-            lane, row = _iterate(sampler, algorithm, start, lane, key, iteration)
+            lane, row = _iterate(sampler, algorithm, start, lane, key, first + i)
             return eqx.filter(lane, eqx.is_array), row
 
-        return jax.vmap(one_lane)(numbers, moving, keys)
+        return jax.vmap(one_lane)(numbers, moving, batch_keys[i])
 
-    def iterate(moving: Any, iteration: Int[Array, ""]) -> tuple[Any, Row]:
+    def iterate(moving: Any, i: Int[Array, ""]) -> tuple[Any, Row]:
         if len(algorithms.cycle) == 1:
-            return all_lanes(True, moving, iteration)
+            return all_lanes(True, moving, i)
         return jax.lax.cond(
-            iteration % len(algorithms.cycle) == 0,
-            lambda moving: all_lanes(True, moving, iteration),
-            lambda moving: all_lanes(False, moving, iteration),
+            (first + i) % len(algorithms.cycle) == 0,
+            lambda moving: all_lanes(True, moving, i),
+            lambda moving: all_lanes(False, moving, i),
             moving,
         )
 
     def body(i: Int[Array, ""], carry: tuple[Any, Row]) -> tuple[Any, Row]:
         moving, table = carry
-        moving, row = iterate(moving, first + i)
+        moving, row = iterate(moving, i)
         return moving, jax.tree.map(lambda column, entry: column.at[i].set(entry), table, row)
 
     shapes = jax.eval_shape(iterate, moving, first)[1]
@@ -123,12 +158,11 @@ def _iterate(
     algorithm: Algorithm[Any],
     start: bool,
     lane: Lane,
-    lane_key: Key[Array, ""],
+    key: Key[Array, ""],
     iteration: Int[Array, ""],
 ) -> tuple[Lane, Row]:
     """One iteration of one lane; a lane that failed stays at its last good iterate."""
     problem, acting = sampler.problem, lane.state.policy
-    key = jax.random.fold_in(lane_key, iteration)
     batch = draw(sampler, acting, algorithm.cycle[0 if start else 1], key)
     state = (algorithm.start if start else algorithm.refine)(lane.state, batch)
     utility = problem.estimated_utility(state.occupancy)
@@ -138,7 +172,7 @@ def _iterate(
     failed_at = jnp.where(failed_before, lane.failed_at, iteration)
     reference = acting if start else algorithm.reference(lane.state)
     row = _row(problem, algorithm, state, utility, batch.statistics(reference))
-    row = {name: jnp.where(failure > 0, _missing(value), value) for name, value in row.items()}
+    row = Row(jnp.where(failure > 0, jnp.nan, row.numbers), jnp.where(failure > 0, 0, row.steps))
     frozen = Lane(lane.state, lane.kept, lane.kept_utility, failure, failed_at)
     return _where(failure > 0, frozen, Lane(state, kept, kept_utility, failure, failed_at)), row
 
@@ -162,37 +196,34 @@ def _keep(
 def _row(
     problem: Problem, algorithm: Algorithm[Any], state: Any, utility: Float[Array, ""], statistics: Statistics
 ) -> Row:
-    """What is recorded of one iteration; docs/records.md explains each."""
-    row = {
+    numbers = {
         "utility": utility,
         "return": statistics.undiscounted_return,
         "discounted_return": statistics.discounted_return,
         "episode_length": statistics.episode_length,
         "grad_norm": global_norm(state.gradient),
-        "clipped": state.memory.clipped.astype(utility.dtype),
+        "clipped": state.memory.clipped,
         "largest_weight": statistics.largest_weight,
         "effective_sample_size": statistics.effective_sample_size,
         "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
-        "steps": statistics.steps,
     }
     if isinstance(algorithm, MaxEnt):
-        row["mixture_utility"] = problem.estimated_utility(state.mixture)
-    return row
+        numbers["mixture_utility"] = problem.estimated_utility(state.mixture)
+    packed = jnp.stack([numbers[name].astype(utility.dtype) for name in recorded(algorithm)])
+    return Row(packed, statistics.steps)
 
 
 def _failure(state: Any) -> Int[Array, ""]:
-    """Index into `FAILURES`."""
-    finite = jnp.stack([_finite(state.gradient), _finite(state.policy), _finite(state)])
-    return jnp.where(finite.all(), 0, 1 + jnp.argmin(finite)).astype(jnp.int32)
+    """Index into `FAILURES`: of the gradient, the parameters or anything else in the state."""
+    parts = [[jnp.ravel(leaf) for leaf in _floats(tree)] for tree in (state.gradient, state.policy, state)]
+    wrong = ~jnp.isfinite(jnp.concatenate([leaf for part in parts for leaf in part]))
+    ends = np.cumsum([sum(leaf.size for leaf in part) for part in parts])
+    place = jnp.argmax(wrong)  # the first, or 0 if there is none
+    return jnp.where(wrong[place], 1 + (place >= ends[0]) + (place >= ends[1]), 0).astype(jnp.int32)
 
 
-def _finite(tree: Any) -> Bool[Array, ""]:
-    leaves = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))]
-    return jnp.stack(leaves).all()
-
-
-def _missing(value: Array) -> Array:
-    return jnp.full_like(value, jnp.nan if jnp.issubdtype(value.dtype, jnp.inexact) else 0)
+def _floats(tree: Any) -> list[Array]:
+    return jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
 
 
 def _where(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:

@@ -64,7 +64,8 @@ class Result:
         """What each policy is worth: exactly for a table, else from 1,000 trajectories that were not trained on."""
         problem = self._problem()
         if isinstance(problem.env, TabularMDP):
-            return np.array([exact.value(problem, probabilities(problem, policy)) for policy in self.policies])
+            tables = [probabilities(problem, policy) for policy in self.policies]
+            return np.array([exact.value(problem, table) if np.isfinite(table).all() else np.nan for table in tables])
         sampler = make_sampler(problem, self.policies[0])
         return np.array([_estimate(sampler, policy, jax.random.key(0)) for policy in self.policies], float)
 

@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -82,8 +83,7 @@ def make_setup(
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
     for algorithm in algorithms:
-        if not isinstance(algorithm, Algorithm):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"algorithm must be an occupax algorithm such as TSIVRPG(), got {algorithm!r:.60}.")
+        refuse_unless_algorithm(algorithm)
     problem.sampling_horizon()
     if exact and not isinstance(problem.env, TabularMDP):
         raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
@@ -102,6 +102,18 @@ def make_setup(
         exact=exact,
         engine=engine,
     )
+
+
+def refuse_unless_algorithm(algorithm: Any) -> None:
+    """Refuse what is not an algorithm."""
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(f"algorithm must be an occupax algorithm such as TSIVRPG(), got {algorithm!r:.60}.")
+
+
+def refuse_unless_path(out: Any) -> None:
+    """Refuse what names no folder, unless it is nothing."""
+    if out is not None and not isinstance(out, str | Path):
+        raise ValueError(f"out must be the path of a folder, got {out!r:.60}.")
 
 
 def versions() -> dict[str, Any]:

@@ -16,9 +16,9 @@ from occupax._errors import unknown
 from occupax.algorithms import Algorithm
 from occupax.problem import Problem
 from occupax.training.lanes import same_program
-from occupax.training.loop import run
+from occupax.training.loop import paid_iterations, run
 from occupax.training.result import Result
-from occupax.training.setup import PolicySource, make_setup
+from occupax.training.setup import PolicySource, make_setup, refuse_unless_algorithm, refuse_unless_path
 
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
 
@@ -81,12 +81,20 @@ def sweep(
         progress: show a progress bar.
         record_every: iterations in a record.
     """
+    refuse_unless_algorithm(algorithm)
+    refuse_unless_path(out)
     points = _grid(algorithm, over)
     variants = [dataclasses.replace(algorithm, **point) for point in points]
-    chosen = seeds if isinstance(seeds, int) else list(seeds)
+    chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
+    groups = _groups(variants)
+    setups = [
+        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False)
+        for members in groups
+    ]
+    for setup in setups:
+        paid_iterations(setup, episodes)
     results: dict[int, Result] = {}
-    for number, members in enumerate(_groups(variants)):
-        setup = make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False)
+    for number, (members, setup) in enumerate(zip(groups, setups, strict=True)):
         folder = None if out is None else Path(out) / "groups" / str(number)
         results |= dict(
             zip(members, run(setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT), strict=True)
@@ -98,13 +106,25 @@ def sweep(
 
 
 def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    if not isinstance(over, Mapping) or not over:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(
+            f"over must be values to try for each setting, such as {{'step_size': [0.1]}}, got {over!r:.60}."
+        )
     fields = {field.name for field in dataclasses.fields(algorithm)}
+    tried: dict[str, list[Any]] = {}
     for name, values in over.items():
         if name not in fields:
             raise unknown("setting", name, fields)
-        if isinstance(values, str) or not len(values):
+        several = isinstance(values, Iterable) and not isinstance(values, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        tried[name] = [_plain(value) for value in values] if several else []
+        if not tried[name]:
             raise ValueError(f"over[{name!r}] must be a list of values to try, got {values!r}.")
-    return [dict(zip(over, values, strict=True)) for values in product(*over.values())]
+    return [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as one of Python, which is checked and written down as such."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _groups(variants: Sequence[Algorithm[Any]]) -> list[list[int]]:

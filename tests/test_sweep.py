@@ -1,0 +1,227 @@
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import enumeration as enum
+import occupax as ox
+from occupax.training import loop
+
+PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
+SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
+TSIVRPG = ox.TSIVRPG(**SIZES)
+OPTIONS = {"policy": ox.policies.tabular(0.5), "progress": False}
+GRID = {"step_size": [0.1, 0.5], "radius": [0.01, 0.2, 1.0]}
+
+
+def sweep(over=GRID, algorithm=TSIVRPG, episodes=20, seeds=2, **options):
+    return ox.sweep(PROBLEM, algorithm, over, episodes, seeds, **{**OPTIONS, **options})
+
+
+def train(algorithm, episodes=20, seeds=2, **options):
+    return ox.train(PROBLEM, algorithm, episodes, seeds, **{**OPTIONS, **options})
+
+
+def settings(result):
+    assert result.algorithm is not None
+    return result.algorithm
+
+
+def assert_same_bits(one, other):
+    assert one.seeds == other.seeds
+    np.testing.assert_array_equal(one.steps, other.steps)
+    assert list(one.metrics) == list(other.metrics)
+    for name, values in one.metrics.items():
+        assert values.tobytes() == other.metrics[name].tobytes(), name
+    for a, b in zip(one.policies, other.policies, strict=True):
+        assert np.asarray(a.table).tobytes() == np.asarray(b.table).tobytes()
+
+
+def test_every_point_is_the_training_with_its_settings_to_the_last_bit():
+    done = sweep(seeds=[4, 1])
+    assert done.points == tuple({"step_size": a, "radius": b} for a in (0.1, 0.5) for b in (0.01, 0.2, 1.0))
+    for point, result in zip(done.points, done.results, strict=True):
+        assert (settings(result).step_size, settings(result).radius) == (point["step_size"], point["radius"])
+        assert_same_bits(result, train(ox.TSIVRPG(**SIZES, **point), seeds=[4, 1]))
+    ends = {np.asarray(result.policies[0].table).tobytes() for result in done.results}
+    assert len(ends) > 3  # the settings make a difference
+
+
+def test_sizes_rules_and_words_are_swept_over_as_well():
+    over = {"batch": [2, 4], "step_size": [0.1, 0.5]}
+    done = sweep(over, ox.REINFORCE())
+    assert len(done.results) == 4
+    for point, result in zip(done.points, done.results, strict=True):
+        assert_same_bits(result, train(ox.REINFORCE(**point)))
+    radii = sweep({"radius": ["theory", 0.2, "adaptive"]})
+    assert [settings(result).radius for result in radii.results] == [
+        pytest.approx(1 / (8 * np.sqrt(0.5))),
+        0.2,
+        "adaptive",
+    ]
+    adam = sweep({"rule": [optax.adam(0.1), optax.adam(0.2)]}, ox.REINFORCE(batch=4, step_size=1.0))
+    assert adam.results[0].policies[0].table.tolist() != adam.results[1].policies[0].table.tolist()
+
+
+def test_scores_are_what_the_policies_are_worth():
+    done = sweep()
+    for score, result in zip(done.scores, done.results, strict=True):
+        tables = [enum.softmax(np.asarray(policy.table, float)) for policy in result.policies]
+        assert score == pytest.approx(np.mean([ox.exact.value(PROBLEM, table) for table in tables]), abs=1e-12)
+    assert done.best == int(np.argmax(done.scores))
+    lines = str(done).splitlines()
+    assert len(lines) == 7
+    best = done.points[done.best]
+    assert lines[1].endswith(f"step_size={best['step_size']}, radius={best['radius']}")
+
+
+def test_a_sweep_is_saved_and_every_point_can_be_loaded(tmp_path):
+    done = sweep(out=tmp_path)
+    summary = json.loads((tmp_path / "sweep.json").read_text())
+    assert [entry["settings"] for entry in summary] == list(done.points)
+    np.testing.assert_array_equal([entry["score"] for entry in summary], done.scores)
+    for entry, result in zip(summary, done.results, strict=True):
+        assert_same_bits(ox.load_result(tmp_path / entry["folder"]), result)
+
+
+def test_numbers_of_numpy_are_written_down_as_numbers(tmp_path, as_users_run):
+    done = sweep({"step_size": np.array([0.25, 0.5], np.float32), "batch": np.arange(2, 3)}, out=tmp_path)
+    assert done.points == ({"step_size": 0.25, "batch": 2}, {"step_size": 0.5, "batch": 2})
+    summary = json.loads((tmp_path / "sweep.json").read_text())
+    assert [entry["settings"] for entry in summary] == list(done.points)
+    assert_same_bits(done.results[1], train(ox.TSIVRPG(**SIZES, step_size=0.5)))
+
+
+def test_a_sweep_goes_on_after_an_interruption_to_the_same_bits(tmp_path, monkeypatch):
+    over = {"batch": [2, 3], "step_size": [0.1, 0.5]}
+    undisturbed = sweep(over, ox.REINFORCE())
+    advance, calls = loop.Lanes.advance, []
+
+    def fail(self, count):
+        calls.append(count)
+        if len(calls) == 8:  # in the second group
+            raise KeyboardInterrupt
+        return advance(self, count)
+
+    monkeypatch.setattr(loop, "SECONDS_A_CALL", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Lanes, "advance", fail)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(over, ox.REINFORCE(), out=tmp_path)
+    assert not (tmp_path / "sweep.json").exists()
+    with pytest.raises(ValueError, match="holds a run already"):
+        sweep(over, ox.REINFORCE(), out=tmp_path)
+    resumed = sweep(over, ox.REINFORCE(), out=tmp_path, resume=True)
+    for one, other in zip(undisturbed.results, resumed.results, strict=True):
+        assert_same_bits(one, other)
+    with pytest.raises(ValueError, match="holds another run, which differs in algorithm"):
+        sweep({**over, "step_size": [0.1, 0.6]}, ox.REINFORCE(), out=tmp_path, resume=True)
+
+
+def test_every_point_is_checked_before_the_first_is_trained(tmp_path, as_users_run):
+    for over, said in (
+        ({"snapshot_batch": [4, 50]}, "episodes must pay for a first batch of 50 trajectories, got 20"),
+        ({"step_size": [0.1, -1.0]}, "step_size must be a finite number"),
+        ({"output": ["last", "bets"]}, "Did you mean 'best'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            sweep(over, out=tmp_path / "sweep")
+        assert not (tmp_path / "sweep").exists()
+
+
+# Bad input
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"problem": PROBLEM.env}, "problem must be an occupax.Problem, got TabularMDP"),
+        ({"problem": ox.Problem(PROBLEM.env, discount=0.9)}, "sampling needs a finite horizon"),
+        ({"algorithm": ox.TSIVRPG}, r"algorithm must be an occupax algorithm such as TSIVRPG\(\), got"),
+        ({"algorithm": "tsivr-pg"}, "algorithm must be an occupax algorithm"),
+        ({"episodes": 0}, "episodes must be a whole number of at least 1, got 0"),
+        ({"episodes": "20"}, "episodes must be a whole number of at least 1, got '20'"),
+        ({"episodes": 20.5}, "episodes must be a whole number"),
+        ({"episodes": 3}, "episodes must pay for a first batch of 4"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1"),
+        ({"seeds": 1.5}, "seeds must be a whole number of at least 1"),
+        ({"seeds": None}, "seeds must be a whole number of at least 1"),
+        ({"seeds": True}, "seeds must be a whole number"),
+        ({"seeds": "3"}, "seeds must be a sequence of whole numbers, got '3'"),
+        ({"seeds": []}, "seeds must be a number of seeds or a list of different ones"),
+        ({"seeds": [1, 1]}, r"a list of different ones, got \[1, 1\]"),
+        ({"seeds": [0, -1]}, "seeds must be a whole number of at least 0, got -1"),
+        ({"seeds": [2**32]}, "must be below 2"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"seed": 2**40}, "must be below 2"),
+        ({"seed": None}, "seed must be a whole number"),
+        ({"policy": 3}, "policy must be a policy or an initialiser"),
+        ({"policy": lambda *_: 3}, "policy must be an occupax policy, got int"),
+        ({"policy": ox.policies.Tabular(jnp.zeros((2, 2)))}, r"table of the policy must have shape \[S, A\]"),
+        ({"record_every": 0}, "record_every must be a whole number of at least 1"),
+        ({"out": 3}, "out must be the path of a folder, got 3"),
+        ({"resume": True}, "resume=True needs out"),
+    ],
+)
+def test_bad_input_is_answered_with_a_sentence(wrong, said):
+    good = {"problem": PROBLEM, "algorithm": TSIVRPG, "episodes": 20, "seeds": 2, **OPTIONS}
+    for act, more in ((ox.train, {}), (ox.sweep, {"over": {"step_size": [0.1]}})):
+        with pytest.raises(ValueError, match=said) as caught:
+            act(**{**good, **more, **wrong})
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"callbacks": None}, "callbacks must be a list of functions of a Moment or loggers, got None"),
+        ({"callbacks": print}, "callbacks must be a list"),
+        ({"callbacks": [3]}, "callbacks must be functions of a Moment or loggers, got 3"),
+        ({"checkpoint_every": -1.0}, "checkpoint_every must be a finite number of at least 0"),
+        ({"checkpoint_every": "often"}, "checkpoint_every must be a finite number of at least 0, got 'often'"),
+        ({"engine": "jaxx"}, "engine 'jaxx' is not known. Did you mean 'jax'"),
+        ({"exact": True, "problem": ox.Problem(ox.make("CartPole-v1"), horizon=3)}, "exact=True needs a tabular"),
+    ],
+)
+def test_bad_input_of_training_alone_is_answered_with_a_sentence(wrong, said):
+    good = {"problem": PROBLEM, "algorithm": TSIVRPG, "episodes": 20, "progress": False}
+    with pytest.raises(ValueError, match=said):
+        ox.train(**{**good, **wrong})
+
+
+def test_whole_numbers_of_any_kind_are_taken(tmp_path, as_users_run):
+    result = train(TSIVRPG, np.int64(20), np.int64(2), seed=np.int32(0), record_every=2.0, out=str(tmp_path))
+    assert ox.load_result(tmp_path).config["episodes"] == 20
+    assert_same_bits(result, train(TSIVRPG, 20.0, np.arange(2), record_every=2))
+
+
+def test_an_output_that_is_no_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="file is none"):
+        train(TSIVRPG, out=tmp_path / "file")
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        ({"stepsize": [0.1]}, "setting 'stepsize' is not known. Did you mean 'step_size'"),
+        ({"step_size": 0.1}, r"over\['step_size'\] must be a list of values to try, got 0.1"),
+        ({"step_size": []}, "must be a list of values to try"),
+        ({"output": "last"}, "must be a list of values to try, got 'last'"),
+        ({"step_size": [-0.1]}, "step_size must be a finite number of at least 0"),
+        ({"step_size": np.array([-0.1], np.float32)}, "step_size must be a finite number of at least 0"),
+        ({"step_size": ["a"]}, "step_size must be a finite number"),
+        ({"batch": [2, 0]}, "batch must be a whole number of at least 1, got 0"),
+        (["step_size"], "over must be values to try for each setting"),
+        (None, "over must be values to try for each setting"),
+        ({}, "over must be values to try for each setting"),
+    ],
+)
+def test_a_grid_that_is_none_is_answered_with_a_sentence(over, said):
+    with pytest.raises(ValueError, match=said):
+        sweep(over)
