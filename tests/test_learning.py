@@ -7,7 +7,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "examples"))
 
-import learning  # noqa: E402
+import learning
 
 
 @pytest.mark.parametrize("name", ["lake", "coverage", "constraint"])

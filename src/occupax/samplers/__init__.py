@@ -1,7 +1,7 @@
 """How trajectories are drawn."""
 
 from occupax.samplers.base import Sampler
-from occupax.samplers.compiled import CompiledSampler, Engine, make_sampler
+from occupax.samplers.compiled import CompiledSampler, Engine, choose_engine, make_sampler
 from occupax.samplers.device import DeviceSampler, sample
 from occupax.samplers.sampled import SampledBatch
 from occupax.samplers.streamed import StreamedBatch, draw
@@ -13,6 +13,7 @@ __all__ = [
     "SampledBatch",
     "Sampler",
     "StreamedBatch",
+    "choose_engine",
     "draw",
     "make_sampler",
     "sample",

@@ -21,7 +21,7 @@ from occupax.samplers.base import LARGEST_SQUARED, Block, Sampler, Tally, half_o
 from occupax.samplers.device import DeviceSampler
 
 BLOCK_STEPS = 4_000_000
-Engine = Literal["auto", "jax"]
+Engine = Literal["auto", "compiled", "jax"]
 
 
 class CompiledSampler(Sampler):
@@ -162,18 +162,28 @@ class CompiledBatch(Block):
         )
 
 
-def make_sampler(problem: Problem, policy: Policy, engine: Engine = "auto") -> Sampler:
-    """The fastest sampler for a problem and policies like this one, or the plain one for engine "jax"."""
+def choose_engine(problem: Problem, policy: Policy, engine: Engine = "auto") -> Engine:
+    """The engine that "auto" stands for: the compiled one where it can be used."""
     if engine not in get_args(Engine):
         raise unknown("engine", engine, get_args(Engine))
     fitting = isinstance(problem.env, TabularMDP) and type(policy) is Tabular and jax.default_backend() == "cpu"
-    if engine == "jax" or not fitting:
-        return DeviceSampler(problem)
+    if engine == "jax" or (engine == "auto" and not fitting):
+        return "jax"
+    if not fitting:
+        raise ValueError("engine 'compiled' is for tabular environments with tabular policies, on the CPU.")
     reason = kernels.missing()
-    if reason:
-        warnings.warn(f"the compiled kernel is not used, and plain JAX is slower: {reason}.", stacklevel=2)
-        return DeviceSampler(problem)
-    return CompiledSampler(problem)
+    if not reason:
+        return "compiled"
+    if engine == "compiled":
+        raise ValueError(f"engine 'compiled' cannot be used: {reason}.")
+    warnings.warn(f"the compiled kernel is not used, and plain JAX is slower: {reason}.", stacklevel=2)
+    return "jax"
+
+
+def make_sampler(problem: Problem, policy: Policy, engine: Engine = "auto") -> Sampler:
+    """The sampler of an engine, for policies like this one."""
+    chosen = choose_engine(problem, policy, engine)
+    return CompiledSampler(problem) if chosen == "compiled" else DeviceSampler(problem)
 
 
 def _counts(

@@ -82,8 +82,8 @@ def train(
         exact: record the exact utility and, for a concave utility, the certified gap of the present policies (tabular
             problems only). It takes time at every record: raise `record_every`.
         checkpoint_every: seconds between checkpoints.
-        engine: "auto" samples tables with the compiled kernel where it can be used; "jax" is the plain version, which
-            draws other random numbers.
+        engine: "compiled" samples tables with the compiled kernel; "jax" is the plain version, which draws other random
+            numbers; "auto" is the first where it can be used.
 
     Returns:
         Records, policies and status of every seed.

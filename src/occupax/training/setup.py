@@ -8,16 +8,18 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from occupax import serial, theory
 from occupax._errors import check_integer, check_integers
 from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy, Tabular, mlp, refuse_unless_fitting, tabular
+from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, tabular
 from occupax.problem import Problem
-from occupax.samplers import Engine
+from occupax.samplers import Engine, choose_engine
 
+INITIALISERS = (tabular, linear, mlp)
 PolicySource = Policy | Callable[[Any, Any], Policy] | None
 
 
@@ -100,7 +102,7 @@ def make_setup(
         policies=policies,
         record_every=check_integer("record_every", record_every),
         exact=exact,
-        engine=engine,
+        engine=choose_engine(problem, policies[0], engine),
     )
 
 
@@ -143,14 +145,23 @@ def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int
     env = problem.env
     if source is None:
         source = tabular() if isinstance(env, TabularMDP) else mlp()
+    if any(source is initialiser for initialiser in INITIALISERS):
+        raise ValueError("policy must be an initialiser that was called, such as occupax.policies.mlp().")
     if not isinstance(source, Policy) and not callable(source):
         raise ValueError(
             f"policy must be a policy or an initialiser such as occupax.policies.mlp(), got {source!r:.60}."
         )
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
     policy = source if isinstance(source, Policy) else source(env, key)
+    policy = jax.tree.map(_in_default_precision, policy)
     refuse_unless_fitting(policy, env)
     return policy
+
+
+def _in_default_precision(leaf: Any) -> Any:
+    """Parameters in the precision that everything else is computed in; NumPy's become JAX's."""
+    is_array = isinstance(leaf, np.ndarray | jax.Array)
+    return jnp.asarray(leaf, jnp.result_type(float)) if is_array and jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
 
 
 def _with_theory_radius(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:

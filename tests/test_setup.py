@@ -1,0 +1,53 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import occupax as ox
+from occupax import kernels
+
+TINY = ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3)
+
+
+def problem():
+    return ox.Problem(ox.TabularMDP.chain(3), ox.utilities.LogCoverage(), discount=0.9, horizon=4)
+
+
+def train(policy, engine="auto"):
+    return ox.train(problem(), TINY, episodes=10, policy=policy, engine=engine, progress=False)
+
+
+@pytest.mark.parametrize("engine", ["auto", "jax"])
+def test_a_policy_of_another_precision_is_brought_to_the_present_one(engine):
+    single = ox.policies.Tabular(jnp.zeros((3, 2)))
+    with jax.enable_x64(True):
+        result = train(single, engine)
+    assert result.status == ("finished",)
+    assert result.policy().table.dtype == np.float64
+
+
+def test_a_policy_of_numpy_arrays_will_do():
+    table = np.array([[0.1, 0.2], [0.0, -0.3], [0.5, 0.0]])
+    given, usual = train(ox.policies.Tabular(table)), train(ox.policies.Tabular(jnp.asarray(table)))
+    np.testing.assert_array_equal(given.policy().table, usual.policy().table)
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_an_initialiser_that_was_not_called_is_refused():
+    with pytest.raises(ValueError, match=r"initialiser that was called, such as occupax.policies.mlp\(\)"):
+        train(ox.policies.mlp)
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_the_engine_that_was_used_belongs_to_the_run(tmp_path, monkeypatch):
+    ox.train(problem(), TINY, episodes=10, out=tmp_path, progress=False)
+    expected = "jax" if kernels.missing() else "compiled"
+    assert ox.load_result(tmp_path).config["setup"]["engine"] == expected
+    monkeypatch.setattr(kernels, "missing", lambda: "it was not compiled")
+    with pytest.warns(UserWarning, match="plain JAX is slower"), pytest.raises(ValueError, match="differs in engine"):
+        ox.train(problem(), TINY, episodes=20, out=tmp_path, resume=True, progress=False)
+    with pytest.raises(ValueError, match="engine 'compiled' cannot be used: it was not compiled"):
+        ox.train(problem(), TINY, episodes=10, engine="compiled", progress=False)
+    cartpole = ox.Problem(ox.make("CartPole-v1"), horizon=5)
+    with pytest.raises(ValueError, match="for tabular environments with tabular policies"):
+        ox.train(cartpole, TINY, episodes=10, engine="compiled", progress=False)
