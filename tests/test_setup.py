@@ -26,6 +26,7 @@ def test_a_policy_of_another_precision_is_brought_to_the_present_one(engine):
     assert result.policy().table.dtype == np.float64
 
 
+@pytest.mark.usefixtures("as_users_run")
 def test_a_policy_of_numpy_arrays_will_do():
     table = np.array([[0.1, 0.2], [0.0, -0.3], [0.5, 0.0]])
     given, usual = train(ox.policies.Tabular(table)), train(ox.policies.Tabular(jnp.asarray(table)))
