@@ -31,6 +31,7 @@ sanitize: $(READY)  ## the tests of the kernel under AddressSanitizer and UBSan
 
 bench: $(READY)  ## speed, as ratios measured side by side
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/tabular.py
 
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

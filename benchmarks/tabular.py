@@ -30,7 +30,9 @@ def bare(case: tuple[int, ...], program: str, folder: str) -> tuple[float, float
     lines = [" ".join(map(str, numbers)), *(" ".join(map(str, array.ravel())) for array in arrays)]
     file = Path(folder) / "problem.txt"
     file.write_text("\n".join(lines))
-    steps, seconds, value = subprocess.run([program, str(file)], capture_output=True, text=True, check=True).stdout.split()
+    steps, seconds, value = subprocess.run(
+        [program, str(file)], capture_output=True, text=True, check=True
+    ).stdout.split()
     return int(steps) / float(seconds), float(value)
 
 

@@ -1,12 +1,13 @@
 """What TSIVR-PG learns, from fixed seeds, with settings that `examples/tuning.py` found.
 
-    python examples/learning.py                  all of them, about ten minutes on two cores
-    python examples/learning.py lake coverage    some of them
+python examples/learning.py                  all of them, about ten minutes on two cores
+python examples/learning.py lake coverage    some of them
 """
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def far_and_safe() -> ox.Problem:
 
 
 LAKE = ox.make("FrozenLake8x8-v1")
-SMALL = {"snapshot_batch": 100, "batch": 10, "epoch_length": 10, "baseline": "mean"}
+SMALL: dict[str, Any] = {"snapshot_batch": 100, "batch": 10, "epoch_length": 10, "baseline": "mean"}
 LESSONS = {
     "lake": Lesson(
         ox.Problem(LAKE, discount=0.99, horizon=200),

@@ -1,7 +1,7 @@
 """How the settings of `examples/learning.py` were found: the same sweep for every problem, on other seeds.
 
-    python examples/tuning.py lake               one of them
-    python examples/tuning.py                    all of them, about ten minutes on two cores
+python examples/tuning.py lake               one of them
+python examples/tuning.py                    all of them, about ten minutes on two cores
 """
 
 import sys

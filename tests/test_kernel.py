@@ -32,8 +32,7 @@ def policy(seed=0, scale=1.0):
 def as_trajectories(batch):
     """The trajectories of a compiled batch in the plain form, by walking through its events."""
     env, horizon, part = batch.sampler.problem.env, batch.sampler.problem.horizon, 128
-    _, A, K = env.successors.shape
-    K = 1 << (K - 1).bit_length()
+    A, K = env.num_actions, 1 << (env.successors.shape[2] - 1).bit_length()
     n = len(batch.lengths)
     columns = {name: np.zeros((n, horizon), int) for name in ("states", "actions", "outcomes")}
     live = np.arange(horizon) < np.asarray(batch.lengths)[:, None]
@@ -109,7 +108,7 @@ def test_streaming_in_blocks_gives_the_whole(monkeypatch):
     task, behaviour, target, key = tiny(), policy(), policy(1), jax.random.key(2)
     sampler = CompiledSampler(task)
     whole = sampler.block(behaviour, key, 0, 1000, 1000)
-    monkeypatch.setattr("occupax.samplers.compiled.BLOCK_STEPS", 150 * task.horizon)
+    monkeypatch.setattr("occupax.samplers.compiled.BLOCK_STEPS", 150 * task.sampling_horizon())
     assert_same_answers(draw(sampler, behaviour, 1000, key), whole, task, target)
 
 
@@ -155,7 +154,7 @@ def test_transitions_follow_the_table_by_chi_square():
         following = np.concatenate(
             [np.asarray(taken.observations)[:, 1:], np.asarray(taken.final_observations)[:, None]], 1
         )
-        ends = np.arange(task.horizon) == np.asarray(taken.lengths)[:, None] - 1
+        ends = np.arange(task.sampling_horizon()) == np.asarray(taken.lengths)[:, None] - 1
         following = np.where(ends, np.asarray(taken.final_observations)[:, None], following)[live]
         observed = np.zeros((3, 2, 3))
         np.add.at(observed, (s, a, following), 1)

@@ -435,6 +435,7 @@ def test_every_truncation_is_noticed(written):
         (safetensors.numpy.save({}, {"occupax": "[" * 100_000, "occupax-sha256": ""}), "is damaged or not"),
         (safetensors.numpy.save({}, {"occupax": "{}", "occupax-sha256": ""}), "was changed after it was written"),
     ],
+    ids=["text", "empty", "no-json", "no-checksum", "a-list", "half-json", "deep-json", "wrong-checksum"],
 )
 def test_files_of_others_are_refused(tmp_path, content, sentence):
     (tmp_path / "theirs").write_bytes(content)

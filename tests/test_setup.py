@@ -47,7 +47,7 @@ def test_the_engine_that_was_used_belongs_to_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(kernels, "missing", lambda: "it was not compiled")
     with pytest.warns(UserWarning, match="plain JAX is slower"), pytest.raises(ValueError, match="differs in engine"):
         ox.train(problem(), TINY, episodes=20, out=tmp_path, resume=True, progress=False)
-    with pytest.raises(ValueError, match="engine 'compiled' cannot be used: it was not compiled"):
+    with pytest.raises(ValueError, match="the compiled kernel cannot be used: it was not compiled"):
         ox.train(problem(), TINY, episodes=10, engine="compiled", progress=False)
     cartpole = ox.Problem(ox.make("CartPole-v1"), horizon=5)
     with pytest.raises(ValueError, match="for tabular environments with tabular policies"):

@@ -125,5 +125,8 @@ class Step(eqx.Module):
 
 
 def global_norm(tree: Any) -> Float[Array, ""]:
-    """The l2 norm over all parameters together."""
-    return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
+    """The l2 norm over all parameters together, scaled by the largest so that no square overflows."""
+    leaves = jax.tree.leaves(tree)
+    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in leaves]))
+    scale = jnp.where(largest > 0, largest, 1.0)
+    return scale * jnp.sqrt(sum(jnp.sum((leaf / scale) ** 2) for leaf in leaves))

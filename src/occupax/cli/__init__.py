@@ -16,6 +16,8 @@ from occupax.cli.sweep import sweep
 from occupax.cli.theory import theory
 from occupax.cli.train import train
 
+MOST_KEPT_BYTES = 500_000_000
+
 COMMANDS = {
     "train": train,
     "sweep": sweep,
@@ -28,8 +30,8 @@ COMMANDS = {
 
 def main() -> None:
     """Run a command; a user's mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130."""
-    _keep_compiled_programs()
     try:
+        _keep_compiled_programs()
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="occupax",
@@ -51,10 +53,11 @@ def main() -> None:
 
 def _keep_compiled_programs() -> None:
     """Let a second command of the same shape start without compiling, unless the user has arranged this already."""
-    if jax.config.read("jax_compilation_cache_dir") is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "occupax" / "programs"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_compilation_cache_max_size", MOST_KEPT_BYTES)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def _complain(said: str, code: int) -> None:

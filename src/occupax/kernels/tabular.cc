@@ -19,6 +19,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ namespace ffi = xla::ffi;
 namespace {
 
 constexpr int64_t PART = 128;           // trajectories in a part
+constexpr int64_t MOST_SUMS = 16;       // copies of the sums of a lane
 constexpr int64_t WORTH_A_THREAD = 64;  // trajectories that take longer than waking a thread
 
 template <ffi::DataType D>
@@ -100,8 +102,7 @@ void run(ffi::ThreadPool pool, int64_t count, int64_t cost, const Unit& unit) {
   const int64_t helpers = std::min({static_cast<int64_t>(pool.num_threads()) - 1, count - 1, cost / WORTH_A_THREAD});
   for (int64_t i = 0; i < helpers; ++i) pool.Schedule(std::function<void()>(work));
   work();
-  while (shared->done.load(std::memory_order_acquire) < count) {
-  }
+  while (shared->done.load(std::memory_order_acquire) < count) std::this_thread::yield();
 }
 
 struct Philox {
@@ -281,19 +282,23 @@ struct Question {
   bool ended(int64_t lane, int64_t state) const { return state >= 0 && terminal.at(lane)[state]; }
 
   // Calls add(lane, part, sums) for every part, with `size` sums that begin at zero, and then write(lane, sums) for
-  // every lane, with the parts added up in order.
+  // every lane. Consecutive parts share their sums, which bounds memory, and these are added up in order.
   template <typename Add, typename Write>
   void answer(ffi::ThreadPool pool, int64_t size, const Add& add, const Write& write) const {
     const int64_t lanes = product(lead), parts = range.parts();
+    const int64_t each = (parts + MOST_SUMS - 1) / MOST_SUMS, slices = (parts + each - 1) / each;
     thread_local std::vector<double> sums;
-    sums.assign(lanes * parts * size, 0.0);
+    sums.assign(lanes * slices * size, 0.0);
     double* const all = sums.data();
-    run(pool, lanes * parts, lanes * range.size(),
-        [&](int64_t unit) { add(unit / parts, range.part(unit % parts), all + unit * size); });
+    run(pool, lanes * slices, lanes * range.size(), [&](int64_t unit) {
+      const int64_t first = unit % slices * each;
+      for (int64_t part = first; part < std::min(parts, first + each); ++part)
+        add(unit / slices, range.part(part), all + unit * size);
+    });
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      double* total = all + lane * parts * size;
-      for (int64_t part = 1; part < parts; ++part)
-        for (int64_t i = 0; i < size; ++i) total[i] += total[part * size + i];
+      double* total = all + lane * slices * size;
+      for (int64_t slice = 1; slice < slices; ++slice)
+        for (int64_t i = 0; i < size; ++i) total[i] += total[slice * size + i];
       write(lane, total);
     }
   }

@@ -37,6 +37,9 @@ class CompiledSampler(Sampler):
 
     def __init__(self, problem: Problem):
         """Look up the features of everything that can happen."""
+        reason = kernels.missing()
+        if reason:
+            raise ValueError(f"the compiled kernel cannot be used: {reason}.")
         env = _table(problem)
         S, A, K = env.successors.shape
         events = np.arange(S * A * K)
@@ -172,10 +175,8 @@ def choose_engine(problem: Problem, policy: Policy, engine: Engine = "auto") -> 
     if not fitting:
         raise ValueError("engine 'compiled' is for tabular environments with tabular policies, on the CPU.")
     reason = kernels.missing()
-    if not reason:
+    if not reason or engine == "compiled":  # which then says itself what is missing
         return "compiled"
-    if engine == "compiled":
-        raise ValueError(f"engine 'compiled' cannot be used: {reason}.")
     warnings.warn(f"the compiled kernel is not used, and plain JAX is slower: {reason}.", stacklevel=2)
     return "jax"
 

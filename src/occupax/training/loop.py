@@ -205,8 +205,8 @@ class Training:
             if records is not None:
                 for logger in loggers:
                     logger.log(records)
-                said = [function(self._moment(records)) for function in functions]
-                over = any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in said)
+                moment = self._moment(records)
+                over = any([_says_stop(function(moment)) for function in functions])  # noqa: C419 - all are called
             if time.monotonic() - saved >= checkpoint_every:
                 self._save()
                 saved = time.monotonic()
@@ -279,6 +279,11 @@ class Training:
                 )
             )
         return results
+
+
+def _says_stop(answer: Any) -> bool:
+    """Whether a callback returned True, be it Python's, NumPy's or JAX's."""
+    return answer is True or (getattr(answer, "dtype", None) == np.bool_ and bool(answer))
 
 
 @contextmanager

@@ -72,6 +72,8 @@ class Result:
     @property
     def best_policy(self) -> Policy:
         """The policy of the seed with the highest of `utilities`."""
+        if np.isnan(self.utilities).all():
+            raise ValueError("no seed has a policy whose utility is finite.")
         return self.policies[int(np.nanargmax(self.utilities))]
 
     def plot(self, metric: str = "utility") -> Any:
