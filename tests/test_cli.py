@@ -24,6 +24,14 @@ def test_solve_prints_a_table_of_exact_and_sampled_values():
     assert "sampled" in done.stdout
 
 
+def test_solve_takes_settings_of_the_utility_and_the_environment():
+    words = ("--set", "utility.sigma=0.5", "env.is_slippery=false", "--trajectories", "0", "--json")
+    done = run("solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", *words)
+    env = ox.make("FrozenLake-v1", is_slippery=False)
+    best = ox.solve(ox.Problem(env, ox.utilities.LogCoverage(0.5), discount=0.9))
+    assert json.loads(done.stdout)["policies"][1]["utility"] == pytest.approx(best.value, abs=1e-6)
+
+
 def test_solve_prints_json_for_machines():
     done = run("solve", "FrozenLake-v1", "--discount", "0.9", "--horizon", "20", "--json", "--trajectories", "2000")
     assert done.returncode == 0, done.stderr

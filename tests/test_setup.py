@@ -52,3 +52,15 @@ def test_the_engine_that_was_used_belongs_to_the_run(tmp_path, monkeypatch):
     cartpole = ox.Problem(ox.make("CartPole-v1"), horizon=5)
     with pytest.raises(ValueError, match="for tabular environments with tabular policies"):
         ox.train(cartpole, TINY, episodes=10, engine="compiled", progress=False)
+
+
+@pytest.mark.parametrize("answer", [True, np.True_, jnp.array(True)])
+def test_any_true_of_a_callback_ends_the_training(answer):
+    result = ox.train(problem(), TINY, episodes=100, callbacks=[lambda _: answer], progress=False)
+    assert list(result.episodes) == [4]
+
+
+@pytest.mark.parametrize("answer", [None, False, 1, "yes", np.zeros(3)])
+def test_nothing_else_does(answer):
+    result = ox.train(problem(), TINY, episodes=10, callbacks=[lambda _: answer], progress=False)
+    assert result.episodes[-1] == 8  # a whole cycle; the next snapshot does not fit

@@ -34,6 +34,14 @@ def test_the_displacement_is_a_known_multiple_of_the_gradient(step, factor):
     np.testing.assert_allclose(moved(step), factor * np.asarray(SLOPE.table), rtol=1e-6)
 
 
+def test_a_step_too_long_for_the_squares_of_its_length_is_truncated_like_any_other():
+    step = Step(1e20, radius=0.5)
+    _, memory = step(START, SLOPE, step.init(START))
+    np.testing.assert_allclose(moved(step), 0.1 * np.asarray(SLOPE.table), rtol=1e-6)
+    assert float(memory.length) == pytest.approx(0.5, rel=1e-6)
+    assert bool(memory.clipped)
+
+
 def test_a_gradient_of_zero_is_a_null_step():
     nothing = ox.policies.Tabular(jnp.zeros((2, 2)))
     for rule in ("gradient", "normalised", optax.adam(0.1)):

@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.cli import names
+from occupax.cli import names, settings
 from occupax.cli.output import print_json, print_table
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
@@ -26,6 +26,7 @@ def solve(
     tolerance: float = 1e-6,
     trajectories: int = 10_000,
     seed: int = 0,
+    given: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
     json: bool = False,
 ) -> None:
     """Solve a tabular problem exactly, and check the exact values by sampling.
@@ -45,9 +46,11 @@ def solve(
         tolerance: the certified gap to reach.
         trajectories: how many trajectories to sample from each policy; 0 for none.
         seed: of the sampling.
+        given: settings such as utility.sigma=0.5 or env.is_slippery=false.
         json: print JSON instead of a table.
     """
-    problem = ox.Problem(ox.make(env), names.utility(utility), discount, horizon, termination)
+    targets = settings.apply(settings.parse(given), {"utility": names.utility(utility), "env": {}})
+    problem = ox.Problem(ox.make(env, **targets["env"]), targets["utility"], discount, horizon, termination)
     best = ox.solve(problem, method=method, tolerance=tolerance)
     S, A = best.occupancy.shape
     uniform = np.full((S, A), 1 / A)

@@ -15,6 +15,7 @@ from occupax import serial
 from occupax._errors import unknown
 from occupax.algorithms import Algorithm
 from occupax.problem import Problem
+from occupax.samplers import Engine
 from occupax.training.lanes import same_program
 from occupax.training.loop import paid_iterations, run
 from occupax.training.result import Result
@@ -62,6 +63,7 @@ def sweep(
     resume: bool = False,
     progress: bool = True,
     record_every: int = 1,
+    engine: Engine = "auto",
 ) -> Sweep:
     """Train with every combination of the settings in `over`.
 
@@ -80,6 +82,7 @@ def sweep(
         resume: go on with what is in `out`.
         progress: show a progress bar.
         record_every: iterations in a record.
+        engine: as for `train`.
     """
     refuse_unless_algorithm(algorithm)
     refuse_unless_path(out)
@@ -88,7 +91,7 @@ def sweep(
     chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
     groups = _groups(variants)
     setups = [
-        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False)
+        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False, engine)
         for members in groups
     ]
     for setup in setups:
