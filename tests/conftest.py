@@ -1,10 +1,13 @@
 """Shared by all tests."""
 
+import os
 from collections.abc import Iterator
 
-import jax
-import jaxtyping
-import pytest
+os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # the commands would keep programs for the user, and tests are no user
+
+import jax  # noqa: E402
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ from occupax.cli.sweep import sweep
 from occupax.cli.theory import theory
 from occupax.cli.train import train
 
-MOST_KEPT_BYTES = 500_000_000
-
 COMMANDS = {
     "train": train,
     "sweep": sweep,
@@ -56,7 +54,6 @@ def _keep_compiled_programs() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "occupax" / "programs"))
-        jax.config.update("jax_compilation_cache_max_size", MOST_KEPT_BYTES)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
