@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # the commands would keep programs for the user, and tests are no user
 
-import jax  # noqa: E402
-import jaxtyping  # noqa: E402
-import pytest  # noqa: E402
+import jax
+import jaxtyping
+import pytest
 
 
 @pytest.fixture
