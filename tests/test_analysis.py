@@ -201,7 +201,9 @@ def test_seeds_without_records_can_be_drawn(known: int):
     for values in result.metrics.values():
         values[:, known:] = NAN
     for metric in result.metrics:
-        plot_metric(result, metric, against="steps").savefig(io.BytesIO(), format="png")
+        picture = io.BytesIO()
+        plot_metric(result, metric, against="steps").savefig(picture, format="png")
+        assert picture.getvalue().startswith(b"\x89PNG")
 
 
 def test_maps_show_the_visits():
