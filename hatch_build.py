@@ -29,11 +29,11 @@ class CustomBuildHook(BuildHookInterface[Any]):
         build_data["infer_tag"] = True
 
 
-def compile_kernel(library: Path, *more: str) -> None:
+def compile_kernel(library: Path) -> None:
     """Compile with the compiler of the environment variable CXX, or c++."""
     jaxlib = find_spec("jaxlib")
     if jaxlib is None or not jaxlib.submodule_search_locations:
         raise ImportError("jaxlib, which has the headers, is not installed")
     headers = Path(jaxlib.submodule_search_locations[0]) / "include"
-    command = [os.environ.get("CXX", "c++"), *FLAGS, *more, f"-isystem{headers}"]
+    command = [os.environ.get("CXX", "c++"), *FLAGS, f"-isystem{headers}"]
     subprocess.run([*command, "-o", str(library), str(KERNELS / "tabular.cc")], check=True)

@@ -51,7 +51,7 @@ class Step(eqx.Module):
             `occupax.train` works out.
         rule: the direction: "gradient", "normalised" (the gradient at length one), or an optax transformation, which is
             given the negative gradient because it descends.
-        weight_bound: what an adaptive radius keeps the largest weight under.
+        weight_bound: what an adaptive radius tries to keep the largest weight under.
     """
 
     size: Number

@@ -31,7 +31,7 @@ class Algorithm(eqx.Module, Generic[State]):
         step_size: eta.
         radius: bound of each displacement (delta): a number, "adaptive" or "theory"; see `steps.Step`.
         rule: the direction of a step: "gradient", "normalised" or an optax transformation.
-        weight_bound: what an adaptive radius keeps the largest importance weight under.
+        weight_bound: what an adaptive radius tries to keep the largest importance weight under.
         baseline: of the gradient estimate: "none" or "mean"; see `estimators.gradient`.
         output: which iterate training returns: the "last" one, one drawn "uniform"ly from all that were sampled (as
             the theorems do), or the "best": that with the highest estimated utility at the start of a cycle.
