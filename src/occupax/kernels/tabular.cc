@@ -1,8 +1,8 @@
 // Sampling and estimating for tabular problems with tabular policies, behind XLA's foreign function interface.
 //
-// A step is one number, its event (s * A + a) * 2^shift + k: action a in state s had its k-th outcome, and 2^shift is the
-// first power of two that is not below K, because dividing by K would take as long as drawing an action. A trajectory
-// is the list of its events; nothing is kept of the time after its end. With the behaviour policy known, an importance
+// A step is one number, its event (s * A + a) * 2^shift + k: action a in state s had its k-th outcome. Tables of events
+// are filled up to 2^shift outcomes, because dividing by another number would take as long as drawing an action. A
+// trajectory is the list of its events; nothing is kept of the time after its end. With the behaviour policy known, an importance
 // weight is a product of entries of a table [S, A], and the gradient of a softmax over a table needs, of each visit,
 // only what is still earned from there on: these sums c[s, a] give it for all parameters at once.
 //
@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -26,6 +27,11 @@
 
 #include "xla/ffi/api/ffi.h"
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#define VECTORS
+#include <immintrin.h>
+#endif
+
 namespace ffi = xla::ffi;
 
 namespace {
@@ -33,6 +39,7 @@ namespace {
 constexpr int64_t PART = 128;           // trajectories in a part
 constexpr int64_t MOST_SUMS = 16;       // copies of the sums of a lane
 constexpr int64_t WORTH_A_THREAD = 64;  // trajectories that take longer than waking a thread
+constexpr int SLOTS = 8;                // trajectories drawn side by side
 
 template <ffi::DataType D>
 using In = ffi::Buffer<D>;
@@ -105,38 +112,83 @@ void run(ffi::ThreadPool pool, int64_t count, int64_t cost, const Unit& unit) {
   while (shared->done.load(std::memory_order_acquire) < count) std::this_thread::yield();
 }
 
-struct Philox {
-  uint32_t key[2];
-  uint32_t counter[4];
-  uint32_t block[4];
-  int used = 4;
-
-  Philox(uint32_t key0, uint32_t key1, uint64_t trajectory)
-      : key{key0, key1},
-        counter{static_cast<uint32_t>(trajectory), static_cast<uint32_t>(trajectory >> 32), 0, 0} {}
-
-  // Uniform on [0, 1), with 32 bits.
-  double uniform() {
-    if (used == 4) refill();
-    return block[used++] * 0x1p-32;
-  }
-
-  void refill() {
-    uint32_t x0 = counter[0], x1 = counter[1], x2 = counter[2], x3 = counter[3], k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; ++round) {
+// Philox4x32-10 for SLOTS counters (trajectory, 0, turn, 0) at once.
+void plain_philox(const uint32_t* key, const uint32_t* trajectory, const uint32_t* turn, uint32_t (&words)[4][SLOTS]) {
+  for (int i = 0; i < SLOTS; ++i) {
+    uint32_t x0 = trajectory[i], x1 = 0, x2 = turn[i], x3 = 0, k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
       const uint64_t left = uint64_t{0xD2511F53} * x0, right = uint64_t{0xCD9E8D57} * x2;
       x0 = static_cast<uint32_t>(right >> 32) ^ x1 ^ k0;
       x1 = static_cast<uint32_t>(right);
       x2 = static_cast<uint32_t>(left >> 32) ^ x3 ^ k1;
       x3 = static_cast<uint32_t>(left);
-      k0 += 0x9E3779B9;
-      k1 += 0xBB67AE85;
     }
-    block[0] = x0, block[1] = x1, block[2] = x2, block[3] = x3;
-    ++counter[2];
-    used = 0;
+    words[0][i] = x0, words[1][i] = x1, words[2][i] = x2, words[3][i] = x3;
   }
-};
+}
+
+#ifdef VECTORS
+// The same, with the words in the lower halves of 64 bits; what is in the upper halves does not matter.
+__attribute__((target("avx2"))) void wide_philox(const uint32_t* key, const uint32_t* trajectory, const uint32_t* turn,
+                                                 uint32_t (&words)[4][SLOTS]) {
+  constexpr int MANY = SLOTS / 4;
+  const __m256i first = _mm256_set1_epi64x(0xD2511F53), second = _mm256_set1_epi64x(0xCD9E8D57);
+  __m256i x[4][MANY] = {};
+  for (int i = 0; i < MANY; ++i) {
+    x[0][i] = _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(trajectory + 4 * i)));
+    x[2][i] = _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(turn + 4 * i)));
+  }
+  uint32_t k0 = key[0], k1 = key[1];
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
+    const __m256i key0 = _mm256_set1_epi64x(k0), key1 = _mm256_set1_epi64x(k1);
+    for (int i = 0; i < MANY; ++i) {
+      const __m256i left = _mm256_mul_epu32(x[0][i], first), right = _mm256_mul_epu32(x[2][i], second);
+      x[0][i] = _mm256_srli_epi64(right, 32) ^ x[1][i] ^ key0;
+      x[1][i] = right;
+      x[2][i] = _mm256_srli_epi64(left, 32) ^ x[3][i] ^ key1;
+      x[3][i] = left;
+    }
+  }
+  const __m256i lower = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+  for (int j = 0; j < 4; ++j)
+    for (int i = 0; i < MANY; ++i)
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(words[j] + 4 * i),
+                       _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(x[j][i], lower)));
+}
+const auto philox = __builtin_cpu_supports("avx2") ? wide_philox : plain_philox;
+#else
+const auto philox = plain_philox;
+#endif
+
+// On [0, 1): with as many bits as T has, at most 32.
+template <typename T>
+T uniform(uint32_t word) {
+  constexpr int spare = std::max(0, 32 - std::numeric_limits<T>::digits);
+  return static_cast<T>(word >> spare) * static_cast<T>(1.0 / (uint64_t{1} << (32 - spare)));
+}
+
+// How many of `size` thresholds, which rise above 1 at last, are not above u. Comparing with all of a few is fastest: the
+// branches of a search are guessed wrong half of the time.
+template <typename T>
+int64_t pick(const T* thresholds, int64_t size, T u) {
+  if (size > 16) return std::upper_bound(thresholds, thresholds + size - 1, u) - thresholds;
+  int64_t chosen = 0;
+  if (size == 4) {  // known to the compiler, as it is for most tables
+    for (int i = 0; i < 4; ++i) chosen += u >= thresholds[i];
+  } else {
+    for (int64_t i = 0; i < size - 1; ++i) chosen += u >= thresholds[i];
+  }
+  return chosen;
+}
+
+// The thresholds of rows of A probabilities; that of the last possible one is above 1, so that rounding cannot pass it.
+template <typename T>
+void accumulate(const T* probs, int64_t rows, int64_t A, T* thresholds) {
+  for (int64_t row = 0; row < rows; ++row, probs += A, thresholds += A) {
+    std::partial_sum(probs, probs + A, thresholds);
+    for (int64_t a = A - 1; a >= 0 && (a == A - 1 || !(probs[a + 1] > 0)); --a) thresholds[a] = 2;
+  }
+}
 
 // Trajectories begin to end - 1 of a lane, which are in parts.
 struct Range {
@@ -165,18 +217,81 @@ struct Taken {
   }
 };
 
+template <typename T>
+struct Table {
+  int64_t S, A, horizon, shift;
+  const int32_t* successors;
+  const T* outcomes;
+  const T* initial;
+  const T* actions;
+  const bool* terminal;
+};
+
+// Draws the trajectories of a part, SLOTS of them side by side, because a step waits for the one before it. A slot that
+// is free takes the next number, and each trajectory is drawn to its end, so none is preferred for being short. They
+// are written as far apart as they may become long, and moved together at the end.
+template <typename T>
+void draw(const Table<T>& table, const uint32_t* key, int64_t first, int64_t stop, const Range& part, int32_t* events,
+          int32_t* lengths, int32_t* finals) {
+  uint32_t trajectory[SLOTS] = {}, turn[SLOTS] = {}, words[4][SLOTS];
+  int64_t place[SLOTS], state[SLOTS];
+  int32_t* step[SLOTS];
+  const int64_t end = std::clamp(stop - first, part.begin, part.end);
+  std::fill(lengths + end, lengths + part.end, 0);
+  std::fill(finals + end, finals + part.end, -1);
+  int64_t next = part.begin;
+  const auto take = [&](int slot) {
+    place[slot] = next;
+    trajectory[slot] = static_cast<uint32_t>(first + next);
+    turn[slot] = 0;
+    step[slot] = events + next++ * table.horizon;
+  };
+  int busy = 0;
+  while (busy < SLOTS && next < end) take(busy++);
+  while (busy > 0) {
+    philox(key, trajectory, turn, words);
+    for (int slot = busy; slot-- > 0;) {
+      int64_t s = state[slot];
+      int32_t* to = step[slot];
+      int32_t* const begin = events + place[slot] * table.horizon;
+      if (turn[slot]++ == 0) s = pick(table.initial, table.S, uniform<T>(words[0][slot]));
+      else
+        for (int half = 0; half < 4 && to < begin + table.horizon && !table.terminal[s]; half += 2) {
+          const int64_t pair = s * table.A + pick(table.actions + s * table.A, table.A, uniform<T>(words[half][slot]));
+          const int64_t first_outcome = pair << table.shift;
+          const T* outcomes = table.outcomes + first_outcome;
+          const int64_t event = first_outcome + pick(outcomes, int64_t{1} << table.shift, uniform<T>(words[half + 1][slot]));
+          *to++ = static_cast<int32_t>(event);
+          s = table.successors[event];
+        }
+      step[slot] = to;
+      state[slot] = s;
+      if (to < begin + table.horizon && !table.terminal[s]) continue;
+      lengths[place[slot]] = static_cast<int32_t>(to - begin);
+      finals[place[slot]] = static_cast<int32_t>(s);
+      if (next < end) {
+        take(slot);
+      } else if (slot < --busy) {
+        place[slot] = place[busy], trajectory[slot] = trajectory[busy], turn[slot] = turn[busy];
+        state[slot] = state[busy], step[slot] = step[busy];
+      }
+    }
+  }
+  int32_t* packed = events + part.begin * table.horizon;
+  for (int64_t i = part.begin; i < end; packed += lengths[i++])
+    std::memmove(packed, events + i * table.horizon, lengths[i] * sizeof(int32_t));
+}
+
 template <ffi::DataType D>
 ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> thresholds, In<D> initial, In<ffi::PRED> terminal,
                   In<D> probs, In<ffi::U32> key, In<ffi::S32> numbers, int64_t horizon, int64_t shift,
                   Out<ffi::S32> events, Out<ffi::S32> lengths, Out<ffi::S32> finals) {
   using T = ffi::NativeType<D>;
-  const auto dims = successors.dimensions();
-  const size_t rank = dims.size();
-  const int64_t S = dims[rank - 3], A = dims[rank - 2], K = dims[rank - 1];
+  const int64_t S = terminal.dimensions().back(), A = probs.dimensions().back();
   const Range range{0, lengths->dimensions().back()};
   const auto lead = leading(lengths->dimensions(), 1);
-  const auto following = in(successors, 3, lead);
-  const auto outcome = in(thresholds, 3, lead);
+  const auto following = in(successors, 1, lead);
+  const auto outcome = in(thresholds, 1, lead);
   const auto start = in(initial, 1, lead);
   const auto ends = in(terminal, 1, lead);
   const auto policy = in(probs, 2, lead);
@@ -187,41 +302,15 @@ ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> threshold
   const auto all_finals = out(finals, 1, lead);
 
   const int64_t lanes = product(lead);
+  std::vector<T> action_thresholds(lanes * S * A);
+  for (int64_t lane = 0; lane < lanes; ++lane) accumulate(policy.at(lane), S, A, &action_thresholds[lane * S * A]);
   run(pool, lanes * range.parts(), lanes * range.size(), [&](int64_t unit) {
     const int64_t lane = unit / range.parts();
-    const Range part = range.part(unit % range.parts());
-    const int32_t* next = following.at(lane);
-    const T* chances = outcome.at(lane);
-    const T* beginning = start.at(lane);
-    const bool* over = ends.at(lane);
-    const T* actions = policy.at(lane);
-    const uint32_t* words = keys.at(lane);
     const int64_t first = first_and_stop.at(lane)[0], stop = first_and_stop.at(lane)[1];
-    int32_t* const length = all_lengths.at(lane);
-    int32_t* const last = all_finals.at(lane);
-    int32_t* step = all_events.at(lane) + part.begin * horizon;
-    for (int64_t i = part.begin; i < part.end; ++i) {
-      length[i] = 0;
-      last[i] = -1;
-      if (first + i >= stop) continue;
-      Philox random(words[0], words[1], static_cast<uint64_t>(first + i));
-      const int32_t* const begin = step;
-      int64_t s = std::upper_bound(beginning, beginning + S, static_cast<T>(random.uniform())) - beginning;
-      for (int64_t t = 0; t < horizon && !over[s]; ++t) {
-        T left = static_cast<T>(random.uniform());
-        int64_t pair = s * A;
-        for (const int64_t end = pair + A - 1; pair < end && (left -= actions[pair]) >= 0;) ++pair;
-        while (pair > s * A && !(actions[pair] > 0)) --pair;  // rounding left nothing for an action of probability zero
-        const T* chance = chances + pair * K;
-        const T v = static_cast<T>(random.uniform());
-        int64_t k = 0;
-        while (k < K - 1 && v >= chance[k]) ++k;
-        *step++ = static_cast<int32_t>((pair << shift) + k);
-        s = next[pair * K + k];
-      }
-      length[i] = static_cast<int32_t>(step - begin);
-      last[i] = static_cast<int32_t>(s);
-    }
+    const Table<T> table{S, A, horizon, shift, following.at(lane), outcome.at(lane), start.at(lane),
+                         &action_thresholds[lane * S * A], ends.at(lane)};
+    draw(table, keys.at(lane), first, stop, range.part(unit % range.parts()), all_events.at(lane),
+         all_lengths.at(lane), all_finals.at(lane));
   });
   return ffi::Error::Success();
 }
@@ -304,12 +393,12 @@ struct Question {
   }
 };
 
-// The features of each of `size` things, a few entries each.
+// The features of things, a few entries each.
 template <typename T>
 struct Features {
   const int32_t* index;
   const T* value;
-  int64_t size, entries;
+  int64_t entries;
 
   double inner(int64_t i, const T* vector) const {
     double total = 0;
@@ -337,8 +426,7 @@ ffi::Error Occupancy(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> len
   const auto values = in(value, 2, lead), end_values = in(end_value, 2, lead);
   const auto results = out(occupancy, 1, lead);
   const int64_t A = probs.dimensions().back(), pairs = policy.size, S = pairs / A, many = pairs << shift;
-  const int64_t entries = index.dimensions().back(), K = indices.size / entries / pairs;
-  const int64_t end_entries = end_index.dimensions().back();
+  const int64_t entries = index.dimensions().back(), end_entries = end_index.dimensions().back();
   question.answer(
       pool, many + S,
       [&](int64_t lane, const Range& part, double* sums) {
@@ -351,11 +439,10 @@ ffi::Error Occupancy(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> len
         });
       },
       [&](int64_t lane, const double* sums) {
-        const Features<T> of_events{indices.at(lane), values.at(lane), pairs * K, entries};
-        const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), pairs, end_entries};
+        const Features<T> of_events{indices.at(lane), values.at(lane), entries};
+        const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), end_entries};
         std::vector<double> total(results.size, 0.0);
-        for (int64_t pair = 0; pair < pairs; ++pair)
-          for (int64_t k = 0; k < K; ++k) of_events.add(pair * K + k, sums[(pair << shift) + k], total.data());
+        for (int64_t event = 0; event < many; ++event) of_events.add(event, sums[event], total.data());
         if (absorbing)
           for (int64_t pair = 0; pair < pairs; ++pair)
             of_ends.add(pair, policy.at(lane)[pair] * sums[many + pair / A], total.data());
@@ -382,16 +469,15 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
   const auto vectors = in(vector, 1, lead);
   const auto results = out(gradient, 2, lead);
   const int64_t A = probs.dimensions().back(), pairs = policy.size, S = pairs / A, many = pairs << shift;
-  const int64_t entries = index.dimensions().back(), K = indices.size / entries / pairs;
-  const int64_t end_entries = end_index.dimensions().back(), lanes = product(lead);
+  const int64_t entries = index.dimensions().back(), end_entries = end_index.dimensions().back();
+  const int64_t lanes = product(lead);
 
   std::vector<double> payoffs(lanes * many), end_payoffs(lanes * pairs), end_means(lanes * S, 0.0);
   for (int64_t lane = 0; lane < lanes; ++lane) {
-    const Features<T> of_events{indices.at(lane), values.at(lane), pairs * K, entries};
-    const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), pairs, end_entries};
-    for (int64_t pair = 0; pair < pairs; ++pair)
-      for (int64_t k = 0; k < K; ++k)
-        payoffs[lane * many + (pair << shift) + k] = of_events.inner(pair * K + k, vectors.at(lane));
+    const Features<T> of_events{indices.at(lane), values.at(lane), entries};
+    const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), end_entries};
+    for (int64_t event = 0; event < many; ++event)
+      payoffs[lane * many + event] = of_events.inner(event, vectors.at(lane));
     if (absorbing)
       for (int64_t pair = 0; pair < pairs; ++pair) {
         end_payoffs[lane * pairs + pair] = of_ends.inner(pair, vectors.at(lane));
@@ -478,9 +564,9 @@ ffi::Error Tally(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths
   using T = ffi::NativeType<D>;
   const Question<D> question(events, lengths, finals, terminal, ratios, leading(totals->dimensions(), 1), {begin, end},
                              horizon, shift, discount, on_policy);
-  const auto pays = in(rewards, 2, question.lead);
+  const auto pays = in(rewards, 1, question.lead);
   const auto results = out(totals, 1, question.lead);
-  const int64_t parts = question.range.parts(), lanes = product(question.lead), K = rewards.dimensions().back();
+  const int64_t parts = question.range.parts(), lanes = product(question.lead);
   std::vector<double> largest(lanes * parts, 0.0);
   question.answer(
       pool, 4,
@@ -488,16 +574,18 @@ ffi::Error Tally(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths
         const T* ratio = question.ratios.at(lane);
         const T* pay = pays.at(lane);
         double& most = largest[lane * parts + part.begin / PART - begin / PART];
-        const int32_t outcome = (1 << shift) - 1;
         question.each(lane, part, [&](const int32_t* steps, int64_t length, int64_t) {
           if (length == 0) return;
+          double largest_weight = 0, earned = 0, discounted = 0;
           const double last = question.weigh(ratio, steps, length, [&](int64_t t, int32_t event, double weight) {
-            const double reward = pay[(event >> shift) * K + (event & outcome)];
-            most = std::max(most, weight);
-            sums[0] += reward;
-            sums[1] += question.discounts[t] * reward;
+            largest_weight = std::max(largest_weight, weight);
+            earned += pay[event];
+            discounted += question.discounts[t] * pay[event];
           });
           const double bounded = std::min(last, largest_squared);
+          most = std::max(most, largest_weight);
+          sums[0] += earned;
+          sums[1] += discounted;
           sums[2] += bounded;
           sums[3] += bounded * bounded;
         });

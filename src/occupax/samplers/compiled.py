@@ -27,11 +27,16 @@ Engine = Literal["auto", "compiled", "jax"]
 class CompiledSampler(Sampler):
     """Draws trajectories of a tabular problem under tabular policies, step by step, and stops where they end.
 
-    A step is one number, its event: which outcome which action had in which state. `counts` are the features of every
-    one [S * A * K], and `end_counts` those of every action in a state that goes on after the end [S * A].
+    A step is one number, its event: which outcome which action had in which state. Tables of events are filled up with
+    outcomes that never happen, to 2^`shift` for each state and action. `counts` are the features of every event, and
+    `end_counts` those of every action in a state that goes on after the end [S * A].
     """
 
     problem: Problem
+    shift: int = eqx.field(static=True)
+    successors: Int[np.ndarray, " events"]
+    thresholds: Float[np.ndarray, " events"]
+    rewards: Float[np.ndarray, " events"]
     counts: Count
     end_counts: Count
 
@@ -42,11 +47,15 @@ class CompiledSampler(Sampler):
             raise ValueError(f"the compiled kernel cannot be used: {reason}.")
         env = _table(problem)
         S, A, K = env.successors.shape
-        events = np.arange(S * A * K)
-        states, actions = events // (A * K), events // K % A
         self.problem = problem
-        self.counts = _counts(problem, states, actions, env.outcome_rewards.ravel())
+        self.shift = (K - 1).bit_length()
+        filling = [(0, 0), (0, 0), (0, (1 << self.shift) - K)]
+        self.successors = np.pad(env.successors.astype(np.int32), filling).ravel()
+        self.thresholds = np.pad(env.thresholds, filling, constant_values=2.0).ravel()
+        self.rewards = np.pad(env.outcome_rewards, filling).ravel()
         pairs = np.arange(S * A)
+        of_events = np.repeat(pairs, 1 << self.shift)
+        self.counts = _counts(problem, of_events // A, of_events % A, self.rewards)
         self.end_counts = _counts(problem, pairs // A, pairs % A, np.asarray(env.reward).ravel())
 
     @property
@@ -65,8 +74,8 @@ class CompiledSampler(Sampler):
             "sample",
             probs.dtype,
             sizes,
-            jnp.asarray(env.successors, jnp.int32),
-            jnp.asarray(env.thresholds, probs.dtype),
+            jnp.asarray(self.successors),
+            jnp.asarray(self.thresholds, probs.dtype),
             jnp.asarray(env.initial_thresholds, probs.dtype),
             jnp.asarray(env.terminal),
             probs,
@@ -76,11 +85,6 @@ class CompiledSampler(Sampler):
             shift=self.shift,
         )
         return CompiledBatch(self, policy, probs, events, lengths, finals, 0, n)
-
-    @property
-    def shift(self) -> int:
-        """The bits of an event that number its outcome."""
-        return (_table(self.problem).successors.shape[2] - 1).bit_length()
 
 
 class CompiledBatch(Block):
@@ -119,10 +123,9 @@ class CompiledBatch(Block):
 
     def tally(self, target: Policy | None = None) -> Tally:
         """Sums over the trajectories that took a step."""
-        rewards = jnp.asarray(_table(self.sampler.problem).outcome_rewards, self.probs.dtype)
+        rewards = jnp.asarray(self.sampler.rewards, self.probs.dtype)
         output = jax.ShapeDtypeStruct((5,), self.probs.dtype)
-        pairs = rewards.reshape(-1, rewards.shape[-1])
-        sums = self._ask("tally", target, output, pairs, largest_squared=LARGEST_SQUARED)
+        sums = self._ask("tally", target, output, rewards, largest_squared=LARGEST_SQUARED)
         return Tally(sums[0], sums[1], self.lengths[self.start : self.stop].sum(), sums[2], sums[3], sums[4])
 
     def halves(self) -> tuple[Batch, Batch]:
