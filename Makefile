@@ -25,8 +25,8 @@ sanitize: $(READY)  ## the tests of the kernel under AddressSanitizer and UBSan
 	mkdir -p .cache
 	$(CXX) -std=c++17 -O1 -g -fPIC -shared -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 		-isystem $$($(BIN)/python -c 'import jax; print(jax.ffi.include_dir())') \
-		-o .cache/libtabular-sanitized.so src/occupax/kernels/tabular.cc
-	OCCUPAX_KERNEL=.cache/libtabular-sanitized.so LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
+		-o .cache/libkernels-sanitized.so src/occupax/kernels/*.cc
+	OCCUPAX_KERNEL=.cache/libkernels-sanitized.so LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
 		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py
 
 bench: $(READY)  ## speed, as ratios measured side by side
@@ -40,9 +40,9 @@ reproduce: $(READY)  ## the figures of the paper that are exact
 	$(BIN)/python examples/paper_optima.py
 
 clean:  ## remove everything that was made
-	rm -rf $(VENV) site dist runs .pytest_cache .ruff_cache .hypothesis .cache src/occupax/kernels/libtabular.so
+	rm -rf $(VENV) site dist runs .pytest_cache .ruff_cache .hypothesis .cache src/occupax/kernels/libkernels.so
 
-$(READY): pyproject.toml constraints.txt hatch_build.py src/occupax/kernels/tabular.cc
+$(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard src/occupax/kernels/*.cc src/occupax/kernels/*.h)
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[exact,tensorboard,dev]'
 	touch $(READY)

@@ -9,22 +9,22 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 KERNELS = Path(__file__).parent / "src" / "occupax" / "kernels"
-FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-Wall", "-Wno-unused-parameter"]
+FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-Wall", "-Wno-unused-parameter", "-Wno-psabi"]
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Adds `libtabular.so` to the wheel, which is then for one platform."""
+    """Adds `libkernels.so` to the wheel, which is then for one platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files are collected; `version` is "standard" or "editable"."""
-        library = KERNELS / "libtabular.so"
+        library = KERNELS / "libkernels.so"
         try:
             compile_kernel(library)
         except (ImportError, OSError, subprocess.CalledProcessError) as error:
             library.unlink(missing_ok=True)
-            self.app.display_warning(f"the tabular kernel was not compiled ({error}); occupax will use plain JAX")
+            self.app.display_warning(f"the kernels were not compiled ({error}); occupax will use plain JAX")
             return
-        build_data["artifacts"].append("src/occupax/kernels/libtabular.so")
+        build_data["artifacts"].append("src/occupax/kernels/libkernels.so")
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 
@@ -36,4 +36,4 @@ def compile_kernel(library: Path) -> None:
         raise ImportError("jaxlib, which has the headers, is not installed")
     headers = Path(jaxlib.submodule_search_locations[0]) / "include"
     command = [os.environ.get("CXX", "c++"), *FLAGS, f"-isystem{headers}"]
-    subprocess.run([*command, "-o", str(library), str(KERNELS / "tabular.cc")], check=True)
+    subprocess.run([*command, "-o", str(library), *map(str, sorted(KERNELS.glob("*.cc")))], check=True)

@@ -89,8 +89,7 @@ def gradient(
 def _log_ratios(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
     """Log pi_target(a|s) - b at each step, zero after the end."""
     refuse_unless_policy(target)
-    log_probs = jax.vmap(jax.vmap(target.log_prob))(trajectories.observations, trajectories.actions)
-    return jnp.where(trajectories.live, log_probs - trajectories.log_probs, 0.0)
+    return jnp.where(trajectories.live, target.log_probs(trajectories) - trajectories.log_probs, 0.0)
 
 
 def _weights(log_ratios: Float[Array, "B H"]) -> Float[Array, "B H"]:

@@ -38,6 +38,10 @@ class Policy(eqx.Module):
         """The log-probability of one action."""
         return jax.nn.log_softmax(self.logits(observation))[action]
 
+    def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
+        """The log-probability of every action of a batch of trajectories; of any value after their end."""
+        return jax.vmap(jax.vmap(self.log_prob))(trajectories.observations, trajectories.actions)
+
     def action(self, observation: Any, key: Key[Array, ""]) -> Int[Array, ""]:
         """Draw an action."""
         return jax.random.categorical(key, self.logits(observation))
@@ -80,6 +84,18 @@ class _Flat(eqx.Module):
         if self.num_states is not None:
             return self.network(jax.nn.one_hot(observation, self.num_states))
         return self.network(jnp.ravel(observation).astype(jnp.result_type(float)))
+
+
+def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
+    """The layers of a network from a vector to logits with tanh between them; None for any other policy."""
+    psi = policy.psi if type(policy) is Softmax else None
+    if not isinstance(psi, _Flat) or psi.num_states is not None:
+        return None
+    layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
+    between = layers[1::2]
+    if all(isinstance(layer, eqx.nn.Lambda) and layer.fn is jnp.tanh for layer in between):
+        return tuple(layers[::2])  # pyright: ignore[reportReturnType]
+    return None
 
 
 def refuse_unless_policy(policy: Any) -> None:

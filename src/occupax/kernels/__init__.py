@@ -1,4 +1,4 @@
-"""The compiled part: see `tabular.cc`. It is built with the package where there is a C++ compiler."""
+"""The compiled part: see `tabular.cc` and `network.cc`. It is built with the package where there is a C++ compiler."""
 
 import ctypes
 import functools
@@ -8,9 +8,17 @@ from typing import Any
 
 import jax
 
-LIBRARY = Path(os.environ.get("OCCUPAX_KERNEL") or Path(__file__).parent / "libtabular.so")
+LIBRARY = Path(os.environ.get("OCCUPAX_KERNEL") or Path(__file__).parent / "libkernels.so")
 """The environment variable is for builds of one's own, such as `make sanitize`."""
-TARGETS = ("sample", "occupancy", "gradient", "tally")
+TARGETS = (
+    "tabular_sample",
+    "tabular_occupancy",
+    "tabular_gradient",
+    "tabular_tally",
+    "network_act",
+    "network_log_probs",
+    "network_gradient",
+)
 
 
 @functools.cache

@@ -6,189 +6,24 @@
 // weight is a product of entries of a table [S, A], and the gradient of a softmax over a table needs, of each visit,
 // only what is still earned from there on: these sums c[s, a] give it for all parameters at once.
 //
-// Every operand may have leading axes, which vmap adds; an axis of length one is shared. Work is cut into parts of
-// PART trajectories whose sums are added in order, so results do not depend on the number of threads. Random numbers
-// are Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011), keyed by the
-// JAX key and counted by (trajectory, step): trajectory i of a key is the same in any batch.
+// Work is cut into parts of PART trajectories whose sums are added in order, so results do not depend on the number of
+// threads; random numbers are counted by (trajectory, step), so trajectory i of a key is the same in any batch.
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <numeric>
-#include <thread>
-#include <tuple>
-#include <utility>
 #include <vector>
 
-#include "xla/ffi/api/ffi.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define VECTORS
-#include <immintrin.h>
-#endif
-
-namespace ffi = xla::ffi;
+#include "lanes.h"
+#include "random.h"
 
 namespace {
 
 constexpr int64_t PART = 128;           // trajectories in a part
-constexpr int64_t MOST_SUMS = 16;       // copies of the sums of a lane
 constexpr int64_t WORTH_A_THREAD = 64;  // trajectories that take longer than waking a thread
-constexpr int SLOTS = 8;                // trajectories drawn side by side
-
-template <ffi::DataType D>
-using In = ffi::Buffer<D>;
-template <ffi::DataType D>
-using Out = ffi::Result<ffi::Buffer<D>>;
-
-// The place of a lane in an operand: `rank` axes of its own come last, those before are lanes or of length one.
-template <typename T>
-struct Lanes {
-  T* data;
-  int64_t size = 1;
-  std::vector<std::pair<int64_t, int64_t>> axes;  // length and stride, the innermost first
-
-  Lanes(T* data, ffi::Span<const int64_t> dims, size_t rank, const std::vector<int64_t>& lead) : data(data) {
-    const size_t own = dims.size() - rank;
-    for (size_t i = own; i < dims.size(); ++i) size *= dims[i];
-    int64_t stride = size;
-    for (size_t i = own; i-- > 0;) {
-      axes.push_back({lead[i], dims[i] == 1 ? 0 : stride});
-      stride *= dims[i];
-    }
-  }
-
-  T* at(int64_t lane) const {
-    T* place = data;
-    for (const auto& [length, stride] : axes) {
-      place += (lane % length) * stride;
-      lane /= length;
-    }
-    return place;
-  }
-};
-
-template <ffi::DataType D>
-Lanes<const ffi::NativeType<D>> in(const In<D>& buffer, size_t rank, const std::vector<int64_t>& lead) {
-  return {buffer.typed_data(), buffer.dimensions(), rank, lead};
-}
-
-template <ffi::DataType D>
-Lanes<ffi::NativeType<D>> out(Out<D>& buffer, size_t rank, const std::vector<int64_t>& lead) {
-  return {buffer->typed_data(), buffer->dimensions(), rank, lead};
-}
-
-std::vector<int64_t> leading(ffi::Span<const int64_t> dims, size_t rank) {
-  return {dims.begin(), dims.begin() + (dims.size() - rank)};
-}
-
-int64_t product(const std::vector<int64_t>& lengths) {
-  int64_t total = 1;
-  for (int64_t length : lengths) total *= length;
-  return total;
-}
-
-// Runs unit 0 to count - 1, each once. The caller works too, and so never waits for a thread that has not begun.
-template <typename Unit>
-void run(ffi::ThreadPool pool, int64_t count, int64_t cost, const Unit& unit) {
-  struct Shared {
-    std::atomic<int64_t> next{0}, done{0};
-  };
-  auto shared = std::make_shared<Shared>();
-  auto work = [shared, count, &unit] {
-    for (int64_t i; (i = shared->next.fetch_add(1)) < count;) {
-      unit(i);
-      shared->done.fetch_add(1, std::memory_order_release);
-    }
-  };
-  const int64_t helpers = std::min({static_cast<int64_t>(pool.num_threads()) - 1, count - 1, cost / WORTH_A_THREAD});
-  for (int64_t i = 0; i < helpers; ++i) pool.Schedule(std::function<void()>(work));
-  work();
-  while (shared->done.load(std::memory_order_acquire) < count) std::this_thread::yield();
-}
-
-// Philox4x32-10 for SLOTS counters (trajectory, 0, turn, 0) at once.
-void plain_philox(const uint32_t* key, const uint32_t* trajectory, const uint32_t* turn, uint32_t (&words)[4][SLOTS]) {
-  for (int i = 0; i < SLOTS; ++i) {
-    uint32_t x0 = trajectory[i], x1 = 0, x2 = turn[i], x3 = 0, k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
-      const uint64_t left = uint64_t{0xD2511F53} * x0, right = uint64_t{0xCD9E8D57} * x2;
-      x0 = static_cast<uint32_t>(right >> 32) ^ x1 ^ k0;
-      x1 = static_cast<uint32_t>(right);
-      x2 = static_cast<uint32_t>(left >> 32) ^ x3 ^ k1;
-      x3 = static_cast<uint32_t>(left);
-    }
-    words[0][i] = x0, words[1][i] = x1, words[2][i] = x2, words[3][i] = x3;
-  }
-}
-
-#ifdef VECTORS
-// The same, with the words in the lower halves of 64 bits; what is in the upper halves does not matter.
-__attribute__((target("avx2"))) void wide_philox(const uint32_t* key, const uint32_t* trajectory, const uint32_t* turn,
-                                                 uint32_t (&words)[4][SLOTS]) {
-  constexpr int MANY = SLOTS / 4;
-  const __m256i first = _mm256_set1_epi64x(0xD2511F53), second = _mm256_set1_epi64x(0xCD9E8D57);
-  __m256i x[4][MANY] = {};
-  for (int i = 0; i < MANY; ++i) {
-    x[0][i] = _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(trajectory + 4 * i)));
-    x[2][i] = _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(turn + 4 * i)));
-  }
-  uint32_t k0 = key[0], k1 = key[1];
-  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
-    const __m256i key0 = _mm256_set1_epi64x(k0), key1 = _mm256_set1_epi64x(k1);
-    for (int i = 0; i < MANY; ++i) {
-      const __m256i left = _mm256_mul_epu32(x[0][i], first), right = _mm256_mul_epu32(x[2][i], second);
-      x[0][i] = _mm256_srli_epi64(right, 32) ^ x[1][i] ^ key0;
-      x[1][i] = right;
-      x[2][i] = _mm256_srli_epi64(left, 32) ^ x[3][i] ^ key1;
-      x[3][i] = left;
-    }
-  }
-  const __m256i lower = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
-  for (int j = 0; j < 4; ++j)
-    for (int i = 0; i < MANY; ++i)
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(words[j] + 4 * i),
-                       _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(x[j][i], lower)));
-}
-const auto philox = __builtin_cpu_supports("avx2") ? wide_philox : plain_philox;
-#else
-const auto philox = plain_philox;
-#endif
-
-// On [0, 1): with as many bits as T has, at most 32.
-template <typename T>
-T uniform(uint32_t word) {
-  constexpr int spare = std::max(0, 32 - std::numeric_limits<T>::digits);
-  return static_cast<T>(word >> spare) * static_cast<T>(1.0 / (uint64_t{1} << (32 - spare)));
-}
-
-// How many of `size` thresholds, which rise above 1 at last, are not above u. Comparing with all of a few is fastest: the
-// branches of a search are guessed wrong half of the time.
-template <typename T>
-int64_t pick(const T* thresholds, int64_t size, T u) {
-  if (size > 16) return std::upper_bound(thresholds, thresholds + size - 1, u) - thresholds;
-  int64_t chosen = 0;
-  if (size == 4) {  // known to the compiler, as it is for most tables
-    for (int i = 0; i < 4; ++i) chosen += u >= thresholds[i];
-  } else {
-    for (int64_t i = 0; i < size - 1; ++i) chosen += u >= thresholds[i];
-  }
-  return chosen;
-}
-
-// The thresholds of rows of A probabilities; that of the last possible one is above 1, so that rounding cannot pass it.
-template <typename T>
-void accumulate(const T* probs, int64_t rows, int64_t A, T* thresholds) {
-  for (int64_t row = 0; row < rows; ++row, probs += A, thresholds += A) {
-    std::partial_sum(probs, probs + A, thresholds);
-    for (int64_t a = A - 1; a >= 0 && (a == A - 1 || !(probs[a + 1] > 0)); --a) thresholds[a] = 2;
-  }
-}
 
 // Trajectories begin to end - 1 of a lane, which are in parts.
 struct Range {
@@ -304,7 +139,7 @@ ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> threshold
   const int64_t lanes = product(lead);
   std::vector<T> action_thresholds(lanes * S * A);
   for (int64_t lane = 0; lane < lanes; ++lane) accumulate(policy.at(lane), S, A, &action_thresholds[lane * S * A]);
-  run(pool, lanes * range.parts(), lanes * range.size(), [&](int64_t unit) {
+  run(pool, lanes * range.parts(), 1 + lanes * range.size() / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t lane = unit / range.parts();
     const int64_t first = first_and_stop.at(lane)[0], stop = first_and_stop.at(lane)[1];
     const Table<T> table{S, A, horizon, shift, following.at(lane), outcome.at(lane), start.at(lane),
@@ -379,7 +214,7 @@ struct Question {
     thread_local std::vector<double> sums;
     sums.assign(lanes * slices * size, 0.0);
     double* const all = sums.data();
-    run(pool, lanes * slices, lanes * range.size(), [&](int64_t unit) {
+    run(pool, lanes * slices, 1 + lanes * range.size() / WORTH_A_THREAD, [&](int64_t unit) {
       const int64_t first = unit % slices * each;
       for (int64_t part = first; part < std::min(parts, first + each); ++part)
         add(unit / slices, range.part(part), all + unit * size);
@@ -661,11 +496,11 @@ auto bind_tally() {
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(sample_float32, Sample<ffi::F32>, bind_sample<ffi::F32>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(sample_float64, Sample<ffi::F64>, bind_sample<ffi::F64>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(occupancy_float32, Occupancy<ffi::F32>, bind_occupancy<ffi::F32>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(occupancy_float64, Occupancy<ffi::F64>, bind_occupancy<ffi::F64>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(gradient_float32, Gradient<ffi::F32>, bind_gradient<ffi::F32>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(gradient_float64, Gradient<ffi::F64>, bind_gradient<ffi::F64>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(tally_float32, Tally<ffi::F32>, bind_tally<ffi::F32>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(tally_float64, Tally<ffi::F64>, bind_tally<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_sample_float32, Sample<ffi::F32>, bind_sample<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_sample_float64, Sample<ffi::F64>, bind_sample<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_occupancy_float32, Occupancy<ffi::F32>, bind_occupancy<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_occupancy_float64, Occupancy<ffi::F64>, bind_occupancy<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_gradient_float32, Gradient<ffi::F32>, bind_gradient<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_gradient_float64, Gradient<ffi::F64>, bind_gradient<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_tally_float32, Tally<ffi::F32>, bind_tally<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_tally_float64, Tally<ffi::F64>, bind_tally<ffi::F64>());

@@ -1,8 +1,7 @@
 """Tables sampled and estimated by the compiled kernel."""
 
-import warnings
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,17 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
-from occupax._errors import unknown
 from occupax.batch import Baseline, Batch, Statistics
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.samplers.base import LARGEST_SQUARED, Block, Sampler, Tally, half_of
-from occupax.samplers.device import DeviceSampler
 
 BLOCK_STEPS = 4_000_000
-Engine = Literal["auto", "compiled", "jax"]
 
 
 class CompiledSampler(Sampler):
@@ -42,9 +38,6 @@ class CompiledSampler(Sampler):
 
     def __init__(self, problem: Problem):
         """Look up the features of everything that can happen."""
-        reason = kernels.missing()
-        if reason:
-            raise ValueError(f"the compiled kernel cannot be used: {reason}.")
         env = _table(problem)
         S, A, K = env.successors.shape
         self.problem = problem
@@ -71,7 +64,7 @@ class CompiledSampler(Sampler):
         horizon = self.problem.sampling_horizon()
         sizes = [jax.ShapeDtypeStruct((length,), jnp.int32) for length in (n * horizon, n, n)]
         events, lengths, finals = kernels.call(
-            "sample",
+            "tabular_sample",
             probs.dtype,
             sizes,
             jnp.asarray(self.successors),
@@ -149,7 +142,7 @@ class CompiledBatch(Block):
     def _ask(self, name: str, target: Policy | None, output: Any, *operands: Array, **settings: Any) -> Any:
         problem = self.sampler.problem
         return kernels.call(
-            name,
+            f"tabular_{name}",
             self.probs.dtype,
             output,
             self.events,
@@ -166,28 +159,6 @@ class CompiledBatch(Block):
             on_policy=self._acted(target),
             **settings,
         )
-
-
-def choose_engine(problem: Problem, policy: Policy, engine: Engine = "auto") -> Engine:
-    """The engine that "auto" stands for: the compiled one where it can be used."""
-    if engine not in get_args(Engine):
-        raise unknown("engine", engine, get_args(Engine))
-    fitting = isinstance(problem.env, TabularMDP) and type(policy) is Tabular and jax.default_backend() == "cpu"
-    if engine == "jax" or (engine == "auto" and not fitting):
-        return "jax"
-    if not fitting:
-        raise ValueError("engine 'compiled' is for tabular environments with tabular policies, on the CPU.")
-    reason = kernels.missing()
-    if not reason or engine == "compiled":  # which then says itself what is missing
-        return "compiled"
-    warnings.warn(f"the compiled kernel is not used, and plain JAX is slower: {reason}.", stacklevel=2)
-    return "jax"
-
-
-def make_sampler(problem: Problem, policy: Policy, engine: Engine = "auto") -> Sampler:
-    """The sampler of an engine, for policies like this one."""
-    chosen = choose_engine(problem, policy, engine)
-    return CompiledSampler(problem) if chosen == "compiled" else DeviceSampler(problem)
 
 
 def _counts(

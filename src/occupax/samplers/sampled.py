@@ -1,5 +1,7 @@
 """A batch whose trajectories are all in memory."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,15 +20,19 @@ class SampledBatch(Block):
     trajectories: Trajectories
     policy: Policy
 
+    def asked(self, target: Policy | None) -> Policy:
+        """The policy asked about."""
+        return self.policy if target is None else target
+
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """See `estimators.occupancy`."""
-        return estimators.occupancy(self.problem, self.trajectories, target or self.policy)
+        return estimators.occupancy(self.problem, self.trajectories, self.asked(target))
 
     def gradient(
         self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
     ) -> Policy:
         """See `estimators.gradient`."""
-        return estimators.gradient(self.problem, self.trajectories, target or self.policy, quasi_reward, baseline)
+        return estimators.gradient(self.problem, self.trajectories, self.asked(target), quasi_reward, baseline)
 
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """See `Problem.quasi_reward`."""
@@ -39,7 +45,7 @@ class SampledBatch(Block):
     def tally(self, target: Policy | None = None) -> Tally:
         """Sums over the trajectories that took a step."""
         taken = self.trajectories
-        weight = jnp.where(taken.live, estimators.weights(taken, target or self.policy), 0.0)
+        weight = jnp.where(taken.live, estimators.weights(taken, self.asked(target)), 0.0)
         last = jnp.take_along_axis(weight, jnp.maximum(taken.lengths - 1, 0)[:, None], 1)[:, 0]
         last = jnp.minimum(last, LARGEST_SQUARED)
         discounts = self.problem.discount ** jnp.arange(taken.rewards.shape[1], dtype=taken.rewards.dtype)
@@ -57,4 +63,4 @@ class SampledBatch(Block):
         half = half_of(len(self.trajectories.actions))
         first = jax.tree.map(lambda leaf: leaf[:half], self.trajectories)
         second = jax.tree.map(lambda leaf: leaf[half:], self.trajectories)
-        return SampledBatch(self.problem, first, self.policy), SampledBatch(self.problem, second, self.policy)
+        return replace(self, trajectories=first), replace(self, trajectories=second)

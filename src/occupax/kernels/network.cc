@@ -1,0 +1,308 @@
+// Softmax policies over a network of tanh layers: actions, log-probabilities and their gradients, for live steps only,
+// behind XLA's foreign function interface.
+//
+// The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
+// where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
+// in the cache from the first layer to the last and back; activations are computed again where a gradient needs them,
+// because fetching them from memory would take longer.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "lanes.h"
+#include "random.h"
+
+namespace {
+
+constexpr int64_t FILL = 8;             // what a width is a multiple of
+constexpr int64_t ROWS = 96;            // in a block
+constexpr int64_t WORTH_A_THREAD = 64;  // rows that take longer than waking a thread
+constexpr int64_t PART = 8;             // trajectories that are not shared out among threads
+
+int64_t filled(int64_t size) { return (size + FILL - 1) / FILL * FILL; }
+
+struct Shape {
+  int64_t depth;                          // of weights and biases, one less than of sizes
+  std::vector<int64_t> sizes, widths;     // of the inputs and of the outputs of each layer, and how they are stored
+  std::vector<int64_t> weights, biases;   // where those of a layer begin
+  std::vector<int64_t> turned;            // where its weights [outputs][inputs] begin
+  int64_t total = 0, all_turned = 0, widest = 0;
+
+  explicit Shape(ffi::Span<const int64_t> given) : depth(given.size() - 1), sizes(given.begin(), given.end()) {
+    widths.push_back(sizes[0]);
+    for (int64_t l = 0; l < depth; ++l) {
+      widths.push_back(filled(sizes[l + 1]));
+      weights.push_back(total);
+      biases.push_back(total += sizes[l] * widths[l + 1]);
+      total += widths[l + 1];
+      turned.push_back(all_turned);
+      all_turned += sizes[l + 1] * widths[l];
+    }
+    widest = *std::max_element(widths.begin(), widths.end());
+  }
+};
+
+namespace plain {
+#include "network_math.h"
+}
+
+#ifdef VECTORS
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+namespace wide {
+#include "network_math.h"
+}
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+const bool is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+namespace wide = plain;
+const bool is_wide = false;
+#endif
+
+// Room for a block of rows and for what a network makes of them; one for each thread, and used again.
+template <typename T>
+struct Block {
+  const Shape& shape;
+  std::vector<T>& room;
+  std::vector<T*> layers;
+  T *errors, *spare;
+  int64_t rows = 0;
+  int64_t place[ROWS];  // where each row came from
+
+  explicit Block(const Shape& shape) : shape(shape), room(all_room()) {
+    int64_t size = 2 * ROWS * shape.widest;
+    for (int64_t width : shape.widths) size += ROWS * width;
+    if (static_cast<int64_t>(room.size()) < size) room.resize(size);
+    T* next = room.data();
+    for (int64_t width : shape.widths) layers.push_back(next), next += ROWS * width;
+    errors = next, spare = next + ROWS * shape.widest;
+  }
+
+  static std::vector<T>& all_room() {
+    thread_local std::vector<T> room;
+    return room;
+  }
+
+  void add(const T* observation, int64_t from) {
+    std::copy(observation, observation + shape.sizes[0], layers[0] + rows * shape.sizes[0]);
+    place[rows++] = from;
+  }
+
+  void forward(const T* parameters) {
+    (is_wide ? wide::forward<T> : plain::forward<T>)(shape, parameters, rows, layers.data());
+  }
+
+  void backward(const T* turned, T* gradient) {
+    (is_wide ? wide::backward<T> : plain::backward<T>)(shape, turned, rows, layers.data(), errors, spare, gradient);
+  }
+
+  int64_t actions() const { return shape.sizes.back(); }
+  const T* logits(int64_t row) const { return layers.back() + row * shape.widths.back(); }
+
+  T log_normaliser(int64_t row) const {
+    const T *begin = logits(row), *end = begin + actions(), most = *std::max_element(begin, end);
+    T total = 0;
+    for (const T* logit = begin; logit < end; ++logit) total += std::exp(*logit - most);
+    return most + std::log(total);
+  }
+};
+
+// Calls flush(block) on blocks of the live rows of trajectories `first` to `last`, each with its place [trajectory, step].
+template <typename T, typename Flush>
+void each_block(const Shape& shape, const T* observations, const int32_t* lengths, int64_t horizon, int64_t first,
+                int64_t last, const Flush& flush) {
+  Block<T> block(shape);
+  for (int64_t i = first; i < last; ++i)
+    for (int64_t t = i * horizon; t < i * horizon + lengths[i]; ++t) {
+      block.add(observations + t * shape.sizes[0], t);
+      if (block.rows == ROWS) flush(block), block.rows = 0;
+    }
+  if (block.rows > 0) flush(block);
+}
+
+// An action and its log-probability for every live trajectory at step `time`, and zeros for the others.
+template <ffi::DataType D>
+ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::PRED> live, In<ffi::U32> key,
+               In<ffi::S32> numbers, In<ffi::S32> time, ffi::Span<const int64_t> sizes, Out<ffi::S32> actions,
+               Out<D> log_probs) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(actions->dimensions(), 1);
+  const auto network = in(parameters, 1, lead);
+  const auto seen = in(observations, 2, lead);
+  const auto alive = in(live, 1, lead);
+  const auto keys = in(key, 1, lead);
+  const auto number = in(numbers, 1, lead);
+  const auto now = in(time, 0, lead);
+  const auto chosen = out(actions, 1, lead);
+  const auto chances = out(log_probs, 1, lead);
+  const int64_t n = actions->dimensions().back(), lanes = product(lead), parts = (n + ROWS - 1) / ROWS;
+  run(pool, lanes * parts, 1 + lanes * n / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t lane = unit / parts, first = unit % parts * ROWS, last = std::min(n, first + ROWS);
+    int32_t* const action = chosen.at(lane);
+    T* const chance = chances.at(lane);
+    Block<T> block(shape);
+    for (int64_t i = first; i < last; ++i) {
+      action[i] = 0, chance[i] = 0;
+      if (alive.at(lane)[i]) block.add(seen.at(lane) + i * shape.sizes[0], i);
+    }
+    if (block.rows == 0) return;
+    block.forward(network.at(lane));
+    std::vector<T> probs(block.actions()), thresholds(block.actions());
+    uint32_t trajectory[SLOTS] = {}, turn[SLOTS], words[4][SLOTS];
+    std::fill(turn, turn + SLOTS, static_cast<uint32_t>(*now.at(lane)));
+    for (int64_t row = 0; row < block.rows; ++row) {
+      if (row % SLOTS == 0) {
+        for (int64_t j = row; j < std::min(block.rows, row + SLOTS); ++j)
+          trajectory[j - row] = static_cast<uint32_t>(number.at(lane)[block.place[j]]);
+        philox(keys.at(lane), trajectory, turn, words);
+      }
+      const T* logits = block.logits(row);
+      const T normaliser = block.log_normaliser(row);
+      for (int64_t a = 0; a < block.actions(); ++a) probs[a] = std::exp(logits[a] - normaliser);
+      accumulate(probs.data(), 1, block.actions(), thresholds.data());
+      const int64_t a = pick(thresholds.data(), block.actions(), uniform<T>(words[0][row % SLOTS]));
+      action[block.place[row]] = static_cast<int32_t>(a);
+      chance[block.place[row]] = logits[a] - normaliser;
+    }
+  });
+  return ffi::Error::Success();
+}
+
+// The log-probability of every live action, and zeros for the others.
+template <ffi::DataType D>
+ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
+                    In<ffi::S32> lengths, ffi::Span<const int64_t> sizes, Out<D> log_probs) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(log_probs->dimensions(), 2);
+  const int64_t horizon = log_probs->dimensions().back(), n = lengths.dimensions().back(), lanes = product(lead);
+  const auto network = in(parameters, 1, lead);
+  const auto seen = in(observations, 3, lead);
+  const auto action = in(actions, 2, lead);
+  const auto length = in(lengths, 1, lead);
+  const auto results = out(log_probs, 2, lead);
+  const int64_t parts = (n + PART - 1) / PART;
+  run(pool, lanes * parts, 1 + lanes * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t lane = unit / parts, first = unit % parts * PART, last = std::min(n, first + PART);
+    T* const result = results.at(lane);
+    std::fill(result + first * horizon, result + last * horizon, T{0});
+    each_block(shape, seen.at(lane), length.at(lane), horizon, first, last, [&](Block<T>& block) {
+      block.forward(network.at(lane));
+      for (int64_t row = 0; row < block.rows; ++row) {
+        const int64_t t = block.place[row];
+        result[t] = block.logits(row)[action.at(lane)[t]] - block.log_normaliser(row);
+      }
+    });
+  });
+  return ffi::Error::Success();
+}
+
+// The sum over live steps of their coefficient times the gradient of the log-probability of their action.
+template <ffi::DataType D>
+ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
+                    In<ffi::S32> lengths, In<D> coefficients, ffi::Span<const int64_t> sizes, Out<D> gradient) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(gradient->dimensions(), 1);
+  const int64_t horizon = actions.dimensions().back(), n = lengths.dimensions().back(), lanes = product(lead);
+  const auto network = in(parameters, 1, lead);
+  const auto seen = in(observations, 3, lead);
+  const auto action = in(actions, 2, lead);
+  const auto length = in(lengths, 1, lead);
+  const auto coefficient = in(coefficients, 2, lead);
+  const auto results = out(gradient, 1, lead);
+
+  std::vector<T> turned(lanes * shape.all_turned);
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    for (int64_t l = 1; l < shape.depth; ++l) {
+      const T* weights = network.at(lane) + shape.weights[l];
+      T* const to = &turned[lane * shape.all_turned + shape.turned[l]];
+      for (int64_t i = 0; i < shape.sizes[l]; ++i)
+        for (int64_t o = 0; o < shape.sizes[l + 1]; ++o)
+          to[o * shape.widths[l] + i] = weights[i * shape.widths[l + 1] + o];
+    }
+  const int64_t most = (n + PART - 1) / PART, parts = std::min(most, MOST_SUMS), each = (n + parts - 1) / parts;
+  std::vector<T> sums(lanes * parts * shape.total, T{0});
+  run(pool, lanes * parts, 1 + lanes * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t lane = unit / parts, first = std::min(n, unit % parts * each), last = std::min(n, first + each);
+    each_block(shape, seen.at(lane), length.at(lane), horizon, first, last, [&](Block<T>& block) {
+      block.forward(network.at(lane));
+      const int64_t width = shape.widths.back();
+      std::fill(block.errors, block.errors + block.rows * width, T{0});
+      for (int64_t row = 0; row < block.rows; ++row) {
+        const T *logits = block.logits(row), normaliser = block.log_normaliser(row);
+        const T weight = coefficient.at(lane)[block.place[row]];
+        T* const error = block.errors + row * width;
+        for (int64_t a = 0; a < block.actions(); ++a) error[a] = -weight * std::exp(logits[a] - normaliser);
+        error[action.at(lane)[block.place[row]]] += weight;
+      }
+      block.backward(&turned[lane * shape.all_turned], &sums[unit * shape.total]);
+    });
+  });
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const T* part = &sums[lane * parts * shape.total];
+    T* const total = results.at(lane);
+    std::copy(part, part + shape.total, total);
+    for (int64_t p = 1; p < parts; ++p)
+      for (int64_t i = 0; i < shape.total; ++i) total[i] += part[p * shape.total + i];
+  }
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType D>
+auto bind_act() {
+  return ffi::Ffi::Bind()
+      .template Ctx<ffi::ThreadPool>()
+      .template Arg<In<D>>()
+      .template Arg<In<D>>()
+      .template Arg<In<ffi::PRED>>()
+      .template Arg<In<ffi::U32>>()
+      .template Arg<In<ffi::S32>>()
+      .template Arg<In<ffi::S32>>()
+      .template Attr<ffi::Span<const int64_t>>("sizes")
+      .template Ret<ffi::Buffer<ffi::S32>>()
+      .template Ret<ffi::Buffer<D>>();
+}
+
+#define STEPS(D)                       \
+  ffi::Ffi::Bind()                     \
+      .template Ctx<ffi::ThreadPool>() \
+      .template Arg<In<D>>()           \
+      .template Arg<In<D>>()           \
+      .template Arg<In<ffi::S32>>()    \
+      .template Arg<In<ffi::S32>>()
+
+template <ffi::DataType D>
+auto bind_log_probs() {
+  return STEPS(D).template Attr<ffi::Span<const int64_t>>("sizes").template Ret<ffi::Buffer<D>>();
+}
+
+template <ffi::DataType D>
+auto bind_gradient() {
+  return STEPS(D)
+      .template Arg<In<D>>()
+      .template Attr<ffi::Span<const int64_t>>("sizes")
+      .template Ret<ffi::Buffer<D>>();
+}
+
+}  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float32, Act<ffi::F32>, bind_act<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float64, Act<ffi::F64>, bind_act<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float32, LogProbs<ffi::F32>, bind_log_probs<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float64, LogProbs<ffi::F64>, bind_log_probs<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_gradient_float32, Gradient<ffi::F32>, bind_gradient<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_gradient_float64, Gradient<ffi::F64>, bind_gradient<ffi::F64>());

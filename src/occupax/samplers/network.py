@@ -1,0 +1,167 @@
+"""Softmax policies over a network of tanh layers, with the network in the compiled kernel.
+
+The environment and the estimators are those of plain JAX; the kernel draws actions, and gives log-probabilities and
+their gradients, of live steps only.
+"""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from occupax import kernels
+from occupax.batch import Baseline, Trajectories
+from occupax.policies import Policy, dense_layers
+from occupax.problem import Problem
+from occupax.samplers.base import Sampler
+from occupax.samplers.rollout import Actor, rollout
+from occupax.samplers.sampled import SampledBatch
+
+BLOCK_STEPS = 200_000
+FILL = 8
+"""What the kernel wants the outputs of a layer to be a multiple of."""
+
+Sizes = tuple[int, ...]
+
+
+class NetworkSampler(Sampler):
+    """Draws trajectories of any environment in JAX under policies that are networks."""
+
+    problem: Problem
+
+    @property
+    def block_size(self) -> int:
+        """As many as take at most `BLOCK_STEPS` steps."""
+        return max(1, BLOCK_STEPS // self.problem.sampling_horizon())
+
+    def block(
+        self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
+    ) -> "NetworkBatch":
+        """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
+        numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
+        actor = NetworkActor(_parameters(policy), _sizes(policy))
+        return NetworkBatch(self.problem, rollout(self.problem, actor, numbers, numbers < stop, key), policy)
+
+
+class NetworkActor(Actor):
+    """A network as the kernel wants it."""
+
+    parameters: Float[Array, " P"]
+    sizes: Sizes = eqx.field(static=True)
+
+    def act(
+        self,
+        observations: Any,
+        live: Bool[Array, " n"],
+        key: Key[Array, ""],
+        numbers: Int[Array, " n"],
+        keys: Key[Array, " n"],
+        t: Int[Array, ""],
+    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+        """Draw by inversion, with one number for (key, trajectory, t)."""
+        dtype = self.parameters.dtype
+        outputs = [jax.ShapeDtypeStruct(live.shape, jnp.int32), jax.ShapeDtypeStruct(live.shape, dtype)]
+        operands = self.parameters, _rows(observations, 1, dtype), live, jax.random.key_data(key)[:2], numbers, t
+        actions, log_probs = kernels.call("network_act", dtype, outputs, *operands, sizes=np.array(self.sizes))
+        return actions, log_probs
+
+
+class NetworkBatch(SampledBatch):
+    """Trajectories of which the kernel knows the network."""
+
+    def gradient(
+        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
+    ) -> Policy:
+        """See `estimators.gradient`."""
+        gradient: Any = super().gradient(quasi_reward, target, baseline)
+        return gradient.policy
+
+    def asked(self, target: Policy | None) -> "InKernel":
+        """The policy asked about; what the one that acted says is recorded already."""
+        acted = target is None or target is self.policy
+        return InKernel(self.policy if target is None else target, acted)
+
+
+class InKernel(Policy):
+    """A policy whose log-probabilities, and their gradients, the kernel computes; none that are `recorded` already."""
+
+    policy: Policy
+    recorded: bool = eqx.field(static=True)
+
+    def logits(self, observation: Any) -> Float[Array, " A"]:
+        """Those of the policy."""
+        return self.policy.logits(observation)
+
+    def log_probs(self, trajectories: Trajectories) -> Float[Array, "B H"]:
+        """Of live steps; zero after the end."""
+        parameters = _parameters(self.policy)
+        steps = _rows(trajectories.observations, 2, parameters.dtype), trajectories.actions, trajectories.lengths
+        recorded = trajectories.log_probs if self.recorded else None
+        return _log_probs(_sizes(self.policy), parameters, *steps, recorded)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _log_probs(
+    sizes: Sizes,
+    parameters: Float[Array, " P"],
+    observations: Float[Array, "B H D"],
+    actions: Int[Array, "B H"],
+    lengths: Int[Array, " B"],
+    recorded: Float[Array, "B H"] | None,
+) -> Float[Array, "B H"]:
+    if recorded is not None:
+        return recorded
+    output = jax.ShapeDtypeStruct(actions.shape, parameters.dtype)
+    operands = parameters, observations, actions, lengths
+    return kernels.call("network_log_probs", parameters.dtype, output, *operands, sizes=np.array(sizes))
+
+
+def _log_probs_forward(sizes: Sizes, *operands: Any) -> tuple[Any, Any]:
+    return _log_probs(sizes, *operands), operands[:-1]
+
+
+def _log_probs_backward(sizes: Sizes, operands: Any, coefficients: Float[Array, "B H"]) -> Any:
+    parameters = operands[0]
+    output = jax.ShapeDtypeStruct(parameters.shape, parameters.dtype)
+    settings: dict[str, Any] = {"sizes": np.array(sizes)}
+    gradient = kernels.call("network_gradient", parameters.dtype, output, *operands, coefficients, **settings)
+    return gradient, None, None, None, None
+
+
+_log_probs.defvjp(_log_probs_forward, _log_probs_backward)
+
+
+def fits(policy: Policy) -> bool:
+    """Whether the kernel knows such policies."""
+    return dense_layers(policy) is not None
+
+
+def _layers(policy: Policy) -> tuple[eqx.nn.Linear, ...]:
+    layers = dense_layers(policy)
+    if layers is None:
+        raise ValueError(f"the compiled kernel takes networks of tanh layers, got {type(policy).__name__}.")
+    return layers
+
+
+def _sizes(policy: Policy) -> Sizes:
+    """The number of inputs, and of the outputs of each layer."""
+    layers = _layers(policy)
+    return (layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in layers))
+
+
+def _parameters(policy: Policy) -> Float[Array, " P"]:
+    """All weights [inputs, outputs] and biases, with outputs filled up to a multiple of `FILL`."""
+    parts: list[Array] = []
+    for layer in _layers(policy):
+        more = -layer.weight.shape[0] % FILL
+        parts += [jnp.pad(layer.weight.T, ((0, 0), (0, more))).ravel(), jnp.pad(layer.bias, (0, more))]
+    return jnp.concatenate(parts)
+
+
+def _rows(observations: Array, axes: int, dtype: Any) -> Float[Array, "*axes D"]:
+    """Observations as flat vectors of floats."""
+    return observations.reshape(*observations.shape[:axes], -1).astype(dtype)

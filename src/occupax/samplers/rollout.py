@@ -1,0 +1,144 @@
+"""Episodes of an environment in JAX, many at once, until the last of them has ended."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from occupax.batch import Trajectories
+from occupax.policies import Policy
+from occupax.problem import Problem
+
+
+class Actor(eqx.Module):
+    """What acts in an episode."""
+
+    @abstractmethod
+    def act(
+        self,
+        observations: Any,
+        live: Bool[Array, " n"],
+        key: Key[Array, ""],
+        numbers: Int[Array, " n"],
+        keys: Key[Array, " n"],
+        t: Int[Array, ""],
+    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+        """Actions at step t and their log-probabilities, of any value where not `live`.
+
+        They are drawn with `key`, the numbers of the trajectories and t, or with `keys`, which depend on these three.
+        """
+
+
+class PlainActor(Actor):
+    """Any policy, in plain JAX."""
+
+    policy: Policy
+
+    def act(
+        self,
+        observations: Any,
+        live: Bool[Array, " n"],
+        key: Key[Array, ""],
+        numbers: Int[Array, " n"],
+        keys: Key[Array, " n"],
+        t: Int[Array, ""],
+    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+        """Draw from the softmax of the logits."""
+
+        def draw(observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+            logits = self.policy.logits(observation)
+            action = jax.random.categorical(key, logits)
+            return action, jax.nn.log_softmax(logits)[action]
+
+        return jax.vmap(draw)(observations, keys)
+
+
+def rollout(
+    problem: Problem, actor: Actor, numbers: Int[Array, " n"], there: Bool[Array, " n"], key: Key[Array, ""]
+) -> Trajectories:
+    """The trajectories of these numbers out of all those that `key` stands for; those not `there` take no step.
+
+    A trajectory depends on (key, number) and the actor alone. Under vmap all lanes go through one loop, which ends with
+    the last episode of any.
+    """
+    arrays, fixed = eqx.partition((problem, actor), eqx.is_array)
+
+    def all_lanes(arrays: Any, numbers: Any, there: Any, key: Any) -> Trajectories:
+        return _lanes(*eqx.combine(arrays, fixed), numbers, there, key)
+
+    @custom_vmap
+    def one_lane(of_problem: Any, *of_lane: Any) -> Trajectories:
+        of_actor, *rest = jax.tree.map(lambda leaf: leaf[None], of_lane)
+        return jax.tree.map(lambda leaf: leaf[0], all_lanes((of_problem, of_actor), *rest))
+
+    @one_lane.def_vmap
+    def _(size: int, batched: Any, of_problem: Any, *of_lane: Any) -> tuple[Trajectories, Any]:
+        if any(jax.tree.leaves(batched[0])):
+            raise ValueError("trajectories of several problems cannot be drawn by one vmap.")
+
+        def spread(leaf: Array, is_batched: bool) -> Array:
+            return leaf if is_batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
+
+        of_actor, *rest = jax.tree.map(spread, of_lane, tuple(batched[1:]))
+        drawn = all_lanes((of_problem, of_actor), *rest)
+        return drawn, jax.tree.map(lambda _: True, drawn)
+
+    return one_lane(arrays[0], arrays[1], numbers, there, key)
+
+
+def _lanes(
+    problem: Problem,
+    actors: Actor,
+    numbers: Int[Array, "L n"],
+    there: Bool[Array, "L n"],
+    lane_keys: Key[Array, " L"],
+) -> Trajectories:
+    """The trajectories of several lanes."""
+    env, horizon = problem.env, problem.sampling_horizon()
+    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(lane_keys, numbers)
+
+    def each(function: Any, *arguments: Any) -> Any:
+        return jax.vmap(jax.vmap(function))(*arguments)
+
+    def act(t: Int[Array, ""], observations: Any, live: Bool[Array, "L n"], step_keys: Key[Array, "L n"]) -> Any:
+        parts, fixed = eqx.partition(actors, eqx.is_array)
+
+        def in_lane(part: Any, *given: Any) -> Any:
+            return eqx.combine(part, fixed).act(*given, t)
+
+        return jax.vmap(in_lane)(parts, observations, live, lane_keys, numbers, step_keys)
+
+    def step(t: Int[Array, ""], state: Any, ended: Bool[Array, "L n"]) -> tuple[Any, Any, tuple[Any, ...]]:
+        step_keys = each(lambda key: jax.random.split(jax.random.fold_in(key, t + 1)), keys)
+        live, observations = ~ended, each(env.observe, state)
+        actions, log_probs = act(t, observations, live, step_keys[..., 0])
+        following, rewards = each(env.step, state, actions, step_keys[..., 1])
+        state = jax.tree.map(lambda old, new: _where(live, new, old), state, following)
+        ended = ended | each(env.terminated, state) | each(env.truncated, state)
+        return state, ended, (observations, actions, log_probs, jnp.where(live, rewards, 0.0), live)
+
+    def go_on(carry: tuple[Any, ...]) -> Bool[Array, ""]:
+        t, _, ended, _ = carry
+        return (t < horizon) & ~jnp.all(ended)
+
+    def write(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        t, state, ended, kept = carry
+        state, ended, row = step(t, state, ended)
+        return t + 1, state, ended, jax.tree.map(lambda rows, new: rows.at[t].set(new), kept, row)
+
+    first = each(lambda key: env.reset(jax.random.fold_in(key, 0)), keys)
+    ended = each(env.terminated, first) | ~there
+    start = jnp.zeros((), jnp.int32)
+    shapes = jax.eval_shape(step, start, first, ended)[2]
+    empty = jax.tree.map(lambda leaf: jnp.zeros((horizon, *leaf.shape), leaf.dtype), shapes)
+    _, last, _, rows = jax.lax.while_loop(go_on, write, (start, first, ended, empty))
+    rows = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
+    return Trajectories(*rows, each(env.terminated, last) & there, each(env.observe, last))
+
+
+def _where(condition: Bool[Array, "L n"], yes: Array, no: Array) -> Array:
+    return jnp.where(jnp.expand_dims(condition, range(2, yes.ndim)), yes, no)
