@@ -1,12 +1,17 @@
-"""Tabular training against a bare C++ loop that does the same sampling and gradients, in one run on one machine."""
+"""Training of tables against a bare C++ loop that does the same sampling and gradients.
+
+TSIVR-PG maximises log coverage on FrozenLake8x8 with a horizon of 200. `bare_loop.cc` does the same for this one
+problem and nothing else, fused by hand, on all cores. The figures are millions of live environment steps a second, the
+best of three runs of each in turn, compilation left out. The utilities that both reach show that they do the same work.
+"""
 
 import os
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
+from tables import Table, at_least, show
 
 import occupax as ox
 
@@ -14,10 +19,19 @@ HERE = Path(__file__).parent
 REPEATS = 3
 CASES = [(10, 100, 10, 10, 200), (10, 1_000, 100, 10, 20), (10, 10_000, 1_000, 10, 3)]
 """Seeds, N, B, m and epochs."""
+WANTED = [0.6, 0.8, 0.8]
 
 
 def problem() -> ox.Problem:
     return ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(0.125), discount=0.99, horizon=200)
+
+
+def compile_bare(folder: str) -> str:
+    """The program that `bare` runs."""
+    program = str(Path(folder) / "bare_loop")
+    options = ["-std=c++17", "-O3", "-march=native", "-pthread"]
+    subprocess.run([os.environ.get("CXX", "c++"), *options, "-o", program, str(HERE / "bare_loop.cc")], check=True)
+    return program
 
 
 def bare(case: tuple[int, ...], program: str, folder: str) -> tuple[float, float]:
@@ -37,7 +51,7 @@ def bare(case: tuple[int, ...], program: str, folder: str) -> tuple[float, float
 
 
 def ours(case: tuple[int, ...]) -> tuple[float, float]:
-    """The same with `ox.train`, compilation left out: from the second record of a run on."""
+    """The same with `ox.train`, once its program is compiled."""
     seeds, N, B, m, epochs = case
     algorithm = ox.TSIVRPG(snapshot_batch=N, batch=B, epoch_length=m, step_size=0.02, radius=0.2)
     episodes = epochs * (N + (m - 1) * B)
@@ -46,24 +60,25 @@ def ours(case: tuple[int, ...]) -> tuple[float, float]:
     return result.steps[:, -1].sum() / result.seconds, float(np.mean(result.metrics["utility"][:, -1]))
 
 
-def main() -> None:
+def measure() -> list[Table]:
+    """All cases."""
+    rows: list[list[str]] = []
+    ratios: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        program = str(Path(folder) / "bare_loop")
-        compiler = os.environ.get("CXX", "c++")
-        options = ["-std=c++17", "-O3", "-march=native", "-pthread"]
-        subprocess.run([compiler, *options, "-o", program, str(HERE / "bare_loop.cc")], check=True)
-        print("TSIVR-PG, log coverage, FrozenLake8x8, horizon 200: millions of live environment steps a second")
-        print(f"{'seeds':>6} {'N':>6} {'B':>6} {'bare C++':>10} {'Occupax':>10} {'ratio':>7}   utilities")
+        program = compile_bare(folder)
         for case in CASES:
             pairs = [(bare(case, program, folder), ours(case)) for _ in range(REPEATS)]
             theirs, mine = (max(pair[i] for pair in pairs) for i in (0, 1))
-            print(
-                f"{case[0]:6} {case[1]:6} {case[2]:6} {theirs[0] / 1e6:10.2f} {mine[0] / 1e6:10.2f} "
-                f"{mine[0] / theirs[0]:7.2f}   {theirs[1]:.1f} {mine[1]:.1f}"
-            )
+            ratios.append(mine[0] / theirs[0])
+            rates = [f"{theirs[0] / 1e6:.2f}", f"{mine[0] / 1e6:.2f}", f"{ratios[-1]:.2f}"]
+            rows.append([*(f"{number:,}" for number in case[:3]), *rates, f"{theirs[1]:.1f}", f"{mine[1]:.1f}"])
+    columns = ["seeds", "N", "B", "bare C++", "Occupax", "ratio", "utility of bare C++", "utility of Occupax"]
+    targets = [
+        at_least(wanted, ratio, f"of the bare C++ loop with {case[0]} seeds and B = {case[2]:,}")
+        for wanted, ratio, case in zip(WANTED, ratios, CASES, strict=True)
+    ]
+    return [Table("Millions of live steps a second", columns, rows, targets)]
 
 
 if __name__ == "__main__":
-    start = time.perf_counter()
-    main()
-    print(f"({time.perf_counter() - start:.0f} s)")
+    show(measure())
