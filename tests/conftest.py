@@ -2,12 +2,29 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # the commands would keep programs for the user, and tests are no user
 
 import jax
 import jaxtyping
 import pytest
+
+OPTIMISATIONS = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+
+# Most of the time of the tests is that of the compiler, and most of that goes into optimising programs that run for
+# some milliseconds. The processes that tests start, such as those that are killed and resumed, have programs as users
+# have them, unless a test says otherwise; all do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
+if OPTIMISATIONS not in os.environ:
+    jax.config.update(OPTIMISATIONS.lower(), True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker one stretch of the tests, so that it compiles what neighbours share once."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.fixture
@@ -22,3 +39,9 @@ def as_users_run() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def compiled_fast() -> dict[str, str]:
+    """The environment of a process that compiles as fast as the tests do, where only what it does is of interest."""
+    return {OPTIMISATIONS: "1", **os.environ}

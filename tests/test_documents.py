@@ -11,10 +11,11 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/training.md"])
-def test_the_code_of_a_page_runs_as_printed(page):
+def test_the_code_of_a_page_runs_as_printed(page, compiled_fast):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
-    done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", "\n".join(blocks)]
+    done = subprocess.run(command, env=compiled_fast, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     printed = sum(block.count("print(") for block in blocks)
     assert len(done.stdout.splitlines()) >= printed  # loops print more
