@@ -7,29 +7,33 @@ import pytest
 
 import occupax as ox
 from occupax import cli
+from test_cli_train import occupax
 
 OCCUPAX = Path(sys.executable).with_name("occupax")
 
 
 def run(*arguments):
+    """Run a command as users do, in a process of its own."""
     return subprocess.run([OCCUPAX, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_solve_prints_a_table_of_exact_and_sampled_values():
-    done = run("solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", "--trajectories", "500")
-    assert done.returncode == 0, done.stderr
+    words = ("--utility", "log-coverage", "--discount", "0.9", "--trajectories", "500")
+    code, out, err = occupax("solve", "FrozenLake-v1", *words)
+    assert (code, err) == (0, "")
     problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), discount=0.9)
-    assert f"{ox.solve(problem).value:.4f}" in done.stdout
-    assert "uniform" in done.stdout
-    assert "sampled" in done.stdout
+    assert f"{ox.solve(problem).value:.4f}" in out
+    assert "uniform" in out
+    assert "sampled" in out
 
 
 def test_solve_takes_settings_of_the_utility_and_the_environment():
     words = ("--set", "utility.sigma=0.5", "env.is_slippery=false", "--trajectories", "0", "--json")
-    done = run("solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", *words)
+    code, out, err = occupax("solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", *words)
+    assert (code, err) == (0, "")
     env = ox.make("FrozenLake-v1", is_slippery=False)
     best = ox.solve(ox.Problem(env, ox.utilities.LogCoverage(0.5), discount=0.9))
-    assert json.loads(done.stdout)["policies"][1]["utility"] == pytest.approx(best.value, abs=1e-6)
+    assert json.loads(out)["policies"][1]["utility"] == pytest.approx(best.value, abs=1e-6)
 
 
 def test_solve_prints_json_for_machines():
@@ -63,18 +67,26 @@ def test_list_names_what_there_is():
         (("sovle",), "solve"),
     ],
 )
+@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
-    done = run(*arguments)
+    code, out, err = occupax(*arguments)
+    assert code == 2
+    assert said in out + err
+    assert "Traceback" not in out + err
+
+
+def test_the_exit_code_and_the_sentence_leave_the_process():
+    done = run("solve", "FrozenLake8x9-v1")
     assert done.returncode == 2
-    assert said in done.stdout + done.stderr
+    assert "Did you mean 'FrozenLake8x8-v1'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_failure_ends_in_a_sentence_and_exit_code_1():
-    done = run("solve", "FrozenLake-v1", "--utility", "log-coverage", "--tolerance", "1e-300")
-    assert done.returncode == 1
-    assert "certified gap" in done.stderr
-    assert "Traceback" not in done.stderr
+    code, out, err = occupax("solve", "FrozenLake-v1", "--utility", "log-coverage", "--tolerance", "1e-300")
+    assert code == 1
+    assert "certified gap" in err
+    assert "Traceback" not in out + err
 
 
 def test_an_interruption_ends_in_a_word_and_exit_code_130(monkeypatch, capsys):
