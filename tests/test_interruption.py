@@ -40,8 +40,11 @@ def start(tmp_path_factory):
     home = tmp_path_factory.mktemp("children")
     script = home / "child.py"
     script.write_text(SCRIPT)
-    programs = str(tmp_path_factory.getbasetemp().parent / "programs")
-    env = {**os.environ, "JAX_COMPILATION_CACHE_DIR": programs, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    env = {
+        **os.environ,
+        "JAX_COMPILATION_CACHE_DIR": str(home / "programs"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
 
     def begin(folder, pace):
         command = [sys.executable, str(script), str(folder), pace]

@@ -1,4 +1,3 @@
-import os
 import signal
 import threading
 
@@ -7,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from scipy import stats
 
 import enumeration as enum
@@ -30,17 +28,6 @@ ALGORITHMS = {
     "adaptive": ox.TSIVRPG(**SIZES, radius="adaptive"),
     "adam": ox.REINFORCE(batch=4, step_size=1.0, rule=optax.adam(0.05), baseline="mean"),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_programs(tmp_path_factory):
-    """Programs that another test process has compiled are not compiled again."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.getbasetemp().parent / "programs"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    compilation_cache.reset_cache()
-    yield
-    jax.config.update("jax_compilation_cache_dir", None)
-    compilation_cache.reset_cache()
 
 
 def train(algorithm=TSIVRPG, episodes=20, seeds=2, **options):
@@ -252,7 +239,7 @@ def test_the_first_interrupt_waits_for_the_record_and_says_what_is_lost():
 
     def interrupt(moment):
         seen.append(moment.episodes)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt, match="stopped after 4 of 20 episodes; nothing was saved, because no folder"):
@@ -263,8 +250,8 @@ def test_the_first_interrupt_waits_for_the_record_and_says_what_is_lost():
 
 def test_the_second_interrupt_ends_at_once():
     def interrupt_twice(_):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         raise AssertionError("it went on")
 
     before = signal.getsignal(signal.SIGINT)
