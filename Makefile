@@ -29,9 +29,8 @@ sanitize: $(READY)  ## the tests of the kernel under AddressSanitizer and UBSan
 	OCCUPAX_KERNEL=.cache/libkernels-sanitized.so LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
 		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py
 
-bench: $(READY)  ## speed, as ratios measured side by side
-	$(BIN)/python benchmarks/sampling.py
-	$(BIN)/python benchmarks/tabular.py
+bench: $(READY)  ## speed and memory, into docs/performance.md; with the extra `bench` against others too
+	$(BIN)/python benchmarks
 
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
