@@ -31,7 +31,7 @@ def blocks_of(monkeypatch):
     """Make every sampler hold so many trajectories at once."""
 
     def hold(block, horizon=enum.HORIZON):
-        for module in ("device", "compiled"):
+        for module in ("device", "compiled", "network"):
             monkeypatch.setattr(f"occupax.samplers.{module}.BLOCK_STEPS", block * horizon + horizon // 2)
 
     return hold

@@ -35,10 +35,11 @@ def as_trajectories(batch):
     A, K = env.num_actions, 1 << (env.successors.shape[2] - 1).bit_length()
     n = len(batch.lengths)
     columns = {name: np.zeros((n, horizon), int) for name in ("states", "actions", "outcomes")}
-    live = np.arange(horizon) < np.asarray(batch.lengths)[:, None]
+    lengths, all_events = np.asarray(batch.lengths), np.asarray(batch.events)
+    live = np.arange(horizon) < lengths[:, None]
     for i in range(n):
-        start = i // part * part * horizon + int(batch.lengths[i // part * part : i].sum())
-        events = np.asarray(batch.events[start : start + batch.lengths[i]])
+        start = i // part * part * horizon + lengths[i // part * part : i].sum()
+        events = all_events[start : start + lengths[i]]
         for name, values in zip(columns, (events // (A * K), events // K % A, events % K), strict=True):
             columns[name][i, : len(events)] = values
     s, a, k = columns.values()

@@ -92,10 +92,9 @@ def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
     if not isinstance(psi, _Flat) or psi.num_states is not None:
         return None
     layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
-    between = layers[1::2]
-    if all(isinstance(layer, eqx.nn.Lambda) and layer.fn is jnp.tanh for layer in between):
-        return tuple(layers[::2])  # pyright: ignore[reportReturnType]
-    return None
+    dense = [layer for layer in layers[::2] if isinstance(layer, eqx.nn.Linear) and layer.bias is not None]
+    bent = [layer for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda) and layer.fn is jnp.tanh]
+    return tuple(dense) if len(dense) + len(bent) == len(layers) else None
 
 
 def refuse_unless_policy(policy: Any) -> None:
@@ -131,7 +130,8 @@ def tabular(scale: float = 0.0) -> Initialiser:
             raise ValueError(
                 f"tabular policies need a tabular environment, got {type(env).__name__}; use linear() or mlp()."
             )
-        return Tabular(scale * jax.random.normal(key, (env.num_states, env.num_actions)))
+        shape = env.num_states, env.num_actions
+        return Tabular(scale * jax.random.normal(key, shape) if scale > 0 else jnp.zeros(shape))
 
     return init
 

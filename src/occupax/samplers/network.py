@@ -158,7 +158,7 @@ def _parameters(policy: Policy) -> Float[Array, " P"]:
     parts: list[Array] = []
     for layer in _layers(policy):
         more = -layer.weight.shape[0] % FILL
-        parts += [jnp.pad(layer.weight.T, ((0, 0), (0, more))).ravel(), jnp.pad(layer.bias, (0, more))]
+        parts += [jnp.pad(layer.weight.T, ((0, 0), (0, more))).ravel(), jnp.pad(jnp.asarray(layer.bias), (0, more))]
     return jnp.concatenate(parts)
 
 

@@ -67,27 +67,27 @@ def rollout(
     """
     arrays, fixed = eqx.partition((problem, actor), eqx.is_array)
 
-    def all_lanes(arrays: Any, numbers: Any, there: Any, key: Any) -> Trajectories:
-        return _lanes(*eqx.combine(arrays, fixed), numbers, there, key)
+    def all_lanes(of_problem: Any, of_actors: Any, *rest: Any) -> Any:
+        problem, actors = eqx.combine((of_problem, of_actors), fixed)
+        return _lanes(problem, actors, *rest)
 
     @custom_vmap
-    def one_lane(of_problem: Any, *of_lane: Any) -> Trajectories:
-        of_actor, *rest = jax.tree.map(lambda leaf: leaf[None], of_lane)
-        return jax.tree.map(lambda leaf: leaf[0], all_lanes((of_problem, of_actor), *rest))
+    def one_lane(of_problem: Any, *of_lane: Any) -> Any:
+        lanes = jax.tree.map(lambda leaf: leaf[None], of_lane)
+        return jax.tree.map(lambda leaf: leaf[0], all_lanes(of_problem, *lanes))
 
     @one_lane.def_vmap
-    def _(size: int, batched: Any, of_problem: Any, *of_lane: Any) -> tuple[Trajectories, Any]:
+    def _(size: int, batched: Any, of_problem: Any, *of_lane: Any) -> tuple[Any, Any]:
         if any(jax.tree.leaves(batched[0])):
             raise ValueError("trajectories of several problems cannot be drawn by one vmap.")
 
         def spread(leaf: Array, is_batched: bool) -> Array:
             return leaf if is_batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
 
-        of_actor, *rest = jax.tree.map(spread, of_lane, tuple(batched[1:]))
-        drawn = all_lanes((of_problem, of_actor), *rest)
+        drawn = all_lanes(of_problem, *jax.tree.map(spread, of_lane, tuple(batched[1:])))
         return drawn, jax.tree.map(lambda _: True, drawn)
 
-    return one_lane(arrays[0], arrays[1], numbers, there, key)
+    return Trajectories(*one_lane(*arrays, numbers, there, key))
 
 
 def _lanes(
@@ -96,8 +96,8 @@ def _lanes(
     numbers: Int[Array, "L n"],
     there: Bool[Array, "L n"],
     lane_keys: Key[Array, " L"],
-) -> Trajectories:
-    """The trajectories of several lanes."""
+) -> tuple[Any, ...]:
+    """Those of several lanes; the entries are in the order of the fields of `Trajectories`."""
     env, horizon = problem.env, problem.sampling_horizon()
     keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(lane_keys, numbers)
 
@@ -119,7 +119,10 @@ def _lanes(
         following, rewards = each(env.step, state, actions, step_keys[..., 1])
         state = jax.tree.map(lambda old, new: _where(live, new, old), state, following)
         ended = ended | each(env.terminated, state) | each(env.truncated, state)
-        return state, ended, (observations, actions, log_probs, jnp.where(live, rewards, 0.0), live)
+        row = jax.tree.map(
+            lambda leaf: _where(live, leaf, jnp.zeros_like(leaf)), (observations, actions, log_probs, rewards)
+        )
+        return state, ended, (*row, live)
 
     def go_on(carry: tuple[Any, ...]) -> Bool[Array, ""]:
         t, _, ended, _ = carry
@@ -137,7 +140,7 @@ def _lanes(
     empty = jax.tree.map(lambda leaf: jnp.zeros((horizon, *leaf.shape), leaf.dtype), shapes)
     _, last, _, rows = jax.lax.while_loop(go_on, write, (start, first, ended, empty))
     rows = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
-    return Trajectories(*rows, each(env.terminated, last) & there, each(env.observe, last))
+    return *rows, each(env.terminated, last) & there, each(env.observe, last)
 
 
 def _where(condition: Bool[Array, "L n"], yes: Array, no: Array) -> Array:

@@ -1,12 +1,13 @@
 """A batch that is larger than memory: its trajectories are drawn again, block by block, at every question."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.batch import Baseline, Batch, Statistics
 from occupax.policies import Policy
@@ -16,7 +17,7 @@ from occupax.samplers.base import Block, Sampler, Tally, half_of
 class StreamedBatch(Batch):
     """Trajectories number `first` to `first + n` of those that `key` stands for, never all in memory.
 
-    A baseline is the mean over the other trajectories of a block.
+    Those from number `stop` on are empty. A baseline is the mean over the other trajectories of a block.
     """
 
     sampler: Sampler
@@ -24,6 +25,7 @@ class StreamedBatch(Batch):
     key: Key[Array, ""]
     first: int = eqx.field(static=True)
     n: int = eqx.field(static=True)
+    stop: Int[Array, ""]
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean over all blocks."""
@@ -46,8 +48,9 @@ class StreamedBatch(Batch):
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the numbers."""
         half = half_of(self.n)
-        first = StreamedBatch(self.sampler, self.policy, self.key, self.first, half)
-        return first, StreamedBatch(self.sampler, self.policy, self.key, self.first + half, half)
+        middle = self.first + half
+        first = replace(self, n=half, stop=jnp.minimum(self.stop, middle))
+        return first, replace(self, first=middle, n=half)
 
     def _mean(self, ask: Callable[[Block], Any]) -> Any:
         def add(left: Any, right: Any) -> Any:
@@ -61,7 +64,7 @@ class StreamedBatch(Batch):
 
         def draw(number: Int[Array, ""]) -> Block:
             first = self.first + number * self.sampler.block_size
-            return self.sampler.block(self.policy, self.key, first, self.first + self.n, self.sampler.block_size)
+            return self.sampler.block(self.policy, self.key, first, self.stop, self.sampler.block_size)
 
         def step(total: Any, number: Int[Array, ""]) -> tuple[Any, None]:
             return add(total, ask(draw(number))), None
@@ -71,8 +74,9 @@ class StreamedBatch(Batch):
         return jax.lax.scan(step, nothing, jnp.arange(-(-self.n // self.sampler.block_size)))[0]
 
 
-def draw(sampler: Sampler, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
-    """A batch of `n` trajectories under `policy`, in memory if it is small."""
+def draw(sampler: Sampler, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> Batch:
+    """A batch of `n` trajectories under `policy`, in memory if it is small; if it is not wanted, they are all empty."""
+    stop = jnp.where(wanted, n, 0)
     if n > sampler.block_size:
-        return StreamedBatch(sampler, policy, key, 0, n)
-    return sampler.block(policy, key, 0, n, n)
+        return StreamedBatch(sampler, policy, key, 0, n, stop)
+    return sampler.block(policy, key, 0, stop, n)

@@ -1,8 +1,8 @@
 """All runs of a set-up, side by side.
 
-Runs are batched in groups of a fixed width, the last one filled up with copies, and the groups share the cores of the
-machine. The compiled program is therefore the same whatever the number of runs: more seeds neither compile anew nor
-change a bit of the earlier ones.
+Runs are batched in groups of a fixed width, the last one filled up with copies that have stopped and cost next to
+nothing, and the groups share the cores of the machine. The compiled program is therefore the same whatever the number
+of runs: more seeds neither compile anew nor change a bit of the earlier ones.
 """
 
 import os
@@ -40,11 +40,13 @@ class Lanes:
         self._sampler = make_sampler(setup.problem, setup.policies[0], setup.engine)
         self.count = len(setup.runs)
         self.iteration = 0
-        runs = [(_numbers(algorithm), setup.key(seed), policy) for algorithm, seed, policy in setup.runs]
-        runs += [runs[-1]] * (-self.count % WIDTH)
-        lanes = program.first_lanes(self._sampler, [(algorithm, policy) for algorithm, _, policy in runs])
-        made = [Group(algorithm, lane, key) for (algorithm, key, _), lane in zip(runs, lanes, strict=True)]
+        made = [
+            Group(_numbers(algorithm), program.first_lane(self._sampler, algorithm, policy), setup.key(seed))
+            for algorithm, seed, policy in setup.runs
+        ]
+        made += [made[-1]] * (-self.count % WIDTH)
         self._groups = [jax.tree.map(_stack, *made[i : i + WIDTH]) for i in range(0, len(made), WIDTH)]
+        self._stop_filling()
         self._compiled = False
 
     def advance(self, count: int) -> dict[str, np.ndarray]:
@@ -71,16 +73,15 @@ class Lanes:
 
     def outputs(self) -> list[Policy]:
         """The policy each run would return now."""
-        return [program.output(self._lane(i)) for i in range(self.count)]
+        made = [_unstack(program.output(group.lanes)) for group in self._groups]
+        return [policy for group in made for policy in group][: self.count]
 
     def status(self) -> list[str]:
         """How each run ended."""
-        lanes = [self._lane(i) for i in range(self.count)]
+        arrays = self.arrays()
         return [
-            f"stopped at iteration {int(lane.failed_at)}: {program.FAILURES[int(lane.failure)]}"
-            if lane.failure
-            else "finished"
-            for lane in lanes
+            f"stopped at iteration {iteration}: {program.FAILURES[failure]}" if failure else "finished"
+            for failure, iteration in zip(arrays[".failure"], arrays[".failed_at"], strict=True)
         ]
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -101,11 +102,15 @@ class Lanes:
         for i, group in enumerate(self._groups):
             part = {name: array[i * WIDTH : (i + 1) * WIDTH] for name, array in filled.items()}
             self._groups[i] = Group(group.algorithms, _with_named(group.lanes, part), group.keys)
+        self._stop_filling()
         self.iteration = iteration
 
-    def _lane(self, i: int) -> program.Lane:
-        lanes = self._groups[i // WIDTH].lanes
-        return jax.tree.map(lambda leaf: leaf[i % WIDTH] if eqx.is_array(leaf) else leaf, lanes)
+    def _stop_filling(self) -> None:
+        """Let the copies that fill up the last group draw nothing."""
+        last = self._groups[-1]
+        is_run = np.arange(WIDTH) < WIDTH - -self.count % WIDTH
+        failure = jnp.asarray(np.where(is_run, np.asarray(last.lanes.failure), 1), jnp.int32)
+        self._groups[-1] = eqx.tree_at(lambda it: it.lanes.failure, last, failure)
 
 
 def same_program(one: Algorithm[Any], other: Algorithm[Any]) -> bool:
@@ -122,7 +127,17 @@ def _numbers(algorithm: Algorithm[Any]) -> Algorithm[Any]:
 
 
 def _stack(*leaves: Any) -> Any:
-    return jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
+    if not eqx.is_array(leaves[0]):
+        return leaves[0]
+    if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+        return jnp.stack(leaves)
+    return jnp.asarray(np.stack(leaves))  # JAX would compile a program for every shape
+
+
+def _unstack(tree: Any) -> list[Any]:
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    known = jax.tree.map(np.asarray, arrays)
+    return [eqx.combine(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), known), rest) for i in range(WIDTH)]
 
 
 def _named(tree: Any) -> dict[str, Any]:

@@ -195,18 +195,18 @@ class Training:
         interrupted: threading.Event,
     ) -> None:
         count, saved, over = 1, time.monotonic(), False
+        start = saved - self._seconds
         by_record = bool(functions) or self._setup.exact
         while self._lanes.iteration < self._last and not over and not interrupted.is_set():
             began = time.monotonic()
             records = self._advance(self._fitting(count, by_record))
             took = time.monotonic() - began
-            self._seconds += took
             count = max(1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MOST_ITERATIONS))
             if records is not None:
                 for logger in loggers:
                     logger.log(records)
-                moment = self._moment(records)
-                over = any([_says_stop(function(moment)) for function in functions])  # noqa: C419 - all are called
+                over = bool(functions) and self._over(functions, self._moment(records))
+            self._seconds = time.monotonic() - start
             if time.monotonic() - saved >= checkpoint_every:
                 self._save()
                 saved = time.monotonic()
@@ -244,6 +244,10 @@ class Training:
     def _moment(self, records: Table) -> Moment:
         metrics = {name: values[:, -1] for name, values in records.metrics.items()}
         return Moment(int(records.episodes[-1]), self._episodes, metrics, self._lanes.outputs())
+
+    def _over(self, functions: Sequence[Callable[[Moment], Any]], moment: Moment) -> bool:
+        """Call all functions; whether one of them says stop."""
+        return any([_says_stop(function(moment)) for function in functions])  # noqa: C419
 
     def _save(self) -> None:
         if self._checkpoints is not None:

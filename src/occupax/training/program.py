@@ -5,7 +5,6 @@ so that the choice between a snapshot and a refinement stays a choice. What an i
 and the number of the iteration alone, not on where a call of the program begins or ends, nor on the other lanes.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -74,22 +73,9 @@ class Lane(eqx.Module):
     """The iteration that could not be finished, if there is one."""
 
 
-def first_lanes(sampler: Sampler, runs: Sequence[tuple[Algorithm[Any], Policy]]) -> list[Lane]:
-    """Runs of one program before their first iteration, in the precision that an iteration gives them."""
-    states = [algorithm.init(policy, sampler.problem.size) for algorithm, policy in runs]
-    (algorithm, policy), state = runs[0], states[0]
-    after = eqx.filter_eval_shape(lambda: algorithm.start(state, draw(sampler, policy, 1, jax.random.key(0))))
-
-    def cast(leaf: Any, like: Any) -> Any:
-        return leaf.astype(like.dtype) if eqx.is_array(leaf) else leaf
-
-    return [
-        _first_lane(algorithm, policy, jax.tree.map(cast, state, after))
-        for (algorithm, policy), state in zip(runs, states, strict=True)
-    ]
-
-
-def _first_lane(algorithm: Algorithm[Any], policy: Policy, state: Any) -> Lane:
+def first_lane(sampler: Sampler, algorithm: Algorithm[Any], policy: Policy) -> Lane:
+    """A run before its first iteration."""
+    state = algorithm.init(policy, sampler.problem.size)
     return Lane(
         state=state,
         kept=None if algorithm.output == "last" else policy,
@@ -161,9 +147,9 @@ def _iterate(
     key: Key[Array, ""],
     iteration: Int[Array, ""],
 ) -> tuple[Lane, Row]:
-    """One iteration of one lane; a lane that failed stays at its last good iterate."""
+    """One iteration of one lane; a lane that failed draws nothing and stays at its last good iterate."""
     problem, acting = sampler.problem, lane.state.policy
-    batch = draw(sampler, acting, algorithm.cycle[0 if start else 1], key)
+    batch = draw(sampler, acting, algorithm.cycle[0 if start else 1], key, lane.failure == 0)
     state = (algorithm.start if start else algorithm.refine)(lane.state, batch)
     utility = problem.estimated_utility(state.occupancy)
     kept, kept_utility = _keep(algorithm.output, start, lane, utility, key, iteration)
