@@ -99,9 +99,10 @@ class InKernel(Policy):
     def log_probs(self, trajectories: Trajectories) -> Float[Array, "B H"]:
         """Of live steps; zero after the end."""
         parameters = _parameters(self.policy)
-        steps = _rows(trajectories.observations, 2, parameters.dtype), trajectories.actions, trajectories.lengths
+        observations = _rows(trajectories.observations, 2, parameters.dtype)
+        actions, lengths = trajectories.actions.astype(jnp.int32), trajectories.lengths.astype(jnp.int32)
         recorded = trajectories.log_probs if self.recorded else None
-        return _log_probs(_sizes(self.policy), parameters, *steps, recorded)
+        return _log_probs(_sizes(self.policy), parameters, observations, actions, lengths, recorded)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

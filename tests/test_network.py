@@ -1,0 +1,205 @@
+"""The kernel for networks, against plain JAX on the same trajectories and against finite differences."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import occupax as ox
+from occupax import kernels
+from occupax.envs.base import Environment
+from occupax.samplers import DeviceSampler, NetworkSampler, draw, make_sampler
+from occupax.samplers.network import InKernel
+
+pytestmark = pytest.mark.skipif(bool(kernels.missing()), reason=kernels.missing())
+
+KEY = jax.random.key(5)
+NETWORKS = {
+    "filled up": ox.policies.mlp((5, 11)),
+    "none hidden": ox.policies.linear(scale=0.5),
+    "wide": ox.policies.mlp((40,)),
+}
+
+
+def cart(horizon=40) -> ox.Problem:
+    return ox.Problem(ox.make("CartPole-v1"), discount=0.95, horizon=horizon)
+
+
+def changed(change, policy):
+    """A policy with other parameters."""
+    return jax.tree.map(lambda leaf: change(leaf) if eqx.is_array(leaf) else leaf, policy)
+
+
+def two_policies(make, task):
+    behaviour = make(task.env, jax.random.key(0))
+    return behaviour, changed(lambda leaf: leaf + 0.05 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), behaviour)
+
+
+@eqx.filter_jit
+def answers(batch, target, baseline):
+    r = jnp.linspace(-1.0, 2.0, batch.problem.size)
+    return batch.occupancy(target), batch.gradient(r, target, baseline), batch.tally(target)
+
+
+def assert_close(mine, plain, **tolerances):
+    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(one, other, **tolerances)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_estimates_equal_the_plain_ones_on_the_same_trajectories(x64, network):
+    task = cart()
+    behaviour, target = two_policies(NETWORKS[network], task)
+    ours = make_sampler(task, behaviour).block(behaviour, KEY, 0, 23, 23)
+    assert len(set(np.asarray(ours.trajectories.lengths))) > 5  # ragged
+    theirs = ox.SampledBatch(task, ours.trajectories, behaviour)
+    for asked, baseline in ((None, "none"), (target, "none"), (target, "mean"), (behaviour, "mean")):
+        assert_close(answers(ours, asked, baseline), answers(theirs, asked, baseline), rtol=1e-9, atol=1e-11)
+    with pytest.raises(AssertionError):  # and the two policies are not one
+        np.testing.assert_allclose(ours.occupancy(target), ours.occupancy(), rtol=1e-3)
+
+
+def test_single_precision_is_that_of_plain_jax():
+    task = cart()
+    behaviour, target = two_policies(ox.policies.mlp(), task)
+    ours = make_sampler(task, behaviour).block(behaviour, KEY, 0, 50, 50)
+    theirs = ox.SampledBatch(task, ours.trajectories, behaviour)
+    # sums of 1,000 terms of size one, 7 digits
+    assert_close(answers(ours, target, "none"), answers(theirs, target, "none"), rtol=1e-4, atol=1e-4)
+
+
+def test_the_gradient_is_that_of_finite_differences(x64):
+    task = cart(horizon=6)
+    policy, _ = two_policies(ox.policies.mlp((3, 5)), task)
+    taken = make_sampler(task, policy).block(policy, KEY, 0, 4, 4).trajectories
+    coefficients = jax.random.normal(jax.random.key(9), taken.actions.shape)
+    arrays, rest = eqx.partition(policy, eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+
+    @jax.jit
+    def total(leaves):
+        moved = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
+        return jnp.sum(coefficients * InKernel(moved, False).log_probs(taken))
+
+    gradient = jax.grad(total)(leaves)
+    for k, leaf in enumerate(leaves):
+        for place in np.ndindex(leaf.shape):
+
+            def moved(by, k=k, place=place):
+                return total([it.at[place].add(by) if j == k else it for j, it in enumerate(leaves)])
+
+            difference = (moved(1e-5) - moved(-1e-5)) / 2e-5
+            np.testing.assert_allclose(gradient[k][place], difference, rtol=1e-6, atol=1e-8)
+
+
+def test_actions_follow_the_policy_by_chi_square():
+    task = ox.Problem(ox.make("Acrobot-v1"), discount=0.9, horizon=1)
+    policy = ox.policies.linear(scale=0.3)(task.env, jax.random.key(1))
+    for seed in range(3):
+        taken = make_sampler(task, policy).block(policy, jax.random.key(seed), 0, 20_000, 20_000).trajectories
+        probs = np.asarray(jax.vmap(policy.probs)(taken.observations[:, 0]), float)
+        actions = np.asarray(taken.actions[:, 0])
+        recorded = np.log(probs[np.arange(len(actions)), actions])
+        np.testing.assert_allclose(taken.log_probs[:, 0], recorded, atol=1e-5)
+        counts, expected = np.bincount(actions, minlength=3), probs.sum(0)
+        assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > 1e-3
+
+
+def test_episodes_are_as_long_as_those_of_plain_jax():
+    """Nothing prefers short episodes: the mean lengths of 2,000 differ by less than 4 standard errors."""
+    task = cart(horizon=60)
+    policy = ox.policies.mlp((8,))(task.env, jax.random.key(3))
+    samplers = make_sampler(task, policy), DeviceSampler(task)
+    lengths = [np.asarray(it.block(policy, KEY, 0, 2_000, 2_000).trajectories.lengths) for it in samplers]
+    error = np.sqrt(sum(it.var() / len(it) for it in lengths))
+    assert abs(lengths[0].mean() - lengths[1].mean()) < 4 * error
+
+
+def test_lanes_and_more_trajectories_change_no_bit():
+    task = cart()
+    policies = [ox.policies.mlp((6,))(task.env, jax.random.key(i)) for i in range(3)]
+    keys = jax.random.split(KEY, 3)
+    sampler = NetworkSampler(task)
+
+    @eqx.filter_jit
+    def estimates(policy, key, n=9):
+        batch = draw(sampler, policy, n, key)
+        return batch.trajectories, batch.gradient(jnp.ones(1))
+
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *policies)
+    together = eqx.filter_jit(eqx.filter_vmap(estimates))(stacked, keys)
+    for i, (policy, key) in enumerate(zip(policies, keys, strict=True)):
+        its = changed(lambda leaf, i=i: leaf[i], together)
+        assert eqx.tree_equal(estimates(policy, key), its)
+    more, _ = estimates(policies[0], keys[0], 20)
+    assert eqx.tree_equal(changed(lambda leaf: leaf[:9], more), estimates(policies[0], keys[0])[0])
+
+
+def test_unwanted_batches_are_empty():
+    task = cart()
+    policy = ox.policies.mlp((6,))(task.env, KEY)
+    for sampler in (NetworkSampler(task), DeviceSampler(task)):
+        batch = draw(sampler, policy, 5, KEY, jnp.asarray(False))
+        assert int(batch.trajectories.lengths.sum()) == 0
+        assert not batch.trajectories.terminated.any()
+        np.testing.assert_array_equal(batch.occupancy(), 0.0)
+
+
+def test_networks_that_are_not_finite_choose_some_action():
+    task = cart()
+    policy = changed(lambda leaf: leaf * jnp.nan, ox.policies.mlp((6,))(task.env, KEY))
+    actions = make_sampler(task, policy).block(policy, KEY, 0, 4, 4).trajectories.actions
+    assert set(np.asarray(actions).ravel()) <= {0, 1}
+
+
+class Short(Environment):
+    """Ends after three steps, and counts how many it is asked for."""
+
+    num_actions: int = 2
+    time_limit: int | None = None
+    asked: list[int] = eqx.field(static=True, default_factory=list)
+
+    def reset(self, key):
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, action, key):
+        jax.debug.callback(lambda _: self.asked.append(1), state)
+        return state + 1, jnp.ones(())
+
+    def observe(self, state):
+        return jnp.stack([state, -state]).astype(float)
+
+    def terminated(self, state):
+        return state >= 3
+
+    def truncated(self, state):
+        return jnp.zeros((), bool)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "jax"])
+def test_no_step_is_taken_after_the_last_episode_has_ended(engine):
+    env = Short()
+    task = ox.Problem(env, discount=0.9, horizon=500)
+    policy = ox.policies.mlp((4,))(env, KEY)
+    batch = make_sampler(task, policy, engine).block(policy, KEY, 0, 7, 7)
+    jax.block_until_ready(batch.trajectories)
+    jax.effects_barrier()
+    np.testing.assert_array_equal(batch.trajectories.lengths, 3)
+    assert len(env.asked) == 3 * 7
+
+
+def test_the_kernel_is_for_networks_of_tanh_fed_with_vectors():
+    task, lake = cart(), ox.Problem(ox.make("FrozenLake-v1"), discount=0.9, horizon=5)
+    assert isinstance(make_sampler(task, ox.policies.mlp()(task.env, KEY)), NetworkSampler)
+    assert isinstance(make_sampler(task, ox.policies.mlp()(task.env, KEY), "jax"), DeviceSampler)
+    for env, make in (
+        (task.env, ox.policies.mlp((4,), activation="relu")),
+        (task.env, ox.policies.linear(features=lambda observation: observation**2)),
+        (lake.env, ox.policies.mlp((4,))),
+    ):
+        other = task if env is task.env else lake
+        assert isinstance(make_sampler(other, make(env, KEY)), DeviceSampler)
+        with pytest.raises(ValueError, match="networks of tanh layers fed with vectors"):
+            make_sampler(other, make(env, KEY), "compiled")
