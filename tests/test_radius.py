@@ -114,7 +114,7 @@ def test_an_adaptive_radius_follows_the_largest_weight():
     radius, weight = follow(policy, 6.0, 6.0, True, before(6.0))
     assert weight > 4
     assert radius == pytest.approx(3.0)
-    length = 0.4
+    length = 0.6
     radius, weight = follow(policy, length, length, True, before(length))
     assert radius == pytest.approx(length * 0.5 * np.log(4) / np.log(weight), rel=1e-4)
     assert length / 2 < radius < length * 2

@@ -34,7 +34,7 @@ def test_every_sampled_step_is_possible_and_nothing_happens_after_the_end(lake, 
     assert (np.asarray(batch.rewards)[~live] == 0).all()
     assert (np.asarray(batch.terminated) == env.terminal[following[:, -1]]).all()
     assert (np.asarray(batch.lengths) == live.sum(1)).all()
-    np.testing.assert_allclose(np.asarray(batch.log_probs), np.log(0.25), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(batch.log_probs), np.where(live, np.log(0.25), 0.0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("termination", ["episodic", "absorbing"])

@@ -49,9 +49,9 @@ def test_the_engine_that_was_used_belongs_to_the_run(tmp_path, monkeypatch):
         ox.train(problem(), TINY, episodes=20, out=tmp_path, resume=True, progress=False)
     with pytest.raises(ValueError, match="the compiled kernel cannot be used: it was not compiled"):
         ox.train(problem(), TINY, episodes=10, engine="compiled", progress=False)
-    cartpole = ox.Problem(ox.make("CartPole-v1"), horizon=5)
+    cartpole, bent = ox.Problem(ox.make("CartPole-v1"), horizon=5), ox.policies.mlp(activation="relu")
     with pytest.raises(ValueError, match="for tabular environments with tabular policies"):
-        ox.train(cartpole, TINY, episodes=10, engine="compiled", progress=False)
+        ox.train(cartpole, TINY, episodes=10, policy=bent, engine="compiled", progress=False)
 
 
 @pytest.mark.parametrize("answer", [True, np.True_, jnp.array(True)])

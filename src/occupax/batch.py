@@ -15,10 +15,10 @@ class Trajectories(eqx.Module):
     """A batch of B trajectories of H steps under a behaviour policy. Steps after the end are there but not `live`."""
 
     observations: Any
-    """What was seen before each action, [B, H, ...]."""
+    """What was seen before each action, [B, H, ...]; after the end, what is seen there."""
     actions: Int[Array, "B H"]
     log_probs: Float[Array, "B H"]
-    """Log-probability of each action under the behaviour policy, recorded and constant."""
+    """Log-probability of each action under the behaviour policy, recorded and constant; 0 after the end."""
     rewards: Float[Array, "B H"]
     live: Bool[Array, "B H"]
     """Whether the step was taken before the episode ended."""

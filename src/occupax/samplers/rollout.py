@@ -119,10 +119,7 @@ def _lanes(
         following, rewards = each(env.step, state, actions, step_keys[..., 1])
         state = jax.tree.map(lambda old, new: _where(live, new, old), state, following)
         ended = ended | each(env.terminated, state) | each(env.truncated, state)
-        row = jax.tree.map(
-            lambda leaf: _where(live, leaf, jnp.zeros_like(leaf)), (observations, actions, log_probs, rewards)
-        )
-        return state, ended, (*row, live)
+        return state, ended, (observations, actions, log_probs, rewards, live)
 
     def go_on(carry: tuple[Any, ...]) -> Bool[Array, ""]:
         t, _, ended, _ = carry
@@ -139,9 +136,12 @@ def _lanes(
     shapes = jax.eval_shape(step, start, first, ended)[2]
     empty = jax.tree.map(lambda leaf: jnp.zeros((horizon, *leaf.shape), leaf.dtype), shapes)
     _, last, _, rows = jax.lax.while_loop(go_on, write, (start, first, ended, empty))
-    rows = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
-    return *rows, each(env.terminated, last) & there, each(env.observe, last)
+    observations, *numbers_of_steps, live = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
+    final = each(env.observe, last)
+    observations = jax.tree.map(lambda seen, end: _where(live, seen, end[:, :, None]), observations, final)
+    masked = [jnp.where(live, leaf, jnp.zeros_like(leaf)) for leaf in numbers_of_steps]
+    return observations, *masked, live, each(env.terminated, last) & there, final
 
 
-def _where(condition: Bool[Array, "L n"], yes: Array, no: Array) -> Array:
-    return jnp.where(jnp.expand_dims(condition, range(2, yes.ndim)), yes, no)
+def _where(condition: Bool[Array, "L n *H"], yes: Array, no: Array) -> Array:
+    return jnp.where(jnp.expand_dims(condition, range(condition.ndim, yes.ndim)), yes, no)

@@ -1,0 +1,121 @@
+"""Training of networks against the rate of the machine's matrix products.
+
+Fifty seeds train a network of 4 x 64 x 64 x 2 with tanh on CartPole with a limit of 200 steps. Useful operations are
+the multiplications and additions of the matrix products that cannot be saved, for live steps only: one pass to act, two
+for the gradient of each policy that is asked for, and one for the log-probabilities of a second policy; that is three
+passes for a step of a snapshot and six for one of a refinement, and a pass is twice the number of weights. Activations
+that are computed again, tanh, the environment and everything else count as nothing. The peak is the best of ten
+products of two square matrices of 2,048 in JAX. Figures are the best of three runs, compilation left out.
+
+The second table counts slots, which are steps of an episode be they live or not, for policies before any training:
+those of the network are computed for live steps only, those of the environment until the last episode of a group of
+seeds has ended, and N H is what a loop over the whole horizon computes.
+"""
+
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tables import Table, Target, at_least, show
+
+import occupax as ox
+from occupax.samplers import make_sampler
+
+SEEDS, REPEATS, LIMIT = 50, 3, 200
+WEIGHTS = 4 * 64 + 64 * 64 + 64 * 2
+BASE: dict[str, Any] = {"baseline": "mean", "step_size": 5e-3, "radius": 0.1}
+CASES: list[tuple[str, ox.TSIVRPG | ox.REINFORCE, int]] = [
+    ("TSIVR-PG, N = 25, B = m = 5", ox.TSIVRPG(25, 5, 5, **BASE), 20),
+    ("TSIVR-PG, N = 100, B = m = 10", ox.TSIVRPG(100, 10, 10, **BASE), 5),
+    ("REINFORCE, B = 50", ox.REINFORCE(50, baseline="mean", step_size=5e-3, radius=0.1), 40),
+]
+"""Algorithm and cycles of a run."""
+GROUP = 5
+"""Seeds that go through one loop."""
+
+
+def peak() -> float:
+    """Operations a second of a large product."""
+    size = 2048
+    matrix = jax.random.normal(jax.random.key(0), (size, size))
+    multiply = jax.jit(jnp.matmul)
+    multiply(matrix, matrix).block_until_ready()
+    took: list[float] = []
+    for _ in range(10):
+        start = time.perf_counter()
+        multiply(matrix, matrix).block_until_ready()
+        took.append(time.perf_counter() - start)
+    return 2 * size**3 / min(took)
+
+
+def passes(algorithm: Any, result: ox.Result) -> float:
+    """Passes through the network that a live step needs, on average over a run."""
+    steps = np.diff(result.steps, axis=1, prepend=0).sum(0)
+    needed = np.where(np.arange(len(steps)) % len(algorithm.cycle) == 0, 3, 6)
+    return float((steps * needed).sum() / steps.sum())
+
+
+def train(algorithm: Any, cycles: int) -> tuple[float, float, float]:
+    """Live steps and useful operations a second, and the mean length of an episode."""
+    problem = ox.Problem(ox.make("CartPole-v0"), discount=0.99)
+    result = ox.train(problem, algorithm, cycles * sum(algorithm.cycle), seeds=SEEDS, progress=False)
+    rate = result.steps[:, -1].sum() / result.seconds
+    return rate, rate * passes(algorithm, result) * 2 * WEIGHTS, float(result.metrics["episode_length"].mean())
+
+
+def training() -> Table:
+    rows: list[list[str]] = []
+    shares: list[float] = []
+    for name, algorithm, cycles in CASES:
+        train(algorithm, 1)
+        most = peak()
+        rate, useful, length = max(train(algorithm, cycles) for _ in range(REPEATS))
+        shares.append(useful / most)
+        rows.append(
+            [
+                name,
+                f"{rate / 1e6:.2f}",
+                f"{length:.0f}",
+                f"{useful / 1e9:.1f}",
+                f"{most / 1e9:.1f}",
+                f"{shares[-1]:.2f}",
+            ]
+        )
+    columns = ["algorithm", "millions of live steps a second", "mean length", "useful GFLOP/s", "peak GFLOP/s", "share"]
+    targets = [
+        at_least(0.3, share, f"of the peak with {name}") for (name, _, _), share in zip(CASES, shares, strict=True)
+    ]
+    return Table(f"CartPole, {SEEDS} seeds", columns, rows, targets)
+
+
+def slots() -> Table:
+    """Of one batch of 100 trajectories for each of a group of seeds."""
+    rows: list[list[str]] = []
+    targets: list[Target] = []
+    for name, make in (("CartPole-v0", ox.policies.mlp()), ("FrozenLake8x8-v1", ox.policies.tabular())):
+        problem = ox.Problem(ox.make(name), discount=0.99, horizon=LIMIT)
+        lengths = np.concatenate([_lengths(problem, make(problem.env, jax.random.key(i)), i) for i in range(GROUP)])
+        live, full = int(lengths.sum()), lengths.size * LIMIT
+        stepped = live if isinstance(problem.env, ox.TabularMDP) else int(lengths.max()) * lengths.size
+        rows.append([name, *(f"{count:,}" for count in (live, live, stepped, full)), f"{full / stepped:.1f}"])
+        targets.append(at_least(2, full / stepped, f"times fewer slots than N H on {name}", digits=1))
+    columns = ["environment", "live", "of the policy", "of the environment", "N H", "N H / largest"]
+    return Table("Slots", columns, rows, targets)
+
+
+def _lengths(problem: ox.Problem, policy: ox.policies.Policy, seed: int) -> np.ndarray:
+    sampler = make_sampler(problem, policy)
+    statistics = eqx.filter_jit(lambda i: sampler.block(policy, jax.random.key(seed), i, 100, 1).statistics().steps)
+    return np.array([int(statistics(jnp.asarray(i))) for i in range(100)])
+
+
+def measure() -> list[Table]:
+    """Training, and slots."""
+    return [training(), slots()]
+
+
+if __name__ == "__main__":
+    show(measure())
