@@ -21,13 +21,13 @@ check: $(READY)  ## lint, format, types
 learn: $(READY)  ## what TSIVR-PG learns from fixed seeds, on five problems
 	$(BIN)/python examples/learning.py
 
-sanitize: $(READY)  ## the tests of the kernel under AddressSanitizer and UBSan
+sanitize: $(READY)  ## the tests of the kernels under AddressSanitizer and UBSan
 	mkdir -p .cache
 	$(CXX) -std=c++17 -O1 -g -fPIC -shared -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 		-isystem $$($(BIN)/python -c 'import jax; print(jax.ffi.include_dir())') \
 		-o .cache/libkernels-sanitized.so src/occupax/kernels/*.cc
 	OCCUPAX_KERNEL=.cache/libkernels-sanitized.so LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py
+		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py tests/test_network.py
 
 bench: $(READY)  ## speed and memory, into docs/performance.md; with the extra `bench` against others too
 	$(BIN)/python benchmarks

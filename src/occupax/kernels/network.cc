@@ -33,6 +33,7 @@ struct Shape {
   int64_t total = 0, all_turned = 0, widest = 0;
 
   explicit Shape(ffi::Span<const int64_t> given) : depth(given.size() - 1), sizes(given.begin(), given.end()) {
+    for (auto* list : {&widths, &weights, &biases, &turned}) list->reserve(depth + 1);
     widths.push_back(sizes[0]);
     for (int64_t l = 0; l < depth; ++l) {
       widths.push_back(filled(sizes[l + 1]));
@@ -77,17 +78,19 @@ struct Block {
   const Shape& shape;
   std::vector<T>& room;
   std::vector<T*> layers;
-  T *errors, *spare;
+  T *errors, *spare, *zeros;
   int64_t rows = 0;
   int64_t place[ROWS];  // where each row came from
 
   explicit Block(const Shape& shape) : shape(shape), room(all_room()) {
-    int64_t size = 2 * ROWS * shape.widest;
+    int64_t size = (2 * ROWS + 1) * shape.widest;
     for (int64_t width : shape.widths) size += ROWS * width;
     if (static_cast<int64_t>(room.size()) < size) room.resize(size);
     T* next = room.data();
+    layers.reserve(shape.widths.size());
     for (int64_t width : shape.widths) layers.push_back(next), next += ROWS * width;
-    errors = next, spare = next + ROWS * shape.widest;
+    errors = next, spare = errors + ROWS * shape.widest, zeros = spare + ROWS * shape.widest;
+    std::fill(zeros, zeros + shape.widest, T{0});
   }
 
   static std::vector<T>& all_room() {
@@ -105,16 +108,19 @@ struct Block {
   }
 
   void backward(const T* turned, T* gradient) {
-    (is_wide ? wide::backward<T> : plain::backward<T>)(shape, turned, rows, layers.data(), errors, spare, gradient);
+    const auto pass = is_wide ? wide::backward<T> : plain::backward<T>;
+    pass(shape, turned, rows, layers.data(), errors, spare, zeros, gradient);
   }
 
   int64_t actions() const { return shape.sizes.back(); }
   const T* logits(int64_t row) const { return layers.back() + row * shape.widths.back(); }
 
-  T log_normaliser(int64_t row) const {
-    const T *begin = logits(row), *end = begin + actions(), most = *std::max_element(begin, end);
+  // Writes the probabilities of the actions, and returns what the logarithms of all of them are shifted by.
+  T softmax(int64_t row, T* probs) const {
+    const T *begin = logits(row), most = *std::max_element(begin, begin + actions());
     T total = 0;
-    for (const T* logit = begin; logit < end; ++logit) total += std::exp(*logit - most);
+    for (int64_t a = 0; a < actions(); ++a) total += probs[a] = std::exp(begin[a] - most);
+    for (int64_t a = 0; a < actions(); ++a) probs[a] /= total;
     return most + std::log(total);
   }
 };
@@ -169,13 +175,11 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
           trajectory[j - row] = static_cast<uint32_t>(number.at(lane)[block.place[j]]);
         philox(keys.at(lane), trajectory, turn, words);
       }
-      const T* logits = block.logits(row);
-      const T normaliser = block.log_normaliser(row);
-      for (int64_t a = 0; a < block.actions(); ++a) probs[a] = std::exp(logits[a] - normaliser);
+      const T shift = block.softmax(row, probs.data());
       accumulate(probs.data(), 1, block.actions(), thresholds.data());
       const int64_t a = pick(thresholds.data(), block.actions(), uniform<T>(words[0][row % SLOTS]));
       action[block.place[row]] = static_cast<int32_t>(a);
-      chance[block.place[row]] = logits[a] - normaliser;
+      chance[block.place[row]] = block.logits(row)[a] - shift;
     }
   });
   return ffi::Error::Success();
@@ -199,11 +203,12 @@ ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
     const int64_t lane = unit / parts, first = unit % parts * PART, last = std::min(n, first + PART);
     T* const result = results.at(lane);
     std::fill(result + first * horizon, result + last * horizon, T{0});
+    std::vector<T> probs(shape.sizes.back());
     each_block(shape, seen.at(lane), length.at(lane), horizon, first, last, [&](Block<T>& block) {
       block.forward(network.at(lane));
       for (int64_t row = 0; row < block.rows; ++row) {
         const int64_t t = block.place[row];
-        result[t] = block.logits(row)[action.at(lane)[t]] - block.log_normaliser(row);
+        result[t] = block.logits(row)[action.at(lane)[t]] - block.softmax(row, probs.data());
       }
     });
   });
@@ -243,10 +248,10 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
       const int64_t width = shape.widths.back();
       std::fill(block.errors, block.errors + block.rows * width, T{0});
       for (int64_t row = 0; row < block.rows; ++row) {
-        const T *logits = block.logits(row), normaliser = block.log_normaliser(row);
         const T weight = coefficient.at(lane)[block.place[row]];
         T* const error = block.errors + row * width;
-        for (int64_t a = 0; a < block.actions(); ++a) error[a] = -weight * std::exp(logits[a] - normaliser);
+        block.softmax(row, error);
+        for (int64_t a = 0; a < block.actions(); ++a) error[a] *= -weight;
         error[action.at(lane)[block.place[row]]] += weight;
       }
       block.backward(&turned[lane * shape.all_turned], &sums[unit * shape.total]);

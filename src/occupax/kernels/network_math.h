@@ -11,49 +11,62 @@ struct Vector {
   typedef T loose __attribute__((vector_size(32), aligned(alignof(T)), may_alias));  // as it lies in memory
 };
 
-// to[r][c] += sum_k from[r * apart + k * step] * with[k][c], for ROWS rows and COLUMNS vectors of columns.
+// A matrix as it lies in memory: entry [r][k] is at data[r * apart + k * step].
+template <typename T>
+struct Matrix {
+  const T* data;
+  int64_t apart, step;
+  Matrix from_row(int64_t r) const { return {data + r * apart, apart, step}; }
+  Matrix from_column(int64_t k) const { return {data + k * step, apart, step}; }
+};
+
+// to[r][c] = begin[r][c] + sum_k left[r][k] * right[k][c], for ROWS rows and COLUMNS vectors of columns.
 template <typename T, int ROWS, int COLUMNS>
-void add_tile(const T* from, int64_t apart, int64_t step, int64_t terms, const T* with, int64_t with_width, T* to,
-              int64_t to_width) {
+void multiply_tile(const Matrix<T>& begin, const Matrix<T>& left, int64_t terms, const Matrix<T>& right, T* to,
+                   int64_t to_apart) {
   using V = typename Vector<T>::type;
   using Loose = typename Vector<T>::loose;
   constexpr int64_t SIZE = Vector<T>::SIZE;
   V sums[ROWS][COLUMNS];
   for (int r = 0; r < ROWS; ++r)
-    for (int c = 0; c < COLUMNS; ++c) sums[r][c] = *reinterpret_cast<const Loose*>(to + r * to_width + c * SIZE);
-  for (int64_t k = 0; k < terms; ++k, with += with_width, from += step) {
+    for (int c = 0; c < COLUMNS; ++c)
+      sums[r][c] = *reinterpret_cast<const Loose*>(begin.data + r * begin.apart + c * SIZE);
+  const T *from = left.data, *with = right.data;
+  const int64_t apart = left.apart, step = left.step, with_apart = right.apart;
+  for (int64_t k = 0; k < terms; ++k, from += step, with += with_apart) {
     V row[COLUMNS];
     for (int c = 0; c < COLUMNS; ++c) row[c] = *reinterpret_cast<const Loose*>(with + c * SIZE);
     for (int r = 0; r < ROWS; ++r)
       for (int c = 0; c < COLUMNS; ++c) sums[r][c] += from[r * apart] * row[c];
   }
   for (int r = 0; r < ROWS; ++r)
-    for (int c = 0; c < COLUMNS; ++c) *reinterpret_cast<Loose*>(to + r * to_width + c * SIZE) = sums[r][c];
+    for (int c = 0; c < COLUMNS; ++c) *reinterpret_cast<Loose*>(to + r * to_apart + c * SIZE) = sums[r][c];
 }
 
 // The same for any number of columns that vectors fill; two at a time, so that the sums fit the registers.
 template <typename T, int ROWS>
-void add_rows(const T* from, int64_t apart, int64_t step, int64_t terms, const T* with, T* to, int64_t width) {
+void multiply_rows(const Matrix<T>& begin, const Matrix<T>& left, int64_t terms, const Matrix<T>& right, T* to,
+                   int64_t width) {
   constexpr int64_t SIZE = Vector<T>::SIZE;
   int64_t c = 0;
   for (; c + 2 * SIZE <= width; c += 2 * SIZE)
-    add_tile<T, ROWS, 2>(from, apart, step, terms, with + c, width, to + c, width);
-  if (c < width) add_tile<T, ROWS, 1>(from, apart, step, terms, with + c, width, to + c, width);
+    multiply_tile<T, ROWS, 2>(begin.from_column(c), left, terms, right.from_column(c), to + c, width);
+  if (c < width) multiply_tile<T, ROWS, 1>(begin.from_column(c), left, terms, right.from_column(c), to + c, width);
 }
 
 // The same for any number of rows.
 template <typename T>
-void add_product(int64_t rows, const T* from, int64_t apart, int64_t step, int64_t terms, const T* with, T* to,
-                 int64_t width) {
+void multiply(int64_t rows, Matrix<T> begin, Matrix<T> left, int64_t terms, const Matrix<T>& right, T* to,
+              int64_t width) {
   int64_t r = 0;
-  for (; r + 6 <= rows; r += 6) add_rows<T, 6>(from + r * apart, apart, step, terms, with, to + r * width, width);
-  from += r * apart, to += r * width;
+  for (; r + 6 <= rows; r += 6, begin = begin.from_row(6), left = left.from_row(6), to += 6 * width)
+    multiply_rows<T, 6>(begin, left, terms, right, to, width);
   switch (rows - r) {
-    case 1: return add_rows<T, 1>(from, apart, step, terms, with, to, width);
-    case 2: return add_rows<T, 2>(from, apart, step, terms, with, to, width);
-    case 3: return add_rows<T, 3>(from, apart, step, terms, with, to, width);
-    case 4: return add_rows<T, 4>(from, apart, step, terms, with, to, width);
-    case 5: return add_rows<T, 5>(from, apart, step, terms, with, to, width);
+    case 1: return multiply_rows<T, 1>(begin, left, terms, right, to, width);
+    case 2: return multiply_rows<T, 2>(begin, left, terms, right, to, width);
+    case 3: return multiply_rows<T, 3>(begin, left, terms, right, to, width);
+    case 4: return multiply_rows<T, 4>(begin, left, terms, right, to, width);
+    case 5: return multiply_rows<T, 5>(begin, left, terms, right, to, width);
   }
 }
 
@@ -88,28 +101,28 @@ void apply_tanh(double* values, int64_t size) {
 template <typename T>
 void forward(const Shape& shape, const T* parameters, int64_t rows, T* const* layers) {
   for (int64_t l = 0; l < shape.depth; ++l) {
-    const T* weights = parameters + shape.weights[l];
-    const T* biases = parameters + shape.biases[l];
     const int64_t width = shape.widths[l + 1];
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(layers[l + 1] + r * width, biases, width * sizeof(T));
-    add_product(rows, layers[l], shape.widths[l], 1, shape.sizes[l], weights, layers[l + 1], width);
+    const Matrix<T> biases{parameters + shape.biases[l], 0, 1}, weights{parameters + shape.weights[l], width, 1};
+    multiply(rows, biases, {layers[l], shape.widths[l], 1}, shape.sizes[l], weights, layers[l + 1], width);
     if (l + 1 < shape.depth) apply_tanh(layers[l + 1], rows * width);
   }
 }
 
 // Adds to `gradient` the derivative of the sum of <logits, errors> over rows; `turned` are the weights with their axes
-// exchanged. `errors` is that of the last layer [rows][width] and is written over, as is `spare`, of the same size.
+// exchanged. `errors` is that of the last layer [rows][width] and is written over, as is `spare`, of the same size;
+// `zeros` is as wide as the widest layer.
 template <typename T>
-void backward(const Shape& shape, const T* turned, int64_t rows, T* const* layers, T* errors, T* spare, T* gradient) {
+void backward(const Shape& shape, const T* turned, int64_t rows, T* const* layers, T* errors, T* spare, const T* zeros,
+              T* gradient) {
   for (int64_t l = shape.depth; l-- > 0;) {
     const int64_t width = shape.widths[l + 1], before = shape.widths[l];
-    add_product(shape.sizes[l], layers[l], 1, before, rows, errors, gradient + shape.weights[l], width);
-    T* const bias = gradient + shape.biases[l];
+    T *const weights = gradient + shape.weights[l], *const bias = gradient + shape.biases[l];
+    multiply(shape.sizes[l], {weights, width, 1}, {layers[l], 1, before}, rows, {errors, width, 1}, weights, width);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < width; ++c) bias[c] += errors[r * width + c];
     if (l == 0) return;
-    std::memset(spare, 0, rows * before * sizeof(T));
-    add_product(rows, errors, width, 1, shape.sizes[l + 1], turned + shape.turned[l], spare, before);
+    const Matrix<T> back{turned + shape.turned[l], before, 1};
+    multiply(rows, {zeros, 0, 1}, {errors, width, 1}, shape.sizes[l + 1], back, spare, before);
     for (int64_t i = 0; i < rows * before; ++i) spare[i] *= 1 - layers[l][i] * layers[l][i];
     std::swap(errors, spare);
   }
