@@ -15,7 +15,7 @@ from tables import Table, at_most, show
 
 import occupax as ox
 
-REPEATS, LEAST_SECONDS, MOST_EPOCHS = 3, 0.3, 200
+REPEATS, LEAST_SECONDS, MOST_EPOCHS = 3, 1.0, 200
 NOISE = 1.1
 Case = tuple[ox.Problem, ox.TSIVRPG, int]
 """Problem, algorithm and seeds."""

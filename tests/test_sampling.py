@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
+from occupax.envs.base import Environment
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,41 @@ def test_sampling_runs_inside_jit_and_vmap(lake, uniform):
     for i, key in enumerate(keys):
         one = ox.sample(lake, uniform, 7, key)
         assert eqx.tree_equal(one, jax.tree.map(lambda leaf, i=i: leaf[i], together))
+
+
+class Walk(Environment):
+    """Goes up by a number of its own until it is above 1."""
+
+    pace: jax.Array
+    num_actions: int = 2
+    time_limit: int | None = None
+
+    def reset(self, key):
+        return jnp.zeros(())
+
+    def step(self, state, action, key):
+        return state + self.pace, self.pace
+
+    def observe(self, state):
+        return state[None]
+
+    def terminated(self, state):
+        return state > 1
+
+    def truncated(self, state):
+        return jnp.zeros((), bool)
+
+
+def test_several_environments_are_sampled_by_one_vmap():
+    policy = ox.policies.linear()(Walk(pace=jnp.ones(())), jax.random.key(0))
+
+    def lengths(pace, key):
+        return ox.sample(ox.Problem(Walk(pace=pace), discount=0.9, horizon=9), policy, 2, key).lengths
+
+    paces, keys = jnp.array([0.3, 0.6]), jax.random.split(jax.random.key(0), 3)
+    np.testing.assert_array_equal(jax.vmap(lengths, (0, None))(paces, keys[0]), [[4, 4], [2, 2]])
+    both = jax.vmap(jax.vmap(lengths, (None, 0)), (0, None))(paces, keys)
+    np.testing.assert_array_equal(both, np.broadcast_to([[[4]], [[2]]], (2, 3, 2)))
 
 
 def test_episodes_that_begin_at_the_end_have_no_live_step():

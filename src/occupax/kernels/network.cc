@@ -4,7 +4,7 @@
 // The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
 // where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
 // in the cache from the first layer to the last and back; activations are computed again where a gradient needs them,
-// because fetching them from memory would take longer.
+// because to keep them would take many times the memory of the trajectories.
 
 #include <algorithm>
 #include <cmath>

@@ -71,23 +71,24 @@ def rollout(
         problem, actors = eqx.combine((of_problem, of_actors), fixed)
         return _lanes(problem, actors, *rest)
 
-    @custom_vmap
     def one_lane(of_problem: Any, *of_lane: Any) -> Any:
         lanes = jax.tree.map(lambda leaf: leaf[None], of_lane)
         return jax.tree.map(lambda leaf: leaf[0], all_lanes(of_problem, *lanes))
 
-    @one_lane.def_vmap
-    def _(size: int, batched: Any, of_problem: Any, *of_lane: Any) -> tuple[Any, Any]:
-        if any(jax.tree.leaves(batched[0])):
-            raise ValueError("trajectories of several problems cannot be drawn by one vmap.")
-
+    def in_one_loop(size: int, batched: Any, of_problem: Any, *of_lane: Any) -> tuple[Any, Any]:
         def spread(leaf: Array, is_batched: bool) -> Array:
             return leaf if is_batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
 
-        drawn = all_lanes(of_problem, *jax.tree.map(spread, of_lane, tuple(batched[1:])))
+        if any(jax.tree.leaves(batched[0])):  # several problems, which the loop is not made for
+            axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(batched))
+            drawn = jax.vmap(one_lane, axes)(of_problem, *of_lane)
+        else:
+            drawn = all_lanes(of_problem, *jax.tree.map(spread, of_lane, tuple(batched[1:])))
         return drawn, jax.tree.map(lambda _: True, drawn)
 
-    return Trajectories(*one_lane(*arrays, numbers, there, key))
+    draw = custom_vmap(one_lane)
+    draw.def_vmap(in_one_loop)
+    return Trajectories(*draw(*arrays, numbers, there, key))
 
 
 def _lanes(
