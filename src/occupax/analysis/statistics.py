@@ -1,22 +1,41 @@
 """Statistics over seeds and records. A seed that was stopped is NaN from then on, and is left out."""
 
-import numpy as np
-from jaxtyping import Float
+from collections.abc import Callable
+from typing import NamedTuple
 
-from occupax._errors import check_integer
+import numpy as np
+from jaxtyping import ArrayLike, Float
+
+from occupax._errors import check_integer, check_number
 
 Records = Float[np.ndarray, " record"]
+Statistic = Callable[[np.ndarray], ArrayLike]
+
+
+class Interval(NamedTuple):
+    """An estimate and a confidence interval, for one number or one for each record."""
+
+    estimate: Float[np.ndarray, "*record"]
+    """The statistic of the runs themselves."""
+    lower: Float[np.ndarray, "*record"]
+    upper: Float[np.ndarray, "*record"]
 
 
 def quartiles(values: Float[np.ndarray, "seed record"]) -> tuple[Records, Records, Records]:
     """The lower quartile, the median and the upper quartile over the seeds, for each record.
 
-    Quantiles between two seeds are interpolated linearly. A record that no seed has is NaN.
+    Quantiles between two seeds are interpolated linearly; next to an infinity that is the infinity. A record that no
+    seed has is NaN.
     """
     known = ~np.isnan(values).all(0)
     result = np.full((3, values.shape[1]), np.nan)
-    with np.errstate(invalid="ignore"):  # a utility may be infinite, and then nothing lies in between
-        result[:, known] = np.nanquantile(np.asarray(values[:, known], float), [0.25, 0.5, 0.75], axis=0)
+    entries, levels = np.asarray(values[:, known], float), [0.25, 0.5, 0.75]
+    with np.errstate(invalid="ignore"):  # a utility may be infinite, and NumPy's way to interpolate then fails
+        found = np.nanquantile(entries, levels, axis=0)
+        if np.isnan(found).any():
+            below, above = (np.nanquantile(entries, levels, axis=0, method=way) for way in ("lower", "higher"))
+            found = np.where(np.isnan(found), np.where(below == above, below, below + above), found)
+    result[:, known] = found
     return result[0], result[1], result[2]
 
 
@@ -38,3 +57,120 @@ def moving_average(values: Float[np.ndarray, "seed record"], window: int) -> Flo
     with np.errstate(invalid="ignore"):
         means = sums(np.where(known, values, 0.0).astype(float)) / np.maximum(sums(known.astype(float)), 1.0)
     return np.where(known, means, np.nan)
+
+
+def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.ndarray, "*record"]:
+    """The mean of the middle half of the seeds, for each record: less noisy than a median, as deaf to outliers.
+
+    Exactly half of the weight counts, whatever the number n of seeds: sorted, seed i of 0..n-1 has the length of what
+    [i, i + 1] and [n / 4, 3 n / 4] have in common, divided by n / 2. For a multiple of four this is
+    `scipy.stats.trim_mean(values, 0.25)`; otherwise `trim_mean` cuts off whole seeds, fewer than half of them, and here
+    the two at the edge count in part. A record that no seed has is NaN.
+    """
+    ranked = np.sort(np.asarray(values, float), axis=0)  # NaN comes last
+    count = (~np.isnan(ranked)).sum(0)
+    rank = np.arange(len(ranked)).reshape(-1, *[1] * (ranked.ndim - 1))
+    share = np.maximum(np.minimum(rank + 1, 0.75 * count) - np.maximum(rank, 0.25 * count), 0.0)
+    with np.errstate(invalid="ignore"):  # of infinities, and of no seed at all
+        return np.asarray(np.where(share > 0, share * ranked, 0.0).sum(0) / (0.5 * count))
+
+
+def bootstrap(
+    values: Float[np.ndarray, "seed *record"],
+    statistic: Statistic = interquartile_mean,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """A percentile bootstrap confidence interval of a statistic over seeds; whole seeds are drawn, with replacement.
+
+    The bounds are values that the statistic took, the outer ones where a percentile is between two, so that infinities
+    do no harm. With n seeds the interval is too narrow by about sqrt((n - 1) / n) and the tails of Student's t: one of
+    95% for the mean of normal data covers it in 84% of all cases for 5 seeds, 90% for 10 and 93% for 20. Intervals of
+    several records hold one by one, not all at once.
+
+    Args:
+        values: one number, or one line of records, for each seed.
+        statistic: a function of such an array that takes the first axis away, `lambda runs: np.median(runs, axis=0)`.
+        level: of confidence.
+        resamples: how many times to draw.
+        seed: of the draws. The same one draws the same seeds.
+
+    Returns:
+        The interval. It is NaN where the statistic of `values` is; resamples of which it is NaN are left out.
+    """
+    tail, resamples, random = check_level(level), check_integer("resamples", resamples), _generator(seed)
+    return _interval(*_resample("values", values, statistic, resamples, random), tail)
+
+
+def bootstrap_difference(
+    first: Float[np.ndarray, "first *record"],
+    second: Float[np.ndarray, "second *record"],
+    statistic: Statistic = interquartile_mean,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """A percentile bootstrap confidence interval of statistic(first) - statistic(second), for independent seeds.
+
+    The first outperforms the second, at this level, if `lower` is above 0. Two equal infinities differ by 0: of two
+    algorithms that both never reach a threshold none is faster.
+
+    Args:
+        first: one number, or one line of records, for each seed of one group.
+        second: the same of the other group, which may have another number of seeds.
+        statistic: as in `bootstrap`, as are the other arguments.
+        level: of confidence.
+        resamples: how many times to draw.
+        seed: of the draws.
+    """
+    tail, resamples, random = check_level(level), check_integer("resamples", resamples), _generator(seed)
+    if first.shape[1:] != second.shape[1:]:
+        raise ValueError(f"first and second must have the same records, got shapes {first.shape} and {second.shape}.")
+    estimate, drawn = _resample("first", first, statistic, resamples, random)
+    other_estimate, other_drawn = _resample("second", second, statistic, resamples, random)
+    return _interval(_difference(estimate, other_estimate), _difference(drawn, other_drawn), tail)
+
+
+def check_level(level: float) -> float:
+    """Return the probability of each tail outside a confidence interval, or say what is wrong with its level."""
+    if check_number("level", level, low=0.0, open_low=True) >= 1.0:
+        raise ValueError(f"level must be below 1, got {level!r}.")
+    return (1.0 - level) / 2.0
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(check_integer("seed", seed, minimum=0))
+
+
+def _resample(
+    name: str, values: np.ndarray, statistic: Statistic, resamples: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The statistic of the seeds, and of as many drawn from them, again and again."""
+    if len(values) < 2:
+        raise ValueError(f"{name} must have at least 2 seeds to tell how much they differ, got {len(values)}.")
+    estimate = np.asarray(statistic(values), float)
+    if estimate.shape != values.shape[1:]:
+        raise ValueError(
+            f"statistic must take away the first axis and no other, got shape {estimate.shape} from {values.shape}."
+        )
+    draws = random.integers(len(values), size=(resamples, len(values)))
+    return estimate, np.array([statistic(values[draw]) for draw in draws], float)
+
+
+def _difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return np.where(first == second, 0.0, first - second)
+
+
+def _interval(estimate: np.ndarray, drawn: np.ndarray, tail: float) -> Interval:
+    ranked = np.sort(drawn, axis=0)  # NaN comes last
+    last = np.maximum((~np.isnan(ranked)).sum(0) - 1, 0)
+    outside = np.floor(tail * last).astype(int)
+    lower, upper = (
+        np.where(np.isnan(estimate), np.nan, np.take_along_axis(ranked, index[None], axis=0)[0])
+        for index in (outside, last - outside)
+    )
+    return Interval(estimate, lower, upper)

@@ -1,0 +1,128 @@
+"""Learning curves: onto one grid, to one number a seed, and how such a number grows."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from occupax._errors import check_integer, read_array
+from occupax.analysis.statistics import check_level
+
+
+class Line(NamedTuple):
+    """A line log y = intercept + slope * log x, with natural logarithms: y = exp(intercept) * x ** slope."""
+
+    slope: float
+    intercept: float
+    lower: float
+    """The lower bound of the confidence interval of the slope."""
+    upper: float
+    """The upper bound of the confidence interval of the slope."""
+
+
+def on_grid(
+    x: Num[np.ndarray, "*shared record"], values: Float[np.ndarray, "seed record"], grid: Num[np.ndarray, " point"]
+) -> Float[np.ndarray, "seed point"]:
+    """The last record that each seed has at each point of a grid, NaN before its first.
+
+    A curve is a step function: it stays where it is until the next record, and after the last one. Nothing is invented
+    between two records, and a seed that was stopped counts with what it had reached instead of being left out.
+
+    Args:
+        x: where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each seed. Of
+            several at one place the last counts.
+        values: the records. Those that are NaN are no records.
+        grid: points, in any order.
+    """
+    known = np.where(np.isnan(values), -1, np.arange(values.shape[1]))
+    latest = np.pad(np.maximum.accumulate(known, axis=1), ((0, 0), (1, 0)), constant_values=-1)
+    result = np.full((len(values), len(grid)), np.nan)
+    for i, places in enumerate(_places(x, values)):
+        index = latest[i, np.searchsorted(places, grid, side="right")]
+        result[i, index >= 0] = values[i, index[index >= 0]]
+    return result
+
+
+def mean_over_grid(
+    grid: Num[np.ndarray, " point"], curves: Float[np.ndarray, "*seed point"]
+) -> Float[np.ndarray, "*seed"]:
+    """The area under each curve divided by the width of the grid: the mean height of the curve.
+
+    The curve is the step function of `on_grid`: each value counts from its point to the next, so the last does not. If
+    every record between the ends is a point of the grid this is exact; trapezoids would anticipate what is recorded
+    later. A curve that is NaN anywhere before the last point is not known there, and nor is its mean: NaN.
+    """
+    widths = np.diff(read_array("grid", grid))
+    if not (len(widths) and (widths > 0).all()):
+        raise ValueError(f"grid must be two or more increasing numbers, got {grid!r:.60}.")
+    if curves.shape[-1] != len(grid):
+        raise ValueError(f"curves must have {len(grid)} points as the grid has, got {curves.shape[-1]}.")
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        return np.asarray((np.asarray(curves, float)[..., :-1] * (widths / widths.sum())).sum(-1))
+
+
+def time_to_threshold(
+    x: Num[np.ndarray, "*shared record"], values: Float[np.ndarray, "seed record"], threshold: float, window: int = 1
+) -> Float[np.ndarray, " seed"]:
+    """Where each seed first reaches a threshold; infinity if it never does.
+
+    Infinity is a number that is larger than all others, so that medians over seeds, and `bootstrap` of them, remain
+    meaningful: finite as long as more than half of the seeds arrive.
+
+    Args:
+        x: where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each seed.
+        values: the records, the larger the better.
+        threshold: what to reach. To fall below one, change the sign of the values and of the threshold.
+        window: the mean of so many successive records must reach it, all of them known; the last of them is when it
+            does. (`moving_average` looks ahead, and would see success before it comes.)
+    """
+    window, places = check_integer("window", window), _places(x, values)
+    if np.isnan(threshold):
+        raise ValueError(f"threshold must be a number, got {threshold!r}.")
+    if window > values.shape[1]:
+        raise ValueError(f"window must be at most {values.shape[1]}, the number of records, got {window}.")
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        means = np.lib.stride_tricks.sliding_window_view(np.asarray(values, float), window, axis=1).mean(-1)
+    return np.where(means >= threshold, places[:, window - 1 :], np.inf).min(1)
+
+
+def log_log_line(x: Num[np.ndarray, " point"], y: Num[np.ndarray, " point"], *, level: float = 0.95) -> Line:
+    """The least-squares line through (log x, log y), and a confidence interval of its slope.
+
+    The interval is Student's, with n - 2 degrees of freedom: right if the errors of log y are independent and normal,
+    with one variance.
+
+    Args:
+        x: positive numbers, three or more, not all the same.
+        y: as many positive numbers.
+        level: of confidence.
+    """
+    from scipy.special import stdtrit
+
+    tail, found = check_level(level), {"x": read_array("x", x), "y": read_array("y", y)}
+    if found["x"].ndim != 1 or len(found["x"]) < 3 or found["x"].shape != found["y"].shape:
+        raise ValueError(f"x and y must be three or more numbers each, got shapes {x.shape} and {y.shape}.")
+    for name, numbers in found.items():
+        if numbers.min() <= 0:
+            raise ValueError(f"{name} must be positive to have a logarithm, got {numbers.min()}.")
+    log_x, log_y = np.log(found["x"]), np.log(found["y"])
+    across, up = log_x - log_x.mean(), log_y - log_y.mean()
+    if found["x"].min() == found["x"].max():
+        raise ValueError(f"x must have two or more different numbers, got {found['x'][0]} only.")
+    slope = (across @ up) / (across @ across)
+    errors, freedom = up - slope * across, len(up) - 2
+    margin = -stdtrit(freedom, tail) * np.sqrt((errors @ errors) / freedom / (across @ across))
+    intercept = log_y.mean() - slope * log_x.mean()
+    return Line(float(slope), float(intercept), float(slope - margin), float(slope + margin))
+
+
+def _places(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Where the records of each seed are, [seed, record]."""
+    if x.shape not in (values.shape, values.shape[1:]):
+        raise ValueError(f"x must have shape {values.shape} as values or {values.shape[1:]}, got {x.shape}.")
+    wrong = np.argwhere(~(x[..., 1:] >= x[..., :-1]))  # NaN is wrong too
+    if len(wrong):
+        *seed, record = wrong[0].tolist()
+        line = x[tuple(seed)]
+        raise ValueError(f"x must not decrease from record to record, got {line[record]} before {line[record + 1]}.")
+    return np.broadcast_to(x, values.shape)
