@@ -15,7 +15,7 @@ from occupax import serial, theory
 from occupax._errors import check_integer, check_integers
 from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, tabular
+from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, refuse_unless_policy, tabular
 from occupax.problem import Problem
 from occupax.samplers import Engine, choose_engine
 
@@ -94,6 +94,8 @@ def make_setup(
     if max(seed, *chosen) >= 2**32:
         raise ValueError(f"seed and seeds must be below 2**32, the numbers of a random key, got {max(seed, *chosen)}.")
     policies = tuple(_first_policy(problem, policy, seed, number) for number in chosen)
+    for distinct in {_form(first): first for first in reversed(policies)}.values():
+        refuse_unless_fitting(distinct, problem.env)
     return Setup(
         problem=problem,
         algorithms=tuple(_with_theory_radius(algorithm, problem, policies[0]) for algorithm in algorithms),
@@ -153,9 +155,14 @@ def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int
         )
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
     policy = source if isinstance(source, Policy) else source(env, key)
-    policy = jax.tree.map(_in_default_precision, policy)
-    refuse_unless_fitting(policy, env)
-    return policy
+    refuse_unless_policy(policy)
+    return jax.tree.map(_in_default_precision, policy)
+
+
+def _form(policy: Policy) -> tuple[Any, ...]:
+    """The structure of a policy and the shapes of its arrays."""
+    leaves, structure = jax.tree.flatten(policy)
+    return structure, *(getattr(leaf, "shape", None) for leaf in leaves)
 
 
 def _in_default_precision(leaf: Any) -> Any:
