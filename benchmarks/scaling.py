@@ -2,9 +2,9 @@
 
 TSIVR-PG maximises log coverage of a grid of 8 x 8 cells without an end, so that every step is live: 10 seeds, N = 100,
 B = N / 10, epochs of 10 iterations and a horizon of 100, but for what grows. The last table trains networks on
-CartPole. Seconds are those of one epoch of twenty, compilation left out, the best of three runs. The slope is that of the
-logarithm of the seconds over the logarithm of what grows: 1 is linear, less is better. It is fitted to all sizes, and
-given for the last two alone, where fixed costs matter least.
+CartPole. Seconds are those of one epoch of twenty, compilation left out, the best of three runs. The slope is that of
+the logarithm of the seconds over the logarithm of what grows: 1 is linear, less is better. It is fitted to all sizes,
+and given for the last two alone, where fixed costs matter least.
 """
 
 from collections.abc import Callable, Sequence
