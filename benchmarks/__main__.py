@@ -25,7 +25,8 @@ INTRODUCTION = """\
 # Speed and memory
 
 `make bench` measures everything on this page and writes it. Programs that are compared run on the same machine, one
-after the other; only the ratios mean anything elsewhere. Targets that were not reached are shown like the others.
+after the other; only the ratios mean anything elsewhere. They are those of one run, and may differ by a fifth in the
+next. Targets that were not reached are shown like the others.
 """
 
 

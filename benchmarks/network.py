@@ -118,7 +118,7 @@ def kernels() -> Table:
         rows.append([name, f"{1e9 * min(took) / count:.0f}", f"{useful / 1e9:.1f}", f"{useful / most:.2f}"])
     remark = (
         "A gradient computes the activations again, which is a third of its products. Of the time of the "
-        "log-probabilities, half is that of the products and a quarter that of tanh (by `perf`)."
+        "log-probabilities, six tenths are those of the products and a quarter that of tanh (by `perf`)."
     )
     return Table("The kernels alone", ["", "nanoseconds a step", "useful GFLOP/s", "share"], rows, remarks=[remark])
 
