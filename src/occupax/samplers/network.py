@@ -11,14 +11,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax import kernels
 from occupax.batch import Baseline, Trajectories
 from occupax.policies import Policy, dense_layers
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler
-from occupax.samplers.rollout import Actor, Turn, rollout
+from occupax.samplers.rollout import Actor, rollout
 from occupax.samplers.sampled import SampledBatch
 
 BLOCK_STEPS = 200_000
@@ -53,12 +53,19 @@ class NetworkActor(Actor):
     parameters: Float[Array, " P"]
     sizes: Sizes = eqx.field(static=True)
 
-    def act(self, observations: Any, turn: Turn) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    def act(
+        self,
+        observations: Any,
+        live: Bool[Array, " n"],
+        key: Key[Array, ""],
+        numbers: Int[Array, " n"],
+        keys: Key[Array, " n"],
+        t: Int[Array, ""],
+    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
         """Draw by inversion, with one number for (key, trajectory, t)."""
         dtype = self.parameters.dtype
-        outputs = [jax.ShapeDtypeStruct(turn.live.shape, kind) for kind in (jnp.int32, dtype)]
-        key = jax.random.key_data(turn.key)[:2]
-        operands = self.parameters, _rows(observations, 1, dtype), turn.live, key, turn.numbers, turn.t
+        outputs = [jax.ShapeDtypeStruct(live.shape, jnp.int32), jax.ShapeDtypeStruct(live.shape, dtype)]
+        operands = self.parameters, _rows(observations, 1, dtype), live, jax.random.key_data(key)[:2], numbers, t
         actions, log_probs = kernels.call("network_act", dtype, outputs, *operands, sizes=np.array(self.sizes))
         return actions, log_probs
 

@@ -14,24 +14,23 @@ from occupax.policies import Policy
 from occupax.problem import Problem
 
 
-class Turn(eqx.Module):
-    """Where the trajectories of a lane are; actions are drawn with `key`, `numbers` and t, or with `keys`."""
-
-    live: Bool[Array, " n"]
-    key: Key[Array, ""]
-    """That of the batch."""
-    numbers: Int[Array, " n"]
-    keys: Key[Array, " n"]
-    """They depend on the three others."""
-    t: Int[Array, ""]
-
-
 class Actor(eqx.Module):
     """What acts in an episode."""
 
     @abstractmethod
-    def act(self, observations: Any, turn: Turn) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
-        """Actions and their log-probabilities, of any value where a trajectory is not live."""
+    def act(
+        self,
+        observations: Any,
+        live: Bool[Array, " n"],
+        key: Key[Array, ""],
+        numbers: Int[Array, " n"],
+        keys: Key[Array, " n"],
+        t: Int[Array, ""],
+    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+        """Actions at step t and their log-probabilities, of any value where not `live`.
+
+        They are drawn with `key`, the numbers of the trajectories and t, or with `keys`, which depend on these three.
+        """
 
 
 class PlainActor(Actor):
@@ -39,7 +38,15 @@ class PlainActor(Actor):
 
     policy: Policy
 
-    def act(self, observations: Any, turn: Turn) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    def act(
+        self,
+        observations: Any,
+        live: Bool[Array, " n"],
+        key: Key[Array, ""],
+        numbers: Int[Array, " n"],
+        keys: Key[Array, " n"],
+        t: Int[Array, ""],
+    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
         """Draw from the softmax of the logits."""
 
         def draw(observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
@@ -47,7 +54,7 @@ class PlainActor(Actor):
             action = jax.random.categorical(key, logits)
             return action, jax.nn.log_softmax(logits)[action]
 
-        return jax.vmap(draw)(observations, turn.keys)
+        return jax.vmap(draw)(observations, keys)
 
 
 def rollout(
@@ -101,8 +108,8 @@ def _lanes(
     def act(t: Int[Array, ""], observations: Any, live: Bool[Array, "L n"], step_keys: Key[Array, "L n"]) -> Any:
         parts, fixed = eqx.partition(actors, eqx.is_array)
 
-        def in_lane(part: Any, observations: Any, *given: Any) -> Any:
-            return eqx.combine(part, fixed).act(observations, Turn(*given, t))
+        def in_lane(part: Any, *given: Any) -> Any:
+            return eqx.combine(part, fixed).act(*given, t)
 
         return jax.vmap(in_lane)(parts, observations, live, lane_keys, numbers, step_keys)
 

@@ -205,9 +205,7 @@ class Training:
             if records is not None:
                 for logger in loggers:
                     logger.log(records)
-                if functions:
-                    moment = self._moment(records)
-                    over = any([_says_stop(function(moment)) for function in functions])  # noqa: C419 - all are called
+                over = bool(functions) and self._over(functions, self._moment(records))
             self._seconds = time.monotonic() - start
             if time.monotonic() - saved >= checkpoint_every:
                 self._save()
@@ -246,6 +244,10 @@ class Training:
     def _moment(self, records: Table) -> Moment:
         metrics = {name: values[:, -1] for name, values in records.metrics.items()}
         return Moment(int(records.episodes[-1]), self._episodes, metrics, self._lanes.outputs())
+
+    def _over(self, functions: Sequence[Callable[[Moment], Any]], moment: Moment) -> bool:
+        """Call all functions; whether one of them says stop."""
+        return any([_says_stop(function(moment)) for function in functions])  # noqa: C419
 
     def _save(self) -> None:
         if self._checkpoints is not None:
