@@ -1,7 +1,7 @@
 """What training came to: statistics over seeds, comparisons, figures, and a page to read."""
 
-from occupax.analysis.curves import Line, log_log_line, mean_over_grid, on_grid, time_to_threshold
-from occupax.analysis.plots import plot_metric
+from occupax.analysis.curves import Line, log_log_line, mean_over_grid, on_grid, time_to_threshold, trailing_average
+from occupax.analysis.metrics import plot_metric
 from occupax.analysis.report import write_report
 from occupax.analysis.statistics import (
     Interval,
@@ -25,5 +25,6 @@ __all__ = [
     "plot_metric",
     "quartiles",
     "time_to_threshold",
+    "trailing_average",
     "write_report",
 ]

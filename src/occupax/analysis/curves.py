@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Num
 
-from occupax._errors import check_integer, read_array
+from occupax._errors import check_integer, check_number, read_array
 from occupax.analysis.statistics import check_level
 
 
@@ -40,6 +40,34 @@ def on_grid(
     for i, places in enumerate(_places(x, values)):
         index = latest[i, np.searchsorted(places, grid, side="right")]
         result[i, index >= 0] = values[i, index[index >= 0]]
+    return result
+
+
+def trailing_average(
+    x: Num[np.ndarray, " record"], values: Float[np.ndarray, "seed record"], span: int | float
+) -> Float[np.ndarray, "seed record"]:
+    """The mean over the last `span` units of x at each record, such as the last 50 episodes; what is NaN stays NaN.
+
+    A record stands for all that lies between the record before it, or zero, and itself: with `x` the sampled episodes
+    and `values` the mean return of those of each record, this is the mean over the last episodes, as if those of one
+    record all had its mean. Before there is as much as `span`, it is the mean of what there is.
+
+    Args:
+        x: where the records are, increasing, such as `result.episodes`.
+        values: the records. Those that are NaN are left out.
+        span: how far to look back.
+    """
+    check_number("span", span, low=0.0, open_low=True)
+    ends = _places(x, values)[0].astype(float)
+    starts = np.concatenate([[0.0], ends[:-1]])
+    known = ~np.isnan(values)
+    result = np.full(values.shape, np.nan)
+    for i, end in enumerate(ends):
+        first = int(np.searchsorted(ends, end - span, side="right"))
+        part = slice(first, i + 1)
+        shares = np.where(known[:, part], ends[part] - np.maximum(starts[part], end - span), 0.0)
+        sums = (shares * np.where(known[:, part], values[:, part], 0.0)).sum(1)
+        result[:, i] = np.where(known[:, i], sums / np.where(known[:, i], shares.sum(1), 1.0), np.nan)
     return result
 
 

@@ -1,57 +1,49 @@
 """The frame of a report: a page of HTML that needs no other file, with figures as part of its text."""
 
-import io
-import re
+import base64
+import hashlib
 from collections.abc import Iterable, Sequence
+from functools import cache
 from html import escape
-from typing import Any
+from importlib.resources import files
+from typing import Literal, get_args
 
-from occupax.analysis.plots import ESTIMATE, EXACT
+from occupax._errors import unknown
+from occupax.analysis.interactive import interactive
+from occupax.analysis.svg import inline_svg
 
-STYLE = """
-:root { color-scheme: light dark; --page: #ffffff; --text: #1b1b1b; --quiet: #555555; --rule: #d0d0d0;
-  --panel: #f6f6f4; --estimate: #0072b2; --exact: #d55e00; }
-@media (prefers-color-scheme: dark) { :root { --page: #16181b; --text: #e8e6e3; --quiet: #a9a9a9; --rule: #3d4147;
-  --panel: #1f2226; --estimate: #5db7ee; --exact: #ff9a4d; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; background: var(--page); color: var(--text);
-  font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; } h2 { font-size: 1.35rem; } h3 { font-size: 1.1rem; margin-top: 2rem; }
-h1, h2, h3, dd { overflow-wrap: anywhere; }
-section { border-top: 1px solid var(--rule); margin-top: 2.5rem; padding-top: 0.5rem; }
-a { color: var(--estimate); }
-.quiet, figcaption { color: var(--quiet); font-size: 0.9rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.25rem 1.25rem; margin: 1rem 0; padding: 0.9rem 1rem;
-  background: var(--panel); border-radius: 0.4rem; font-size: 0.95rem; }
-dt { color: var(--quiet); } dd { margin: 0; }
-.wide { overflow-x: auto; } .wide:focus-visible { outline: 2px solid var(--estimate); }
-table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; min-width: 100%; }
-caption { text-align: left; color: var(--quiet); padding-bottom: 0.4rem; }
-th, td { padding: 0.3rem 0.7rem; text-align: right; vertical-align: bottom; border-bottom: 1px solid var(--rule); }
-.words { text-align: left; } td.words { min-width: 9rem; }
-tbody th { font-weight: normal; white-space: nowrap; }
-tfoot th, tfoot td { font-weight: bold; border-bottom: 0; border-top: 2px solid var(--rule); }
-.figures { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
-.small.figures { grid-template-columns: repeat(auto-fill, minmax(min(100%, 17rem), 1fr)); }
-.maps { max-width: 34rem; }
-figure { margin: 0; } figcaption { margin-top: 0.4rem; } figcaption strong { color: var(--text); }
-svg { display: block; width: 100%; height: auto; }
-svg * { stroke-linejoin: round; stroke-linecap: butt; }
-svg text { fill: currentColor; font-family: inherit !important; }
-@media (max-width: 36rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.5rem; } }
-"""
+__all__ = ["badge", "contents", "definitions", "figure", "inline_svg", "interactive", "page", "table"]
 
-COLOURS = {ESTIMATE: "var(--estimate)", EXACT: "var(--exact)", "#000000": "currentColor"}
-"""What the figures draw in, and what the page makes of it, in the light and in the dark."""
+Kind = Literal["good", "partly", "bad", "unknown"]
+SYMBOLS: dict[Kind, str] = {"good": "✓", "partly": "≈", "bad": "✗", "unknown": "?"}
 
 
 def page(title: str, heading: str, body: str) -> str:
-    """A whole page around some HTML."""
+    """A whole page around some HTML. No script but its own runs in it, and nothing is loaded from elsewhere."""
+    style, script = _read("page.css"), _read("page.js")
+    checksum = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{checksum}'"
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{escape(heading)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+        f"<style>{style}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{escape(heading)}</h1>\n"
+        '<button type="button" class="theme" aria-label="Switch between light and dark">◐ Light / dark</button>\n'
+        f"</header>\n{body}\n</main>\n<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def contents(entries: Iterable[tuple[str, str]]) -> str:
+    """A table of contents: the id of each part, and its title."""
+    lines = "\n".join(f'<li><a href="#{escape(anchor)}">{escape(title)}</a></li>' for anchor, title in entries)
+    return f'<nav class="contents" aria-label="Contents">\n<ol>\n{lines}\n</ol>\n</nav>'
+
+
+def badge(text: str, kind: Kind) -> str:
+    """A label in the colour of a verdict, with a symbol where there is no colour."""
+    if kind not in get_args(Kind):
+        raise unknown("kind", kind, get_args(Kind))
+    return f'<span class="badge {kind}"><span aria-hidden="true">{SYMBOLS[kind]}</span> {escape(text)}</span>'
 
 
 def definitions(entries: Iterable[tuple[str, str]]) -> str:
@@ -86,32 +78,6 @@ def figure(svg: str, name: str, meaning: str) -> str:
     return f"<figure>\n{svg}\n<figcaption><strong>{escape(name)}.</strong> {escape(meaning)}</figcaption>\n</figure>"
 
 
-def inline_svg(drawing: Any, name: str, description: str) -> str:
-    """A Matplotlib figure as a part of a page, in the page's own colours and letters.
-
-    Args:
-        drawing: the figure.
-        name: a word of its own for each figure of a page: references within an SVG must not meet those of another.
-        description: what is to be seen, for those who do not see it.
-    """
-    import matplotlib as mpl
-
-    stream = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        drawing.savefig(stream, format="svg", transparent=True)
-    _, _, text = stream.getvalue().partition("<svg")
-    box = re.search(r'viewBox="[^"]*"', text)
-    inside = text.partition(">")[2]
-    inside = re.sub(r"<(metadata|style).*?</\1>\s*", "", inside, flags=re.DOTALL)
-    inside = inside.replace("xlink:href", "href")
-    used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', inside))
-    inside = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", inside)
-    inside = re.sub(r' d="[^"]*"', lambda found: re.sub(r"-?\d+\.\d+", _rounded, found[0]), inside)
-    for drawn, shown in COLOURS.items():
-        inside = inside.replace(drawn, shown)
-    return f'<svg role="img" aria-label="{escape(description)}" {box[0] if box else ""}>{inside.rstrip()}'
-
-
-def _rounded(found: re.Match[str]) -> str:
-    """A tenth of a point is finer than a screen."""
-    return f"{float(found[0]):.1f}".removesuffix(".0")
+@cache
+def _read(name: str) -> str:
+    return files("occupax.analysis").joinpath(name).read_text("utf-8")

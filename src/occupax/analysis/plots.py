@@ -1,171 +1,239 @@
-"""Figures of training runs. They belong to no pyplot window: show them in a notebook, or use `figure.savefig(path)`."""
+"""Figures of charts. They belong to no pyplot window: show them in a notebook, or use `figure.savefig(path)`."""
 
-from collections.abc import Sequence
-from math import ceil, gcd
-from typing import TYPE_CHECKING, Any, Literal, get_args
+import io
+import re
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from occupax._errors import unknown
-from occupax.analysis.describe import class_name
-from occupax.analysis.statistics import moving_average, quartiles
-from occupax.analysis.words import label
-from occupax.training.records import EXACT as EXACT_METRICS
-from occupax.training.result import Result
+from occupax import serial
+from occupax.analysis.charts import Chart, Grid, Maps, Series, csv_text, thin
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    from matplotlib.figure import Figure
 
-Against = Literal["episodes", "steps"]
-
-ESTIMATE, EXACT = "#0072b2", "#d55e00"
-"""Blue and vermilion of Okabe and Ito, which colour-blind readers can tell apart; in grey the dashes do it."""
-
-MOST_SINGLE_LINES = 10
-MOST_POINTS = 160
-"""Of a drawn line: more than a page resolves, and few enough for a small SVG."""
-SMOOTHED_SHARE = 0.02
-"""Of the records in the window of the moving average, where there are more of them than points."""
-FROM_ZERO = ("gap", "episode_length", "grad_norm", "clipped", "effective_sample_size", "negative_occupancy")
-"""What is drawn from zero on."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Of Okabe and Ito, which colour-blind readers can tell apart, without yellow, which is hard to see on white."""
+DASHES = ((), (6, 1.6), (6, 1.6, 1.2, 1.6), (1.5, 1.3), (10, 2), (4, 1.4, 1.2, 1.4, 1.2, 1.4), (3, 3))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""With the dashes they tell lines apart where there is no colour."""
+REFERENCE = (3.5, 2)
+"""The dashes of fitted lines."""
+LEVELS = ((1, 1.5), (8, 2, 1, 2), (5, 4))
+MARKED = 8
+"""How many points of a long line have a marker."""
 ROUND = (1, 2, 2.5, 5, 10)
 """Steps between the numbers of an axis, but for a power of ten."""
 VISITS_SHOWN = 1e-3
-"""Of the most visited state: what is visited less than that has the same colour as this."""
+"""Of the most visited cell: what is visited less than that has the same colour as this."""
+MOVES = {"←": (-1, 0), "↓": (0, 1), "→": (1, 0), "↑": (0, -1)}
+"""In columns and rows."""
+MAPS_ABREAST = 3
+LEGEND_WIDTH = 100
+"""In letters."""
 
 
-def plot_metric(
-    result: Result, metric: str = "utility", *, against: Against = "episodes"
-) -> "matplotlib.figure.Figure":
-    """Median and quartiles over the seeds of a training run, and the single seeds if they are few.
-
-    Many records are thinned and drawn as a moving average, which the axis then says. Where the exact utility was
-    recorded, it is drawn beside the estimate.
+def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
+    """Draw a figure.
 
     Args:
-        result: the run.
-        metric: what to draw, one of `result.metrics`.
-        against: sampled "episodes", or environment "steps", of which seeds take different numbers: the median is used.
+        chart: what it shows.
+        bare: leave out the title and the legend, which a page has in its text, and draw as large as a page shows it.
     """
+    return _draw_maps(chart, bare) if isinstance(chart, Maps) else _draw_chart(chart, bare)
+
+
+def save(chart: Chart | Maps, folder: str | Path) -> None:
+    """Write a figure as `.svg` and `.png`, and its numbers as `.csv`, into files of its name."""
+    from matplotlib import style
+
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    with style.context("default"):
+        figure = draw(chart)
+        serial.write_text(path / f"{chart.name}.svg", svg_text(figure, chart.name))
+        figure.savefig(path / f"{chart.name}.png", dpi=160)
+    serial.write_text(path / f"{chart.name}.csv", csv_text(chart))
+
+
+def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
+    """A figure as SVG, with letters as text; the same figure under the same name gives the same text."""
+    import matplotlib as mpl
+
+    stream = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(stream, format="svg", transparent=transparent, metadata={"Date": None})
+    shorter = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"-?\d+\.\d+", _tenths, found[0]), stream.getvalue())
+    return re.sub(r"\s*\n\s*", "\n", shorter)
+
+
+class Look(NamedTuple):
+    """How a series is drawn."""
+
+    colour: str
+    dashes: tuple[float, ...] | None
+    """The lengths of lines and gaps, as multiples of the width of the line; empty for a line without gaps, None for no
+    line at all."""
+    marker: str | None
+    """Matplotlib's name of it."""
+
+
+def look(chart: Chart, series: Series) -> Look:
+    """How a series of a chart is drawn; colours, dashes and markers repeat in different combinations."""
+    number = chart.number(series)
+    again = number // len(COLOURS)
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[(number + 2 * again) % len(MARKERS)]
+    if series.style == "points":
+        return Look(colour, None, marker)
+    if series.style == "dashed":
+        return Look(colour, REFERENCE, "o" if len(series.x) < 2 else None)
+    several = sum(one.style == "line" for one in chart.series) > 1
+    return Look(colour, DASHES[(number + again) % len(DASHES)], marker if several or len(series.x) < 3 else None)
+
+
+def _draw_chart(chart: Chart, bare: bool) -> "Figure":
     from matplotlib.figure import Figure
 
-    if metric not in result.metrics:
-        raise unknown("metric", metric, result.metrics)
-    if against not in get_args(Against):
-        raise unknown("against", against, get_args(Against))
-    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
+    figure = Figure(figsize=(4.8, 3.2) if bare else (7.0, 4.4), layout="constrained")
     axes = figure.add_subplot()
-    draw_metric(axes, result, metric, against)
-    add_legend(axes, columns=4)
-    figure.suptitle(algorithm_name(result), fontsize=13, fontweight="bold")
+    for i, one in enumerate(chart.singles):
+        name = "single seeds" if i == 0 else "_"  # which a legend leaves out
+        colour = look(chart, chart.series[0]).colour
+        axes.plot(one.x, one.y, color=colour, linewidth=0.6, alpha=0.35, label=name, gid=f"part-singles-{i}")
+    only_band = sum(series.lower is not None for series in chart.series) == 1
+    for i, series in enumerate(chart.series):
+        _draw_series(axes, thin(series), look(chart, series), i, "quartiles" if only_band else "_")
+    for i, level in enumerate(chart.levels):
+        pattern = (0.0, LEVELS[i % len(LEVELS)])
+        axes.axhline(level.y, color="#000000", linewidth=1.2, linestyle=pattern, label=level.name, gid=f"part-l{i}-0")
+    _finish(axes, chart)
+    if not bare:
+        longest = max(len(part.name) for part in (*chart.series, *chart.levels))
+        columns = max(1, min(4, LEGEND_WIDTH // (longest + 7)))  # seven for the sample of the line
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, fontsize=9)
+        figure.suptitle(chart.title, fontsize=13, fontweight="bold")
     return figure
 
 
-def draw_metric(axes: Any, result: Result, metric: str, against: Against = "episodes", singles: bool = True) -> None:
-    """Draw a metric into Matplotlib axes."""
-    window = 1 if metric in EXACT_METRICS else smoothing_window(result)
-    values = moving_average(result.metrics[metric], window)
-    shown = _shown(len(result.episodes))
-    values, known = values[:, shown], ~np.isnan(values[:, shown])
-    steps = result.steps[:, shown].astype(float)
-    episodes = np.broadcast_to(result.episodes[shown].astype(float), steps.shape)
-    own = np.where(known, steps if against == "steps" else episodes, np.nan)
-    common = quartiles(own)[1] if against == "steps" else episodes[0]
-    lower, median, upper = quartiles(values)
-    count, marker = len(result.seeds), "o" if len(common) < 3 else None
-    if singles and 1 < count <= MOST_SINGLE_LINES:
-        for i, (x, y) in enumerate(zip(own, values, strict=True)):
-            name = "single seeds" if i == 0 else "_"  # which a legend leaves out
-            axes.plot(x, y, color=ESTIMATE, linewidth=0.6, alpha=0.35, label=name)
-    if count > 1:
-        axes.fill_between(common, lower, upper, color=ESTIMATE, alpha=0.2, linewidth=0, label="quartiles")
-    name = f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}"
-    axes.plot(common, median, color=ESTIMATE, linewidth=1.8, marker=marker, label=name)
-    if metric == "utility" and "exact_utility" in result.metrics:
-        exact = quartiles(result.metrics["exact_utility"][:, shown])[1]
-        axes.plot(common, exact, color=EXACT, linewidth=1.8, linestyle="--", marker=marker, label="exact utility")
-    _finish_x(axes, against, window)
-    _finish_y(axes, metric, logarithmic=metric == "largest_weight" and bool(np.any(values[known] > 100)))
+def _draw_series(axes: Any, series: Series, drawn: Look, place: int, band: str) -> None:
+    count, apart = len(series.x), ceil(len(series.x) / MARKED)
+    if series.lower is not None:
+        bounds = {"color": drawn.colour, "gid": f"part-s{place}-1"}
+        if drawn.dashes is None:
+            axes.vlines(series.x, series.lower, series.upper, linewidth=1.2, **bounds)
+        else:
+            axes.fill_between(series.x, series.lower, series.upper, alpha=0.2, linewidth=0, label=band, **bounds)
+    axes.plot(
+        series.x,
+        series.y,
+        color=drawn.colour,
+        linewidth=1.8 if series.style == "line" else 1.5,
+        linestyle="none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-",
+        marker=drawn.marker,
+        markersize=4.5,
+        markevery=(place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKED else None,
+        label=series.name,
+        gid=f"part-s{place}-0",
+    )
 
 
-def add_legend(axes: Any, columns: int) -> None:
-    """A legend above the axes, where it covers nothing."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, fontsize=9)
+def _finish(axes: Any, chart: Chart) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    if chart.log:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
+        _widen(axes, chart)
+    for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        axis.set_major_formatter(FuncFormatter(_number))
+        if chart.log:
+            decades = np.log10(limits[1] / limits[0])
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.5 else (1.0,), numticks=7))
+            axis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    axes.grid(axis="both" if chart.log else "y", color="#808080", alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
-def plot_visits(grids: Sequence[tuple[str, Float[np.ndarray, "n n"]]]) -> "matplotlib.figure.Figure":
-    """Maps of how often each cell is visited, side by side on one logarithmic scale; hatched is never."""
+def _widen(axes: Any, chart: Chart) -> None:
+    """Begin at x = 0 if that is near, and do not magnify rounding errors."""
+    x = np.concatenate([np.asarray(series.x, float) for series in chart.series] or [np.zeros(1)])
+    if np.isfinite(x).any() and 0 <= 2 * np.nanmin(x) <= np.nanmax(x):
+        axes.set_xlim(left=0)
+    low, high = axes.get_ylim()
+    if high - low < 1e-3 * abs(high):
+        axes.set_ylim(low - 0.05 * abs(low), high + 0.05 * abs(high))
+
+
+def _draw_maps(maps: Maps, bare: bool) -> "Figure":
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-    most = max(float(grid.max()) for _, grid in grids)
+    most = max(float(grid.values.max()) for grid in maps.grids) or 1.0
     scale = LogNorm(VISITS_SHOWN * most, most)
-    figure = Figure(figsize=(2.3 * len(grids) + 0.4, 3.1), layout="constrained")
-    panels = figure.subplots(1, len(grids), squeeze=False)[0]
-    for axes, (title, grid) in zip(panels, grids, strict=True):
-        shown = np.ma.masked_equal(np.where(grid > 0, np.maximum(grid, VISITS_SHOWN * most), 0.0), 0.0)
+    columns = min(len(maps.grids), MAPS_ABREAST)
+    rows = ceil(len(maps.grids) / columns)
+    width = 1.85 if bare else 2.4
+    figure = Figure(figsize=(width * columns + 0.3, (width + 0.3) * rows + 0.9), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in panels[len(maps.grids) :]:
+        axes.remove()
+    image = None
+    for axes, grid in zip(panels, maps.grids, strict=False):
+        shown = np.ma.masked_equal(np.where(grid.values > 0, np.maximum(grid.values, VISITS_SHOWN * most), 0.0), 0.0)
         image = axes.imshow(shown, norm=scale, cmap="cividis", interpolation="none")
         axes.patch.set(hatch="////", edgecolor="#808080")
-        axes.set_title(title, fontsize=10)
+        _draw_arrows(axes, grid, np.ma.filled(scale(shown), np.nan))
+        axes.set_title(grid.title, fontsize=10)
         axes.set_xticks([])
         axes.set_yticks([])
-        if axes is panels[-1]:
-            figure.colorbar(image, ax=list(panels), orientation="horizontal", label="discounted visits per episode")
+    if image is not None:
+        bar = figure.colorbar(
+            image, ax=panels[: len(maps.grids)], orientation="horizontal", label=maps.label, aspect=32
+        )
+        bar.ax.minorticks_off()
+    if not bare:
+        figure.suptitle(maps.title, fontsize=13, fontweight="bold")
     return figure
 
 
-def smoothing_window(result: Result) -> int:
-    """Over how many records a line is averaged: one, unless there are more of them than can be drawn.
-
-    Whole cycles of the algorithm, because its snapshots and refinements differ, and would make waves otherwise.
-    """
-    records = len(result.episodes)
-    if records <= MOST_POINTS:
-        return 1
-    cycle = 1 if result.algorithm is None else len(result.algorithm.cycle)
-    period = cycle // gcd(cycle, result.config["setup"]["record_every"])
-    return period * ceil(SMOOTHED_SHARE * records / period)
-
-
-def algorithm_name(result: Result) -> str:
-    """The class of the algorithm, even of one that could not be restored."""
-    if result.algorithm is not None:
-        return type(result.algorithm).__name__
-    return class_name(result.config["setup"]["algorithm"])
-
-
-def _shown(records: int) -> np.ndarray:
-    """The records to draw, evenly spread, the first and the last among them."""
-    return np.unique(np.linspace(0, records - 1, min(records, MOST_POINTS)).round().astype(int))
-
-
-def _finish_x(axes: Any, against: Against, window: int) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=ROUND, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(_number))
-    axes.set_xlim(left=0)
-    smoothed = f"\n(moving average of {window} records)" if window > 1 else ""
-    axes.set_xlabel(("sampled episodes" if against == "episodes" else "environment steps, median") + smoothed)
+def _draw_arrows(axes: Any, grid: Grid, brightness: Float[np.ndarray, "row column"]) -> None:
+    """Arrows from the middle of each cell: light on dark ones, dark on bright ones, as the text where it is hatched."""
+    places = [(i, j, arrow) for i, row in enumerate(grid.arrows or ()) for j, text in enumerate(row) for arrow in text]
+    if not places:
+        return
+    i, j, arrows = zip(*places, strict=True)
+    directions = np.array([MOVES[arrow] for arrow in arrows], float)
+    bright: Bool[np.ndarray, " arrow"] = brightness[list(i), list(j)] > 0.5
+    hatched = np.isnan(brightness[list(i), list(j)])
+    colours = np.where(hatched, "#000000", np.where(bright, "#101010", "#fafafa"))
+    axes.quiver(
+        j,
+        i,
+        *(0.42 * directions).T,
+        color=list(colours),
+        angles="xy",
+        units="xy",
+        scale_units="xy",
+        scale=1,
+        width=0.07,
+        headwidth=4,
+        headlength=3.6,
+        headaxislength=3.4,
+        minlength=0,
+    )
 
 
-def _finish_y(axes: Any, metric: str, logarithmic: bool) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    low, high = axes.get_ylim()
-    if logarithmic:
-        axes.set_yscale("log")
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
-        axes.yaxis.set_major_formatter(FuncFormatter(_number))
-        if metric in FROM_ZERO:
-            axes.set_ylim(0, 1.05 * high)
-        elif high - low < 1e-3 * abs(high):  # rounding errors are nothing to look at
-            axes.set_ylim(low - 0.05 * abs(low), high + 0.05 * abs(high))
-    axes.set_ylabel(label(metric))
-    axes.grid(axis="y", color="#808080", alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+def _tenths(found: re.Match[str]) -> str:
+    """A tenth of a point is finer than a screen."""
+    return f"{float(found[0]):.1f}".removesuffix(".0")
 
 
 def _number(number: float, _: Any = None) -> str:

@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
-from math import isqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from occupax import exact, serial
-from occupax.analysis import page, plots
+from occupax import serial
+from occupax.analysis import metrics, page
+from occupax.analysis.comparison import comparison
 from occupax.analysis.describe import settings
+from occupax.analysis.interactive import describe_chart
 from occupax.analysis.statistics import quartiles
-from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS
+from occupax.analysis.visits import visits
+from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number
 from occupax.envs.tabular import TabularMDP
 from occupax.training.records import EXACT, Budget
 from occupax.training.result import TRIALS, Result, probabilities
-
-UNKNOWN = "&ndash;"
 
 
 class Outcome(NamedTuple):
@@ -46,13 +46,15 @@ def write_report(runs: Sequence[tuple[str, Result]], path: str | Path) -> None:
     if not runs:
         raise ValueError("runs must hold at least one pair of a name and a result, got none.")
     outcomes = [_outcome(result) for _, result in runs]
-    parts = [_overview(runs, outcomes)] if len(runs) > 1 else []
+    names = [name for name, _ in runs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"runs must have different names, got {', '.join(names)}.")
+    parts = [_contents(names), _overview(runs, outcomes), comparison(runs)] if len(runs) > 1 else []
     with style.context("default"):  # the page has its own colours, whatever the user's figures look like
         parts += [
             _section(f"run-{i}", *run, outcome) for i, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))
         ]
-    names = ", ".join(name for name, _ in runs)
-    serial.write_text(path, page.page(f"Training report: {names}", "Training report", "\n".join(parts)))
+    serial.write_text(path, page.page(f"Training report: {', '.join(names)}", "Training report", "\n".join(parts)))
 
 
 def _outcome(result: Result) -> Outcome:
@@ -70,12 +72,16 @@ def _outcome(result: Result) -> Outcome:
     return Outcome(result.utilities, "exact", gaps, "")
 
 
+def _contents(names: Sequence[str]) -> str:
+    return page.contents([("comparison", "Comparison"), *((f"run-{i}", name) for i, name in enumerate(names))])
+
+
 def _overview(runs: Sequence[tuple[str, Result]], outcomes: Sequence[Outcome]) -> str:
     """A line for each run."""
     rows = [
         [
             f'<a href="#run-{i}">{escape(name)}</a>',
-            escape(plots.algorithm_name(result)),
+            escape(metrics.algorithm_name(result)),
             outcome.source,
             f"{sum(status == 'finished' for status in result.status)} of {len(result.seeds)}",
             f"{result.episodes[-1]:,}",
@@ -91,8 +97,8 @@ def _overview(runs: Sequence[tuple[str, Result]], outcomes: Sequence[Outcome]) -
 def _section(anchor: str, name: str, result: Result, outcome: Outcome) -> str:
     shown = [metric for metric in DIAGNOSTICS if metric in result.metrics]
     complete = _complete(result)
-    small = "\n".join(_curve(anchor, result if metric in EXACT else complete, metric, small=True) for metric in shown)
-    large = "\n".join(_curve(anchor, result, metric, small=False) for metric in HEADLINES)
+    small = "\n".join(_diagnostic(anchor, result if metric in EXACT else complete, metric) for metric in shown)
+    large = "\n".join(_headline(anchor, result, metric) for metric in HEADLINES)
     many = "Line: median of the seeds; band: between their quartiles."
     line = many if len(result.seeds) > 1 else "The line is the only seed."
     return "\n".join(
@@ -118,7 +124,7 @@ def _seeds(result: Result, outcome: Outcome) -> str:
     columns["Steps per episode"] = result.metrics["episode_length"][:, -1]
     columns["Environment steps"] = result.steps[:, -1]
     rows = [
-        [str(seed), escape(status[:1].upper() + status[1:]), *(_number(column[i]) for column in columns.values())]
+        [str(seed), escape(status[:1].upper() + status[1:]), *(number(column[i]) for column in columns.values())]
         for i, (seed, status) in enumerate(zip(result.seeds, result.status, strict=True))
     ]
     finished = sum(status == "finished" for status in result.status)
@@ -132,23 +138,18 @@ def _seeds(result: Result, outcome: Outcome) -> str:
     return f'{table}\n<p class="quiet">{escape(note)}</p>'
 
 
-def _curve(anchor: str, result: Result, metric: str, small: bool) -> str:
-    from matplotlib.figure import Figure
+def _headline(anchor: str, result: Result, metric: str) -> str:
+    chart = metrics.metric_chart(f"{anchor}-{metric}", result, metric)
+    return page.interactive(replace(chart, title=METRICS[metric].label.capitalize()))
 
-    figure = Figure(figsize=(3.3, 2.3) if small else (4.8, 3.4), layout="constrained")
-    axes = figure.add_subplot()
-    plots.draw_metric(axes, result, metric, singles=not small)
-    if small:
-        axes.set_ylabel("")  # the caption begins with it
-    else:
-        plots.add_legend(axes, columns=2)
+
+def _diagnostic(anchor: str, result: Result, metric: str) -> str:
     name, meaning = METRICS[metric]
-    medians = quartiles(result.metrics[metric])[1]
-    known = medians[~np.isnan(medians)]
-    course = f"from {_number(known[0])} to {_number(known[-1])}" if known.size else "not known"
-    whose = f"median of {len(result.seeds)} seeds" if len(result.seeds) > 1 else "one seed"
-    description = f"{name} against sampled episodes, {whose}: {course}."
-    return page.figure(page.inline_svg(figure, f"{anchor}-{metric}", description), name.capitalize(), meaning)
+    chart = replace(metrics.metric_chart(f"{anchor}-{metric}", result, metric), singles=())
+    figure = metrics.draw_metric(chart, metric, bare=True)
+    figure.set_size_inches(3.3, 2.3)
+    figure.axes[0].set_ylabel("")  # the caption begins with it
+    return page.figure(page.inline_svg(figure, chart.name, describe_chart(chart)), name.capitalize(), meaning)
 
 
 def _complete(result: Result) -> Result:
@@ -163,42 +164,15 @@ def _complete(result: Result) -> Result:
 
 
 def _visits(anchor: str, result: Result, outcome: Outcome) -> str:
-    """Maps of the best policy's and the uniform policy's visits, if the states can be the cells of a square."""
-    problem = result.problem
+    """Maps of where the best policy goes, if there is a map."""
     known = ~np.isnan(outcome.utilities)
-    if problem is None or not isinstance(problem.env, TabularMDP) or not known.any():
-        return ""
-    states, actions = problem.env.num_states, problem.env.num_actions
-    side = isqrt(states)
-    if side < 2 or side * side != states:
+    if result.problem is None or not isinstance(result.problem.env, TabularMDP) or not known.any():
         return ""
     best = int(np.nanargmax(outcome.utilities))
-    tables = [probabilities(problem, result.policies[best]), np.full((states, actions), 1 / actions)]
-    titles = [f"best policy (seed {result.seeds[best]})", "uniform policy"]
-    grids = [exact.occupancy(problem, table).sum(1).reshape(side, side) for table in tables]
-    svg = page.inline_svg(
-        plots.plot_visits(list(zip(titles, grids, strict=True))),
-        f"{anchor}-visits",
-        f"Maps of the states visited: {_spread(grids[0])} by the best policy, {_spread(grids[1])} by the uniform one.",
-    )
-    meaning = (
-        f"How often each state is visited in an episode, discounted and exact. State s is in row s // {side} and "
-        f"column s % {side}, a map if the states are the cells of a grid. Brighter is more often; hatched is never."
-    )
-    return f'<h3>Where the policy goes</h3>\n<div class="maps">\n{page.figure(svg, "Visits", meaning)}\n</div>'
-
-
-def _spread(grid: Float[np.ndarray, "n n"]) -> str:
-    return f"{np.count_nonzero(grid > plots.VISITS_SHOWN * grid.max())} of {grid.size}"
+    table = probabilities(result.problem, result.policies[best])
+    maps = visits(f"{anchor}-visits", result.problem, table, f"best policy (seed {result.seeds[best]})")
+    return "" if maps is None else f"<h3>Where the policy goes</h3>\n{page.interactive(maps)}"
 
 
 def _median(column: Any) -> str:
-    return _number(quartiles(np.asarray(column, float)[:, None])[1][0])
-
-
-def _number(number: Any) -> str:
-    if np.isnan(number):
-        return UNKNOWN
-    if number == 0 or isinstance(number, np.integer) or 1000 <= abs(number) < 1e9:
-        return f"{number:,.0f}"
-    return f"{number:#.4g}".removesuffix(".")
+    return number(quartiles(np.asarray(column, float)[:, None])[1][0])

@@ -1,6 +1,11 @@
 """What the recorded numbers are called and what they mean."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+
+UNKNOWN = "\N{EN DASH}"
+"""What stands for a number that is not known."""
 
 
 class Words(NamedTuple):
@@ -71,3 +76,12 @@ DIAGNOSTICS = (
 def label(metric: str) -> str:
     """What to write at the axis of a metric."""
     return METRICS[metric].label if metric in METRICS else metric.replace("_", " ")
+
+
+def number(value: Any) -> str:
+    """A number for a table: four digits, or all of a whole number."""
+    if np.isnan(value):
+        return UNKNOWN
+    if value == 0 or isinstance(value, np.integer) or 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:#.4g}".removesuffix(".")

@@ -78,7 +78,7 @@ class Result:
 
     def plot(self, metric: str = "utility") -> Any:
         """A Matplotlib figure: median and quartiles over the seeds against sampled episodes."""
-        from occupax.analysis.plots import plot_metric
+        from occupax.analysis.metrics import plot_metric
 
         return plot_metric(self, metric)
 

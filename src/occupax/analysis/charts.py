@@ -1,0 +1,170 @@
+"""What a figure shows, apart from how it is drawn: `plots` makes a picture of it, and `page` one that answers."""
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Num
+
+from occupax._errors import unknown
+from occupax.analysis.statistics import quartiles
+
+Style = Literal["line", "points", "dashed"]
+Points = Num[np.ndarray, " point"]
+
+MOST_POINTS = 160
+"""Of a drawn line: more than a page resolves, and few enough for a small file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Numbers y at x, with a band or error bars from lower to upper if they are given."""
+
+    name: str
+    x: Points
+    y: Points
+    """NaN is a gap."""
+    lower: Points | None = None
+    upper: Points | None = None
+    style: Style = "line"
+    """A "line"; "points" that no line joins; or "dashed", for what was fitted or is a reference."""
+
+    def __post_init__(self) -> None:
+        if self.style not in get_args(Style):
+            raise unknown("style", self.style, get_args(Style))
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(f"lower and upper of the series {self.name!r} must be given together.")
+        lengths = [len(array) for array in (self.x, self.y, self.lower, self.upper) if array is not None]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"the arrays of the series {self.name!r} must have one length, got {lengths}.")
+
+
+@dataclass(frozen=True)
+class Level:
+    """A horizontal line to compare with, such as the exact optimum."""
+
+    name: str
+    y: float
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Series over one x axis."""
+
+    name: str
+    """Of its files, and in a page: letters, digits, hyphens and underscores."""
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    """With its unit, as that of x."""
+    series: tuple[Series, ...]
+    levels: tuple[Level, ...] = ()
+    log: bool = False
+    """Both axes are logarithmic."""
+    look: Mapping[str, int] | None = None
+    """A number for each name of a series, from which colour, dashes and marker follow: the same thing looks the same
+    in all charts. Without it, and for names that are not in it, it is the place of the series."""
+    singles: tuple[Series, ...] = ()
+    """Thin lines behind the first series, such as the single seeds that it is the median of."""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        names = [part.name for part in (*self.series, *self.levels)]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"the series and levels of the chart {self.name!r} must have different names, got {names}."
+            )
+
+    def number(self, series: Series) -> int:
+        """What the colour, the dashes and the marker of a series follow from."""
+        return (self.look or {}).get(series.name, self.series.index(series))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """How often each cell is visited, and where a policy goes from there."""
+
+    title: str
+    values: Num[np.ndarray, "row column"]
+    """0 or more; 0 is never."""
+    arrows: Sequence[Sequence[str]] | None = None
+    """For each cell a text of none or some of the arrows ←↓→↑."""
+
+    def __post_init__(self) -> None:
+        shape = self.values.shape
+        if self.arrows is not None and [len(row) for row in self.arrows] != [shape[1]] * shape[0]:
+            raise ValueError(f"the arrows of the grid {self.title!r} must be {shape[0]} rows of {shape[1]} texts.")
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Grids of visits side by side, on one logarithmic scale of colours."""
+
+    name: str
+    """Of its files, and in a page: letters, digits, hyphens and underscores."""
+    title: str
+    caption: str
+    grids: tuple[Grid, ...]
+    label: str = "discounted visits per episode"
+    """Of the scale."""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+
+
+def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) -> Series:
+    """The median over seeds, between the quartiles; a single seed has no band."""
+    lower, median, upper = quartiles(np.asarray(values, float))
+    return Series(name, x, median) if len(values) == 1 else Series(name, x, median, lower, upper)
+
+
+def thin(series: Series) -> Series:
+    """At most `MOST_POINTS` points of a series, evenly spread, the first and the last among them."""
+    if len(series.x) <= MOST_POINTS:
+        return series
+    kept = spread(len(series.x))
+    bounds = {
+        name: array[kept] for name, array in (("lower", series.lower), ("upper", series.upper)) if array is not None
+    }
+    return replace(series, x=series.x[kept], y=series.y[kept], **bounds)
+
+
+def spread(count: int) -> np.ndarray:
+    """The indices of at most `MOST_POINTS` of some points, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
+
+
+def csv_text(chart: Chart | Maps) -> str:
+    """All numbers of a figure, one a line: series, x, y, lower, upper, or map, row, column, value, arrow.
+
+    Levels are series without x. What is not known is left empty.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    if isinstance(chart, Maps):
+        writer.writerow(["map", "row", "column", "value", "arrow"])
+        for grid in chart.grids:
+            for (i, j), value in np.ndenumerate(grid.values):
+                writer.writerow([grid.title, i, j, _cell(value), grid.arrows[i][j] if grid.arrows else ""])
+        return stream.getvalue()
+    writer.writerow(["series", "x", "y", "lower", "upper"])
+    for series in chart.series:
+        nothing = np.full(len(series.x), np.nan)
+        columns = (series.x, series.y, *(nothing if one is None else one for one in (series.lower, series.upper)))
+        writer.writerows([series.name, *map(_cell, row)] for row in zip(*columns, strict=True))
+    writer.writerows([level.name, "", _cell(level.y), "", ""] for level in chart.levels)
+    return stream.getvalue()
+
+
+def _cell(number: float) -> str:
+    return "" if np.isnan(number) else f"{number:.10g}"
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[\w-]+", name, re.ASCII):
+        raise ValueError(f"name must consist of letters, digits, hyphens and underscores, got {name!r}.")

@@ -1,0 +1,134 @@
+"""Training runs beside each other: curves on one grid, and what they come to."""
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from occupax.analysis import page
+from occupax.analysis.charts import Chart, seeds_series
+from occupax.analysis.curves import mean_over_grid, on_grid
+from occupax.analysis.describe import settings
+from occupax.analysis.metrics import Against, smoothing_window
+from occupax.analysis.statistics import bootstrap, interquartile_mean, moving_average
+from occupax.analysis.words import METRICS, UNKNOWN, number
+from occupax.training.records import EXACT
+from occupax.training.result import Result
+
+Runs = Sequence[tuple[str, Result]]
+
+AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
+MOST_PLACES = 2000
+"""Of a grid on which curves are compared."""
+MATTERS = ("Environment", "Utility", "Features", "Discount", "Horizon", "Termination")
+"""Settings that make another problem."""
+
+
+def comparison(runs: Runs) -> str:
+    """Charts and tables of several runs, as HTML."""
+    exact = all("exact_utility" in result.metrics for _, result in runs)
+    shown = ("exact_utility" if exact else "utility", "return")
+    look = {name: i for i, (name, _) in enumerate(runs)}
+    parts = ['<section id="comparison">\n<h2>Comparison</h2>', _differences(runs)]
+    parts += [_against(runs, shown, against, look) for against in AXES]
+    return "\n".join([*(part for part in parts if part), "</section>"])
+
+
+def _against(runs: Runs, metrics: Sequence[str], against: Against, look: dict[str, int]) -> str:
+    heading = f"<h3>Against {AXES[against]}</h3>"
+    compared, low, high = overlapping([(name, *_range(result, against)) for name, result in runs])
+    if len(compared) < 2:
+        return f"{heading}\n<p>No two of the runs have a range of {AXES[against]} in common.</p>"
+    chosen = [(name, result) for name, result in runs if name in compared]
+    left_out = [name for name, _ in runs if name not in compared]
+    grid = _places(chosen, against, low, high)
+    charts = "\n".join(page.interactive(_chart(chosen, metric, against, grid, look)) for metric in metrics)
+    note = f" Not compared, for want of a common range: {', '.join(left_out)}." if left_out else ""
+    meaning = (
+        f"Mean: the mean height of the curve from {low:,.0f} to {high:,.0f} {AXES[against]}. Final: over its "
+        "last tenth. Both are interquartile means over the seeds, with bootstrap intervals of 95%, which are "
+        f"too narrow for few seeds.{note}"
+    )
+    table = _table(chosen, metrics, against, grid)
+    return f'{heading}\n<div class="figures">\n{charts}\n</div>\n{table}\n<p class="quiet">{escape(meaning)}</p>'
+
+
+def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], float, float]:
+    """The most runs whose ranges have some length in common, and that common range."""
+    groups = [[one for one in ranges if one[1] <= start < one[2]] for _, start, _ in ranges]
+    most = max(groups, key=len)
+    if not most:
+        return [], 0.0, 0.0
+    return [name for name, _, _ in most], max(low for _, low, _ in most), min(high for _, _, high in most)
+
+
+def _range(result: Result, against: Against) -> tuple[float, float]:
+    """From where to where every seed has records."""
+    x = np.atleast_2d(_x(result, against))
+    return float(x[:, 0].max()), float(x[:, -1].min())
+
+
+def _x(result: Result, against: Against) -> Num[np.ndarray, "*seed record"]:
+    return result.episodes if against == "episodes" else result.steps
+
+
+def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
+    """All places with a record of some run, or as many as there is use for."""
+    found = np.unique(np.concatenate([_x(result, against).ravel() for _, result in runs])).astype(float)
+    within = found[(found >= low) & (found <= high)]
+    kept = within if len(within) <= MOST_PLACES else np.linspace(low, high, MOST_PLACES).round()
+    return np.unique([low, *kept, round(high - (high - low) / 10), high])
+
+
+def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int]) -> Chart:
+    words = METRICS[metric]
+    windows = {name: 1 if metric in EXACT else smoothing_window(result) for name, result in runs}
+    series = [
+        seeds_series(
+            name, grid, on_grid(_x(result, against), moving_average(result.metrics[metric], windows[name]), grid)
+        )
+        for name, result in runs
+    ]
+    averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
+    smoothed = f" Moving averages of {averaged} records." if averaged else ""
+    caption = f"{words.meaning} Line: median of the seeds; band: between their quartiles.{smoothed}"
+    title = f"{words.label[:1].upper()}{words.label[1:]}, against {AXES[against]}"
+    name = f"compare-{metric}-{against}"
+    return Chart(name, title, caption, AXES[against], words.label, tuple(series), look=look)
+
+
+def _table(runs: Runs, metrics: Sequence[str], against: Against, grid: np.ndarray) -> str:
+    header = ["Run", "Seeds"]
+    for metric in metrics:
+        kind = metric.replace("_", " ")
+        header += [f"Mean {kind}", f"Final {kind}"]
+    rows = [[escape(name), str(len(result.seeds))] for name, result in runs]
+    for row, (_, result) in zip(rows, runs, strict=True):
+        for metric in metrics:
+            curves = on_grid(_x(result, against), result.metrics[metric], grid)
+            last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
+            row += [interval(mean_over_grid(grid, curves)), interval(mean_over_grid(grid[last], curves[:, last]))]
+    return page.table(f"What the curves come to, against {AXES[against]}.", header, rows)
+
+
+def interval(values: Float[np.ndarray, " seed"]) -> str:
+    """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
+    known = np.asarray(values, float)[~np.isnan(values)]
+    if len(known) < 2:
+        return f"{number(interquartile_mean(known) if len(known) else np.nan)} {_range_text(UNKNOWN)}"
+    found = bootstrap(known)
+    return f"{number(found.estimate)} {_range_text(f'{number(found.lower)}, {number(found.upper)}')}"
+
+
+def _range_text(inside: str) -> str:
+    return f'<span class="range">[{inside}]</span>'
+
+
+def _differences(runs: Runs) -> str:
+    """A warning if the runs do not solve one problem."""
+    described = [dict(settings(result)) for _, result in runs]
+    different = [name.lower() for name in MATTERS if len({one[name] for one in described}) > 1]
+    if not different:
+        return ""
+    return f"<p><strong>These are different problems:</strong> they differ in {', '.join(different)}.</p>"

@@ -1,0 +1,102 @@
+"""Maps of where policies go, for processes whose states are the cells of a square."""
+
+from math import isqrt
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float
+
+from occupax import exact
+from occupax.analysis.charts import Grid, Maps
+from occupax.analysis.plots import MOVES
+from occupax.envs.tables import MOVES as CELL_MOVES
+from occupax.envs.tabular import TabularMDP
+from occupax.exact.dynamics import Table
+from occupax.problem import Problem
+
+MOST_STATES_SOLVED = 400
+"""Of a process whose optimum is found in a moment."""
+TOLERANCE = 1e-3
+AS_GOOD = 0.99
+"""Actions of this share of the largest probability have an arrow too."""
+
+
+def visits(name: str, problem: Problem | None, best: Table | None, title: str) -> Maps | None:
+    """Maps of the visits of a policy, the optimal one where it is found, and the uniform one; None if there is no map.
+
+    Args:
+        name: of the maps.
+        problem: where the policies act.
+        best: the action probabilities of the policy.
+        title: what it is called.
+    """
+    if problem is None or best is None or not isinstance(problem.env, TabularMDP):
+        return None
+    states, actions = problem.env.num_states, problem.env.num_actions
+    side = isqrt(states)
+    if side < 2 or side * side != states:
+        return None
+    grid = is_grid(problem.env, side)
+    moving = ~np.asarray(problem.env.terminal) if grid else np.zeros(states, bool)
+    grids, optimum = [_grid(title, problem, best, moving)], _stationary_optimum(problem, states)
+    if optimum is not None:
+        grids.append(_grid("optimal policy", problem, optimum, moving))
+    grids.append(_grid("uniform policy", problem, np.full((states, actions), 1 / actions), np.zeros(states, bool)))
+    caption = (
+        f"How often each state is visited in an episode, discounted and exact. State s is in row s // {side} and "
+        f"column s % {side}, a map if the states are the cells of a grid. Brighter is more often; hatched is never."
+    )
+    if grid:
+        caption += " Arrows: the most probable action, and those within 1% of it."
+    if optimum is not None and problem.horizon is not None:
+        caption += (
+            f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that of the "
+            "infinite horizon."
+        )
+    return Maps(name, "Visits", caption, tuple(grids))
+
+
+def is_grid(env: TabularMDP, side: int) -> bool:
+    """Whether the actions are left, down, right, up on a square: they can lead there, to the sides, and not back."""
+    if env.num_actions != len(CELL_MOVES):
+        return False
+    state, action, _ = np.indices(env.successors.shape)
+    live = ~np.asarray(env.terminal)
+    possible = (np.asarray(env.probabilities) > 0) & live[state]
+    across, along = np.array(CELL_MOVES)[action].transpose(3, 0, 1, 2)
+    row, column = state // side, state % side
+    down, right = env.successors // side - row, env.successors % side - column
+    ahead = down * across + right * along
+    stopped = (np.clip(row + across, 0, side - 1) == row) & (np.clip(column + along, 0, side - 1) == column)
+    reaches = ((ahead == np.where(stopped, 0, 1)) & possible).any(-1)
+    return bool((abs(down) + abs(right) <= 1)[possible].all() and (ahead >= 0)[possible].all() and reaches[live].all())
+
+
+def _grid(title: str, problem: Problem, policy: Table, moving: Bool[np.ndarray, " S"]) -> Grid:
+    """Visits, and arrows in those states in which the policy is to be seen moving."""
+    visited = exact.occupancy(problem, policy).sum(1)
+    square = (isqrt(len(visited)), -1)
+    if not moving.any():
+        return Grid(title, visited.reshape(square))
+    likely = (policy >= AS_GOOD * policy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
+    return Grid(title, visited.reshape(square), _texts(likely.reshape(*square, len(MOVES))))
+
+
+def _texts(shown: np.ndarray) -> list[list[str]]:
+    return [
+        ["".join(arrow for arrow, is_shown in zip(MOVES, cell, strict=True) if is_shown) for cell in row]
+        for row in shown
+    ]
+
+
+def _stationary_optimum(problem: Problem, states: int) -> Float[np.ndarray, "S A"] | None:
+    """The best policy for the infinite horizon, unless it takes long to find or there is none."""
+    if not problem.utility.concave or states > MOST_STATES_SOLVED:
+        return None
+    try:
+        endless = Problem(problem.env, problem.utility, problem.discount, None, problem.termination)
+        if not eqx.tree_equal(endless.features, problem.features):
+            return None
+        return exact.solve(endless, tolerance=TOLERANCE).policy
+    except (ValueError, RuntimeError):  # infinitely steep where a policy never goes, or too slow to converge
+        return None

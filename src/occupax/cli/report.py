@@ -1,0 +1,41 @@
+"""`occupax report`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import occupax as ox
+from occupax.cli.output import print_line
+
+
+def report(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("report.html"),
+) -> None:
+    """Write a page about training runs: each of them, and how they compare.
+
+    Example: occupax report runs/a runs/b --out comparison.html
+
+    Args:
+        runs: folders of finished runs, as occupax train --out made them.
+        out: the page to write; it needs no other file.
+    """
+    from occupax.analysis.report import write_report
+
+    if not runs:
+        raise ValueError("RUN must be given: the folder of a finished run, for example runs/a.")
+    write_report(list(zip(run_names(runs), map(ox.load_result, runs), strict=True)), out)
+    print_line(f"report: {out}")
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """The names of the folders, with as many of their parents as it takes to tell them apart."""
+    places = [folder.resolve().parts[1:] for folder in folders]
+    for length in range(1, max(map(len, places), default=0) + 1):
+        names = ["/".join(place[-length:]) for place in places]
+        if len(set(names)) == len(names):
+            return names
+    twice = next(folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1)
+    raise ValueError(f"RUN {twice} is given twice.")

@@ -1,0 +1,121 @@
+"""`occupax report`, comparisons of runs and maps of policies."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import occupax as ox
+from occupax.analysis.charts import Maps
+from occupax.analysis.comparison import interval, overlapping
+from occupax.analysis.visits import is_grid, visits
+from occupax.cli.report import run_names
+from occupax.training.folder import _fingerprint
+from test_analysis import LAKE, make_problem, make_result, written
+from test_cli_train import occupax
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two folders of one name."""
+    home = tmp_path_factory.mktemp("runs")
+    for name, seeds in (("first", 3), ("second", 1)):
+        made = make_result(seeds=seeds)
+        config = {"format": "occupax-run", "version": 1, **made.config}
+        config["fingerprint"] = _fingerprint(config["setup"], made.arrays)
+        replace(made, config=config).save(home / name / "run")
+    return home
+
+
+def test_a_page_of_several_runs(runs: Path, tmp_path: Path):
+    page = tmp_path / "page.html"
+    code, out, err = occupax("report", runs / "first" / "run", runs / "second" / "run", "--out", page)
+    assert (code, err, out) == (0, "", f"report: {page}\n")
+    text = page.read_text()
+    for part in ("Comparison", "first/run", "second/run", 'id="compare-utility-episodes"', 'id="compare-return-steps"'):
+        assert part in text
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_mistakes_end_in_a_sentence(runs: Path, tmp_path: Path):
+    run = runs / "first" / "run"
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(run, unfinished)
+    (unfinished / "summary.json").unlink()
+    for arguments, said in (
+        ((), "RUN must be given"),
+        ((tmp_path / "nothing",), "nothing is not the folder of a run: it has no config.json."),
+        ((unfinished,), "holds a run that is not finished: resume it first."),
+        ((run, run), "is given twice."),
+    ):
+        code, _, err = occupax("report", *arguments, "--out", tmp_path / "page.html")
+        assert code == 2
+        assert said in err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_names_have_as_many_parents_as_it_takes():
+    assert run_names([Path("x/a"), Path("x/b")]) == ["a", "b"]
+    assert run_names([Path("x/y/a"), Path("z/y/a"), Path("b")])[:2] == ["x/y/a", "z/y/a"]
+
+
+def test_only_runs_with_a_common_range_are_compared():
+    assert overlapping([("a", 1.0, 10.0), ("b", 2.0, 8.0), ("c", 20.0, 30.0)]) == (["a", "b"], 2.0, 8.0)
+    assert overlapping([("a", 5.0, 5.0)]) == ([], 0.0, 0.0)
+
+
+def test_intervals_need_two_seeds():
+    assert interval(np.array([2.5])) == '2.500 <span class="range">[–]</span>'  # noqa: RUF001
+    assert interval(np.array([3.0, 3.0, np.nan])) == '3.000 <span class="range">[3.000, 3.000]</span>'
+
+
+def test_the_comparison_has_the_mean_height_of_the_curves(tmp_path: Path):
+    one, other = make_result(seeds=1), make_result(seeds=1, records=4)
+    _, page = written(tmp_path / "page.html", ("one", one), ("other", other))
+    mean = one.metrics["return"][0, :3].mean()  # of the records that count before the fourth
+    assert any(cell.startswith(f"{mean:#.4g}") for cell in page.cells)
+    assert "different problems" not in page.words
+    far = replace(other, episodes=other.episodes + 10_000, problem=make_problem(ox.utilities.Reward()))
+    _, page = written(tmp_path / "page.html", ("one", one), ("far", far))
+    assert "No two of the runs have a range of sampled episodes in common." in page.words
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_two_runs_of_one_name_are_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"runs must have different names, got a, a\."):
+        ox.analysis.write_report([("a", make_result()), ("a", make_result())], tmp_path / "page.html")
+
+
+def test_arrows_are_those_of_the_lake():
+    problem = ox.Problem(LAKE, discount=0.99)
+    plan = ox.exact.value_iteration(problem).policy
+    maps = visits("a", problem, plan, "planned")
+    assert isinstance(maps, Maps)
+    assert [grid.title for grid in maps.grids] == ["planned", "optimal policy", "uniform policy"]
+    planned = maps.grids[0]
+    assert planned.arrows is not None
+    best = [["←", "↑", "↑", "↑"], ["←", "", "←", ""], ["↑", "↓", "←", ""], ["", "→", "↓", ""]]  # well known
+    for row in range(4):
+        for column in range(4):
+            assert planned.arrows[row][column] in ("", best[row][column])
+    assert planned.arrows[0][0] == "←"
+    assert maps.grids[2].arrows is None
+    np.testing.assert_allclose(planned.values.ravel(), ox.exact.occupancy(problem, plan).sum(1))
+
+
+def test_arrows_are_for_grids_only():
+    assert is_grid(LAKE, 4)
+    assert is_grid(ox.TabularMDP.gridworld("S..\n...\n..G", slip=0.2), 3)
+    assert not is_grid(ox.TabularMDP.garnet(9, 4, 2, jax.random.key(0)), 3)
+    assert not is_grid(ox.TabularMDP.chain(9), 3)
+    turned = ox.TabularMDP(
+        LAKE.transition.toarray().reshape(16, 4, 16)[:, ::-1], LAKE.reward, np.eye(16)[0], LAKE.terminal
+    )
+    assert not is_grid(turned, 4)
+    bound = visits("a", make_problem(env=LAKE), np.full((16, 4), 0.25), "even")
+    assert bound is not None
+    assert "that of the infinite horizon" in bound.caption
+    assert visits("a", ox.Problem(ox.TabularMDP.chain(5)), np.full((5, 2), 0.5), "no square") is None
