@@ -3,20 +3,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check learn sanitize bench docs reproduce clean
+.PHONY: run test check browser learn sanitize bench docs reproduce clean
 
 run: $(READY)  ## train TSIVR-PG to cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
 	$(BIN)/occupax train FrozenLake8x8-v1 --utility log-coverage --algorithm tsivr-pg --discount 0.99 \
 		--episodes 50000 --seeds 10 --set step_size=0.02 radius=0.2 baseline=mean --out runs/coverage
 
-test: check  ## all checks and tests
+test: check browser  ## all checks and tests
 	$(BIN)/python -m pytest -n 2
 
 check: $(READY)  ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+browser: $(READY)  ## a Chromium for the tests of pages, unless there is one; without it they fail
+	-$(BIN)/python tests/browser.py
 
 learn: $(READY)  ## what TSIVR-PG learns from fixed seeds, on five problems
 	$(BIN)/python examples/learning.py
@@ -35,8 +38,11 @@ bench: $(READY)  ## speed and memory, into docs/performance.md; with the extra `
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 
-reproduce: $(READY)  ## the figures of the paper that are exact
-	$(BIN)/python examples/paper_optima.py
+reproduce: $(READY)  ## the paper's experiments with a verdict on each claim, into docs/reproduction.md; half an hour
+	$(BIN)/occupax reproduce all --scale full --out runs/reproduction
+	mkdir -p docs/figures
+	cp runs/reproduction/report.md docs/reproduction.md
+	cp runs/reproduction/figures/*.svg docs/figures/
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) site dist runs .pytest_cache .ruff_cache .hypothesis .cache src/occupax/kernels/libkernels.so

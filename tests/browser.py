@@ -17,6 +17,16 @@ CACHE = Path(__file__).parents[1] / ".cache" / "chromium"
 ARCHIVES = ("al2023.tar", "swiftshader.tar", "fonts.tar")
 FONTS = f"<fontconfig><dir>{CACHE / VERSION / 'fonts'}</dir><cachedir>{CACHE / 'fonts'}</cachedir></fontconfig>"
 COMMANDS = ("chromium", "google-chrome", "chromium-browser")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 UNPACK = """
 const { createReadStream, createWriteStream } = require("fs");
 const { pipeline } = require("stream/promises");

@@ -45,3 +45,21 @@ def as_users_run() -> Iterator[None]:
 def compiled_fast() -> dict[str, str]:
     """The environment of a process that compiles as fast as the tests do, where only what it does is of interest."""
     return {OPTIMISATIONS: "1", **os.environ}
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Any]:
+    """A Chromium without a screen."""
+    from playwright.sync_api import sync_playwright
+
+    import browser
+
+    found = browser.find()
+    if found is None:
+        pytest.fail("the pages need a Chromium: install one, set OCCUPAX_CHROMIUM, or run `python tests/browser.py`.")
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(
+            executable_path=found.program, args=browser.FLAGS, env=found.environment, timeout=20_000
+        )
+        yield opened
+        opened.close()

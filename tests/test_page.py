@@ -7,22 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
 
-import browser as chromium
 from occupax.analysis import page as pages
 from occupax.analysis.charts import Chart, Grid, Level, Maps, Series
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 NAN = np.nan
 X = np.array([0.0, 100.0, 200.0, 300.0, 400.0])
 RISING = Series("rising", X, X / 100, X / 100 - 0.5, X / 100 + 0.5)
@@ -52,19 +41,6 @@ LAKE = Maps(
     ),
 )
 WIDE = pages.table("Wide.", [f"column {i} of many" for i in range(20)], [["1"] * 20])
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    found = chromium.find()
-    if found is None:
-        pytest.fail("the pages need a Chromium: install one, set OCCUPAX_CHROMIUM, or run `python tests/browser.py`.")
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(
-            executable_path=found.program, args=FLAGS, env=found.environment, timeout=20_000
-        )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from occupax.analysis import (
     on_grid,
     quartiles,
     time_to_threshold,
+    trailing_average,
 )
 
 NAN, INF = np.nan, np.inf
@@ -199,6 +200,40 @@ def test_a_grid_of_the_records_themselves_changes_nothing():
     assert np.isnan(on_grid(x[:0], values[:, :0], x)).all()
 
 
+def single_episodes(ends: list[int], values: list[float], span: int) -> list[float]:
+    """The mean of the last single episodes at each record, each with the value of its record."""
+    singles: list[float] = []
+    means: list[float] = []
+    for count, value in zip(np.diff([0, *ends]), values, strict=True):
+        singles += [value] * int(count)
+        means.append(NAN if np.isnan(value) else float(np.nanmean(singles[-span:])))
+    return means
+
+
+@pytest.mark.parametrize("span", [1, 7, 50, 10_000])
+def test_a_trailing_average_is_the_mean_of_the_last_single_episodes(span: int):
+    random = np.random.default_rng(span)
+    ends = np.cumsum(random.integers(1, 30, 40))
+    values = random.normal(size=(4, 40))
+    values[1, 25:] = NAN  # stopped
+    values[2, [0, 3, 4, 20]] = NAN  # missing here and there: left out of what is averaged
+    values[3] = NAN
+    expected = [single_episodes(ends.tolist(), line.tolist(), span) for line in values]
+    np.testing.assert_allclose(trailing_average(ends, values, span), expected, rtol=1e-12)
+
+
+def test_a_trailing_average_by_hand():
+    ends = np.array([10, 30, 35, 100])
+    values = np.array([[1.0, 2.0, 10.0, 5.0], [1.0, NAN, 4.0, NAN]])
+    expected = [
+        [1.0, (5 * 1 + 20 * 2) / 25, (20 * 2 + 5 * 10) / 25, 5.0],  # a part, then 25 episodes, then a record of 65
+        [1.0, NAN, 4.0, NAN],
+    ]
+    np.testing.assert_allclose(trailing_average(ends, values, 25), expected, rtol=1e-15)
+    half = trailing_average(ends, values[:1], 0.5)  # less than an episode: the record itself
+    np.testing.assert_array_equal(half, values[:1])
+
+
 def test_the_mean_over_a_grid_is_the_area_of_the_steps():
     grid = np.array([0, 1, 4, 6])
     curves = np.array([[1.0, 2.0, 3.0, 99.0], [5.0, 5.0, 5.0, NAN], [NAN, 1.0, 1.0, 1.0], [1.0, -INF, 0.0, 0.0]])
@@ -292,6 +327,20 @@ ONES = np.ones(4)
         (lambda: mean_over_grid(ONES[:1], ONES[:1]), r"grid must be two or more increasing numbers, got array\("),
         (lambda: mean_over_grid(np.array([1, INF]), ONES[:2]), r"grid must be finite, got inf at index \(1,\)\."),
         (lambda: mean_over_grid(np.arange(3), ONES), r"curves must have 3 points as the grid has, got 4\."),
+        (lambda: trailing_average(ONES, ONES[None], 0.0), r"span must be a finite number above 0, got 0\.0\."),
+        (lambda: trailing_average(ONES, ONES[None], INF), r"span must be a finite number above 0, got inf\."),
+        (
+            lambda: trailing_average(np.arange(1, 4), ONES[None], 1.0),
+            r"x must be 4 increasing numbers above 0, .* array",
+        ),
+        (
+            lambda: trailing_average(np.array([1, 3, 2]), np.ones((2, 3)), 1.0),
+            r"x must be 3 increasing numbers above 0",
+        ),
+        (
+            lambda: trailing_average(np.arange(3), np.ones((2, 3)), 1.0),
+            r"x must be 3 increasing numbers above 0, one a",
+        ),
         (lambda: time_to_threshold(ONES, ONES[None], NAN), r"threshold must be a number, got nan\."),
         (
             lambda: time_to_threshold(ONES, ONES[None], 0.0, window=5),

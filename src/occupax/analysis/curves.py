@@ -58,7 +58,9 @@ def trailing_average(
         span: how far to look back.
     """
     check_number("span", span, low=0.0, open_low=True)
-    ends = _places(x, values)[0].astype(float)
+    if x.shape != values.shape[1:] or not (np.diff(x, prepend=0) > 0).all():
+        raise ValueError(f"x must be {values.shape[1]} increasing numbers above 0, one a record, got {x!r:.60}.")
+    ends = x.astype(float)
     starts = np.concatenate([[0.0], ends[:-1]])
     known = ~np.isnan(values)
     result = np.full(values.shape, np.nan)

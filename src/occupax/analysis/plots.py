@@ -111,7 +111,7 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
         axes.axhline(level.y, color="#000000", linewidth=1.2, linestyle=pattern, label=level.name, gid=f"part-l{i}-0")
     _finish(axes, chart)
     if not bare:
-        longest = max(len(part.name) for part in (*chart.series, *chart.levels))
+        longest = max((len(part.name) for part in (*chart.series, *chart.levels)), default=0)
         columns = max(1, min(4, LEGEND_WIDTH // (longest + 7)))  # seven for the sample of the line
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, fontsize=9)
         figure.suptitle(chart.title, fontsize=13, fontweight="bold")

@@ -11,6 +11,8 @@ from rich.markup import escape
 
 from occupax.cli.evaluate import evaluate
 from occupax.cli.listing import list_names
+from occupax.cli.report import report
+from occupax.cli.reproduce import reproduce
 from occupax.cli.solve import solve
 from occupax.cli.sweep import sweep
 from occupax.cli.theory import theory
@@ -20,6 +22,8 @@ COMMANDS = {
     "train": train,
     "sweep": sweep,
     "evaluate": evaluate,
+    "report": report,
+    "reproduce": reproduce,
     "solve": solve,
     "theory": theory,
     "list": list_names,

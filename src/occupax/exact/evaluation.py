@@ -62,6 +62,19 @@ def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> Tabl
     return flow[:, None] * probs
 
 
+def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n S A"]:
+    """The occupancies of many small tables of probabilities at once.
+
+    With M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi).
+    """
+    S, A = model.shape
+    matrices = model.discount * np.einsum("nsa,sat->nts", probs, model.transition.toarray().reshape(S, A, S))
+    right = np.broadcast_to(model.initial, (len(probs), S))
+    if model.horizon is not None:
+        right = right - np.linalg.matrix_power(matrices, model.horizon) @ model.initial
+    return np.linalg.solve(np.eye(S) - matrices, right[..., None]) * probs
+
+
 def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H S A"]:
     """The discounted occupancy of each step, for a policy that may depend on time."""
     mass = np.empty(probs.shape)

@@ -1,0 +1,163 @@
+"""One method on one task with one setting: trained, boiled down to a few arrays, and kept in a file."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from occupax import serial
+from occupax.algorithms import Algorithm
+from occupax.analysis.curves import on_grid, time_to_threshold, trailing_average
+from occupax.analysis.describe import words
+from occupax.experiments import runs
+from occupax.experiments.methods import SNAPSHOTS
+from occupax.experiments.tasks import Task
+from occupax.training.loggers import Logger
+from occupax.training.result import probabilities
+from occupax.training.setup import versions
+
+SPAN = 50
+"""Episodes in the paper's moving average."""
+POINTS = 100
+"""Of a curve that is kept."""
+SEED = 0
+"""Of all runs that are shown."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is to be trained."""
+
+    name: str
+    """Of its file."""
+    task: Task
+    algorithm: Algorithm[Any]
+    episodes: int
+    seeds: int
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """All that the outcome depends on."""
+        text, arrays = serial.pack(self.task.problem)
+        return {
+            "task": self.task.name,
+            "problem": serial.checksum(json.dumps(text), arrays),
+            "measure": self.task.measure,
+            "threshold": f"{self.task.threshold:.6g}",
+            "algorithm": words(*serial.pack(self.algorithm)),
+            "episodes": self.episodes,
+            "seeds": self.seeds,
+            "seed": SEED,
+            "versions": versions(),
+        }
+
+    @property
+    def cost(self) -> float:
+        """How many seconds it takes, roughly, on two cores: compilation, and the episodes."""
+        episodes = self.episodes * self.seeds
+        if self.task.tabular:
+            return 4.0 + episodes / 5e5
+        return 12.0 + episodes * self.task.problem.sampling_horizon() / 2e6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a cell, for every seed."""
+
+    grid: Num[np.ndarray, " point"]
+    """Sampled episodes."""
+    curve: Float[np.ndarray, "seed point"]
+    """The measure of the task there; sampled returns as a moving average of the last episodes."""
+    step_grid: Num[np.ndarray, " point"]
+    """Environment steps."""
+    step_curve: Float[np.ndarray, "seed point"]
+    heights: Float[np.ndarray, " seed"]
+    """The area under the curve divided by its width: the mean measure over the whole training."""
+    reached: Float[np.ndarray, " seed"]
+    """Episodes until the threshold of the task is reached; infinite if it never is."""
+    final: Float[np.ndarray, " seed"]
+    """In the end: the exact utility of the policy, or the mean return of the last episodes."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A cell that was trained."""
+
+    cell: Cell
+    last: Outcome
+    """Of the policies themselves."""
+    mixture: Outcome | None
+    """Of the mixture of all policies so far, which MaxEnt is about."""
+    tables: Float[np.ndarray, "seed S A"] | None
+    """The action probabilities of the trained policies, where there are so many states and no more."""
+    stopped: int
+    """How many seeds were stopped because their numbers were not finite any more."""
+    seconds: float
+
+
+def measure(cell: Cell, logger: Logger | None = None) -> Done:
+    """Train a cell."""
+    began, task = time.monotonic(), cell.task
+    run = runs.train(task, [cell.algorithm], cell.episodes, cell.seeds, SEED, logger)[0]
+    mixture = None if run.mixture is None else _outcome(cell, run, run.mixture, run.mixture[:, -1])
+    last = _outcome(cell, run, run.values, None if task.measure == "return" else run.result.utilities)
+    policies = run.result.policies
+    tables = np.array([probabilities(task.problem, policy) for policy in policies]) if task.tabular else None
+    stopped = sum(status != "finished" for status in run.result.status)
+    return Done(cell, last, mixture, tables, stopped, time.monotonic() - began)
+
+
+def _outcome(cell: Cell, run: runs.Run, values: np.ndarray, final: np.ndarray | None) -> Outcome:
+    """Boil curves down."""
+    first = max(min(max(SNAPSHOTS), cell.episodes // 2), int(run.episodes[0]))
+    smooth = values if cell.task.measure in ("exact", "utility") else trailing_average(run.episodes, values, SPAN)
+    grid = np.linspace(first, cell.episodes, POINTS)
+    step_grid = np.linspace(np.median(run.steps[:, 0]), np.median(run.steps[:, -1]), POINTS)
+    curve = on_grid(run.episodes, smooth, grid)
+    return Outcome(
+        grid=grid,
+        curve=curve,
+        step_grid=step_grid,
+        step_curve=on_grid(run.steps, smooth, step_grid),
+        heights=runs.mean_heights(run.episodes, values, first, cell.episodes),
+        reached=time_to_threshold(run.episodes, smooth, cell.task.threshold),
+        final=curve[:, -1] if final is None else final,
+    )
+
+
+def save(folder: Path, done: Done) -> None:
+    """Keep an outcome."""
+    arrays = {f"last.{name}": array for name, array in vars(done.last).items()}
+    if done.mixture is not None:
+        arrays |= {f"mixture.{name}": array for name, array in vars(done.mixture).items()}
+    if done.tables is not None:
+        arrays["tables"] = done.tables
+    content = {"cell": done.cell.description, "stopped": done.stopped, "seconds": done.seconds}
+    serial.write(_file(folder, done.cell), arrays, content)
+
+
+def load(folder: Path, cell: Cell) -> Done | None:
+    """The outcome of a cell, if the folder has it, from the same settings and versions."""
+    file = _file(folder, cell)
+    if not file.exists():
+        return None
+    arrays, content = serial.read(file)
+    if content["cell"] != cell.description:
+        return None
+
+    def outcome(kind: str) -> Outcome | None:
+        parts = {name.removeprefix(kind): array for name, array in arrays.items() if name.startswith(kind)}
+        return Outcome(**parts) if parts else None
+
+    last = outcome("last.")
+    if last is None:
+        raise ValueError(f"{file} does not hold the outcome of a run: remove it.")
+    return Done(cell, last, outcome("mixture."), arrays.get("tables"), content["stopped"], content["seconds"])
+
+
+def _file(folder: Path, cell: Cell) -> Path:
+    return folder / "cells" / f"{cell.name}.safetensors"

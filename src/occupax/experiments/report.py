@@ -1,0 +1,202 @@
+"""The report of the experiments: a page, the same as Markdown, figures as files, numbers as CSV."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from occupax import serial
+from occupax.analysis import page, plots
+from occupax.experiments import tuning
+from occupax.experiments.cells import SEED, Done
+from occupax.experiments.methods import PRINTED_STEP_SIZES, SNAPSHOTS, best_trials, described, read_search
+from occupax.experiments.sections import Claim, Section, Table, Verdict
+from occupax.training.setup import versions
+
+TITLE = "Variance-reduced policy gradients: the experiments again"
+BADGES: dict[Verdict, page.Kind] = {
+    "reproduced": "good",
+    "partly": "partly",
+    "not reproduced": "bad",
+    "cannot tell": "unknown",
+}
+OPEN = "What the paper leaves open, and how it is settled here"
+PAPER = (
+    "Zhang, Ni, Yu, Szepesvári and Wang: On the Convergence and Sample Efficiency of Variance-Reduced Policy Gradient "
+    "Method (2021), section 6"
+)
+
+
+def write(
+    folder: Path, command: str, notice: str, sections: Sequence[Section], done: Sequence[Done], search: Any
+) -> Path:
+    """Write everything into a folder; return the path of the page."""
+    settings = [_settings(done), _search(search, {it.cell.task.name for it in done})]
+    facts = _facts(command, notice, done)
+    everything = [*sections, Section("settings", "Settings", "What was run with what.", (), (), settings)]
+    for section in everything:
+        for figure in section.figures:
+            plots.save(figure, folder / "figures")
+        for table in section.tables:
+            serial.write_text(folder / "numbers" / f"table-{table.name}.csv", _csv([table.header, *table.rows]))
+    serial.write_text(folder / "numbers" / "seeds.csv", _csv(_seeds(done)))
+    claims = _claims([claim for section in sections for claim in section.claims])
+    serial.write_text(folder / "numbers" / "claims.csv", _csv([claims.header, *claims.rows]))
+    serial.write_text(folder / "report.md", _markdown(claims, everything, facts))
+    path = folder / "report.html"
+    serial.write_text(path, _html(claims, everything, facts))
+    return path
+
+
+def _claims(claims: Sequence[Claim]) -> Table:
+    return Table(
+        "claims",
+        "The paper's claims, what was measured here, and the verdict.",
+        ["Section", "The paper says", "Settings", "Measured here", "Verdict"],
+        [[claim.where, claim.says, claim.setting, claim.measured, claim.verdict] for claim in claims],
+        5,
+    )
+
+
+def _settings(done: Sequence[Done]) -> Table:
+    rows = [
+        [
+            it.cell.name,
+            described(it.cell.algorithm),
+            f"{it.cell.episodes:,}",
+            str(it.cell.seeds),
+            f"{it.seconds:,.0f}",
+        ]
+        for it in done
+    ]
+    caption = f"Every run: seeds 0 to one less than their number, of the random key {SEED}."
+    return Table("runs", caption, ["Run", "Algorithm", "Episodes a seed", "Seeds", "Seconds"], rows, 2)
+
+
+def _search(search: Any, names: Iterable[str]) -> Table:
+    """What the search found, and what it would have found in the paper's range of step sizes."""
+    trials = [it for it in read_search(search) if it.task in set(names) and it.snapshot in SNAPSHOTS]
+    low, high = PRINTED_STEP_SIZES
+    within = best_trials(trial for trial in trials if low <= trial.settings["step_size"] <= high)
+    rows: list[list[str]] = []
+    for (task, method), trial in best_trials(trials).items():
+        tried = sum((other.task, other.method) == (task, method) for other in trials)
+        settings = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in trial.settings.items())
+        inside = within.get((task, method))
+        rows.append(
+            [
+                task,
+                method,
+                f"N {trial.snapshot}, {settings}",
+                str(tried),
+                f"{trial.score:.4g}",
+                "none" if inside is None else f"{inside.score:.4g}",
+            ]
+        )
+    caption = (
+        f"The search: the best setting of all trials of {tuning.SEEDS} seeds, of the random key {tuning.SEED}, with "
+        f"{tuning.SHARE:.0%} of the episodes; score: the mean measure over the training. Last column: the best score "
+        f"with a step size in the paper's range, {low:g} to {high:g}."
+    )
+    header = ["Task", "Algorithm", "Best setting", "Trials", "Score", "Score in the paper's range"]
+    return Table("search", caption, header, rows, 3)
+
+
+def _seeds(done: Sequence[Done]) -> list[list[str]]:
+    """Every number of every seed."""
+    rows = [["run", "of", "seed", "area_under_curve", "episodes_to_threshold", "final"]]
+    for it in done:
+        for of, outcome in (("policy", it.last), ("mixture", it.mixture)):
+            if outcome is not None:
+                columns = zip(outcome.heights, outcome.reached, outcome.final, strict=True)
+                rows += [
+                    [it.cell.name, of, str(seed), *(f"{number:.10g}" for number in numbers)]
+                    for seed, numbers in enumerate(columns)
+                ]
+    return rows
+
+
+def _facts(command: str, notice: str, done: Sequence[Done]) -> list[tuple[str, str]]:
+    used = ", ".join(f"{name} {version}" for name, version in versions().items() if name != "float64")
+    seconds = sum(it.seconds for it in done)
+    return [
+        ("Command", command),
+        ("Scale", notice),
+        ("Paper", PAPER),
+        ("Runs", f"{len(done)}, of {sum(it.cell.seeds for it in done):,} seeds in all"),
+        ("Training time", f"{seconds / 60:,.1f} minutes, compilation included"),
+        ("Versions", used),
+    ]
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()
+
+
+def _html(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
+    entries = [("claims", "The claims"), *((it.anchor, it.title) for it in sections), ("conventions", "Conventions")]
+    head = page.table(
+        claims.caption,
+        claims.header,
+        [[*map(escape, row[:-1]), page.badge(row[-1], BADGES[row[-1]])] for row in claims.rows],  # pyright: ignore
+        words=claims.words,
+    )
+    parts = [
+        page.definitions(facts),
+        page.contents(entries),
+        f'<section id="claims">\n<h2>The claims</h2>\n{head}\n<p class="quiet">{escape(RULE)}</p>\n</section>',
+        *map(_section, sections),
+        f'<section id="conventions">\n<h2>{OPEN}</h2>\n{page.definitions(conventions())}\n</section>',
+    ]
+    return page.page(TITLE, TITLE, "\n".join(parts))
+
+
+RULE = (
+    "A claim is tested once for every pair of an algorithm and a task it speaks of. Reproduced: all tests hold. "
+    "Partly: some do. Not reproduced: none does, and one or more are refuted. Cannot tell: the intervals leave it "
+    "open. Tests compare interquartile means over seeds by 95% bootstrap intervals."
+)
+
+
+def _section(section: Section) -> str:
+    tables = "\n".join(
+        page.table(table.caption, table.header, [list(map(escape, row)) for row in table.rows], words=table.words)
+        for table in section.tables
+    )
+    figures = "\n".join(page.interactive(figure) for figure in section.figures)
+    grid = f'<div class="figures">\n{figures}\n</div>' if figures else ""
+    return (
+        f'<section id="{section.anchor}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.text)}</p>\n'
+        f"{grid}\n{tables}\n</section>"
+    )
+
+
+def _markdown(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
+    parts = [f"# {TITLE}", "\n".join(f"- {name}: {text}" for name, text in facts), "## The claims"]
+    parts += [_markdown_table(claims), RULE]
+    for section in sections:
+        parts += [f"## {section.title}", section.text]
+        parts += [
+            f"![{figure.title}](figures/{figure.name}.svg)\n\n*{figure.title}. {figure.caption}*"
+            for figure in section.figures
+        ]
+        parts += [f"{table.caption}\n\n{_markdown_table(table)}" for table in section.tables]
+    parts += [f"## {OPEN}", "\n".join(f"- **{name}.** {text}" for name, text in conventions())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(table: Table) -> str:
+    lines = [table.header, [":--" if i < table.words else "--:" for i in range(len(table.header))], *table.rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def conventions() -> list[tuple[str, str]]:
+    """What the paper leaves open, and how it is settled here."""
+    text = (files("occupax.experiments") / "conventions.txt").read_text()
+    entries = (" ".join(block.split()).partition(": ") for block in text.split("\n\n"))
+    return [(name, settled) for name, _, settled in entries]

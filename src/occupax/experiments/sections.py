@@ -1,0 +1,118 @@
+"""What an experiment has to show: claims with verdicts, figures and tables."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from occupax.analysis.charts import Chart, Maps
+from occupax.analysis.statistics import Interval, bootstrap, bootstrap_difference, interquartile_mean
+from occupax.analysis.words import number
+
+Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
+Seeds = Float[np.ndarray, " seed"]
+
+NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper that can be true or false, and what was measured."""
+
+    where: str
+    """The section of the paper."""
+    says: str
+    """What it says, in our words."""
+    setting: str
+    """Which settings were used: "printed", "tuned", or what was computed."""
+    measured: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers in rows, as text; the first `words` columns are words."""
+
+    name: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report."""
+
+    anchor: str
+    title: str
+    text: str
+    claims: Sequence[Claim] = ()
+    figures: Sequence[Chart | Maps] = ()
+    tables: Sequence[Table] = field(default=())
+
+
+def verdict(tests: Iterable[bool | None]) -> Verdict:
+    """What single tests come to; None is a test that cannot tell.
+
+    Reproduced if all hold; partly if some do; not reproduced if none does and one fails.
+    """
+    found = list(tests)
+    if found and all(found):
+        return "reproduced"
+    if any(found):
+        return "partly"
+    return "not reproduced" if any(test is False for test in found) else "cannot tell"
+
+
+def tally(tests: Sequence[bool | None]) -> str:
+    """How many tests hold, in words."""
+    held, failed = sum(test is True for test in tests), sum(test is False for test in tests)
+    return f"{held} of {len(tests)} hold, {failed} are refuted, {len(tests) - held - failed} cannot be told"
+
+
+def answer(test: bool | None) -> str:
+    """The outcome of a test in words."""
+    return {True: "yes", False: "no", None: "cannot tell"}[test]
+
+
+def above(interval: Interval, bound: float = 0.0) -> bool | None:
+    """Whether a number is above a bound, for all that its interval says; None if the bound lies within."""
+    if interval.lower > bound:
+        return True
+    return False if interval.upper < bound else None
+
+
+def centre(values: Seeds) -> Interval:
+    """The interquartile mean over seeds and its 95% bootstrap interval; the number itself if there is one seed only."""
+    if len(values) > 1:
+        return bootstrap(values)
+    return Interval(*[interquartile_mean(values)] * 3)
+
+
+def difference(first: Seeds, second: Seeds) -> Interval:
+    """By how much the interquartile mean of the first is larger, and its 95% bootstrap interval."""
+    return bootstrap_difference(first, second)
+
+
+def median(values: Seeds) -> Interval:
+    """The median over seeds, which may be infinite, and its 95% bootstrap interval."""
+    return bootstrap(values, _median)
+
+
+def median_difference(first: Seeds, second: Seeds) -> Interval:
+    """By how much the median of the first is larger, and its 95% bootstrap interval."""
+    return bootstrap_difference(first, second, _median)
+
+
+def _median(values: np.ndarray) -> np.ndarray:
+    """The upper median, which is one of the values: an infinite one never makes a mean."""
+    return np.asarray(np.sort(values, axis=0)[len(values) // 2])
+
+
+def shown(interval: Interval) -> str:
+    """A number and its interval."""
+    estimate, lower, upper = (NEVER if np.isinf(bound) else number(bound) for bound in interval)
+    return estimate if estimate == lower == upper else f"{estimate} [{lower}, {upper}]"
