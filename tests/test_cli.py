@@ -12,9 +12,9 @@ from test_cli_train import occupax
 OCCUPAX = Path(sys.executable).with_name("occupax")
 
 
-def run(*arguments):
+def run(*arguments, cwd=None):
     """Run a command as users do, in a process of its own."""
-    return subprocess.run([OCCUPAX, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([OCCUPAX, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_solve_prints_a_table_of_exact_and_sampled_values():

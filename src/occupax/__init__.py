@@ -3,7 +3,7 @@
 from occupax import algorithms, envs, estimators, exact, features, policies, theory, training, utilities
 from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
 from occupax.batch import Batch, Trajectories
-from occupax.envs import TabularMDP, make
+from occupax.envs import TabularMDP, check_env, make
 from occupax.exact import solve
 from occupax.problem import Problem
 from occupax.samplers import SampledBatch, sample
@@ -26,6 +26,7 @@ __all__ = [
     "TabularMDP",
     "Trajectories",
     "algorithms",
+    "check_env",
     "envs",
     "estimators",
     "evaluate",

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
+from occupax.cli.check_env import check_env
 from occupax.cli.evaluate import evaluate
 from occupax.cli.listing import list_names
 from occupax.cli.report import report
@@ -22,6 +23,7 @@ COMMANDS = {
     "train": train,
     "sweep": sweep,
     "evaluate": evaluate,
+    "check-env": check_env,
     "report": report,
     "reproduce": reproduce,
     "solve": solve,

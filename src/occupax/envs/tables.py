@@ -3,6 +3,7 @@
 Each function returns (transition, reward, initial, terminal) as `TabularMDP` takes them.
 """
 
+import difflib
 from numbers import Real
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Key
 from scipy import sparse
 
-from occupax._errors import check_integer, check_key
+from occupax._errors import check_integer, check_key, unknown
 
 Tables = tuple[Any, Any, Any, Any]
 
@@ -35,6 +36,17 @@ def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
     except Exception as error:  # the constructor of an environment may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"Gymnasium could not make {env!r} with the options {options}. {reason}") from error
+
+
+def unknown_id(name: str) -> ValueError:
+    """The error for an id that Gymnasium does not know."""
+    import gymnasium as gym
+
+    alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
+    close = difflib.get_close_matches(name, alike, n=3)
+    if close:
+        return unknown("Gymnasium id", name, close)
+    return ValueError(f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are.")
 
 
 def gymnasium(made: Any) -> Tables:

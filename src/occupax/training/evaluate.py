@@ -1,6 +1,5 @@
 """What a policy earns in episodes of its own, without discount."""
 
-import difflib
 import math
 import warnings
 from collections.abc import Callable
@@ -11,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from occupax._errors import check_integer, unknown
+from occupax._errors import check_integer
 from occupax.envs.base import Environment, observation_spec
-from occupax.envs.tables import make_gymnasium
+from occupax.envs.tables import make_gymnasium, unknown_id
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
@@ -173,13 +172,9 @@ def _make(env: Any) -> Any:
         try:
             return make_gymnasium(env, {})
         except ValueError as error:
-            if not isinstance(error.__cause__, gym.error.UnregisteredEnv):
-                raise
-    alike = [name for name in gym.registry if name[:2].lower() == env[:2].lower()]
-    close = difflib.get_close_matches(env, alike, n=3)
-    if close:
-        raise unknown("Gymnasium id", env, close)
-    raise ValueError(f"Gymnasium id {env!r} is not known; gymnasium.pprint_registry() lists those that are.")
+            if isinstance(error.__cause__, gym.error.UnregisteredEnv):
+                raise unknown_id(env) from error
+            raise
 
 
 def _refuse_other_states(policy: Policy, states: int | None) -> None:

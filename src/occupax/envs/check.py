@@ -1,0 +1,182 @@
+"""Whether a Gymnasium environment is fit for training: what is wrong with it, where, and how to mend it."""
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from occupax._errors import check_integer
+from occupax.envs.base import Environment
+from occupax.envs.finding import BrokenError, Finding, Findings, kind, text
+from occupax.envs.observations import check_space
+from occupax.envs.play import Episode, Player, same
+from occupax.envs.tables import unknown_id
+
+SEEDED = "call super().reset(seed=seed) in reset, and draw every random number from self.np_random."
+
+
+def check_env(env: Any, episodes: int = 5, seed: int = 0, max_steps: int = 1000) -> tuple[Finding, ...]:
+    """Check an environment by looking at its spaces and playing random episodes, each of them twice.
+
+    Nothing is printed, and what an environment does wrong ends in a finding, not in an error. Each kind of finding is
+    reported once, where it was met first. Episode i depends on (seed, i) alone.
+
+    Args:
+        env: a Gymnasium id, an environment, or a function that makes one. What is made here is closed in the end.
+        episodes: how many.
+        seed: of the environment and the actions.
+        max_steps: where episodes are cut; one that has not ended by then should have a time limit.
+
+    Returns:
+        The findings; none if all is well.
+    """
+    import gymnasium as gym
+
+    episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
+    max_steps = check_integer("max_steps", max_steps)
+    findings = Findings()
+    with warnings.catch_warnings(), contextlib.suppress(BrokenError):
+        # Gymnasium warns of some of what is found here, and of old versions; its import, above, sets its own filters
+        warnings.simplefilter("ignore")
+        made = _make(env, findings)
+        if not isinstance(made, gym.Env):
+            actual = f"an object of type {type(made).__name__}"
+            remedy = "let its class inherit from gymnasium.Env; check the environments of a vector one by one."
+            return (Finding("error", "env is no Gymnasium environment", "a gymnasium.Env", actual, "env", remedy),)
+        try:
+            _check(made, episodes, seed, max_steps, findings)
+        finally:
+            if made is not env:
+                _close(made, findings)
+    return findings.all()
+
+
+def _make(env: Any, findings: Findings) -> Any:
+    """Make the environment of an id or a function, and return an environment as it is."""
+    if isinstance(env, str):
+        return _make_id(env, findings)
+    if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
+        name = getattr(env, "__name__", type(env).__name__)
+        remedy = "call it yourself to see all of the error; it must work without arguments."
+        return findings.call(env, "making the environment", f"{name}()", remedy)
+    if not hasattr(env, "step") or isinstance(env, Environment):
+        kinds = "a Gymnasium id, a Gymnasium environment or a function that makes one"
+        raise ValueError(f"env must be {kinds}, got {text(env)}.")
+    return env
+
+
+def _make_id(name: str, findings: Findings) -> Any:
+    """Make without Gymnasium's own checks, which would raise some of what is found here as errors."""
+    import gymnasium as gym
+
+    def make() -> Any:
+        return gym.make(name, disable_env_checker=True)
+
+    where = f"gymnasium.make({name!r})"
+    try:
+        return findings.call(make, "making the environment", where, "call it yourself to see all of the error.")
+    except BrokenError as broken:
+        error = broken.__cause__
+        if isinstance(error, gym.error.UnregisteredEnv):
+            raise unknown_id(name) from error
+        # a name of the wrong form, one that is no longer offered, or one in a module that is not there
+        if type(error) in (gym.error.Error, gym.error.DeprecatedEnv, ModuleNotFoundError):
+            raise ValueError(f"Gymnasium could not make {name!r}. {type(error).__name__}: {error}") from error
+        raise
+
+
+def _close(env: Any, findings: Findings) -> None:
+    with contextlib.suppress(BrokenError):
+        findings.call(env.close, "close", "env.close()", "let close do nothing if there is nothing to close.")
+
+
+def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> None:
+    actions = _space(env, "action_space", findings)
+    observations = _space(env, "observation_space", findings)
+    _check_actions(actions, findings)
+    findings.add(*check_space(observations))
+    player = Player(env, observations, findings)
+    for number in range(episodes):
+        of_env, of_actions = np.random.SeedSequence([seed, number]).spawn(2)
+        episode = Episode(number, int(of_env.generate_state(1)[0]))
+        with contextlib.suppress(BrokenError):
+            draw = _drawing(actions, int(of_actions.generate_state(1)[0]), findings)
+            first = player.play(episode, (draw() for _ in range(max_steps)))
+            if not first.ended:
+                _check_limit(env, episode, max_steps, findings)
+            again = player.play(episode, first.actions)
+            _compare(episode, first.returned, again.returned, findings)
+
+
+def _space(env: Any, name: str, findings: Findings) -> Any:
+    import gymnasium as gym
+
+    remedy = f"set self.{name} to a gymnasium.spaces.Space in __init__."
+    space = findings.call(lambda: getattr(env, name), name, f"env.{name}", remedy)
+    if not isinstance(space, gym.Space):
+        what, expected = f"{name} is no space", "a Gymnasium space"
+        findings.add(Finding("error", what, expected, kind(space), f"env.{name}", remedy))
+        raise BrokenError
+    return space
+
+
+def _drawing(space: Any, seed: int, findings: Findings) -> Callable[[], Any]:
+    """Draws actions without touching the random numbers of the environment's own space."""
+
+    def call(function: Callable[[], Any]) -> Any:
+        remedy = "let copies of the space be seeded and sampled."
+        return findings.call(function, "sampling the action space", "env.action_space", remedy)
+
+    drawn = call(lambda: copy.deepcopy(space))
+    call(lambda: drawn.seed(seed))
+    return lambda: call(drawn.sample)
+
+
+def _check_actions(space: Any, findings: Findings) -> None:
+    """Any Discrete will do: policies number the actions from 0, and `start` is added to what they draw."""
+    import gymnasium as gym
+
+    if not isinstance(space, gym.spaces.Discrete):
+        remedy = (
+            "choose from a list: gymnasium.wrappers.TransformAction(env, lambda i: actions[i], "
+            "gymnasium.spaces.Discrete(len(actions)))."
+        )
+        what, expected = "action_space is not discrete", "Discrete(n), with any start"
+        findings.add(Finding("error", what, expected, text(space), "env.action_space", remedy))
+
+
+def _check_limit(env: Any, episode: Episode, steps: int, findings: Findings) -> None:
+    """Warn of an episode that has not ended, unless a limit was still to come."""
+    import gymnasium as gym
+
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, gym.wrappers.TimeLimit):
+            return
+        layer = layer.env
+    declared = getattr(layer.spec, "max_episode_steps", None)
+    if declared is None or declared <= steps:
+        findings.add(
+            Finding(
+                "warning",
+                "an episode does not end",
+                "terminated or truncated, or a time limit",
+                f"no end after {steps:,} steps, and no time limit",
+                f"episode {episode.number}, seed {episode.seed}",
+                "wrap it: gymnasium.wrappers.TimeLimit(env, max_episode_steps=...), or give the problem a horizon=.",
+            )
+        )
+
+
+def _compare(episode: Episode, first: list[Any], again: list[Any], findings: Findings) -> None:
+    """Compare two plays of the same seed and actions, up to the first difference."""
+    for step, (one, other) in enumerate(zip(first, again, strict=False)):
+        if not same(one, other):
+            name = "step" if step else "reset"
+            what = f"{name} is not deterministic"
+            expected = f"for the same seed{' and actions' if step else ''} the same as before, {text(one)}"
+            findings.add(Finding("error", what, expected, text(other), episode.place(step), SEEDED))
+            return
