@@ -12,7 +12,7 @@ import pytest
 import occupax as ox
 from occupax.exact.dynamics import dynamics
 from occupax.exact.evaluation import stationary_occupancies
-from occupax.experiments import ablations, cells, methods, rate, report, runs, tuning, utility
+from occupax.experiments import ablations, cells, methods, rate, report, reward, runs, tuning, utility
 from occupax.experiments.cells import Cell, Done, Outcome
 from occupax.experiments.progress import Progress
 from occupax.experiments.scales import SCALES
@@ -119,18 +119,22 @@ def test_the_sizes_of_epochs_follow_from_the_snapshot():
 def test_tuned_settings_are_the_best_of_the_search(tmp_path):
     file = tmp_path / "search.csv"
     file.write_text(
-        "task,method,N,B,m,step_size,radius,mixing,score\n"
-        "lake,TSIVR-PG,25,5,5,0.1,0.2,,-3.5\n"
-        "lake,TSIVR-PG,25,5,5,0.3,0.8,,nan\n"
-        "lake,TSIVR-PG,100,10,10,0.5,0.05,,-2.5\n"
-        "lake,TSIVR-PG,200,14,14,0.7,0.2,,-3.25\n"
-        "lake,MaxEnt,10,,,0.1,,0.3,nan\n"
-        "lake,MaxEnt,10,,,0.2,,0.03,1\n"
-        "pole,TSIVR-PG,10,3,3,0.9,0.01,,7\n"
-        "pole,REINFORCE,10,,,0.9,,,nan\n"
+        "task,method,N,B,m,step_size,radius,mixing,seeds,score\n"
+        "lake,TSIVR-PG,25,5,5,0.1,0.2,,3,-3.5\n"
+        "lake,TSIVR-PG,25,5,5,0.3,0.8,,3,nan\n"
+        "lake,TSIVR-PG,100,10,10,0.5,0.05,,3,-2.5\n"
+        "lake,TSIVR-PG,200,14,14,0.7,0.2,,3,-3.25\n"
+        "lake,MaxEnt,10,,,0.1,,0.3,3,nan\n"
+        "lake,MaxEnt,10,,,0.2,,0.03,3,1\n"
+        "pole,TSIVR-PG,10,3,3,0.9,0.01,,3,7\n"
+        "pole,REINFORCE,10,,,0.9,,,3,nan\n"
+        "pole,SVRPG,10,5,2,0.9,,,3,9\n"  # lucky on three seeds
+        "pole,SVRPG,10,5,2,0.8,,,10,2\n"
+        "pole,SVRPG,25,9,3,0.9,,,10,1\n"
     )
     found = methods.tuned(file)
-    assert found.keys() == {("lake", "TSIVR-PG"), ("lake", "MaxEnt"), ("pole", "TSIVR-PG")}
+    assert found.keys() == {("lake", "TSIVR-PG"), ("lake", "MaxEnt"), ("pole", "TSIVR-PG"), ("pole", "SVRPG")}
+    assert found["pole", "SVRPG"].step_size == 0.8
     assert numbers(found["lake", "TSIVR-PG"]) == (10, 100, 10, 0.5, 0.05)
     assert (*numbers(found["lake", "MaxEnt"]), found["lake", "MaxEnt"].mixing) == (10, 0.2, 0.03)
     assert numbers(found["pole", "TSIVR-PG"]) == (3, 10, 3, 0.9, 0.01)
@@ -157,8 +161,16 @@ def test_the_stored_search_is_complete():
     trials = methods.read_search()
     for task, method, snapshots in (entry for part in reproduction.SEARCHED.values() for entry in part):
         for snapshot in snapshots:
-            tried = [it.settings for it in trials if (it.task, it.method, it.snapshot) == (task, method, snapshot)]
+            these = [it for it in trials if (it.task, it.method, it.snapshot) == (task, method, snapshot)]
+            tried = [it.settings for it in these if it.seeds == tuning.SEEDS]
             assert tried == tuning.candidates(tasks()[task], method), (task, method, snapshot)
+        if snapshots == methods.SNAPSHOTS:
+            first = [it for it in trials if it.seeds == tuning.SEEDS]
+            best = tuning.finalists(first, task, method)
+            again = [it for it in trials if (it.task, it.method) == (task, method) and it.seeds == 10]
+            assert sorted((it.snapshot, *it.settings.values()) for it in again) == sorted(
+                (it.snapshot, *it.settings.values()) for it in best
+            )
 
 
 # Runs whose policies are measured exactly
@@ -171,7 +183,7 @@ def log_coverage(occupancy) -> float:
 def test_the_curves_of_maxent_are_those_of_its_policies_and_mixtures():
     task, alphas = small(), (0.3, 0.05)
     variants = [ox.MaxEnt(batch=8, mixing=alpha, step_size=0.5) for alpha in alphas]
-    found = runs.train(task, variants, 50, 2, 3)
+    found = runs.train(task, variants, 50, range(2), 3)
     first = make_setup(task.problem, variants, task.policy, 2, 3, 1, exact=False).policies
     for alpha, variant, it in zip(alphas, variants, found, strict=True):
         seen = [first]
@@ -203,7 +215,7 @@ def test_the_curves_of_maxent_are_those_of_its_policies_and_mixtures():
 def test_exact_curves_have_few_records_and_leave_out_an_incomplete_one(monkeypatch):
     monkeypatch.setattr(runs, "EXACT_RECORDS", 3)
     task, algorithm = small(), ox.TSIVRPG(*SIZES, step_size=0.5, radius=0.5)
-    complete, longer = (runs.train(task, [algorithm], episodes, 2, 0)[0] for episodes in (28, 30))
+    complete, longer = (runs.train(task, [algorithm], episodes, range(2), 0)[0] for episodes in (28, 30))
     for it in (complete, longer):  # nine and ten iterations, of 4 and 2 episodes in turn
         np.testing.assert_array_equal(it.episodes, [0, 10, 18, 28])
         assert it.mixture is None
@@ -213,10 +225,10 @@ def test_exact_curves_have_few_records_and_leave_out_an_incomplete_one(monkeypat
 
 
 def test_other_curves_are_what_was_sampled():
-    found = runs.train(small("discounted_return"), [ox.REINFORCE(batch=5)], 20, 2, 0)[0]
+    found = runs.train(small("discounted_return"), [ox.REINFORCE(batch=5)], 20, range(2), 0)[0]
     np.testing.assert_array_equal(found.episodes, [5, 10, 15, 20])
     np.testing.assert_array_equal(found.values, found.result.metrics["discounted_return"])
-    snapshots = runs.train(small("utility"), [ox.TSIVRPG(*SIZES, step_size=0.5, radius=0.5)], 28, 2, 0)[0]
+    snapshots = runs.train(small("utility"), [ox.TSIVRPG(*SIZES, step_size=0.5, radius=0.5)], 28, range(2), 0)[0]
     np.testing.assert_array_equal(snapshots.episodes, [4, 10, 16, 22, 28])
     np.testing.assert_array_equal(snapshots.values, snapshots.result.metrics["utility"][:, ::2])
     np.testing.assert_array_equal(snapshots.steps, snapshots.result.steps[:, ::2])
@@ -374,7 +386,7 @@ def test_the_three_gaps_of_the_optimal_policy_of_the_lake():
 
 
 def test_the_rate_has_squares_for_snapshots():
-    trials = {(task, "TSIVR-PG"): methods.Trial(task, "TSIVR-PG", 9, {"step_size": 0.3}, 0.0) for task in rate.TASKS}
+    trials = {(task, "TSIVR-PG"): methods.Trial(task, "TSIVR-PG", 9, {"step_size": 0.3}, 3, 0.0) for task in rate.TASKS}
     found = rate.cells(SCALES["full"]._replace(roots=(4, 6, 8), epochs=20), trials)
     assert [root for task, root in found if task == LAKE] == [4, 6, 8]
     for (_, root), cell in found.items():
@@ -401,8 +413,8 @@ def tables(algorithm, problem):
 def test_the_newest_quasi_reward_matters_only_where_it_changes():
     settings = {"step_size": 0.5, "radius": 0.5}
     pair = ox.TSIVRPG(*SIZES, **settings), ablations.NewestQuasiReward(*SIZES, **settings)
-    reward = ox.utilities.Linear(np.random.default_rng(0).uniform(size=(16, 4)))
-    ours, newest = (tables(it, ox.Problem(PROBLEM.env, reward, 0.9, 12)) for it in pair)
+    gain = ox.utilities.Linear(np.random.default_rng(0).uniform(size=(16, 4)))
+    ours, newest = (tables(it, ox.Problem(PROBLEM.env, gain, 0.9, 12)) for it in pair)
     assert (ours[0] != ours[-1]).any()
     np.testing.assert_array_equal(ours, newest)
     ours, newest = (tables(it, PROBLEM) for it in pair)
@@ -476,7 +488,7 @@ def sampled():
     """A cell whose curves are made by hand: three seeds, of which the second one stops."""
     task = small("return", given_threshold=3.0)
     cell = Cell("by-hand", task, ox.REINFORCE(batch=30), 600, 3)
-    run = runs.train(task, [cell.algorithm], 60, 3, 0)[0]
+    run = runs.train(task, [cell.algorithm], 60, range(3), 0)[0]
     random, ends = np.random.default_rng(0), np.arange(30, 601, 30)
     values = np.sort(random.uniform(0.0, 4.0, (3, 20)), axis=1) + random.normal(0, 0.3, (3, 20))
     values[1, 7:] = np.nan
@@ -563,7 +575,7 @@ def test_the_end_of_an_exact_cell_is_what_its_policies_are_worth():
     worth = [ox.exact.value(cell.task.problem, table) for table in done.tables]
     np.testing.assert_allclose(done.last.final, worth, rtol=1e-10)
     np.testing.assert_allclose(done.last.curve[:, -1], worth, rtol=1e-10)
-    run = runs.train(cell.task, [cell.algorithm], 50, 2, cells.SEED)[0]
+    run = runs.train(cell.task, [cell.algorithm], 50, range(2), cells.SEED)[0]
     assert run.mixture is not None
     np.testing.assert_allclose(done.mixture.final, run.mixture[:, -1], rtol=1e-12)
     for outcome, values in ((done.last, run.values), (done.mixture, run.mixture)):
@@ -575,7 +587,7 @@ def test_the_end_of_an_exact_cell_is_what_its_policies_are_worth():
 def test_a_network_is_measured_by_its_returns():
     cell = Cell("", tasks()[CARTPOLE], ox.REINFORCE(batch=20, step_size=1e-3), 100, 2)
     done = cells.measure(cell)
-    run = runs.train(cell.task, [cell.algorithm], 100, 2, cells.SEED)[0]
+    run = runs.train(cell.task, [cell.algorithm], 100, range(2), cells.SEED)[0]
     returns = run.result.metrics["return"]
     np.testing.assert_allclose(done.last.final, (0.4 * returns[:, -2:].sum(1)) + 0.2 * returns[:, -3], rtol=1e-6)
     assert ((done.last.heights > 5) & (done.last.heights < 100)).all()  # a random policy lasts some twenty steps
@@ -594,19 +606,37 @@ def test_a_search_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(methods, "SNAPSHOTS", (4, 5))
     task, path = small("utility"), tmp_path / "a" / "search.csv"
     wanted = [(task, "REINFORCE", 4), (task, "REINFORCE", 5), (task, "TSIVR-PG", 4)]
-    tuning.search(wanted[:1], path, TINY, progress=False)
+    train, calls = runs.train, []
+
+    def stop(*arguments):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(arguments)
+        return train(*arguments)
+
+    monkeypatch.setattr(runs, "train", stop)
+    monkeypatch.setattr(tuning, "FINALISTS", 2)
+    monkeypatch.setattr(tuning, "CONFIRMING", range(3, 5))
+    with pytest.raises(KeyboardInterrupt):
+        tuning.search(wanted, path, TINY, progress=False)
     first = path.read_text()
+    assert len(first.splitlines()) == 1 + 4
+    monkeypatch.setattr(runs, "train", train)
     tuning.search(wanted, path, TINY, progress=False)
     assert path.read_text().startswith(first)
     trials = methods.read_search(path)
-    assert len(trials) == 12
+    assert [it.seeds for it in trials] == [3] * 12 + [2] * 4
+    for method, again in (("REINFORCE", trials[12:14]), ("TSIVR-PG", trials[14:])):
+        ranked = sorted((it for it in trials[:12] if it.method == method), key=lambda it: -it.score)
+        expected = {(it.snapshot, *it.settings.values()) for it in ranked[:2]}
+        assert {(it.snapshot, *it.settings.values()) for it in again} == expected
     for i, (_, method, snapshot) in enumerate(wanted):
         tried = trials[4 * i : 4 * i + 4]
         assert [it.settings for it in tried] == tuning.candidates(task, method)
         assert {(it.task, it.method, it.snapshot) for it in tried} == {("small", method, snapshot)}
     with path.open() as stream:
         sizes = [(row["N"], row["B"], row["m"]) for row in csv.DictReader(stream)]
-    assert sizes[::4] == [("4", "", ""), ("5", "", ""), ("4", "2", "2")]
+    assert sizes[:12:4] == [("4", "", ""), ("5", "", ""), ("4", "2", "2")]
 
     def refuse(*_):
         raise AssertionError("everything is there already")
@@ -624,7 +654,8 @@ def test_the_score_of_a_trial_is_the_mean_of_its_curves(tmp_path, monkeypatch):
     for trial in methods.read_search(path):
         algorithm = ox.REINFORCE(batch=trial.snapshot, **trial.settings)
         episodes = {4: 20, 5: 15}[trial.snapshot]  # half of those of the task; for the rate three epochs
-        result = ox.train(task.problem, algorithm, episodes, 3, 1, task.policy, progress=False)
+        seeds = range(3) if trial.seeds == tuning.SEEDS else tuning.CONFIRMING
+        result = ox.train(task.problem, algorithm, episodes, seeds, 1, task.policy, progress=False)
         # what is known at 4, 8, 12 and 16 lasts until the end at 20; for the rate it is the end that counts
         curves = result.metrics["utility"][:, :4] if trial.snapshot == 4 else result.utilities
         assert trial.score == pytest.approx(curves.mean(), rel=1e-5)
@@ -633,9 +664,9 @@ def test_the_score_of_a_trial_is_the_mean_of_its_curves(tmp_path, monkeypatch):
 def test_the_search_for_the_rate_is_a_matter_of_its_own(tmp_path):
     file = tmp_path / "search.csv"
     file.write_text(
-        "task,method,N,B,m,step_size,radius,mixing,score\n"
-        "lake,TSIVR-PG,25,5,5,0.1,0.2,,1\n"
-        f"lake,TSIVR-PG,{methods.RATE_SNAPSHOT},64,64,0.3,0.8,,2\n"  # of another kind: the end, not the mean
+        "task,method,N,B,m,step_size,radius,mixing,seeds,score\n"
+        "lake,TSIVR-PG,25,5,5,0.1,0.2,,3,1\n"
+        f"lake,TSIVR-PG,{methods.RATE_SNAPSHOT},64,64,0.3,0.8,,3,2\n"  # of another kind: the end, not the mean
     )
     assert numbers(methods.tuned(file)["lake", "TSIVR-PG"]) == (5, 25, 5, 0.1, 0.2)
 
@@ -647,7 +678,7 @@ def test_without_a_terminal_progress_is_lines_with_the_time_left(capsys):
     with Progress([60.0, 30.0, 35.5]) as bar:
         for i, cost in enumerate((60.0, 30.0, 35.5)):
             bar.begin(f"part {i}", cost)
-            bar.end(worked=i != 1)
+            bar.end()
     assert capsys.readouterr().err.splitlines() == [
         "1 of 3: part 0 (about 2:05 left)",
         "2 of 3: part 1 (about 1:05 left)",
@@ -655,28 +686,25 @@ def test_without_a_terminal_progress_is_lines_with_the_time_left(capsys):
     ]
     with Progress([60.0], shown=False) as bar:
         bar.begin("part", 60.0)
-        bar.end(worked=True)
+        bar.end()
     assert capsys.readouterr().err == ""
 
 
 def test_the_time_left_follows_the_pace(monkeypatch, capsys):
     clock = [1000.0]
     monkeypatch.setattr("occupax.experiments.progress.time.monotonic", lambda: clock[0])
-    with Progress([10.0, 10.0, 20.0, 20.0]) as bar:
-        bar.begin("found", 10.0)
-        clock[0] += 7  # says nothing about the speed
-        bar.end(worked=False)
+    with Progress([10.0, 20.0, 20.0]) as bar:
         watcher = bar.begin("first", 10.0)
         table = Table(np.array([50, 100]), np.zeros((1, 2), int), {})
         watcher.open([0], 200, table)
         clock[0] += 15
         watcher.log(table)  # half of it took 15 seconds: 30 for 10
         assert bar._bar.tasks[0].fields["left"] == "about 2:15 left"
-        assert bar._bar.tasks[0].completed == 15
+        assert bar._bar.tasks[0].completed == 5
         clock[0] += 5
-        bar.end(worked=True)  # 20 seconds for 10
+        bar.end()  # 20 seconds for 10
         bar.begin("second", 20.0)
-    assert capsys.readouterr().err.splitlines()[-1] == "3 of 4: second (about 1:20 left)"
+    assert capsys.readouterr().err.splitlines()[-1] == "2 of 3: second (about 1:20 left)"
 
 
 def test_costs_grow_with_the_work():
@@ -702,3 +730,15 @@ def test_the_report_shows_the_settings_that_were_run():
     for (task, method), algorithm in methods.tuned().items():
         snapshot = getattr(algorithm, "snapshot_batch", algorithm.cycle[0])
         assert shown_settings[task, method].startswith(f"N {snapshot}, step size {algorithm.step_size:g}")
+
+
+@pytest.mark.parametrize(
+    ("end", "rise", "solved"),
+    [(1.5, 0.0, True), (0.5, 0.0, False), (0.5, -0.1, False), (0.5, 0.1, None), (1.0, 0.0, None)],
+)
+def test_below_the_threshold_a_rising_curve_cannot_tell(end, rise, solved):
+    noise = np.array([-0.02, 0.01, 0.02, -0.01, 0.0])
+    curve = np.linspace(-rise, rise, 100) + noise[:, None] + np.zeros((5, 100))
+    nothing = np.zeros(100)
+    outcome = Outcome(nothing, curve, nothing, curve, noise, noise, end + noise)
+    assert reward._solved(outcome, 1.0) is solved

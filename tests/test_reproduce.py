@@ -53,7 +53,7 @@ def use_small_tasks(patch: pytest.MonkeyPatch) -> None:
     tuned = small_settings(ox.REINFORCE(batch=9, step_size=0.2))
     patch.setattr(reproduction, "printed", lambda: printed)
     patch.setattr(reproduction, "tuned", lambda _: tuned)
-    found = {(task, rate.OURS): methods.Trial(task, rate.OURS, 9, {"step_size": 0.3}, 0.0) for task in rate.TASKS}
+    found = {(task, rate.OURS): methods.Trial(task, rate.OURS, 9, {"step_size": 0.3}, 3, 0.0) for task in rate.TASKS}
     patch.setattr(reproduction, "best_trials", lambda _: found)
     patch.setitem(SCALES, "tiny", TINY)
     for interval in ("bootstrap", "bootstrap_difference"):  # of fewer resamples, whose number is no matter here

@@ -10,8 +10,8 @@ from occupax.cli.output import print_line
 
 
 def reproduce(
-    part: Annotated[Literal["reward", "rate", "utility", "all"], tyro.conf.Positional],
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")],
+    part: Annotated[Literal["reward", "rate", "utility", "all"], tyro.conf.Positional] = "all",
     scale: Literal["quick", "full"] = "quick",
     tune: bool = False,
     progress: Annotated[bool, shown("")] = True,
@@ -23,9 +23,9 @@ def reproduce(
     Stopped by Ctrl-C, the same command goes on; what is done is not run again.
 
     Args:
-        part: reward (6.1 and the ablations), rate (6.2), utility (6.3), or all of them.
         out: folder for the report, the figures, and all numbers as CSV.
-        scale: quick is a small version that takes a few minutes; full takes up to half an hour.
+        part: reward (6.1 and the ablations), rate (6.2), utility (6.3), or all of them.
+        scale: quick is a small version that takes two or three minutes; full takes up to half an hour.
         tune: search for the tuned settings first, which takes about an hour at full scale; by default the stored ones.
         progress: show no progress.
     """

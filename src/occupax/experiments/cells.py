@@ -102,7 +102,7 @@ class Done:
 def measure(cell: Cell, logger: Logger | None = None) -> Done:
     """Train a cell."""
     began, task = time.monotonic(), cell.task
-    run = runs.train(task, [cell.algorithm], cell.episodes, cell.seeds, SEED, logger)[0]
+    run = runs.train(task, [cell.algorithm], cell.episodes, range(cell.seeds), SEED, logger)[0]
     mixture = None if run.mixture is None else _outcome(cell, run, run.mixture, run.mixture[:, -1])
     last = _outcome(cell, run, run.values, None if task.measure == "return" else run.result.utilities)
     policies = run.result.policies

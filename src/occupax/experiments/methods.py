@@ -106,6 +106,7 @@ class Trial(NamedTuple):
     method: str
     snapshot: int
     settings: dict[str, Any]
+    seeds: int
     score: float
 
 
@@ -117,6 +118,7 @@ def read_search(path: Any = SEARCH) -> list[Trial]:
             row["method"],
             int(row["N"]),
             {name: float(row[name]) for name in SEARCHED if row[name]},
+            int(row["seeds"]),
             float(row["score"]),
         )
         for row in _rows(path)
@@ -128,11 +130,11 @@ SEARCHED = ("step_size", "radius", "mixing")
 
 
 def best_trials(trials: Iterable[Trial]) -> dict[tuple[str, str], Trial]:
-    """The best trial of each task and method."""
+    """The best trial of each task and method, of those with the most seeds."""
     best: dict[tuple[str, str], Trial] = {}
     for trial in trials:
         before = best.get((trial.task, trial.method))
-        if not isnan(trial.score) and (before is None or trial.score > before.score):
+        if not isnan(trial.score) and (before is None or (trial.seeds, trial.score) > (before.seeds, before.score)):
             best[trial.task, trial.method] = trial
     return best
 

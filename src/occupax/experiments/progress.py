@@ -21,7 +21,7 @@ class Progress:
         self._bar = Bar(*columns, console=Console(stderr=True))
         self._shown, self._live = shown, shown and self._bar.console.is_terminal
         self._total, self._count, self._number = sum(costs), len(costs), 0
-        self._done = self._worked = self._cost = 0.0
+        self._done = self._cost = 0.0
         self._task = self._bar.add_task("", total=self._total, at="", left="")
         self._began = time.monotonic()
 
@@ -40,17 +40,15 @@ class Progress:
         self._cost = cost
         self._bar.update(self._task, at=f"{self._number} of {self._count}: {name}")
         if self._shown and not self._live:
-            self._bar.console.print(f"{self._number} of {self._count}: {name} ({self._left()})", highlight=False)
+            self._bar.console.print(
+                f"{self._number} of {self._count}: {name} ({self._left()})", highlight=False, soft_wrap=True
+            )
         self._move(0.0)
         return _Watcher(self)
 
-    def end(self, worked: bool) -> None:
-        """Finish a part. What was found in the folder says nothing about the speed."""
+    def end(self) -> None:
+        """Finish a part."""
         self._done += self._cost
-        if worked:
-            self._worked += self._cost
-        else:
-            self._began = time.monotonic() if not self._worked else self._began
         self._cost = 0.0
         self._move(0.0)
 
@@ -58,9 +56,9 @@ class Progress:
         self._bar.update(self._task, completed=self._done + share * self._cost, left=self._left(share))
 
     def _left(self, share: float = 0.0) -> str:
-        worked, elapsed = self._worked + share * self._cost, time.monotonic() - self._began
-        pace = elapsed / worked if worked > 0 and elapsed > 5 else 1.0
-        minutes, seconds = divmod(int(pace * (self._total - self._done - share * self._cost)), 60)
+        done, elapsed = self._done + share * self._cost, time.monotonic() - self._began
+        pace = elapsed / done if done > 0 and elapsed > 5 else 1.0
+        minutes, seconds = divmod(int(pace * (self._total - done)), 60)
         return f"about {minutes}:{seconds:02} left"
 
     def moved(self, share: float) -> None:

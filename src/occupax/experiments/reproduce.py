@@ -90,20 +90,18 @@ def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progr
         search = folder / "search.csv"
         tuning.search(_wanted(names, SCALES[scale]), search, SCALES[scale], progress)
     chosen = experiments(part, SCALES[scale], search)
-    every = {cell.name: cell for experiment in chosen for cell in experiment.cells.values()}.values()
-    done: dict[str, Done] = {}
-    with Progress([cell.cost for cell in every], progress) as bar:
-        for cell in every:
-            logger = bar.begin(cell.name, cell.cost)
-            found = cells.load(folder, cell)
-            done[cell.name] = cells.measure(cell, logger) if found is None else found
-            if found is None:
-                cells.save(folder, done[cell.name])
-            bar.end(worked=found is None)
+    every = {cell.name: cell for experiment in chosen for cell in experiment.cells.values()}
+    done = {name: found for name, cell in every.items() if (found := cells.load(folder, cell)) is not None}
+    left = [cell for name, cell in every.items() if name not in done]
+    with Progress([cell.cost for cell in left], progress) as bar:
+        for cell in left:
+            done[cell.name] = cells.measure(cell, bar.begin(cell.name, cell.cost))
+            cells.save(folder, done[cell.name])
+            bar.end()
     sections = [
         section
         for experiment in chosen
         for section in experiment.sections({key: done[cell.name] for key, cell in experiment.cells.items()})
     ]
     command, notice = f"occupax reproduce {part} --scale {scale}", SCALES[scale].notice
-    return report.write(folder, command, notice, sections, list(done.values()), search)
+    return report.write(folder, command, notice, sections, [done[name] for name in every], search)

@@ -43,7 +43,7 @@ def train(
     task: Task,
     algorithms: Sequence[Algorithm[Any]],
     episodes: int,
-    seeds: int,
+    seeds: Sequence[int],
     seed: int,
     logger: Logger | None = None,
     mixtures: bool = True,
@@ -54,7 +54,7 @@ def train(
         task: what to train on.
         algorithms: how.
         episodes: trajectories each seed may sample.
-        seeds: how many.
+        seeds: which.
         seed: of everything.
         logger: is told about the records.
         mixtures: whether to work out what the mixtures of MaxEnt are worth, which takes a record for every iteration.
@@ -72,7 +72,7 @@ def train(
         ]
     curves = ExactCurves(setup, mixes)
     results = run(setup, episodes, [curves, *loggers], progress=False)
-    return [_with_curves(it, *curves.of(slice(i * seeds, (i + 1) * seeds))) for i, it in enumerate(results)]
+    return [_with_curves(it, *curves.of(slice(i * len(seeds), (i + 1) * len(seeds)))) for i, it in enumerate(results)]
 
 
 def _with_curves(result: Result, values: np.ndarray, mixture: np.ndarray | None) -> Run:

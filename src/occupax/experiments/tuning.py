@@ -1,7 +1,8 @@
 """The search for tuned settings: the paper's grid, with the same number of trials and episodes for every method."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from occupax.training.loggers import Logger
 SEED = 1
 """Of the search; runs that are shown have another, and so share no random number with it."""
 SEEDS = 3
+FINALISTS = 5
+"""How many of the best settings of a task and a method are tried again."""
+CONFIRMING = range(SEEDS, SEEDS + 10)
+"""The seeds on which they are."""
 SHARE = 0.5
 """Of the episodes of the runs that are shown."""
 RADII = (0.01, 0.05, 0.2, 0.8)
@@ -37,18 +42,51 @@ def candidates(task: Task, method: str) -> list[dict[str, Any]]:
 
 
 def search(wanted: Sequence[tuple[Task, str, int]], path: Path, scale: Scale, progress: bool = True) -> None:
-    """Try all settings of each wanted task, method and N; what the file has already is not tried again."""
-    done = {(trial.task, trial.method, trial.snapshot) for trial in read_search(path)} if path.exists() else set()
-    left = [one for one in wanted if (one[0].name, *one[1:]) not in done]
-    cells = [
-        Cell("", task, make(method, snapshot), _episodes(task, method, snapshot, scale), SEEDS * task.trials)
+    """Try all settings of each wanted task, method and N, and the best few of each task and method on more seeds.
+
+    What the file has already is not tried again.
+    """
+    tried = {(trial.task, trial.method, trial.snapshot) for trial in _read(path)}
+    left = [one for one in wanted if (one[0].name, *one[1:]) not in tried]
+    costs = [
+        Cell("", task, make(method, snapshot), _episodes(task, method, snapshot, scale), SEEDS * task.trials).cost
         for task, method, snapshot in left
     ]
-    with Progress([cell.cost for cell in cells], progress) as bar:
-        for (task, method, snapshot), cell in zip(left, cells, strict=True):
-            logger = bar.begin(f"search for {method} on {task.name}, N = {snapshot}", cell.cost)
-            _append(path, list(_tried(task, method, snapshot, cell.episodes, logger)))
-            bar.end(worked=True)
+    with Progress(costs, progress) as bar:
+        for (task, method, snapshot), cost in zip(left, costs, strict=True):
+            logger = bar.begin(f"search for {method} on {task.name}, N = {snapshot}", cost)
+            points = candidates(task, method)
+            _append(path, _try(task, method, snapshot, points, range(SEEDS), scale, logger))
+            bar.end()
+    pairs = dict.fromkeys((task.name, method) for task, method, snapshot in wanted if snapshot in SNAPSHOTS)
+    known = {task.name: task for task, _, _ in wanted}
+    confirmed = {(trial.task, trial.method) for trial in _read(path) if trial.seeds == len(CONFIRMING)}
+    pairs = [pair for pair in pairs if pair not in confirmed]
+    with Progress([1.0] * len(pairs), progress) as bar:
+        for name, method in pairs:
+            logger = bar.begin(f"the best for {method} on {name} again", 1.0)
+            _append(path, _confirm(known[name], method, finalists(_read(path), name, method), scale, logger))
+            bar.end()
+
+
+def finalists(trials: Iterable[Trial], task: str, method: str) -> list[Trial]:
+    """The best few trials of a task and a method."""
+    known = [
+        trial
+        for trial in trials
+        if (trial.task, trial.method) == (task, method) and trial.snapshot in SNAPSHOTS and not isnan(trial.score)
+    ]
+    return sorted(known, key=lambda trial: -trial.score)[:FINALISTS]
+
+
+def _confirm(task: Task, method: str, best: Sequence[Trial], scale: Scale, logger: Logger) -> list[Trial]:
+    """The same settings on more seeds, and other ones: the best of many trials on few seeds is often a lucky one."""
+    points = {trial.snapshot: [other.settings for other in best if other.snapshot == trial.snapshot] for trial in best}
+    return [
+        trial
+        for snapshot, settings in points.items()
+        for trial in _try(task, method, snapshot, settings, CONFIRMING, scale, logger)
+    ]
 
 
 def _episodes(task: Task, method: str, snapshot: int, scale: Scale) -> int:
@@ -58,16 +96,30 @@ def _episodes(task: Task, method: str, snapshot: int, scale: Scale) -> int:
     return max(int(SHARE * scale.share * task.episodes), 2 * max(SNAPSHOTS))
 
 
-def _tried(task: Task, method: str, snapshot: int, episodes: int, logger: Logger) -> Iterator[Trial]:
+def _try(
+    task: Task,
+    method: str,
+    snapshot: int,
+    points: Sequence[dict[str, Any]],
+    seeds: Sequence[int],
+    scale: Scale,
+    logger: Logger,
+) -> list[Trial]:
     """Trials, with the mean over the training as the score, or for the rate what there is in the end."""
-    points = candidates(task, method)
+    episodes = _episodes(task, method, snapshot, scale)
     variants = [make(method, snapshot, **point) for point in points]
-    for point, run in zip(points, runs.train(task, variants, episodes, SEEDS, SEED, logger, False), strict=True):
+    trials: list[Trial] = []
+    for point, run in zip(points, runs.train(task, variants, episodes, seeds, SEED, logger, False), strict=True):
         if snapshot == RATE_SNAPSHOT:
             scores = run.result.utilities
         else:
             scores = runs.mean_heights(run.episodes, run.values, max(SNAPSHOTS), episodes)
-        yield Trial(task.name, method, snapshot, point, float(scores.mean()))
+        trials.append(Trial(task.name, method, snapshot, point, len(seeds), float(scores.mean())))
+    return trials
+
+
+def _read(path: Path) -> list[Trial]:
+    return read_search(path) if path.exists() else []
 
 
 def _append(path: Path, trials: list[Trial]) -> None:
@@ -76,9 +128,10 @@ def _append(path: Path, trials: list[Trial]) -> None:
     with path.open("a", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         if new:
-            writer.writerow(["task", "method", "N", "B", "m", *SEARCHED, "score"])
+            writer.writerow(["task", "method", "N", "B", "m", *SEARCHED, "seeds", "score"])
         for trial in trials:
             sizes = METHODS[trial.method].sizes
             batch, length = ("", "") if sizes is None else sizes(trial.snapshot)
             settings: list[Any] = [trial.settings.get(name, "") for name in SEARCHED]
-            writer.writerow([trial.task, trial.method, trial.snapshot, batch, length, *settings, f"{trial.score:.6g}"])
+            row = [trial.task, trial.method, trial.snapshot, batch, length, *settings, trial.seeds]
+            writer.writerow([*row, f"{trial.score:.6g}"])
