@@ -102,7 +102,7 @@ def test_a_report_has_all_that_belongs_to_it(reports, part):
     assert all(BADGES[verdict] == kind for kind, verdict in shown)
     for claim in claims:
         assert claim["The paper says"].replace("'", "&#x27;") in page
-        assert f"{claim['Measured here']} | {claim['Verdict']} |" in text
+        assert f"| {claim['Verdict']} | {claim['Measured here']} |" in text
     for name, settled in conventions():
         assert f"- **{name}.** {settled}" in text
     figures = re.findall(r"!\[.*\]\(figures/([\w-]+)\.svg\)", text)

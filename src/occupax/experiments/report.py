@@ -55,8 +55,8 @@ def _claims(claims: Sequence[Claim]) -> Table:
     return Table(
         "claims",
         "The paper's claims, what was measured here, and the verdict.",
-        ["Section", "The paper says", "Settings", "Measured here", "Verdict"],
-        [[claim.where, claim.says, claim.setting, claim.measured, claim.verdict] for claim in claims],
+        ["Section", "The paper says", "Settings", "Verdict", "Measured here"],
+        [[claim.where, claim.says, claim.setting, claim.verdict, claim.measured] for claim in claims],
         5,
     )
 
@@ -145,7 +145,10 @@ def _html(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str,
     head = page.table(
         claims.caption,
         claims.header,
-        [[*map(escape, row[:-1]), page.badge(row[-1], BADGES[row[-1]])] for row in claims.rows],  # pyright: ignore
+        [
+            [*map(escape, row[:3]), page.badge(row[3], BADGES[row[3]]), escape(row[4])]  # pyright: ignore
+            for row in claims.rows
+        ],
         words=claims.words,
     )
     parts = [
