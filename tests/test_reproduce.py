@@ -166,7 +166,7 @@ def quiet(monkeypatch):
 def test_a_second_call_trains_nothing(reports, monkeypatch):
     monkeypatch.setattr(cells, "measure", lambda *_: pytest.fail("everything is there already"))
     for part, folder in reports.items():
-        reproduce(part, "tiny", folder, progress=False)
+        assert reproduce(part, "tiny", folder, progress=False) == folder
 
 
 @pytest.mark.usefixtures("_small")
