@@ -14,7 +14,7 @@ from occupax.algorithms import Algorithm
 PRINTED = files("occupax.experiments") / "printed.csv"
 """The two tables of the paper's appendix, as they are printed."""
 SEARCH = files("occupax.experiments") / "search.csv"
-"""Every trial of the search for tuned settings. The best one of each task and method is the tuned setting."""
+"""Every trial of the search for tuned settings, which are the best of each task and method on the most seeds."""
 
 PRINTED_STEP_SIZES = (1e-4, 1e-1)
 """The paper's range for eta."""

@@ -43,16 +43,17 @@ class Progress:
             self._bar.console.print(
                 f"{self._number} of {self._count}: {name} ({self._left()})", highlight=False, soft_wrap=True
             )
-        self._move(0.0)
+        self.move(0.0)
         return _Watcher(self)
 
     def end(self) -> None:
         """Finish a part."""
         self._done += self._cost
         self._cost = 0.0
-        self._move(0.0)
+        self.move(0.0)
 
-    def _move(self, share: float) -> None:
+    def move(self, share: float) -> None:
+        """Take note of the share of the present part that is done."""
         self._bar.update(self._task, completed=self._done + share * self._cost, left=self._left(share))
 
     def _left(self, share: float = 0.0) -> str:
@@ -60,10 +61,6 @@ class Progress:
         pace = elapsed / done if done > 0 and elapsed > 5 else 1.0
         minutes, seconds = divmod(int(pace * (self._total - done)), 60)
         return f"about {minutes}:{seconds:02} left"
-
-    def moved(self, share: float) -> None:
-        """Take note of the share of the present part that is done."""
-        self._move(share)
 
 
 class _Watcher(Logger):
@@ -79,7 +76,7 @@ class _Watcher(Logger):
 
     def log(self, table: Table) -> None:
         """Move the bar."""
-        self._progress.moved(int(table.episodes[-1]) / self._budget)
+        self._progress.move(int(table.episodes[-1]) / self._budget)
 
     def close(self) -> None:
         """Nothing is open."""

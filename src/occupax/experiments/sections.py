@@ -1,7 +1,7 @@
 """What an experiment has to show: claims with verdicts, figures and tables."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -51,7 +51,7 @@ class Section:
     text: str
     claims: Sequence[Claim] = ()
     figures: Sequence[Chart | Maps] = ()
-    tables: Sequence[Table] = field(default=())
+    tables: Sequence[Table] = ()
 
 
 def verdict(tests: Iterable[bool | None]) -> Verdict:
