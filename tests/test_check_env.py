@@ -1,6 +1,11 @@
 import functools
 import json
+import os
+import signal
 import sys
+import threading
+import time
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -413,6 +418,107 @@ def test_objects_that_cannot_be_shown_or_converted_do_no_harm():
     assert finding.what == "sampling the action space raised ZeroDivisionError"
 
 
+@pytest.fixture
+def hang():
+    """A function, or a method, that hangs until the test ends."""
+    released = threading.Event()
+
+    def wait(*_, **__):
+        released.wait()
+
+    yield wait
+    released.set()
+
+
+def at_step_3_of_episode_1(hang):
+    """A reward that hangs there, and is not finite before."""
+    episodes = set()
+
+    def reward(self):
+        episodes.add(self.np_random_seed)
+        if len(episodes) == 2 and self.time == 3:
+            hang()
+        return np.nan
+
+    return reward
+
+
+@pytest.mark.parametrize(
+    ("make", "what", "where", "remedy"),
+    [
+        (lambda hang: hang, "making the environment hangs", "wait()", "repeat it: wait();"),
+        (lambda hang: walk(reset=hang), "reset hangs", RESET, "repeat it: env.reset(seed="),
+        (lambda hang: walk(close=hang), "close hangs", "env.close()", "repeat it: env.close();"),
+        (
+            lambda hang: walk(action_space=property(hang)),
+            "action_space hangs",
+            "env.action_space",
+            "repeat it: env.action_space;",
+        ),
+        (
+            lambda hang: walk(action_space=type("Slow", (spaces.Discrete,), {"sample": hang})(2)),
+            "sampling the action space hangs",
+            "env.action_space.sample()",
+            "repeat it: env.action_space.sample();",
+        ),
+    ],
+    ids=["factory", "reset", "close", "space", "sample"],
+)
+def test_a_call_that_hangs_is_found(make, what, where, remedy, hang, capsys):
+    began = time.monotonic()
+    (finding,) = ox.check_env(make(hang), timeout=0.2)
+    assert 0.2 <= time.monotonic() - began < 5
+    assert (finding.severity, finding.what, finding.actual) == ("error", what, "no answer")
+    assert finding.expected == "an answer within 0.2 seconds"
+    assert finding.where.startswith(where)
+    assert finding.remedy.startswith(remedy)
+    assert finding.remedy.endswith("; if it is only slow, raise the timeout.")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_was_found_before_a_hang_is_kept_and_the_environment_closed_only_when_it_comes_back():
+    released, closed = threading.Event(), threading.Event()
+    env = walk(reward=at_step_3_of_episode_1(released.wait), close=lambda _: closed.set())
+    filters = list(warnings.filters)
+    before, last = ox.check_env(env, timeout=0.2)
+    assert not closed.is_set()
+    assert warnings.filters == filters
+    assert (before.what, last.what) == ("reward is not finite", "step hangs")
+    assert last.where.startswith("step 3 of episode 1, seed ")
+    seed, action = (int(word.split()[-1]) for word in last.where.split(", ")[1:])
+    assert last.remedy.startswith(f"repeat it: env.reset(seed={seed}), then the actions ")
+    actions = last.remedy.partition(";")[0].split("the actions ")[1].split(", ")
+    assert (len(actions), int(actions[-1])) == (3, action)
+    released.set()
+    assert closed.wait(5)
+
+
+def test_an_error_is_told_even_if_looking_for_its_cause_hangs(hang):
+    wrapper = type("Failing", (gym.Wrapper,), {"step": divide})
+    raised, hung = ox.check_env(lambda: wrapper(walk(step=hang)()), timeout=0.2)
+    assert raised.what == "step raised ZeroDivisionError"
+    assert hung.what == "the environment inside of all wrappers hangs"
+
+
+def test_a_slow_environment_does_not_hang():
+    def slow(self):
+        time.sleep(0.1)
+        return 1.0
+
+    assert ox.check_env(walk(reward=slow, length=3), episodes=1, timeout=0.4) == ()
+
+
+def test_control_c_ends_a_check_at_once(hang):
+    def press(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        hang()
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ox.check_env(walk(reward=press))
+    assert time.monotonic() - began < 5
+
+
 @pytest.mark.parametrize(
     ("env", "options", "sentence"),
     [
@@ -425,6 +531,10 @@ def test_objects_that_cannot_be_shown_or_converted_do_no_harm():
         (Walk, {"episodes": 0}, r"^episodes must be a whole number of at least 1, got 0\.$"),
         (Walk, {"seed": -1}, r"^seed must be a whole number of at least 0, got -1\.$"),
         (Walk, {"max_steps": 0}, r"^max_steps must be a whole number of at least 1, got 0\.$"),
+        (Walk, {"timeout": 0}, r"^timeout must be a finite number above 0, got 0\.$"),
+        (Walk, {"timeout": -1.0}, r"^timeout must be a finite number above 0, got -1\.0\.$"),
+        (Walk, {"timeout": np.nan}, r"^timeout must be a finite number above 0, got nan\.$"),
+        (Walk, {"timeout": "10"}, r"^timeout must be a finite number above 0, got '10'\.$"),
     ],
 )
 @pytest.mark.usefixtures("as_users_run")
@@ -437,6 +547,7 @@ MODULE = """
 import gymnasium as gym
 import jax.numpy as jnp
 import numpy as np
+import time
 print("imported")
 
 class Noisy(gym.Env):
@@ -449,6 +560,11 @@ class Noisy(gym.Env):
     def step(self, action):
         print("a step")
         return np.zeros(1, np.float32), float("nan"), True, False, {}
+
+class Stuck(Noisy):
+    def step(self, action):
+        while True:
+            time.sleep(0.01)
 
 def cart():
     return gym.make("CartPole-v1")
@@ -512,7 +628,7 @@ def test_warnings_alone_are_no_failure():
         ("noisy_env:cart", "module 'noisy_env' is not known. Did you mean 'noisy_envs'?"),
         ("no_such_thing:cart", "module 'no_such_thing' is neither in the current directory nor installed."),
         ("faulty_envs:cart", "importing faulty_envs raised ZeroDivisionError: division by zero"),
-        ("noisy_envs:card", "noisy_envs attribute 'card' is not known. Did you mean 'cart'? Known: Noisy, cart."),
+        ("noisy_envs:card", "noisy_envs attribute 'card' is not known. Did you mean 'cart'? Known: Noisy, "),
         ("this:cart", "this has no 'cart'; write module:factory"),
         ("noisy_envs:np", "env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got <mod"),
         (":cart", "ENV must be a Gymnasium id, or module:factory, got ':cart'."),
@@ -526,7 +642,9 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(env, said):
     assert "Traceback" not in err
 
 
-def test_the_exit_code_leaves_the_process_and_modules_are_found_in_the_current_directory(here):
-    done = run("check-env", "noisy_envs:Noisy", cwd=here)
+def test_the_exit_code_leaves_the_process_even_if_the_environment_hangs(here):
+    done = run("check-env", "noisy_envs:Stuck", "--timeout", "0.3", cwd=here)  # modules there are found
     assert done.returncode == 1
-    assert done.stdout.startswith("error: reward is not finite")
+    said = ["error: step hangs", "  expected  an answer within 0.3 seconds", "  actual    no answer"]
+    assert done.stdout.splitlines()[:3] == said
+    assert done.stderr.splitlines() == ["imported", "occupax: noisy_envs:Stuck has an error."]

@@ -9,8 +9,8 @@ import pytest
 from gymnasium.envs.toy_text.frozen_lake import MAPS
 
 from occupax import envs
-from occupax.envs import Acrobot, CartPole, TabularMDP, registry
-from occupax.envs.base import Environment
+from occupax.envs import Acrobot, CartPole, GymnasiumEnv, TabularMDP, make, registry
+from occupax.envs.base import Environment, number_of_states
 
 
 @pytest.fixture
@@ -118,29 +118,34 @@ def test_own_name_is_suggested_as_well(own_names: dict[str, Any]):
     assert "Did you mean 'windy-corridor'?" in refusal("windy-coridor")
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "space"),
-    [
-        ("MountainCar-v0", "observation", "Box("),
-        ("Pendulum-v1", "action", "Box("),
-        ("Blackjack-v1", "observation", "Tuple("),
-    ],
-)
-def test_gymnasium_id_without_table_or_twin_is_refused_with_the_reason(name: str, kind: str, space: str):
-    message = refusal(name)
-    assert message.startswith(f"{name} has neither a table nor a JAX twin here: ")
-    assert f"must have a Discrete {kind} space" in message
-    assert f"got {space}" in message
+@pytest.mark.parametrize(("name", "actions", "shape"), [("MountainCar-v0", 3, (2,)), ("Blackjack-v1", 2, (45,))])
+def test_gymnasium_id_without_table_or_twin_is_the_environment_itself(name: str, actions: int, shape: tuple[int, ...]):
+    env = make(name)
+    assert isinstance(env, GymnasiumEnv)
+    assert (env.num_actions, env.observation_spec().shape, env.num_states) == (actions, shape, None)
 
 
-def test_discrete_gymnasium_id_that_publishes_nothing_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
+def test_backend_gymnasium_is_the_environment_itself_even_if_there_is_a_twin(name: str):
+    env = make(name, backend="gymnasium")
+    assert isinstance(env, GymnasiumEnv)
+    assert env.num_actions == make(name).num_actions
+
+
+def test_continuous_actions_are_refused():
+    assert refusal("Pendulum-v1").startswith("Pendulum-v1 must have a Discrete action space, got Box(")
+
+
+def test_discrete_gymnasium_id_that_publishes_no_table_has_states_all_the_same(monkeypatch: pytest.MonkeyPatch):
     class Silent(gymnasium.Env[int, int]):
         action_space = observation_space = gymnasium.spaces.Discrete(2)  # pyright: ignore[reportAssignmentType]
 
     monkeypatch.setitem(
         gymnasium.registry, "Silent-v0", gymnasium.envs.registration.EnvSpec("Silent-v0", entry_point=Silent)
     )
-    assert "Silent-v0 does not publish its transition table `P`" in refusal("Silent-v0")
+    assert number_of_states(make("Silent-v0")) == 2
+    with pytest.raises(ValueError, match="Silent-v0 does not publish its transition table `P`"):
+        TabularMDP.from_gymnasium("Silent-v0")
 
 
 @pytest.mark.parametrize(

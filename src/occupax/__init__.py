@@ -1,9 +1,9 @@
 """Occupax optimises any smooth function of what a policy visits."""
 
-from occupax import algorithms, envs, estimators, exact, features, policies, theory, training, utilities
+from occupax import algorithms, envs, estimators, exact, features, policies, samplers, theory, training, utilities
 from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
 from occupax.batch import Batch, Trajectories
-from occupax.envs import TabularMDP, check_env, make
+from occupax.envs import GymnasiumEnv, TabularMDP, check_env, make
 from occupax.exact import solve
 from occupax.problem import Problem
 from occupax.samplers import SampledBatch, sample
@@ -18,6 +18,7 @@ __all__ = [
     "SVRPG",
     "TSIVRPG",
     "Batch",
+    "GymnasiumEnv",
     "MaxEnt",
     "Problem",
     "Result",
@@ -37,6 +38,7 @@ __all__ = [
     "make",
     "policies",
     "sample",
+    "samplers",
     "save_policy",
     "solve",
     "sweep",

@@ -26,6 +26,8 @@ class Trajectories(eqx.Module):
     """Whether the episode ended by itself, as opposed to being cut at the horizon or a time limit."""
     final_observations: Any
     """What is seen after the last live step, [B, ...]."""
+    info: Float[Array, "B H k"] | None = None
+    """The values that a simulator was asked to record at each step, if any; 0 after the end."""
 
     @property
     def lengths(self) -> Int[Array, " B"]:

@@ -106,7 +106,9 @@ def _visits(
     if horizon != problem.sampling_horizon():
         raise ValueError(f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}.")
     discounts = problem.discount ** np.arange(horizon + 1)  # in float64: differences of them are taken below
-    counts = jax.vmap(jax.vmap(problem.count))(trajectories.observations, trajectories.actions, trajectories.rewards)
+    counts = jax.vmap(jax.vmap(problem.count))(
+        trajectories.observations, trajectories.actions, trajectories.rewards, trajectories.info
+    )
     visits = [(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)]
     if problem.termination == "absorbing":
         after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)

@@ -15,8 +15,10 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from occupax._errors import check_integers, read_array
-from occupax.envs.base import Environment, observation_spec
-from occupax.envs.tabular import TabularMDP
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+
+InfoVector = Float[Array, " k"] | None
+"""The chosen values that a simulator returned with a step; None where there are none, and after the end."""
 
 
 class Count(eqx.Module):
@@ -36,25 +38,39 @@ class Count(eqx.Module):
 
 
 class Feature(eqx.Module):
-    """A map from (observation, action, reward) to the vector that is added up along a trajectory."""
+    """A map from a step (observation, action, reward, info) to the vector that is added up along a trajectory."""
 
     @abstractmethod
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """The length d of the vector, or an error that says why this environment does not offer it."""
 
     @abstractmethod
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """The vector for one step."""
 
 
 class StateAction(Feature):
     """One-hot over pairs of state and action, entry s * A + a: the paper's occupancy measure lambda."""
 
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """S * A."""
-        return _table(env, self).num_states * env.num_actions
+        return _states(env, self) * env.num_actions
 
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """A single one."""
         return _one_hot(observation * env.num_actions + action, reward)
 
@@ -62,11 +78,18 @@ class StateAction(Feature):
 class State(Feature):
     """One-hot over states."""
 
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """S."""
-        return _table(env, self).num_states
+        return _states(env, self)
 
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """A single one."""
         return _one_hot(observation, reward)
 
@@ -74,13 +97,62 @@ class State(Feature):
 class Reward(Feature):
     """The reward received: its occupancy is the discounted return."""
 
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """One number."""
         return 1
 
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """The reward itself."""
         return Count(jnp.zeros(1, jnp.int32), reward[None])
+
+
+class Info(Feature):
+    """Values that a simulator returns with every step in its `info`: their occupancy is their discounted sum.
+
+    The environment must record them: `occupax.GymnasiumEnv(..., info=["cost"])`.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, *names: str):
+        """Count the values of these names, in this order."""
+        if not names or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"Info needs the names of values in the info, got {names!r}.")
+        self.names = names
+
+    def size(self, env: DecisionProcess) -> int:
+        """One number for each name."""
+        self._places(env)
+        return len(self.names)
+
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
+        """The values, and nothing after the end."""
+        values = jnp.zeros(len(self.names)) if info is None else info[jnp.array(self._places(env))]
+        return _dense(values.astype(reward.dtype))
+
+    def _places(self, env: DecisionProcess) -> list[int]:
+        recorded: tuple[str, ...] = getattr(env, "info", ())
+        for name in self.names:
+            if name not in recorded:
+                raise ValueError(
+                    f"the info value {name!r} is not recorded: make the environment with "
+                    f"GymnasiumEnv(..., info={sorted({*recorded, *self.names})})."
+                )
+        return [recorded.index(name) for name in self.names]
 
 
 class Grid(Feature):
@@ -122,14 +194,21 @@ class Grid(Feature):
         if not (self.low < self.high).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
 
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """The number of cells."""
         entries = int(np.prod(observation_spec(env).shape))
         if not all(0 <= c < entries for c in self.coordinates):
             raise ValueError(f"coordinates must lie in 0..{entries - 1} for this observation, got {self.coordinates}.")
         return int(np.prod(self.bins))
 
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """A single one."""
         place = jnp.ravel(observation)[jnp.array(self.coordinates)]
         shape = jnp.array(self.bins)
@@ -148,14 +227,21 @@ class Table(Feature):
         if self.values.ndim != 3:
             raise ValueError(f"values must be an array [S, A, d], got shape {self.values.shape}.")
 
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """D."""
-        expected = (_table(env, self).num_states, env.num_actions)
+        expected = (_states(env, self), env.num_actions)
         if self.values.shape[:2] != expected:
             raise ValueError(f"values must have shape [S, A, d] with S, A = {expected}, got {self.values.shape}.")
         return self.values.shape[2]
 
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """Its row."""
         return _dense(jnp.asarray(self.values)[observation, action])
 
@@ -165,7 +251,7 @@ class Function(Feature):
 
     function: Callable[[Any, Any], Any]
 
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """The length of what the function returns."""
         action = jax.ShapeDtypeStruct((), jnp.int32)
         try:
@@ -177,7 +263,14 @@ class Function(Feature):
             raise ValueError(f"a feature function must return a number or a vector, got {spec}.")
         return int(np.prod(shape))
 
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """What the function returns."""
         return _dense(jnp.atleast_1d(jnp.asarray(self.function(observation, action), reward.dtype)))
 
@@ -197,13 +290,20 @@ class Stack(Feature):
             raise ValueError("Stack needs at least one feature, got none.")
         self.parts = tuple(as_feature(part) for part in parts)
 
-    def size(self, env: Environment) -> int:
+    def size(self, env: DecisionProcess) -> int:
         """The sum of the sizes."""
         return sum(part.size(env) for part in self.parts)
 
-    def count(self, env: Environment, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self,
+        env: DecisionProcess,
+        observation: Any,
+        action: Int[Array, ""],
+        reward: Float[Array, ""],
+        info: InfoVector = None,
+    ) -> Count:
         """All counts, each moved behind the ones before it."""
-        counts = [part.count(env, observation, action, reward) for part in self.parts]
+        counts = [part.count(env, observation, action, reward, info) for part in self.parts]
         starts = np.cumsum([0] + [part.size(env) for part in self.parts[:-1]])
         index = jnp.concatenate([count.index + int(start) for count, start in zip(counts, starts, strict=True)])
         return Count(index, jnp.concatenate([count.value for count in counts]))
@@ -218,13 +318,14 @@ def as_feature(value: Any) -> Feature:
     raise ValueError(f"features must be one of occupax.features or a function of (observation, action), got {value!r}.")
 
 
-def _table(env: Environment, feature: Feature) -> TabularMDP:
-    if not isinstance(env, TabularMDP):
+def _states(env: DecisionProcess, feature: Feature) -> int:
+    states = number_of_states(env)
+    if states is None:
         raise ValueError(
             f"{type(feature).__name__} features need a tabular environment, got {type(env).__name__}; "
             "use Grid or a function of (observation, action) instead."
         )
-    return env
+    return states
 
 
 def _one_hot(index: Int[Array, ""], like: Float[Array, ""]) -> Count:

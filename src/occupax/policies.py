@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from occupax._errors import check_integers, check_number, unknown
-from occupax.envs.base import Environment, observation_spec
-from occupax.envs.tabular import TabularMDP
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -107,30 +106,32 @@ def refuse_unless_policy(policy: Any) -> None:
         raise ValueError(f"policy must be an occupax policy, got {got}; {hint}.")
 
 
-def refuse_unless_fitting(policy: Any, env: Environment) -> None:
+def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
     """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
     refuse_unless_policy(policy)
-    if isinstance(env, TabularMDP) and isinstance(policy, Tabular) and len(policy.table) != env.num_states:
-        expected = (env.num_states, env.num_actions)
+    states = number_of_states(env)
+    if states is not None and isinstance(policy, Tabular) and len(policy.table) != states:
+        expected = (states, env.num_actions)
         raise ValueError(f"table of the policy must have shape [S, A] = {expected}, got {policy.table.shape}.")
     logits = jax.eval_shape(policy.logits, observation_spec(env))
     if logits.shape != (env.num_actions,):
         raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
 
 
-Initialiser = Callable[[Environment, Key[Array, ""]], Policy]
+Initialiser = Callable[[DecisionProcess, Key[Array, ""]], Policy]
 
 
 def tabular(scale: float = 0.0) -> Initialiser:
     """One logit for each state and action, drawn from a normal law of deviation `scale` (0: the uniform policy)."""
     scale = check_number("scale", scale, low=0.0)
 
-    def init(env: Environment, key: Key[Array, ""]) -> Policy:
-        if not isinstance(env, TabularMDP):
+    def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
+        states = number_of_states(env)
+        if states is None:
             raise ValueError(
                 f"tabular policies need a tabular environment, got {type(env).__name__}; use linear() or mlp()."
             )
-        shape = env.num_states, env.num_actions
+        shape = states, env.num_actions
         return Tabular(scale * jax.random.normal(key, shape) if scale > 0 else jnp.zeros(shape))
 
     return init
@@ -145,7 +146,7 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
     """
     scale = check_number("scale", scale, low=0.0)
 
-    def init(env: Environment, key: Key[Array, ""]) -> Policy:
+    def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
         spec = observation_spec(env)
         size = _input_size(env) if features is None else _length(features, spec)
         layer = eqx.nn.Linear(size, env.num_actions, key=key)
@@ -167,7 +168,7 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
     if not isinstance(activation, str) or activation not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unknown("activation", activation, ACTIVATIONS)
 
-    def init(env: Environment, key: Key[Array, ""]) -> Policy:
+    def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
         sizes = (_input_size(env), *widths, env.num_actions)
         keys = jax.random.split(key, len(sizes) - 1)
         layers: list[Any] = []
@@ -178,8 +179,8 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
     return init
 
 
-def _flat(env: Environment, network: Callable[[Float[Array, " n"]], Float[Array, " A"]]) -> _Flat:
-    return _Flat(network, env.num_states if isinstance(env, TabularMDP) else None)
+def _flat(env: DecisionProcess, network: Callable[[Float[Array, " n"]], Float[Array, " A"]]) -> _Flat:
+    return _Flat(network, number_of_states(env))
 
 
 def _length(features: Callable[[Any], Float[Array, " n"]], observation: Any) -> int:
@@ -193,5 +194,6 @@ def _length(features: Callable[[Any], Float[Array, " n"]], observation: Any) -> 
     return shape[0]
 
 
-def _input_size(env: Environment) -> int:
-    return env.num_states if isinstance(env, TabularMDP) else int(np.prod(observation_spec(env).shape))
+def _input_size(env: DecisionProcess) -> int:
+    states = number_of_states(env)
+    return int(np.prod(observation_spec(env).shape)) if states is None else states

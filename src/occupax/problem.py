@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from occupax._errors import check_integer, unknown
-from occupax.envs.base import Environment
+from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.tabular import TabularMDP
-from occupax.features import Count, Feature, as_feature
+from occupax.features import Count, Feature, InfoVector, as_feature
 from occupax.utilities.base import Utility
 from occupax.utilities.check import refuse_unless_fitting
 from occupax.utilities.custom import as_utility, bind
@@ -33,7 +33,7 @@ class Problem(eqx.Module):
         features: what the occupancy counts; by default what the utility needs.
     """
 
-    env: Environment
+    env: DecisionProcess
     utility: Utility
     features: Feature
     discount: float = eqx.field(static=True)
@@ -43,7 +43,7 @@ class Problem(eqx.Module):
 
     def __init__(
         self,
-        env: Environment,
+        env: DecisionProcess,
         utility: Utility | Callable[[Any], Any] | None = None,
         discount: float = 0.99,
         horizon: int | None = None,
@@ -51,8 +51,7 @@ class Problem(eqx.Module):
         features: Feature | Callable[[Any, Any], Any] | None = None,
     ):
         """Check everything that can be checked without sampling."""
-        if not isinstance(env, Environment):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"env must come from occupax.make or be an occupax environment, got {env!r:.80}.")
+        refuse_unless_environment(env)
         self.env = env
         self.discount = _read_discount(discount)
         self.horizon = _read_horizon(horizon, env)
@@ -66,9 +65,11 @@ class Problem(eqx.Module):
         self.utility = bind(objective, env, self.discount, given)
         refuse_unless_fitting(self.utility, self.size)
 
-    def count(self, observation: Any, action: Int[Array, ""], reward: Float[Array, ""]) -> Count:
+    def count(
+        self, observation: Any, action: Int[Array, ""], reward: Float[Array, ""], info: InfoVector = None
+    ) -> Count:
         """The features phi of one step."""
-        return self.features.count(self.env, observation, action, reward)
+        return self.features.count(self.env, observation, action, reward, info)
 
     def reward_after_end(self, observation: Any, action: Int[Array, ""]) -> Float[Array, ""]:
         """What an absorbed state goes on paying: a table's own reward, and nothing elsewhere."""
@@ -111,7 +112,7 @@ def _read_discount(discount: Any) -> float:
     return number
 
 
-def _read_horizon(horizon: Any, env: Environment) -> int | None:
+def _read_horizon(horizon: Any, env: DecisionProcess) -> int | None:
     if horizon is None:
         return env.time_limit
     steps = check_integer("horizon", horizon)

@@ -54,7 +54,7 @@ class Choices:
     """What was chosen on the command line; None is what was not, so that it can be told from the default."""
 
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
-    """an environment, see `occupax list`."""
+    """an environment, see `occupax list`; any other Gymnasium id; or module:factory."""
     utility: Annotated[str | None, _default("utility", "NAME")] = None
     """what to maximise, see `occupax list`."""
     algorithm: Annotated[str | None, _default("algorithm", "NAME")] = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from occupax import algorithms, policies, utilities
+from occupax import algorithms, policies, samplers, utilities
 from occupax._errors import unknown
 
 Made = TypeVar("Made")
@@ -43,6 +43,20 @@ def algorithm(name: str) -> algorithms.Algorithm[Any]:
 def policy(name: str) -> policies.Initialiser:
     """The initialiser of policies of that name, with its default settings."""
     return _make("policy", name, POLICIES)
+
+
+def sampler(text: str | None) -> samplers.Host | samplers.Ray | None:
+    """Who samples: so many processes, a cluster on this machine, or one elsewhere."""
+    if text is None:
+        return None
+    if text.startswith("ray://"):
+        return samplers.Ray(address=text)
+    name, colon, count = text.partition(":")
+    if name == "ray" and (count.isdecimal() or not colon):
+        return samplers.Ray(workers=int(count) if colon else None)
+    if text.isdecimal():
+        return samplers.Host(envs=int(text), processes=True)
+    raise ValueError(f"--workers takes a number of processes, ray, ray:N or ray://HOST:PORT, got {text!r}.")
 
 
 def _make(kind: str, name: str, makers: dict[str, Callable[[], Made]]) -> Made:

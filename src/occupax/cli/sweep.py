@@ -7,7 +7,7 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.cli import settings
+from occupax.cli import names, settings
 from occupax.cli.choices import Choices, build, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 
@@ -18,6 +18,7 @@ def sweep(
     episodes: Annotated[int, number(int)],
     out: Annotated[Path | None, shown("nothing is saved", "FOLDER")] = None,
     resume: bool = False,
+    workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
     progress: Annotated[bool, shown("")] = True,
     json: bool = False,
 ) -> None:
@@ -31,6 +32,7 @@ def sweep(
         episodes: trajectories each seed may sample with each combination.
         out: folder for what `occupax train` would save of each combination.
         resume: go on with the sweep in the folder, which the same command began.
+        workers: who trains: N processes (for environments of Gymnasium), or Ray, where a combination is a task.
         progress: show no progress.
         json: print JSON instead of a table.
     """
@@ -51,6 +53,7 @@ def sweep(
             episodes,
             out=out,
             resume=resume,
+            sampler=names.sampler(workers),
             progress=progress and not json,
             **task.options,
         )

@@ -6,6 +6,7 @@ from typing import Annotated
 import tyro
 
 import occupax as ox
+from occupax.cli import names
 from occupax.cli.choices import Choices, Task, build, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 from occupax.cli.resume import restore
@@ -19,6 +20,7 @@ def train(
     episodes: Annotated[int | None, number(int), shown("")] = None,
     out: Annotated[Path | None, shown("nothing is saved", "FOLDER")] = None,
     resume: bool = False,
+    workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
     exact: bool = False,
     tensorboard: Annotated[Path | None, shown("none", "FOLDER")] = None,
     progress: Annotated[bool, shown("")] = True,
@@ -35,6 +37,8 @@ def train(
         episodes: trajectories each seed may sample; with --resume by default as many as before.
         out: folder for configuration, metrics, checkpoints, policies and report.
         resume: go on with the run in the folder; it says what is trained, and so ENV and settings may be left out.
+        workers: who samples: N processes (for environments of Gymnasium), all cores by Ray, N workers by Ray, or a Ray
+            cluster; the results are the same but for rounding.
         exact: record exact utility and certified gap too, which takes time at every record; tabular only.
         tensorboard: folder for TensorBoard.
         progress: show no progress.
@@ -53,6 +57,7 @@ def train(
         callbacks=callbacks,
         out=out,
         resume=resume,
+        sampler=names.sampler(workers),
         progress=progress and not json,
         **task.options,
     )

@@ -1,4 +1,4 @@
-"""What every environment sampled inside JAX provides."""
+"""What every environment provides, and what one that is sampled inside JAX provides besides."""
 
 from abc import abstractmethod
 from numbers import Integral
@@ -10,15 +10,27 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 
-class Environment(eqx.Module):
+class DecisionProcess(eqx.Module):
+    """What a policy, a feature and a problem need to know of an environment, wherever it runs."""
+
+    num_actions: eqx.AbstractVar[int]
+    time_limit: eqx.AbstractVar[int | None]
+
+    @abstractmethod
+    def observation_spec(self) -> Any:
+        """Shape and dtype of one observation."""
+
+
+class Environment(DecisionProcess):
     """A Markov decision process as pure functions of its state.
 
     There is no autoreset: a state for which `terminated` holds is the last one of its episode, and whoever steps the
     environment decides what to do next. Reaching the time limit makes a state `truncated`, never `terminated`.
     """
 
-    num_actions: eqx.AbstractVar[int]
-    time_limit: eqx.AbstractVar[int | None]
+    def observation_spec(self) -> Any:
+        """Shape and dtype of one observation, found without running the environment."""
+        return jax.eval_shape(lambda: self.observe(self.reset(jax.random.key(0))))
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> PyTree:
@@ -67,8 +79,19 @@ class TimeLimited(Environment):
         return jnp.asarray(state.time >= self.time_limit)
 
 
-def observation_spec(env: Environment) -> Any:
-    """Shape and dtype of one observation, found without running the environment."""
-    if not isinstance(env, Environment):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"env must come from occupax.make or be an occupax environment, got {type(env).__name__}.")
-    return jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))
+def observation_spec(env: DecisionProcess) -> Any:
+    """Shape and dtype of one observation of what must be an environment."""
+    refuse_unless_environment(env)
+    return env.observation_spec()
+
+
+def refuse_unless_environment(env: Any) -> None:
+    """Refuse what is not an environment."""
+    if not isinstance(env, DecisionProcess):
+        got = " ".join(repr(env).split())
+        raise ValueError(f"env must come from occupax.make or be an occupax environment, got {got:.80}.")
+
+
+def number_of_states(env: DecisionProcess) -> int | None:
+    """How many states there are, where observations are numbers of states; None elsewhere."""
+    return getattr(env, "num_states", None)

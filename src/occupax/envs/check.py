@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from occupax._errors import check_integer
+from occupax._errors import check_integer, check_number
 from occupax.envs.base import Environment
 from occupax.envs.finding import BrokenError, Finding, Findings, kind, text
 from occupax.envs.observations import check_space
@@ -18,17 +18,21 @@ from occupax.envs.tables import unknown_id
 SEEDED = "call super().reset(seed=seed) in reset, and draw every random number from self.np_random."
 
 
-def check_env(env: Any, episodes: int = 5, seed: int = 0, max_steps: int = 1000) -> tuple[Finding, ...]:
+def check_env(
+    env: Any, episodes: int = 5, seed: int = 0, max_steps: int = 1000, timeout: float = 10.0
+) -> tuple[Finding, ...]:
     """Check an environment by looking at its spaces and playing random episodes, each of them twice.
 
     Nothing is printed, and what an environment does wrong ends in a finding, not in an error. Each kind of finding is
-    reported once, where it was met first. Episode i depends on (seed, i) alone.
+    reported once, where it was met first. Episode i depends on (seed, i) alone. The environment is called from a thread
+    of its own, which is left behind if it hangs.
 
     Args:
         env: a Gymnasium id, an environment, or a function that makes one. What is made here is closed in the end.
         episodes: how many.
         seed: of the environment and the actions.
         max_steps: where episodes are cut; one that has not ended by then should have a time limit.
+        timeout: how many seconds each call of the environment may take; one that takes longer ends the check.
 
     Returns:
         The findings; none if all is well.
@@ -37,21 +41,26 @@ def check_env(env: Any, episodes: int = 5, seed: int = 0, max_steps: int = 1000)
 
     episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
     max_steps = check_integer("max_steps", max_steps)
-    findings = Findings()
-    with warnings.catch_warnings(), contextlib.suppress(BrokenError):
-        # Gymnasium warns of some of what is found here, and of old versions; its import, above, sets its own filters
-        warnings.simplefilter("ignore")
+    findings = Findings(check_number("timeout", timeout, low=0.0, open_low=True))
+
+    def check() -> None:
         made = _make(env, findings)
         if not isinstance(made, gym.Env):
             actual = f"an object of type {type(made).__name__}"
             remedy = "let its class inherit from gymnasium.Env; check the environments of a vector one by one."
-            return (Finding("error", "env is no Gymnasium environment", "a gymnasium.Env", actual, "env", remedy),)
+            what, expected = "env is no Gymnasium environment", "a gymnasium.Env"
+            findings.add(Finding("error", what, expected, actual, "env", remedy))
+            return
         try:
             _check(made, episodes, seed, max_steps, findings)
         finally:
             if made is not env:
                 _close(made, findings)
-    return findings.all()
+
+    with warnings.catch_warnings():  # not in the thread that may be left behind: the filters are those of all threads
+        # Gymnasium warns of some of what is found here, and of old versions; its import, above, sets its own filters
+        warnings.simplefilter("ignore")
+        return findings.collect(check)
 
 
 def _make(env: Any, findings: Findings) -> Any:
@@ -126,13 +135,14 @@ def _space(env: Any, name: str, findings: Findings) -> Any:
 def _drawing(space: Any, seed: int, findings: Findings) -> Callable[[], Any]:
     """Draws actions without touching the random numbers of the environment's own space."""
 
-    def call(function: Callable[[], Any]) -> Any:
-        remedy = "let copies of the space be seeded and sampled."
-        return findings.call(function, "sampling the action space", "env.action_space", remedy)
+    def call(function: Callable[[], Any], where: str) -> Any:
+        return findings.call(
+            function, "sampling the action space", where, "let copies of the space be seeded and sampled."
+        )
 
-    drawn = call(lambda: copy.deepcopy(space))
-    call(lambda: drawn.seed(seed))
-    return lambda: call(drawn.sample)
+    drawn = call(lambda: copy.deepcopy(space), "copy.deepcopy(env.action_space)")
+    call(lambda: drawn.seed(seed), f"env.action_space.seed({seed})")
+    return lambda: call(drawn.sample, "env.action_space.sample()")
 
 
 def _check_actions(space: Any, findings: Findings) -> None:

@@ -1,8 +1,11 @@
 """What a check of an environment finds."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from occupax._watch import HungError, Watch
 
 TEXT_LENGTH = 160
 """How many characters of a value are shown."""
@@ -43,23 +46,52 @@ class BrokenError(Exception):
 class Findings:
     """Collects findings: of each kind the first one that was met."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float) -> None:
+        """Each call into the environment may take `timeout` seconds."""
         self._first: dict[str, Finding] = {}
+        self._watch = Watch(timeout)
+        self._called = ("", "", "")
+        self._before: tuple[Finding, ...] = ()
+
+    def collect(self, check: Callable[[], None]) -> tuple[Finding, ...]:
+        """Run a check that adds to these findings; return them, in the order in which they were made."""
+        with suppress(BrokenError):
+            try:
+                self._watch.run(check)
+            except HungError:
+                self.add(*self._before, self._hang(*self._called))
+        return tuple(self._first.values())
 
     def add(self, *findings: Finding) -> None:
         """Keep those that are of a new kind."""
         for finding in findings:
             self._first.setdefault(finding.what, finding)
 
-    def call(self, function: Callable[[], Any], name: str, where: str, remedy: str) -> Any:
-        """Call a function of the environment; if it raises anything, that is a finding."""
+    def call(self, function: Callable[[], Any], name: str, where: str, remedy: str, repeat: str = "") -> Any:
+        """Call a function of the environment; if it hangs or raises anything, that is a finding.
+
+        Args:
+            function: what is called.
+            name: what to call it.
+            where: the place.
+            remedy: what to do if it raises.
+            repeat: how to repeat it, if `where` does not say so.
+        """
         try:
-            return function()
+            with self.watch(name, where, repeat or where):
+                return function()
         except Exception as error:
             what = f"{name} raised {type(error).__name__}"
             self.add(Finding("error", what, "no exception", text(error), where, remedy))
             raise BrokenError from error
 
-    def all(self) -> tuple[Finding, ...]:
-        """What was found, in the order in which it was."""
-        return tuple(self._first.values())
+    def watch(self, name: str, where: str, repeat: str, *before: Finding) -> AbstractContextManager[None]:
+        """Announce a call into the environment; if it hangs, that is found, after `before`, and the check ends."""
+        self._called, self._before = (name, where, repeat), before
+        return self._watch.call()
+
+    def _hang(self, name: str, where: str, repeat: str) -> Finding:
+        seconds = self._watch.seconds
+        expected = f"an answer within {seconds:g} second{'' if seconds == 1 else 's'}"
+        remedy = f"repeat it: {repeat}; if it is only slow, raise the timeout."
+        return Finding("error", f"{name} hangs", expected, "no answer", where, remedy)

@@ -63,8 +63,9 @@ class Player:
     def _reset(self, episode: Episode) -> Any:
         """A copy of the first observation."""
         place = episode.place(0)
-        remedy = f"repeat it: env.reset(seed={episode.seed}); reset must take the arguments seed and options."
-        result = self._findings.call(lambda: self._env.reset(seed=episode.seed), "reset", place, remedy)
+        repeat = f"env.reset(seed={episode.seed})"
+        remedy = f"repeat it: {repeat}; reset must take the arguments seed and options."
+        result = self._findings.call(lambda: self._env.reset(seed=episode.seed), "reset", place, remedy, repeat)
         if not isinstance(result, tuple) or len(result) != 2:
             remedy = "return both from reset: `return observation, {}`."
             self._refuse(
@@ -77,23 +78,29 @@ class Player:
     def _step(self, episode: Episode, actions: list[Any], place: str) -> Any:
         """The five values that a step returns."""
         shown = f"{', '.join(map(str, actions[:30]))}{' and so on' if len(actions) > 30 else ''}"
-        remedy = f"repeat it: env.reset(seed={episode.seed}), then the actions {shown}."
+        repeat = f"env.reset(seed={episode.seed}), then the actions {shown}"
         try:
-            result = self._env.step(actions[-1])
-        except Exception as error:  # noqa: BLE001 - a step may raise anything
-            self._check_inside(episode, actions[-1], place)
-            self._refuse(f"step raised {type(error).__name__}", "no exception", text(error), place, remedy)
+            with self._findings.watch("step", place, repeat):
+                result = self._env.step(actions[-1])
+        except Exception as error:
+            what, remedy = f"step raised {type(error).__name__}", f"repeat it: {repeat}."
+            raised = Finding("error", what, "no exception", text(error), place, remedy)
+            self._check_inside(episode, actions[-1], place, raised)
+            self._findings.add(raised)
+            raise BrokenError from error
         self._check_structure(result, place)
         return result
 
-    def _check_inside(self, episode: Episode, action: Any, place: str) -> None:
+    def _check_inside(self, episode: Episode, action: Any, place: str, raised: Finding) -> None:
         """See what a step returns inside of all wrappers, whose own errors do not tell that it is not five values."""
         inner = self._env.unwrapped
         if inner is self._env:
             return
+        repeat = f"env.unwrapped.reset(seed={episode.seed}), then env.unwrapped.step({action})"
         try:
-            inner.reset(seed=episode.seed)
-            result = inner.step(action)
+            with self._findings.watch("the environment inside of all wrappers", place, repeat, raised):
+                inner.reset(seed=episode.seed)
+                result = inner.step(action)
         except Exception:  # noqa: BLE001 - it is reported as it came from the outside
             return
         self._check_structure(result, place)

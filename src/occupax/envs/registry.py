@@ -1,18 +1,23 @@
 """Environments by name."""
 
 import builtins
+import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 from occupax._errors import unknown
 from occupax.envs.acrobot import Acrobot
-from occupax.envs.base import Environment
+from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole
-from occupax.envs.tables import make_gymnasium
+from occupax.envs.finder import find
+from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.tables import NoTableError, make_gymnasium
 from occupax.envs.tabular import TabularMDP
 
-_FACTORIES: dict[str, Callable[..., Environment]] = {
+Backend = Literal["auto", "gymnasium"]
+
+_FACTORIES: dict[str, Callable[..., DecisionProcess]] = {
     "CartPole-v0": partial(CartPole, time_limit=200),
     "CartPole-v1": partial(CartPole, time_limit=500),
     "Acrobot-v1": partial(Acrobot, time_limit=500),
@@ -20,7 +25,7 @@ _FACTORIES: dict[str, Callable[..., Environment]] = {
 _GYMNASIUM_TABLES = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
 
 
-def register(name: str, factory: Callable[..., Environment]) -> None:
+def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
     """Make `factory` available as `make(name)`.
 
     Args:
@@ -41,26 +46,32 @@ def list() -> builtins.list[str]:  # noqa: A001
     return sorted([*_FACTORIES, *_GYMNASIUM_TABLES])
 
 
-def make(name: str, **options: Any) -> Environment:
-    """Make an environment: an exact table or a JAX twin of a Gymnasium id, or one that was registered.
+def make(name: str, backend: Backend = "auto", **options: Any) -> DecisionProcess:
+    """Make an environment of a Gymnasium id, or one that was registered.
 
     Args:
-        name: for example "FrozenLake8x8-v1" or "CartPole-v1"; any Gymnasium id that publishes its table works.
+        name: for example "FrozenLake8x8-v1" or "CartPole-v1", or module:factory, where the factory makes an environment
+            of Gymnasium and the module may be a file in the current directory.
+        backend: "auto" is an exact table where Gymnasium publishes one, a JAX twin where there is one, and the
+            environment of Gymnasium itself elsewhere; "gymnasium" is the latter in any case.
         **options: passed to the factory, for example `is_slippery=False`.
     """
     import gymnasium as gym
 
+    if backend not in get_args(Backend):
+        raise unknown("backend", backend, get_args(Backend))
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unknown("environment", name, list())
-    if name in _FACTORIES:
+    if name in _FACTORIES and backend == "auto":
         try:
             return _FACTORIES[name](**options)
         except TypeError as error:
             raise ValueError(f"{name} does not take the options {options}: {error}") from error
-    if name not in gym.registry:
+    source = find(name)
+    if isinstance(source, str) and source not in gym.registry:
         raise unknown("environment", name, list())
-    made = make_gymnasium(name, options)
-    try:
-        return TabularMDP.from_gymnasium(made)
-    except ValueError as error:
-        raise ValueError(f"{name} has neither a table nor a JAX twin here: {error}") from error
+    if backend == "auto" and isinstance(source, str):
+        made = make_gymnasium(source, options)
+        with contextlib.suppress(NoTableError):
+            return TabularMDP.from_gymnasium(made)
+    return GymnasiumEnv(source, **options)

@@ -21,6 +21,10 @@ MOVES = (LEFT, DOWN, RIGHT, UP)
 CELLS = "SGH#.F"
 
 
+class NoTableError(ValueError):
+    """An environment of Gymnasium that is not a table, or does not publish it."""
+
+
 def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
     """Make the Gymnasium environment of an id, and return an environment as it is."""
     import gymnasium as gym
@@ -56,13 +60,13 @@ def gymnasium(made: Any) -> Tables:
     name = made.spec.id if made.spec is not None else type(made.unwrapped).__name__
     for kind, space in (("action", made.action_space), ("observation", made.observation_space)):
         if not isinstance(space, gym.spaces.Discrete):
-            raise ValueError(f"{name} must have a Discrete {kind} space to be a table, got {space}.")
+            raise NoTableError(f"{name} must have a Discrete {kind} space to be a table, got {space}.")
     table = getattr(made.unwrapped, "P", None)
     initial = getattr(made.unwrapped, "initial_state_distrib", None)
     if table is None or initial is None:
-        raise ValueError(f"{name} does not publish its transition table `P` and `initial_state_distrib`.")
+        raise NoTableError(f"{name} does not publish its transition table `P` and `initial_state_distrib`.")
     if getattr(made.unwrapped, "fickle_passenger", False):
-        raise ValueError(f"{name} with fickle_passenger=True does what its table `P` leaves out; set it to False.")
+        raise NoTableError(f"{name} with fickle_passenger=True does what its table `P` leaves out; set it to False.")
     return _from_outcomes(name, table, np.asarray(initial, float))
 
 
@@ -83,7 +87,7 @@ def _from_outcomes(name: str, table: Any, initial: np.ndarray) -> Tables:
     ambiguous = np.flatnonzero(np.any(goes_on[reachable], axis=(0, 1)) & terminal)
     if ambiguous.size:
         state = int(ambiguous[0])
-        raise ValueError(f"{name} ends some episodes but not others on entering state {state}: it is not a table.")
+        raise NoTableError(f"{name} ends some episodes but not others on entering state {state}: it is not a table.")
     reward = np.divide(total, transition, out=np.zeros_like(total), where=transition > 0)
     reward[terminal] = 0.0
     return transition, reward, initial, terminal

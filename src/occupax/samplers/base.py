@@ -44,7 +44,7 @@ LARGEST_SQUARED = 1e9
 
 
 class Block(Batch):
-    """A batch that is held in memory."""
+    """A batch of consecutive trajectories, which may be part of a larger one."""
 
     @abstractmethod
     def tally(self, target: Policy | None = None) -> Tally:

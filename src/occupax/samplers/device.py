@@ -1,14 +1,18 @@
 """Sampling in pure JAX: usable inside jit and vmap."""
 
+from contextlib import closing
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 from occupax._errors import check_integer, check_key
 from occupax.batch import Trajectories
+from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler
+from occupax.samplers.episodes import Player
 from occupax.samplers.rollout import PlainActor, rollout
 from occupax.samplers.sampled import SampledBatch
 
@@ -26,6 +30,9 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
     check_key(key)
     problem.sampling_horizon()
     refuse_unless_fitting(policy, problem.env)
+    if isinstance(problem.env, GymnasiumEnv):
+        with closing(Player(problem.env)) as player:
+            return player.draw(policy, key, 0, n, n, problem.sampling_horizon())
     return trajectories(problem, policy, jnp.arange(n), key)
 
 

@@ -10,6 +10,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.batch import Trajectories
+from occupax.envs.base import Environment
 from occupax.policies import Policy
 from occupax.problem import Problem
 
@@ -99,7 +100,7 @@ def _lanes(
     lane_keys: Key[Array, " L"],
 ) -> tuple[Any, ...]:
     """Those of several lanes; the entries are in the order of the fields of `Trajectories`."""
-    env, horizon = problem.env, problem.sampling_horizon()
+    env, horizon = _simulated(problem), problem.sampling_horizon()
     keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(lane_keys, numbers)
 
     def each(function: Any, *arguments: Any) -> Any:
@@ -142,6 +143,13 @@ def _lanes(
     observations = jax.tree.map(lambda seen, end: _where(live, seen, end[:, :, None]), observations, final)
     masked = [jnp.where(live, leaf, jnp.zeros_like(leaf)) for leaf in numbers_of_steps]
     return observations, *masked, live, each(env.terminated, last) & there, final
+
+
+def _simulated(problem: Problem) -> Environment:
+    """The environment, which is known to run in JAX."""
+    if not isinstance(problem.env, Environment):
+        raise ValueError(f"{type(problem.env).__name__} does not run in JAX and cannot be part of a compiled program.")
+    return problem.env
 
 
 def _where(condition: Bool[Array, "L n *H"], yes: Array, no: Array) -> Array:

@@ -14,7 +14,7 @@ from occupax.policies import Policy
 from occupax.samplers.base import Block, Sampler, Tally, half_of
 
 
-class StreamedBatch(Batch):
+class StreamedBatch(Block):
     """Trajectories number `first` to `first + n` of those that `key` stands for, never all in memory.
 
     Those from number `stop` on are empty. A baseline is the mean over the other trajectories of a block.
@@ -23,7 +23,7 @@ class StreamedBatch(Batch):
     sampler: Sampler
     policy: Policy
     key: Key[Array, ""]
-    first: int = eqx.field(static=True)
+    first: int | Int[Array, ""]
     n: int = eqx.field(static=True)
     stop: Int[Array, ""]
 
@@ -43,7 +43,11 @@ class StreamedBatch(Batch):
 
     def statistics(self, target: Policy | None = None) -> Statistics:
         """Averages over the trajectories."""
-        return self._total(lambda block: block.tally(target), Tally.__add__).statistics(self.n)
+        return self.tally(target).statistics(self.n)
+
+    def tally(self, target: Policy | None = None) -> Tally:
+        """Sums over the trajectories that took a step."""
+        return self._total(lambda block: block.tally(target), Tally.__add__)
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the numbers."""
@@ -74,9 +78,15 @@ class StreamedBatch(Batch):
         return jax.lax.scan(step, nothing, jnp.arange(-(-self.n // self.sampler.block_size)))[0]
 
 
-def draw(sampler: Sampler, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> Batch:
+def draw(sampler: Sampler, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> Block:
     """A batch of `n` trajectories under `policy`, in memory if it is small; if it is not wanted, they are all empty."""
-    stop = jnp.where(wanted, n, 0)
+    return draw_part(sampler, policy, n, key, 0, jnp.where(wanted, n, 0))
+
+
+def draw_part(
+    sampler: Sampler, policy: Policy, n: int, key: Key[Array, ""], first: int | Int[Array, ""], stop: Int[Array, ""]
+) -> Block:
+    """Trajectories number `first` to `first + n`, of which those from number `stop` on are empty."""
     if n > sampler.block_size:
-        return StreamedBatch(sampler, policy, key, 0, n, stop)
-    return sampler.block(policy, key, 0, stop, n)
+        return StreamedBatch(sampler, policy, key, first, n, stop)
+    return sampler.block(policy, key, first, stop, n)

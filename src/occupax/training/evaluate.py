@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from occupax._errors import check_integer
-from occupax.envs.base import Environment, observation_spec
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.tables import make_gymnasium, unknown_id
-from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import sample
@@ -73,7 +72,7 @@ def evaluate(policy: Policy, env: Any, episodes: int = 100, seed: int = 0, max_s
     refuse_unless_policy(policy)
     episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
     limit = None if max_steps is None else check_integer("max_steps", max_steps)
-    if isinstance(env, Environment):
+    if isinstance(env, DecisionProcess):
         return _in_occupax(policy, env, episodes, seed, limit)
     made = _make(env)
     try:
@@ -83,9 +82,9 @@ def evaluate(policy: Policy, env: Any, episodes: int = 100, seed: int = 0, max_s
             made.close()
 
 
-def _in_occupax(policy: Policy, env: Environment, episodes: int, seed: int, limit: int | None) -> Evaluation:
+def _in_occupax(policy: Policy, env: DecisionProcess, episodes: int, seed: int, limit: int | None) -> Evaluation:
     """Sample blocks of equal size, so that there is one program and a bound on memory."""
-    _refuse_other_states(policy, env.num_states if isinstance(env, TabularMDP) else None)
+    _refuse_other_states(policy, number_of_states(env))
     try:
         refuse_unless_fitting(policy, env)
     except TypeError as error:  # what JAX raises for shapes that do not match

@@ -17,7 +17,7 @@ from occupax.algorithms import Algorithm
 from occupax.exact import certificate, value
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import Engine
+from occupax.samplers import Engine, EpisodeError, Host, Ray
 from occupax.training import folder as run_folder
 from occupax.training.checkpoint import Checkpoints
 from occupax.training.lanes import Lanes
@@ -25,6 +25,7 @@ from occupax.training.loggers import CSV, Console, Logger
 from occupax.training.program import MOST_ITERATIONS
 from occupax.training.records import EXACT, Budget, Records, Table
 from occupax.training.result import SUMMARY, Result, probabilities
+from occupax.training.rounds import Rounds
 from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_path
 
 SECONDS_A_CALL = 0.5
@@ -62,6 +63,7 @@ def train(
     exact: bool = False,
     checkpoint_every: float = 30.0,
     engine: Engine = "auto",
+    sampler: Host | Ray | None = None,
 ) -> Result:
     """Train a policy for each seed.
 
@@ -84,12 +86,15 @@ def train(
         checkpoint_every: seconds between checkpoints.
         engine: "compiled" samples tables with the compiled kernel; "jax" is the plain version, which draws other random
             numbers; "auto" is the first where it can be used.
+        sampler: who samples: `occupax.samplers.Host(...)` in this process, batch by batch, or
+            `occupax.samplers.Ray(...)` on a cluster. By default `Host()` for an environment of Gymnasium, and otherwise
+            the compiled program itself.
 
     Returns:
         Records, policies and status of every seed.
     """
     refuse_unless_path(out)
-    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact, engine)
+    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact, engine, sampler)
     result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
     if out is not None:
         result.save(out)
@@ -141,7 +146,8 @@ class Training:
         """Put every run at its beginning."""
         self._setup, self._episodes = setup, episodes
         self._budget, self._last = Budget(setup.cycle), paid_iterations(setup, episodes)
-        self._lanes, self._records = Lanes(setup), Records(setup.record_every, self._budget)
+        self._lanes = Lanes(setup) if setup.sampler is None else Rounds(setup, setup.sampler)
+        self._records = Records(setup.record_every, self._budget)
         self._checkpoints: Checkpoints | None = None
         self._resume_hint = ""
         self._seconds = 0.0
@@ -181,7 +187,11 @@ class Training:
             with _noticing_interrupts() as interrupted:
                 self._loop(functions, loggers, checkpoint_every, interrupted)
                 self._save()
+        except EpisodeError as error:
+            self._save()
+            raise EpisodeError(f"{error} The training was {self._farewell()}") from error
         finally:
+            self._lanes.close()
             for logger in loggers:
                 logger.close()
         if interrupted.is_set():

@@ -11,14 +11,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.algorithms import Algorithm, MaxEnt
-from occupax.batch import Statistics
+from occupax.batch import Batch, Statistics
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import Sampler, draw
+from occupax.samplers import Sampler, draw, draw_sharded
+from occupax.samplers.sharded import AXIS
 from occupax.steps import global_norm
+
+LANES = "lanes"
 
 MOST_ITERATIONS = 1000
 """Of one call: the room made for their records."""
@@ -73,9 +78,9 @@ class Lane(eqx.Module):
     """The iteration that could not be finished, if there is one."""
 
 
-def first_lane(sampler: Sampler, algorithm: Algorithm[Any], policy: Policy) -> Lane:
+def first_lane(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Lane:
     """A run before its first iteration."""
-    state = algorithm.init(policy, sampler.problem.size)
+    state = algorithm.init(policy, problem.size)
     return Lane(
         state=state,
         kept=None if algorithm.output == "last" else policy,
@@ -98,14 +103,46 @@ def advance(
     keys: Key[Array, " L"],
     first: Int[Array, ""],
     count: Int[Array, ""],
+    mesh: Mesh | None = None,
 ) -> tuple[Lane, Row]:
     """Run `count` iterations, at most `MOST_ITERATIONS`, from number `first` on.
 
-    Every array of `algorithms` and `lanes` has one entry for each lane.
+    Every array of `algorithms` and `lanes` has one entry for each lane. A mesh of devices has the axes `LANES`, over
+    which the lanes are spread, and `AXIS`, over which the trajectories of each are.
 
     Returns:
         The lanes, and what is recorded, [iteration, lane, ...], of which the first `count` entries are filled.
     """
+    if mesh is None:
+        return _advance(sampler, algorithms, lanes, keys, first, count, devices=1)
+    moving, fixed = eqx.partition(lanes, eqx.is_array)
+    numbers, settings = eqx.partition(algorithms, eqx.is_array)
+
+    def on_device(numbers: Any, moving: Any, keys: Key[Array, " L"], *when: Int[Array, ""]) -> tuple[Any, Row]:
+        its = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
+        lanes, rows = _advance(sampler, *its, keys, *when, devices=mesh.shape[AXIS])
+        return eqx.filter(lanes, eqx.is_array), rows
+
+    everywhere = jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(P(LANES), P(LANES), P(LANES), P(), P()),
+        out_specs=(P(LANES), P(None, LANES)),
+        check_vma=False,  # devices that share a lane compute the same from sums over all of them
+    )
+    moving, rows = everywhere(numbers, moving, keys, first, count)
+    return eqx.combine(moving, fixed), rows
+
+
+def _advance(
+    sampler: Sampler,
+    algorithms: Algorithm[Any],
+    lanes: Lane,
+    keys: Key[Array, " L"],
+    first: Int[Array, ""],
+    count: Int[Array, ""],
+    devices: int,
+) -> tuple[Lane, Row]:
     batch_keys = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))(keys, first + jnp.arange(MOST_ITERATIONS))
     moving, fixed = eqx.partition(lanes, eqx.is_array)
     numbers, settings = eqx.partition(algorithms, eqx.is_array)
@@ -113,7 +150,7 @@ def advance(
     def all_lanes(start: bool, moving: Any, i: Int[Array, ""]) -> tuple[Any, Row]:
         def one_lane(numbers: Any, moving: Any, key: Key[Array, ""]) -> tuple[Any, Row]:
             algorithm, lane = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
-            lane, row = _iterate(sampler, algorithm, start, lane, key, first + i)
+            lane, row = _iterate(sampler, algorithm, start, lane, key, first + i, devices)
             return eqx.filter(lane, eqx.is_array), row
 
         return jax.vmap(one_lane)(numbers, moving, batch_keys[i])
@@ -146,10 +183,25 @@ def _iterate(
     lane: Lane,
     key: Key[Array, ""],
     iteration: Int[Array, ""],
+    devices: int,
 ) -> tuple[Lane, Row]:
     """One iteration of one lane; a lane that failed draws nothing and stays at its last good iterate."""
-    problem, acting = sampler.problem, lane.state.policy
-    batch = draw(sampler, acting, algorithm.cycle[0 if start else 1], key, lane.failure == 0)
+    what = sampler, lane.state.policy, algorithm.cycle[0 if start else 1], key, lane.failure == 0
+    batch = draw(*what) if devices == 1 else draw_sharded(*what, devices)
+    return update(sampler.problem, algorithm, start, lane, batch, key, iteration)
+
+
+def update(
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    start: bool,
+    lane: Lane,
+    batch: Batch,
+    key: Key[Array, ""],
+    iteration: Int[Array, ""],
+) -> tuple[Lane, Row]:
+    """What the batch of an iteration makes of a lane, and what is recorded of it."""
+    acting = lane.state.policy
     state = (algorithm.start if start else algorithm.refine)(lane.state, batch)
     utility = problem.estimated_utility(state.occupancy)
     kept, kept_utility = _keep(algorithm.output, start, lane, utility, key, iteration)

@@ -12,18 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from occupax import exact, serial
+from occupax import estimators, exact, serial
 from occupax.algorithms import Algorithm
+from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import Sampler, draw, make_sampler
+from occupax.samplers import Sampler, draw, make_sampler, sample
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.policy_files import load_policy, save_policy
 from occupax.training.records import EXACT, Table
 
 TRIALS = 1000
+SLOW_TRIALS = 100
 SUMMARY = "summary.json"
 
 
@@ -61,11 +63,16 @@ class Result:
 
     @cached_property
     def utilities(self) -> Float[np.ndarray, " seed"]:
-        """What each policy is worth: exactly for a table, else from 1,000 trajectories that were not trained on."""
+        """What each policy is worth: exactly for a table, else estimated from trajectories that were not trained on.
+
+        There are 1,000 of them and, because it takes longer, 100 of an environment of Gymnasium.
+        """
         problem = self._problem()
         if isinstance(problem.env, TabularMDP):
             tables = [probabilities(problem, policy) for policy in self.policies]
             return np.array([exact.value(problem, table) if np.isfinite(table).all() else np.nan for table in tables])
+        if isinstance(problem.env, GymnasiumEnv):
+            return np.array([_play(problem, policy) for policy in self.policies])
         sampler = make_sampler(problem, self.policies[0])
         return np.array([_estimate(sampler, policy, jax.random.key(0)) for policy in self.policies], float)
 
@@ -109,6 +116,11 @@ class Result:
 @eqx.filter_jit
 def _estimate(sampler: Sampler, policy: Policy, key: Key[Array, ""]) -> Float[Array, ""]:
     return sampler.problem.estimated_utility(draw(sampler, policy, TRIALS, key).occupancy())
+
+
+def _play(problem: Problem, policy: Policy) -> float:
+    drawn = sample(problem, policy, SLOW_TRIALS, jax.random.key(0))
+    return float(problem.estimated_utility(estimators.occupancy(problem, drawn, policy)))
 
 
 def probabilities(problem: Problem, policy: Policy) -> Float[np.ndarray, "S A"]:

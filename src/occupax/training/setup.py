@@ -14,10 +14,11 @@ import numpy as np
 from occupax import serial, theory
 from occupax._errors import check_integer, check_integers
 from occupax.algorithms import Algorithm
+from occupax.envs.base import number_of_states
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, refuse_unless_policy, tabular
 from occupax.problem import Problem
-from occupax.samplers import Engine, choose_engine
+from occupax.samplers import Engine, Host, Ray, choose_engine, default_sampler
 
 INITIALISERS = (tabular, linear, mlp)
 PolicySource = Policy | Callable[[Any, Any], Policy] | None
@@ -36,6 +37,8 @@ class Setup:
     record_every: int
     exact: bool
     engine: Engine
+    sampler: Host | Ray | None
+    """Who samples, if it is not the compiled program; it makes no difference to the results but for rounding."""
 
     @property
     def runs(self) -> list[tuple[Algorithm[Any], int, Policy]]:
@@ -80,6 +83,7 @@ def make_setup(
     record_every: int,
     exact: bool,
     engine: Engine = "auto",
+    sampler: Host | Ray | None = None,
 ) -> Setup:
     """Check everything before anything is compiled."""
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -87,6 +91,10 @@ def make_setup(
     for algorithm in algorithms:
         refuse_unless_algorithm(algorithm)
     problem.sampling_horizon()
+    if sampler is not None and not isinstance(sampler, Host | Ray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(
+            f"sampler must be occupax.samplers.Host(...) or occupax.samplers.Ray(...), got {sampler!r:.60}."
+        )
     if exact and not isinstance(problem.env, TabularMDP):
         raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
     seed = check_integer("seed", seed, minimum=0)
@@ -105,6 +113,7 @@ def make_setup(
         record_every=check_integer("record_every", record_every),
         exact=exact,
         engine=choose_engine(problem, policies[0], engine),
+        sampler=default_sampler(problem) if sampler is None else sampler,
     )
 
 
@@ -146,7 +155,7 @@ def _read_seeds(seeds: Any) -> tuple[int, ...]:
 def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
     env = problem.env
     if source is None:
-        source = tabular() if isinstance(env, TabularMDP) else mlp()
+        source = mlp() if number_of_states(env) is None else tabular()
     if any(source is initialiser for initialiser in INITIALISERS):
         raise ValueError("policy must be an initialiser that was called, such as occupax.policies.mlp().")
     if not isinstance(source, Policy) and not callable(source):

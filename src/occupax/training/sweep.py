@@ -15,11 +15,12 @@ from occupax import serial
 from occupax._errors import unknown
 from occupax.algorithms import Algorithm
 from occupax.problem import Problem
-from occupax.samplers import Engine
+from occupax.samplers import Engine, Host, Ray
 from occupax.training.lanes import same_program
 from occupax.training.loop import paid_iterations, run
 from occupax.training.result import Result
-from occupax.training.setup import PolicySource, make_setup, refuse_unless_algorithm, refuse_unless_path
+from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_algorithm, refuse_unless_path
+from occupax.training.trials import run_trials
 
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
 
@@ -64,6 +65,7 @@ def sweep(
     progress: bool = True,
     record_every: int = 1,
     engine: Engine = "auto",
+    sampler: Host | Ray | None = None,
 ) -> Sweep:
     """Train with every combination of the settings in `over`.
 
@@ -83,29 +85,42 @@ def sweep(
         progress: show a progress bar.
         record_every: iterations in a record.
         engine: as for `train`.
+        sampler: as for `train`; `occupax.samplers.Ray(...)` spreads the points over a cluster, one a task.
     """
     refuse_unless_algorithm(algorithm)
     refuse_unless_path(out)
     points = _grid(algorithm, over)
     variants = [dataclasses.replace(algorithm, **point) for point in points]
     chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
-    groups = _groups(variants)
+    on_cluster = isinstance(sampler, Ray)
+    groups = [[i] for i in range(len(variants))] if on_cluster else _groups(variants)
     setups = [
-        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False, engine)
+        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False, engine, sampler)
         for members in groups
     ]
     for setup in setups:
         paid_iterations(setup, episodes)
-    results: dict[int, Result] = {}
-    for number, (members, setup) in enumerate(zip(groups, setups, strict=True)):
-        folder = None if out is None else Path(out) / "groups" / str(number)
-        results |= dict(
-            zip(members, run(setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT), strict=True)
-        )
+    if on_cluster:
+        folder = None if out is None else Path(out)
+        results = dict(enumerate(run_trials(setups, sampler, episodes, folder, resume, progress)))
+    else:
+        results = _run_groups(groups, setups, episodes, out, resume, progress)
     done = Sweep(tuple(points), tuple(results[i] for i in range(len(points))))
     if out is not None:
         _save(done, Path(out))
     return done
+
+
+def _run_groups(
+    groups: list[list[int]], setups: list[Setup], episodes: int, out: str | Path | None, resume: bool, progress: bool
+) -> dict[int, Result]:
+    """The result of each point, by its number; the points of a group are one program."""
+    results: dict[int, Result] = {}
+    for number, (members, setup) in enumerate(zip(groups, setups, strict=True)):
+        folder = None if out is None else Path(out) / "groups" / str(number)
+        made = run(setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT)
+        results |= dict(zip(members, made, strict=True))
+    return results
 
 
 def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

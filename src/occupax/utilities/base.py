@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.envs.base import Environment
+from occupax.envs.base import DecisionProcess
 from occupax.features import Feature, Stack
 
 
@@ -154,7 +154,7 @@ class Sum(Utility):
         parts = [term.features() for term in self.terms]
         return parts[0] if _all_equal(parts) else Stack(*parts)
 
-    def part_sizes(self, env: Environment) -> tuple[int, ...] | None:
+    def part_sizes(self, env: DecisionProcess) -> tuple[int, ...] | None:
         """How many entries of the default occupancy belong to each term; None if all terms share them."""
         parts = [term.features() for term in self.terms]
         return None if _all_equal(parts) else tuple(part.size(env) for part in parts)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax.envs.base import Environment
+from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
@@ -92,7 +92,7 @@ def as_utility(value: Any) -> Utility:
     return value if isinstance(value, Utility) else Custom(value)
 
 
-def bind(utility: Utility, env: Environment, discount: float, features: Feature | None) -> Utility:
+def bind(utility: Utility, env: DecisionProcess, discount: float, features: Feature | None) -> Utility:
     """Fill in what only the problem knows; `features` are those given by hand, which all terms then share."""
     if isinstance(utility, Sum):
         terms = tuple(bind(term, env, discount, features) for term in utility.terms)
@@ -106,7 +106,7 @@ def bind(utility: Utility, env: Environment, discount: float, features: Feature 
     return utility
 
 
-def _return_of(env: Environment, features: Feature) -> Utility:
+def _return_of(env: DecisionProcess, features: Feature) -> Utility:
     """The discounted return as a function of features given by hand, where it is one."""
     if isinstance(features, feature_maps.Reward):
         return Reward()

@@ -1,0 +1,71 @@
+"""Calls of foreign code that may never return."""
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import TypeVar
+
+import jax
+
+Returned = TypeVar("Returned")
+
+
+class HungError(Exception):
+    """A call took longer than it may."""
+
+
+class Watch:
+    """Runs a function in a thread of its own, and gives up on it when one of the calls it announces takes too long.
+
+    A thread cannot be stopped from outside: one that hangs is left behind, and ends with the process at the latest.
+    Compiled code that keeps Python's global lock for itself stops the watch too.
+    """
+
+    def __init__(self, seconds: float):
+        """Calls may take `seconds`."""
+        self.seconds = seconds
+        self._began: dict[threading.Thread, float] = {}
+        self._left: set[threading.Thread] = set()
+
+    @contextmanager
+    def call(self) -> Generator[None]:
+        """Announce a call that may hang; what happens outside of it takes whatever time it takes."""
+        thread = threading.current_thread()
+        self._began[thread] = time.monotonic()
+        try:
+            yield
+        finally:
+            self._began.pop(thread, None)
+            if thread in self._left:
+                raise SystemExit  # it ends the thread without a word: nobody waits for it any more
+
+    def run(self, function: Callable[[], Returned]) -> Returned:
+        """Return what the function returns, or raise what it raises or `HungError`.
+
+        The function sees the context of the caller, such as `numpy.errstate`, and `jax.enable_x64`. If it is left
+        behind, here or by Ctrl-C, it ends with the call that it is in.
+        """
+        outcome: Future[Returned] = Future()
+        double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself
+
+        def work() -> None:
+            try:
+                with jax.enable_x64(double):
+                    outcome.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+                outcome.set_exception(error)
+
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
+        try:
+            thread.start()
+            while not wait([outcome], min(1.0, self.seconds / 4)).done:
+                began = self._began.get(thread)
+                if began is not None and time.monotonic() - began > self.seconds:
+                    raise HungError
+        finally:
+            if not outcome.done():
+                self._left.add(thread)
+        return outcome.result()

@@ -1,0 +1,46 @@
+"""What module:factory stands for."""
+
+import difflib
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from occupax._errors import unknown
+
+
+def find(name: str) -> Any:
+    """What module:factory stands for, where the module may be a file in the current directory; an id as it is."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        return name
+    if not module_name or not attribute:
+        raise ValueError(f"ENV must be a Gymnasium id, or module:factory, got {name!r}.")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    module = _import(module_name)
+    if hasattr(module, attribute):
+        return getattr(module, attribute)
+    import gymnasium as gym
+
+    if attribute in gym.registry:  # Gymnasium writes ids that a module registers in this way too
+        return attribute
+    here = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    here = [key for key in here if not key.startswith("_")]
+    if here:
+        raise unknown(f"{module_name} attribute", attribute, here)
+    raise ValueError(
+        f"{module_name} has no {attribute!r}; write module:factory, where factory() makes the environment."
+    )
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        if not isinstance(error, ModuleNotFoundError) or error.name not in (name, name.partition(".")[0]):
+            raise ValueError(f"importing {name} raised {type(error).__name__}: {error}") from error
+        close = difflib.get_close_matches(name, [path.stem for path in Path.cwd().glob("*.py")], n=3)
+        if close:
+            raise unknown("module", name, close) from error
+        raise ValueError(f"module {name!r} is neither in the current directory nor installed.") from error

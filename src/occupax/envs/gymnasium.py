@@ -1,0 +1,118 @@
+"""Any environment of Gymnasium with discrete actions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from occupax.envs.base import DecisionProcess
+from occupax.envs.observations import check_space
+from occupax.envs.tables import make_gymnasium, unknown_id
+
+
+class GymnasiumEnv(DecisionProcess):
+    """An environment of Gymnasium, which is sampled outside of JAX.
+
+    Observations that are Discrete are the states of a table; all others are flattened to a vector as Gymnasium does it.
+    A problem of it is trained, sampled and evaluated like any other. How many of it run at once, where, and how long a
+    step may take says the sampler: `occupax.samplers.Host` or `occupax.samplers.Ray`.
+
+    Args:
+        source: a Gymnasium id, or a function that makes an environment, with whatever wrappers.
+        info: names of numbers that the environment returns in the `info` of every step, to be counted by
+            `occupax.features.Info`.
+        **options: passed to `gymnasium.make`, or to the function.
+    """
+
+    source: Any = eqx.field(static=True)
+    options: tuple[tuple[str, Any], ...] = eqx.field(static=True)
+    info: tuple[str, ...] = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    num_states: int | None = eqx.field(static=True)
+    time_limit: int | None = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+    dtype: str = eqx.field(static=True)
+
+    def __init__(self, source: str | Callable[..., Any], info: Sequence[str] = (), **options: Any):
+        """Make the environment once to see what it is like."""
+        import gymnasium as gym
+
+        if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
+            raise ValueError(
+                f"source must be a Gymnasium id or a function that makes an environment, because several are made, got "
+                f"{source!r:.80}."
+            )
+        if isinstance(info, str) or not all(type(name) is str for name in info):
+            raise ValueError(f"info must be a list of names, got {info!r:.80}.")
+        self.source, self.info = source, tuple(info)
+        self.options = tuple((name, _hashable(name, value)) for name, value in sorted(options.items()))
+        made = self.make()
+        try:
+            actions, observations = made.action_space, made.observation_space
+            if not isinstance(actions, gym.spaces.Discrete):
+                raise ValueError(
+                    f"{self.name} must have a Discrete action space, got {actions}; occupax.check_env says more."
+                )
+            for finding in check_space(observations):
+                raise ValueError(f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}.")
+            self.num_actions = int(actions.n)
+            self.num_states = int(observations.n) if isinstance(observations, gym.spaces.Discrete) else None
+            self.time_limit = time_limit(made)
+            flat = gym.spaces.flatten_space(observations)
+            self.shape = () if self.num_states is not None else flat.shape or ()
+            self.dtype = str(observations.dtype if self.num_states is not None else flat.dtype)
+        finally:
+            made.close()
+
+    @property
+    def name(self) -> str:
+        """The id, or the name of the function."""
+        return self.source if isinstance(self.source, str) else getattr(self.source, "__name__", repr(self.source))
+
+    def make(self) -> Any:
+        """A new environment."""
+        import gymnasium as gym
+
+        if isinstance(self.source, str):
+            if self.source not in gym.registry and ":" not in self.source:
+                raise unknown_id(self.source)
+            return make_gymnasium(self.source, dict(self.options))
+        try:
+            made = self.source(**dict(self.options))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{self.name} failed to make an environment. {reason}") from error
+        if not isinstance(made, gym.Env):
+            raise ValueError(f"{self.name} must make a gymnasium.Env, got {type(made).__name__}.")
+        return made
+
+    def observation_spec(self) -> Any:
+        """Shape and dtype of one observation."""
+        return jax.ShapeDtypeStruct(self.shape, jax.dtypes.canonicalize_dtype(self.dtype))
+
+
+def time_limit(env: Any) -> int | None:
+    """How many steps an episode may have, by the wrappers or the specification of an environment."""
+    import gymnasium as gym
+
+    limits: list[int] = []
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, gym.wrappers.TimeLimit):
+            limits.append(layer.get_wrapper_attr("_max_episode_steps"))
+        layer = layer.env
+    return min(limits, default=None)
+
+
+def _hashable(name: str, value: Any) -> Any:
+    """An option in a form that can be compared quickly: lists become tuples."""
+    value = tuple(_hashable(name, part) for part in value) if isinstance(value, list | tuple) else value
+    try:
+        hash(value)
+    except TypeError:
+        raise ValueError(
+            f"the option {name} must be a number, a text or a list of these, got {value!r:.60}; give a function that "
+            "makes the environment instead."
+        ) from None
+    return value

@@ -1,0 +1,211 @@
+"""Episodes of a Gymnasium environment, many at once, through Gymnasium's own vectors of environments.
+
+A vector resets no environment by itself: every one plays the episodes it is given, each from its own seed, and waits
+when there are none left. So no step of a reset is ever taken for a transition, every episode that is begun is finished
+or cut at the horizon, and which environment plays which episode makes no difference.
+"""
+
+import multiprocessing.connection
+from functools import partial
+from typing import Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+
+from occupax._errors import check_integer, check_number
+from occupax._watch import HungError, Watch
+from occupax.batch import Trajectories
+from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.policies import Policy
+
+TRIES = 2
+"""How often episodes are begun if a process dies: they are the same every time."""
+
+
+class EpisodeError(RuntimeError):
+    """An environment failed; the message names the episode and its seed."""
+
+
+class Player:
+    """Plays episodes of a Gymnasium environment.
+
+    Args:
+        env: the environment.
+        envs: how many of it run at once.
+        processes: whether each runs in a process of its own, instead of one after the other in this one.
+        timeout: how many seconds a step, or a reset, of all of them may take.
+    """
+
+    def __init__(self, env: GymnasiumEnv, envs: int = 8, processes: bool = False, timeout: float = 60.0):
+        self._env, self._processes = env, processes
+        self._envs = check_integer("envs", envs)
+        self._watch = Watch(check_number("timeout", timeout, low=0.0, open_low=True))
+        self._vector: Any = None
+        self._playing: list[tuple[int, int]] = []
+        """Number and seed of the episode that each environment plays."""
+
+    def draw(self, policy: Policy, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int) -> Trajectories:
+        """Trajectories number `first` to `first + n` of those that `key` stands for; from number `stop` on, empty ones.
+
+        Trajectory i depends on (key, i) and the policy alone.
+        """
+        count = max(0, min(n, stop - first))
+
+        for attempt in range(TRIES):
+            if self._vector is None:
+                self._vector = self._make()
+            try:
+                return self._watch.run(lambda: self._play(policy, key, first, count, n, horizon))
+            except HungError:
+                silent = self._silent()
+                self._abandon()
+                self._fail(silent, f"did not answer within {self._watch.seconds:g} seconds")
+            except (EOFError, ConnectionError):  # to or from a process that is no longer there
+                dead = self._dead()
+                self._abandon()
+                if attempt == TRIES - 1:
+                    self._fail(dead, f"lost its process {TRIES} times")
+        raise AssertionError
+
+    def close(self) -> None:
+        """End the environments; they are made again when they are needed."""
+        if self._vector is not None:
+            self._vector.close()
+            self._vector = None
+
+    def _make(self) -> Any:
+        from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+        from occupax.envs.slot import Slot
+
+        makers = [partial(Slot, self._env.make, self._env.info)] * self._envs
+        if self._processes:  # not forked ones, because JAX has threads
+            return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+
+    def _play(self, policy: Policy, key: Key[Array, ""], first: int, count: int, n: int, horizon: int) -> Trajectories:
+        seeds, keys = (np.asarray(part) for part in _seeds(key, jnp.arange(first, first + n)))
+        sheet = _Sheet(self._env, n, horizon)
+        row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
+        left = iter(range(count))
+
+        def begin(over: Bool[np.ndarray, " E"]) -> Any:
+            """Give the next episodes to the environments whose last one is over, as long as there are any."""
+            row[over], time[over] = [next(left, -1) for _ in range(over.sum())], 0
+            self._playing = [(first + int(i), int(seeds[i])) for i in row]
+            given = [int(seeds[i]) if i >= 0 else None for i in row]
+            with self._watch.call():
+                observations, infos = self._vector.reset(seed=given, options={"reset_mask": over})
+            self._refuse_failure(infos)
+            return observations
+
+        observations = begin(np.ones(self._envs, bool))
+        while (row >= 0).any():
+            actions, log_probs = map(np.asarray, _act(policy, observations, keys[row], time))
+            with self._watch.call():
+                seen, rewards, terminated, truncated, infos = self._vector.step(actions)
+            self._refuse_failure(infos)
+            live = row >= 0
+            sheet.write(row[live], time[live], [part[live] for part in (observations, actions, log_probs, rewards)])
+            if self._env.info:
+                sheet.info[row[live], time[live]] = infos["values"][live]
+            time[live] += 1
+            over = live & (terminated | truncated | (time == horizon))
+            sheet.end(row[over], terminated[over], seen[over])
+            observations = begin(over) if over.any() else seen
+        return sheet.trajectories()
+
+    def _refuse_failure(self, infos: dict[str, Any]) -> None:
+        for i in np.flatnonzero(infos.get("_failure", ())):
+            self.close()
+            self._fail([int(i)], infos["failure"][i])
+
+    def _fail(self, places: list[int], reason: str) -> NoReturn:
+        number, seed = self._playing[places[0]]
+        raise EpisodeError(f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed}).")
+
+    def _silent(self) -> list[int]:
+        """The environments that have not answered."""
+        if self._processes:
+            return [i for i, pipe in enumerate(self._vector.parent_pipes) if not pipe.poll(0)]
+        return [i for i, slot in enumerate(self._vector.envs) if slot.busy]
+
+    def _dead(self) -> list[int]:
+        """The environments whose process has ended."""
+        ends = {process.sentinel: i for i, process in enumerate(self._vector.processes)}
+        return [ends[end] for end in multiprocessing.connection.wait(list(ends), timeout=5)] or [0]
+
+    def _abandon(self) -> None:
+        """Give up the environments without a word to them: one of them does not listen any more."""
+        vector, self._vector = self._vector, None
+        vector.closed = True
+        if self._processes:
+            for process in vector.processes:
+                process.kill()
+                process.join()
+
+
+class _Sheet:
+    """What happened, episode by episode."""
+
+    def __init__(self, env: GymnasiumEnv, n: int, horizon: int):
+        spec, number = env.observation_spec(), jnp.result_type(float)
+        self.observations = np.zeros((n, horizon, *spec.shape), spec.dtype)
+        self.actions = np.zeros((n, horizon), np.int32)
+        self.log_probs = np.zeros((n, horizon), number)
+        self.rewards = np.zeros((n, horizon), number)
+        self.live = np.zeros((n, horizon), bool)
+        self.terminated = np.zeros(n, bool)
+        self.final_observations = np.zeros((n, *spec.shape), spec.dtype)
+        self.info = np.zeros((n, horizon, len(env.info)), number)
+
+    def write(self, row: Int[np.ndarray, " e"], time: Int[np.ndarray, " e"], step: list[np.ndarray]) -> None:
+        """Write down a step of several episodes: observations, actions, log-probabilities and rewards."""
+        for column, part in zip((self.observations, self.actions, self.log_probs, self.rewards), step, strict=True):
+            column[row, time] = part
+        self.live[row, time] = True
+
+    def end(self, row: Int[np.ndarray, " e"], terminated: Bool[np.ndarray, " e"], seen: np.ndarray) -> None:
+        """Write down the end of several episodes."""
+        self.terminated[row], self.final_observations[row] = terminated, seen
+
+    def trajectories(self) -> Trajectories:
+        """All of it; after the end there is what was seen last."""
+        live = self.live.reshape(*self.live.shape, *[1] * (self.observations.ndim - 2))
+        self.observations = np.where(live, self.observations, self.final_observations[:, None])
+        info = self.info if self.info.shape[2] else None
+        columns = self.actions, self.log_probs, self.rewards, self.live, self.terminated, self.final_observations
+        return Trajectories(*jax.tree.map(jnp.asarray, (self.observations, *columns, info)))
+
+
+def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:
+    """The seeds of some episodes."""
+    seeds, _ = _seeds(jax.random.wrap_key_data(jnp.asarray(key)), jnp.arange(first, stop))
+    return np.asarray(seeds).tolist()
+
+
+@jax.jit
+def _seeds(key: Key[Array, ""], numbers: Int[Array, " n"]) -> tuple[Int[Array, " n"], UInt32[Array, "n 2"]]:
+    """The seed of each episode, a number that any simulator takes, and the key of its actions."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+    bits = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, 0)))(keys)
+    return (bits >> 1).astype(jnp.int32), jax.random.key_data(keys)
+
+
+@eqx.filter_jit
+def _act(
+    policy: Policy, observations: Any, keys: UInt32[np.ndarray, "E 2"], time: Int[np.ndarray, " E"]
+) -> tuple[Int[Array, " E"], Float[Array, " E"]]:
+    """Actions and their log-probabilities, one after the other: how many there are must not change a bit of them."""
+
+    def draw(of_one: tuple[Any, Any, Any]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        observation, key, t = of_one
+        of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
+        logits = policy.logits(observation)
+        action = jax.random.categorical(of_action, logits)
+        return action, jax.nn.log_softmax(logits)[action]
+
+    return jax.lax.map(draw, (observations, keys, time))

@@ -1,0 +1,83 @@
+"""Trials of a sweep on a cluster, one a task: one that loses its machine is begun again on another."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+
+from occupax.samplers import Host, Ray, default_sampler
+from occupax.samplers.cluster import LOSSES, Cluster, arrived, parting
+from occupax.samplers.shards import Flat, flatten, unflatten
+from occupax.training.folder import make_config, refuse_another_run
+from occupax.training.loop import run
+from occupax.training.result import SUMMARY, Result, load_result
+from occupax.training.setup import Setup
+
+
+def run_trials(
+    setups: Sequence[Setup], sampler: Ray, episodes: int, out: Path | None, resume: bool, progress: bool
+) -> list[Result]:
+    """Run set-ups of one algorithm each. Those that end are saved in `out` at once and, to resume, not run again."""
+    folders = [None if out is None else out / f"point-{i}" for i in range(len(setups))]
+    results: dict[int, Result] = {}
+    for i, (setup, folder) in enumerate(zip(setups, folders, strict=True)):
+        if folder is not None:
+            refuse_another_run(folder, *make_config(setup, episodes), resume)
+            if (folder / SUMMARY).exists():
+                saved = load_result(folder, setup.problem, setup.policies[0])
+                results[i] = replace(saved, algorithm=setup.algorithms[0])
+    cluster = Cluster(sampler.address, sampler.workers)
+    try:
+        task = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
+        host, double = Host(envs=sampler.envs, timeout=sampler.timeout), bool(jax.config.read("jax_enable_x64"))
+        left = [i for i in range(len(setups)) if i not in results]
+        under_way = {task.remote(_parting(setups[i], host), episodes, double): i for i in left}
+        with _bar(len(setups), len(results), progress) as advance:
+            while under_way:
+                for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
+                    i = under_way.pop(done)
+                    result, policies = cluster.ray.get(done)
+                    results[i] = _arrived(result, policies, setups[i], episodes)
+                    folder = folders[i]
+                    if folder is not None:
+                        results[i].save(folder)
+                    advance()
+    finally:
+        cluster.close()
+    return [results[i] for i in range(len(setups))]
+
+
+def _parting(setup: Setup, host: Host) -> Setup:
+    """A set-up ready to be sent; only environments of Gymnasium are sampled outside of the compiled program there."""
+    by_host = None if default_sampler(setup.problem) is None else host
+    return replace(setup, policies=tuple(map(parting, setup.policies)), sampler=by_host)
+
+
+def _trial(setup: Setup, episodes: int, double: bool) -> tuple[Result, list[Flat]]:
+    """Run a set-up that was sent; send back what the other side does not have."""
+    with jax.enable_x64(double):
+        setup = replace(setup, policies=tuple(map(arrived, setup.policies)))
+        result = run(setup, episodes, progress=False)[0]
+        bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={})
+        return bare, [flatten(policy) for policy in result.policies]
+
+
+def _arrived(result: Result, policies: list[Flat], setup: Setup, episodes: int) -> Result:
+    config, arrays = make_config(setup, episodes)
+    trained = tuple(unflatten(first, flat) for first, flat in zip(setup.policies, policies, strict=True))
+    problem, algorithm = setup.problem, setup.algorithms[0]
+    return replace(result, problem=problem, algorithm=algorithm, policies=trained, config=config, arrays=arrays)
+
+
+@contextmanager
+def _bar(total: int, done: int, shown: bool) -> Generator[Callable[[], None]]:
+    """A bar over the trials on the standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("[bold]trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda: bar.advance(task)
