@@ -20,6 +20,7 @@ class Cluster:
 
     def __init__(self, address: str | None, cores: int | None):
         """Join a cluster, or start one with so many cores."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         try:
             import ray
         except ImportError:

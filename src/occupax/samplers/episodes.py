@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, UInt32
 
 from occupax._errors import check_integer, check_number
 from occupax._watch import HungError, Watch
@@ -197,7 +197,7 @@ def _seeds(key: Key[Array, ""], numbers: Int[Array, " n"]) -> tuple[Int[Array, "
 
 @eqx.filter_jit
 def _act(
-    policy: Policy, observations: Any, keys: UInt32[np.ndarray, "E 2"], time: Int[np.ndarray, " E"]
+    policy: Policy, observations: Any, keys: UInt32[ArrayLike, "E 2"], time: Int[ArrayLike, " E"]
 ) -> tuple[Int[Array, " E"], Float[Array, " E"]]:
     """Actions and their log-probabilities, one after the other: how many there are must not change a bit of them."""
 

@@ -139,7 +139,8 @@ class Actors(Pool):
         while len(work.found) < len(tasks):
             self._hand_out(work)
             busy = {seat.doing: seat for seat in self._seats if seat.doing is not None}
-            ready, _ = self._ray.wait(list(busy), num_returns=1, timeout=1.0)
+            self._ray.wait(list(busy), num_returns=1, timeout=1.0)
+            ready, _ = self._ray.wait(list(busy), num_returns=len(busy), timeout=0)
             for answered in ready:
                 self._receive(busy[answered], work)
             if any(seat.is_there for seat in self._seats):

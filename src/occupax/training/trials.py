@@ -1,6 +1,6 @@
 """Trials of a sweep on a cluster, one a task: one that loses its machine is begun again on another."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,25 +28,33 @@ def run_trials(
             if (folder / SUMMARY).exists():
                 saved = load_result(folder, setup.problem, setup.policies[0])
                 results[i] = replace(saved, algorithm=setup.algorithms[0])
+    left = {i: setup for i, setup in enumerate(setups) if i not in results}
+    with _bar(len(setups), len(results), progress) as advance:
+        for i, result in _run(left, sampler, episodes):
+            results[i] = result
+            folder = folders[i]
+            if folder is not None:
+                result.save(folder)
+            advance()
+    return [results[i] for i in range(len(setups))]
+
+
+def _run(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tuple[int, Result]]:
+    """The results of set-ups with their numbers, in the order in which they end."""
+    if not setups:
+        return
     cluster = Cluster(sampler.address, sampler.workers)
     try:
         task = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
         host, double = Host(envs=sampler.envs, timeout=sampler.timeout), bool(jax.config.read("jax_enable_x64"))
-        left = [i for i in range(len(setups)) if i not in results]
-        under_way = {task.remote(_parting(setups[i], host), episodes, double): i for i in left}
-        with _bar(len(setups), len(results), progress) as advance:
-            while under_way:
-                for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
-                    i = under_way.pop(done)
-                    result, policies = cluster.ray.get(done)
-                    results[i] = _arrived(result, policies, setups[i], episodes)
-                    folder = folders[i]
-                    if folder is not None:
-                        results[i].save(folder)
-                    advance()
+        under_way = {task.remote(_parting(setup, host), episodes, double): i for i, setup in setups.items()}
+        while under_way:
+            for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
+                i = under_way.pop(done)
+                result, policies = cluster.ray.get(done)
+                yield i, _arrived(result, policies, setups[i], episodes)
     finally:
         cluster.close()
-    return [results[i] for i in range(len(setups))]
 
 
 def _parting(setup: Setup, host: Host) -> Setup:
