@@ -154,7 +154,7 @@ def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
     run_folder.write_config(tmp_path, *run_folder.make_config(setup, 1000))
     code, _, err = occupax("train", "--out", tmp_path, "--resume")
     assert code == 2
-    assert f"the run in {tmp_path} can be resumed in Python only" in err
+    assert f"the run in {tmp_path} has parts that no file can restore: repeat the command" in err
 
 
 @pytest.mark.parametrize(

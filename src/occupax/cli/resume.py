@@ -18,7 +18,10 @@ def restore(folder: Path) -> tuple[Task, int]:
     try:
         options: dict[str, Any] = serial.unpack({"dict": config["setup"]}, arrays)
     except ValueError as error:
-        raise ValueError(f"the run in {folder} can be resumed in Python only: {error}") from error
+        raise ValueError(
+            f"the run in {folder} has parts that no file can restore: repeat the command that began it, with --resume, "
+            f"or resume it in Python. {error}"
+        ) from error
     problem, algorithm = options.pop("problem"), options.pop("algorithm")
     if isinstance(algorithm, list):
         raise ValueError(f"{folder} is a part of a sweep: repeat the command that began it, with --resume.")

@@ -38,7 +38,7 @@ def train(
         out: folder for configuration, metrics, checkpoints, policies and report.
         resume: go on with the run in the folder; it says what is trained, and so ENV and settings may be left out.
         workers: who samples: N processes (for environments of Gymnasium), all cores by Ray, N workers by Ray, or a Ray
-            cluster; the results are the same but for rounding.
+            cluster. But for rounding the results are the same, unless baseline=mean, which is taken over a shard.
         exact: record exact utility and certified gap too, which takes time at every record; tabular only.
         tensorboard: folder for TensorBoard.
         progress: show no progress.

@@ -1,8 +1,8 @@
 """Environments by name."""
 
 import builtins
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -46,7 +46,7 @@ def list() -> builtins.list[str]:  # noqa: A001
     return sorted([*_FACTORIES, *_GYMNASIUM_TABLES])
 
 
-def make(name: str, backend: Backend = "auto", **options: Any) -> DecisionProcess:
+def make(name: str, backend: Backend = "auto", info: Sequence[str] = (), **options: Any) -> DecisionProcess:
     """Make an environment of a Gymnasium id, or one that was registered.
 
     Args:
@@ -54,6 +54,7 @@ def make(name: str, backend: Backend = "auto", **options: Any) -> DecisionProces
             of Gymnasium and the module may be a file in the current directory.
         backend: "auto" is an exact table where Gymnasium publishes one, a JAX twin where there is one, and the
             environment of Gymnasium itself elsewhere; "gymnasium" is the latter in any case.
+        info: names of numbers in the `info` of Gymnasium's environment to record; see `GymnasiumEnv`.
         **options: passed to the factory, for example `is_slippery=False`.
     """
     import gymnasium as gym
@@ -62,7 +63,8 @@ def make(name: str, backend: Backend = "auto", **options: Any) -> DecisionProces
         raise unknown("backend", backend, get_args(Backend))
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unknown("environment", name, list())
-    if name in _FACTORIES and backend == "auto":
+    itself = backend == "gymnasium" or bool(info)
+    if name in _FACTORIES and not itself:
         try:
             return _FACTORIES[name](**options)
         except TypeError as error:
@@ -70,8 +72,7 @@ def make(name: str, backend: Backend = "auto", **options: Any) -> DecisionProces
     source = find(name)
     if isinstance(source, str) and source not in gym.registry:
         raise unknown("environment", name, list())
-    if backend == "auto" and isinstance(source, str):
-        made = make_gymnasium(source, options)
-        with contextlib.suppress(NoTableError):
+    if isinstance(source, str) and not itself:
+        with closing(make_gymnasium(source, options)) as made, suppress(NoTableError):
             return TabularMDP.from_gymnasium(made)
-    return GymnasiumEnv(source, **options)
+    return GymnasiumEnv(source, info, **options)

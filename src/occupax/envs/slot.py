@@ -6,7 +6,6 @@ an exception, of which a vector of environments does not tell the place: it is r
 """
 
 from collections.abc import Callable
-from math import isfinite
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +13,7 @@ import numpy as np
 
 FAILURE = "failure"
 VALUES = "values"
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class EpisodeFailedError(Exception):
@@ -25,14 +25,13 @@ class Slot(gym.Env[Any, Any]):
 
     def __init__(self, make: Callable[[], Any], info: tuple[str, ...]):
         self._env, self._info = make(), info
-        self._first_action = int(self._env.action_space.start)
-        self._first_state = int(getattr(self._env.observation_space, "start", 0))
-        self.action_space = gym.spaces.Discrete(int(self._env.action_space.n))
         space = self._env.observation_space
-        if isinstance(space, gym.spaces.Discrete):
-            self.observation_space: Any = gym.spaces.Discrete(int(space.n))
-        else:
-            self.observation_space = gym.spaces.flatten_space(space)
+        self._first_action = int(self._env.action_space.start)
+        self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
+        self.action_space = gym.spaces.Discrete(int(self._env.action_space.n))
+        self.observation_space: Any = gym.spaces.flatten_space(space)
+        if self._first_state is not None:
+            self.observation_space = gym.spaces.Discrete(int(space.n))
         self._seen = np.zeros(self.observation_space.shape, self.observation_space.dtype)
         self._waits, self._step = True, 0
         self.busy = False
@@ -45,9 +44,10 @@ class Slot(gym.Env[Any, Any]):
         if seed is None:
             return self._seen, {}
         try:
-            self._look_at(self._call(lambda: self._env.reset(seed=seed), "reset")[0])
-        except EpisodeFailedError as error:
-            return self._seen, {FAILURE: str(error)}
+            observation, _ = self._call(lambda: self._env.reset(seed=seed), "reset")
+            self._seen = self._read(observation)
+        except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            return self._seen, {FAILURE: self._failure(error)}
         return self._seen, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -55,16 +55,16 @@ class Slot(gym.Env[Any, Any]):
         if self._waits:
             return self._seen, 0.0, False, False, {}
         self._step += 1
+        taken = self._first_action + int(action)
         try:
-            taken = self._first_action + int(action)
             returned = self._call(lambda: self._env.step(taken), f"step {self._step} with action {taken}")
             observation, reward, terminated, truncated, info = returned
-            self._look_at(observation)
-            self._check_reward(reward)
+            self._seen = self._read(observation)
+            earned = self._number("the reward", reward)
             values = {VALUES: self._values(info)} if self._info else {}
-        except EpisodeFailedError as error:
-            return self._seen, 0.0, True, False, {FAILURE: str(error)}
-        return self._seen, float(reward), bool(terminated), bool(truncated), values
+        except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            return self._seen, 0.0, True, False, {FAILURE: self._failure(error)}
+        return self._seen, earned, bool(terminated), bool(truncated), values
 
     def close(self) -> None:
         """Close the environment."""
@@ -79,44 +79,35 @@ class Slot(gym.Env[Any, Any]):
         finally:
             self.busy = False
 
-    def _check_reward(self, reward: Any) -> None:
-        if not isfinite(reward):
-            raise EpisodeFailedError(f"returned the reward {reward} at step {self._step}")
+    def _failure(self, error: Exception) -> str:
+        if isinstance(error, EpisodeFailedError):
+            return str(error)
+        reason = f"{type(error).__name__}: {error}"
+        return f"returned what is of no use at step {self._step}, as occupax.check_env can tell: {reason}"
 
-    def _look_at(self, observation: Any) -> None:
-        """Make a state or a vector of an observation, and refuse one that is no number or no state."""
-        space = self._env.observation_space
-        if isinstance(space, gym.spaces.Discrete):
-            state = int(observation) - self._first_state
-            if not 0 <= state < self.observation_space.n:
-                raise EpisodeFailedError(
-                    f"returned the state {observation} at step {self._step}, which is not in {space}"
-                )
-            self._seen = np.asarray(state, self.observation_space.dtype)
-            return
-        try:
-            flat = gym.spaces.flatten(space, observation)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise EpisodeFailedError(
-                f"returned an observation at step {self._step} that is not of {space}. {reason}"
-            ) from error
-        self._seen = np.array(flat, self.observation_space.dtype)
-        if self._seen.shape != self.observation_space.shape:
+    def _read(self, observation: Any) -> np.ndarray:
+        """A state or a vector."""
+        space, ours = self._env.observation_space, self.observation_space
+        if not isinstance(space, gym.spaces.Box) and not space.contains(observation):
+            raise EpisodeFailedError(f"returned {observation!r:.60} at step {self._step}, which is not in {space}")
+        if self._first_state is not None:
+            return np.asarray(int(observation) - self._first_state, ours.dtype)
+        flat = np.array(gym.spaces.flatten(space, observation), ours.dtype)
+        if flat.shape != ours.shape:
             raise EpisodeFailedError(f"returned an observation at step {self._step} that is not of {space}")
-        if not np.isfinite(self._seen).all():
-            unreal = self._seen[~np.isfinite(self._seen)][0]
+        if not np.isfinite(flat).all():
+            unreal = flat[~np.isfinite(flat)][0]
             raise EpisodeFailedError(f"returned an observation with {unreal} at step {self._step}")
+        return flat
+
+    def _number(self, what: str, value: Any) -> float:
+        number = float(value)
+        if not abs(number) <= LARGEST:
+            raise EpisodeFailedError(f"returned {number} as {what} at step {self._step}")
+        return number
 
     def _values(self, info: dict[str, Any]) -> np.ndarray:
-        values = np.zeros(len(self._info))
-        for i, name in enumerate(self._info):
-            if name not in info:
-                raise EpisodeFailedError(f"returned no {name!r} in its info at step {self._step}")
-            try:
-                values[i] = float(info[name])
-            except (TypeError, ValueError):
-                values[i] = np.nan
-            if not isfinite(values[i]):
-                raise EpisodeFailedError(f"returned {info[name]!r:.60} as {name!r} in its info at step {self._step}")
-        return values
+        missing = [name for name in self._info if name not in info]
+        if missing:
+            raise EpisodeFailedError(f"returned no {missing[0]!r} in its info at step {self._step}")
+        return np.array([self._number(f"{name!r} in its info", info[name]) for name in self._info])

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,10 @@ class Cluster:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise ValueError(f"there is no Ray cluster at {address!r}: {error}") from error
 
+    def parcel(self, *contents: Any) -> "Parcel":
+        """Values ready to be sent: their modules are looked for where they are found here."""
+        return Parcel(tuple(sys.path), self.ray.cloudpickle.dumps(contents))
+
     def cores(self) -> int:
         """How many cores it has."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
@@ -45,6 +50,21 @@ class Cluster:
         """Leave it, if it was joined here."""
         if self._ours:
             self.ray.shutdown()
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Values on their way to a worker of the same cluster."""
+
+    path: tuple[str, ...]
+    contents: bytes
+
+    def open(self) -> Any:
+        """The values."""
+        from ray import cloudpickle
+
+        sys.path.extend(place for place in self.path if place not in sys.path)
+        return cloudpickle.loads(self.contents)
 
 
 @dataclass(frozen=True)

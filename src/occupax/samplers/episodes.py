@@ -97,16 +97,14 @@ class Player:
             row[over], time[over] = [next(left, -1) for _ in range(over.sum())], 0
             self._playing = [(first + int(i), int(seeds[i])) for i in row]
             given = [int(seeds[i]) if i >= 0 else None for i in row]
-            with self._watch.call():
-                observations, infos = self._vector.reset(seed=given, options={"reset_mask": over})
+            observations, infos = self._ask("reset", seed=given, options={"reset_mask": over})
             self._refuse_failure(infos)
             return observations
 
         observations = begin(np.ones(self._envs, bool))
         while (row >= 0).any():
             actions, log_probs = map(np.asarray, _act(policy, observations, keys[row], time))
-            with self._watch.call():
-                seen, rewards, terminated, truncated, infos = self._vector.step(actions)
+            seen, rewards, terminated, truncated, infos = self._ask("step", actions)
             self._refuse_failure(infos)
             live = row >= 0
             sheet.write(row[live], time[live], [part[live] for part in (observations, actions, log_probs, rewards)])
@@ -117,6 +115,18 @@ class Player:
             sheet.end(row[over], terminated[over], seen[over])
             observations = begin(over) if over.any() else seen
         return sheet.trajectories()
+
+    def _ask(self, what: str, *given: Any, **named: Any) -> Any:
+        """Reset or step all environments, and wait for them."""
+        with self._watch.call():
+            if not self._processes:
+                return getattr(self._vector, what)(*given, **named)
+            getattr(self._vector, f"{what}_async")(*given, **named)
+            left = list(self._vector.parent_pipes)
+            while left:  # before any answer is read, so that it can be told whose is missing
+                answered = multiprocessing.connection.wait(left)
+                left = [pipe for pipe in left if pipe not in answered]
+            return getattr(self._vector, f"{what}_wait")()
 
     def _refuse_failure(self, infos: dict[str, Any]) -> None:
         for i in np.flatnonzero(infos.get("_failure", ())):

@@ -13,7 +13,7 @@ import jax
 from occupax._errors import check_integer, check_number
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.cluster import LOSSES, Cluster, arrived, parting
+from occupax.samplers.cluster import LOSSES, Cluster, Parcel, arrived, parting
 from occupax.samplers.engine import Engine
 from occupax.samplers.episodes import EpisodeError, episode_seeds
 from occupax.samplers.pools import Host
@@ -65,8 +65,8 @@ class Ray:
 class Member:
     """A worker on the cluster."""
 
-    def __init__(self, host: Host, problem: Problem, policy: Policy, engine: Engine, double: bool):
-        self._double = double
+    def __init__(self, parcel: Parcel):
+        host, problem, policy, engine, self._double = parcel.open()
         policy = arrived(policy)
         self._worker = Worker(host.sampler(problem, policy, engine), policy)
 
@@ -120,7 +120,7 @@ class Actors(Pool):
         super().__init__(shards)
         self._cluster, self._ray, self._patience = cluster, cluster.ray, patience
         self._kind = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Member)
-        self._worker = [self._ray.put(part) for part in worker]
+        self._worker = self._ray.put(cluster.parcel(*worker))
         self._failed_starts = 0
         self._seats = [self._start() for _ in range(workers)]
         self._iteration = -1
@@ -159,7 +159,7 @@ class Actors(Pool):
         self._cluster.close()
 
     def _start(self) -> Seat:
-        actor = self._kind.remote(*self._worker)
+        actor = self._kind.remote(self._worker)
         return Seat(actor, actor.is_there.remote(), time.monotonic())
 
     def _hand_out(self, work: Round) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from occupax._errors import check_integer
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.envs.finder import find
 from occupax.envs.tables import make_gymnasium, unknown_id
 from occupax.policies import Policy, Tabular, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
@@ -109,6 +110,8 @@ def _in_gymnasium(policy: Policy, env: Any, episodes: int, seed: int, limit: int
 
     if not isinstance(env.action_space, gym.spaces.Discrete):
         raise ValueError(f"env must have a Discrete action space, got {env.action_space}.")
+    if not isinstance(env.observation_space, gym.spaces.Discrete | gym.spaces.Box):  # as it was trained on
+        env = gym.wrappers.FlattenObservation(env)
     results: list[tuple[float, int, bool]] = []
     probabilities = None
     for episode in range(episodes):
@@ -169,7 +172,8 @@ def _make(env: Any) -> Any:
         # an old version is what the caller asked for
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date", category=DeprecationWarning)
         try:
-            return make_gymnasium(env, {})
+            found = find(env)
+            return found() if callable(found) else make_gymnasium(found, {})
         except ValueError as error:
             if isinstance(error.__cause__, gym.error.UnregisteredEnv):
                 raise unknown_id(env) from error

@@ -140,7 +140,7 @@ class Rounds:
         """Go back to where `arrays` was taken."""
         refuse_other_arrays(arrays, self.arrays())
         for i, lane in enumerate(self._lanes):
-            self._lanes[i] = with_named(lane, {name: array[i] for name, array in arrays.items()})
+            self._lanes[i] = with_named(lane, {name: np.asarray(array[i]) for name, array in arrays.items()})
         self.iteration = iteration
 
     def close(self) -> None:

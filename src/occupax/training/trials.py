@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 
 from occupax.samplers import Host, Ray, default_sampler
-from occupax.samplers.cluster import LOSSES, Cluster, arrived, parting
+from occupax.samplers.cluster import LOSSES, Cluster, Parcel, arrived, parting
 from occupax.samplers.shards import Flat, flatten, unflatten
 from occupax.training.folder import make_config, refuse_another_run
 from occupax.training.loop import run
@@ -47,7 +47,9 @@ def _run(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tupl
     try:
         task = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
         host, double = Host(envs=sampler.envs, timeout=sampler.timeout), bool(jax.config.read("jax_enable_x64"))
-        under_way = {task.remote(_parting(setup, host), episodes, double): i for i, setup in setups.items()}
+        under_way = {
+            task.remote(cluster.parcel(_parting(setup, host), episodes, double)): i for i, setup in setups.items()
+        }
         while under_way:
             for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
                 i = under_way.pop(done)
@@ -63,8 +65,9 @@ def _parting(setup: Setup, host: Host) -> Setup:
     return replace(setup, policies=tuple(map(parting, setup.policies)), sampler=by_host)
 
 
-def _trial(setup: Setup, episodes: int, double: bool) -> tuple[Result, list[Flat]]:
+def _trial(parcel: Parcel) -> tuple[Result, list[Flat]]:
     """Run a set-up that was sent; send back what the other side does not have."""
+    setup, episodes, double = parcel.open()
     with jax.enable_x64(double):
         setup = replace(setup, policies=tuple(map(arrived, setup.policies)))
         result = run(setup, episodes, progress=False)[0]
