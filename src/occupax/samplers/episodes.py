@@ -53,7 +53,6 @@ class Player:
         Trajectory i depends on (key, i) and the policy alone.
         """
         count = max(0, min(n, stop - first))
-
         for attempt in range(TRIES):
             if self._vector is None:
                 self._vector = self._make()
@@ -82,9 +81,15 @@ class Player:
         from occupax.envs.slot import Slot
 
         makers = [partial(Slot, self._env.make, self._env.info)] * self._envs
-        if self._processes:  # not forked ones, because JAX has threads
+        if not self._processes:
+            return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+        try:  # not forked processes, because JAX has threads
             return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
-        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+        except (EOFError, ConnectionError) as error:
+            raise EpisodeError(
+                "the processes of the environments could not be started; a script must do its work under "
+                "`if __name__ == '__main__':`, because each of them imports it."
+            ) from error
 
     def _play(self, policy: Policy, key: Key[Array, ""], first: int, count: int, n: int, horizon: int) -> Trajectories:
         seeds, keys = (np.asarray(part) for part in _seeds(key, jnp.arange(first, first + n)))
@@ -134,7 +139,8 @@ class Player:
             self._fail([int(i)], infos["failure"][i])
 
     def _fail(self, places: list[int], reason: str) -> NoReturn:
-        number, seed = self._playing[places[0]]
+        """Name the first of these environments; if there is none, what was wrong has passed, and it is one of all."""
+        number, seed = self._playing[places[0] if places else 0]
         raise EpisodeError(f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed}).")
 
     def _silent(self) -> list[int]:
@@ -146,7 +152,7 @@ class Player:
     def _dead(self) -> list[int]:
         """The environments whose process has ended."""
         ends = {process.sentinel: i for i, process in enumerate(self._vector.processes)}
-        return [ends[end] for end in multiprocessing.connection.wait(list(ends), timeout=5)] or [0]
+        return [ends[end] for end in multiprocessing.connection.wait(list(ends), timeout=5)]
 
     def _abandon(self) -> None:
         """Give up the environments without a word to them: one of them does not listen any more."""
