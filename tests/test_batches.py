@@ -134,17 +134,17 @@ for n in map(int, sys.argv[2:]):
 """
 
 
-@pytest.mark.parametrize(("engine", "sizes"), [("jax", (3000, 40_000)), ("auto", (60_000, 300_000))])
+@pytest.mark.parametrize(("engine", "sizes"), [("jax", (3000, 40_000)), ("auto", (220_000, 900_000))])
 def test_the_memory_of_training_does_not_grow_with_the_batch(engine, sizes):
     # The smaller batch is a little more than a block. In memory the larger one would take, in each of the five runs of
-    # a program, 18 bytes a step with plain JAX and 4 with the kernel: 64 and 92 MiB more, before any gradient. What
-    # was seen is 2 MiB; 30 MiB are far from all of these.
+    # a program, 18 bytes a step with plain JAX and 4 with the kernel: 64 and 259 MiB more, before any gradient. What
+    # was seen is up to 18 MiB and, with batches held in memory, 430 and 89.
     command = [sys.executable, "-c", MEMORY, engine, *map(str, sizes)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (few, small), (many, large) = (map(int, line.split()) for line in done.stdout.splitlines())
     assert many > 4 * few
-    assert (large - small) / 1024 < 30  # the peak of both less that of the smaller one
+    assert (large - small) / 1024 < 40  # the peak of both less that of the smaller one
 
 
 # Statistics

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from ray import cloudpickle, exceptions
+from ray import exceptions
 
 import occupax as ox
 from occupax.samplers import EpisodeError, shards
@@ -52,7 +52,7 @@ def _die() -> Any:
 class PlayedRay:
     """As much of Ray as is used."""
 
-    exceptions, cloudpickle = exceptions, cloudpickle
+    exceptions = exceptions
 
     def __init__(self, fate: Callable[[int, int], str]):
         self.fate, self.started, self.stored = fate, 0, 0

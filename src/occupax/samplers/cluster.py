@@ -40,7 +40,9 @@ class Cluster:
 
     def parcel(self, *contents: Any) -> "Parcel":
         """Values ready to be sent: their modules are looked for where they are found here."""
-        return Parcel(tuple(sys.path), self.ray.cloudpickle.dumps(contents))
+        from ray import cloudpickle
+
+        return Parcel(tuple(sys.path), cloudpickle.dumps(contents))  # pyright: ignore[reportPrivateImportUsage]
 
     def cores(self) -> int:
         """How many cores it has."""
@@ -64,7 +66,7 @@ class Parcel:
         from ray import cloudpickle
 
         sys.path.extend(place for place in self.path if place not in sys.path)
-        return cloudpickle.loads(self.contents)
+        return cloudpickle.loads(self.contents)  # pyright: ignore[reportPrivateImportUsage]
 
 
 @dataclass(frozen=True)
