@@ -160,6 +160,10 @@ class Faulty(Diary):
                 return seen
         return seen
 
+    def close(self):
+        if self._fault == "close":
+            raise RuntimeError("the line is dead")
+
     def step(self, action):
         seen, reward, terminated, truncated, info = super().step(action)
         due = self._due()

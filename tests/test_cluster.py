@@ -69,6 +69,8 @@ def test_sweep_is_spread_over_the_cluster_with_the_same_results(cluster: Any, tm
     again = ox.sweep(lake, ALGORITHM, over, 40, seeds=2, progress=False, sampler=nowhere, out=tmp_path, resume=True)
     for one, other in zip(here.results, again.results, strict=True):
         assert_equal(one, other)
+    with pytest.raises(ValueError, match=r"episodes is 20, but the run in .*point-0 has 40 already"):
+        ox.sweep(lake, ALGORITHM, over, 20, seeds=2, progress=False, sampler=nowhere, out=tmp_path, resume=True)
 
 
 def test_machine_lost_in_the_middle_changes_nothing(

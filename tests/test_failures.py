@@ -1,6 +1,9 @@
 """Environments that go wrong: the message names the episode, and nothing that was reached is lost."""
 
+import os
 import re
+import signal
+from contextlib import closing
 
 import equinox as eqx
 import jax
@@ -110,6 +113,19 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_changes(expected, tmp_
     assert not marker.exists()  # it happened
     assert eqx.tree_equal(eqx.tree_at(lambda it: it.info, again, None), drawn)
     assert (np.asarray(again.info)[..., 0].max(1) == np.asarray(drawn.lengths)).all()
+
+
+def test_ctrl_c_does_not_reach_the_processes_of_the_environments():
+    with closing(Player(ox.GymnasiumEnv(Diary), 1, processes=True)) as player:
+        player.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
+        [process] = player._vector.processes
+        os.kill(process.pid, signal.SIGINT)
+        player.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
+        assert player._vector.processes == [process]
+
+
+def test_an_environment_that_cannot_be_closed_spoils_nothing(expected):
+    assert eqx.tree_equal(draw(ox.GymnasiumEnv(Faulty, fault="close"), 20), expected[0])
 
 
 def test_a_process_that_is_killed_every_time_is_an_error(expected):

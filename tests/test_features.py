@@ -14,7 +14,7 @@ import pytest
 
 import occupax as ox
 from occupax import features
-from occupax.features import Count, Feature, Function, Grid, Reward, Stack, State, StateAction, Table, as_feature
+from occupax.features import Count, Feature, Function, Grid, Reward, Stack, State, StateAction, Table, Visit, as_feature
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -35,7 +35,7 @@ def constant(observation: Any, action: Any) -> float:
 
 def dense(feature: Feature, observation: Any, action: int, reward: float, env: Any = GARNET) -> Floats:
     """The vector phi that a feature stands for."""
-    count = feature.count(env, jnp.asarray(observation), jnp.asarray(action), jnp.asarray(reward))
+    count = feature.count(env, Visit(jnp.asarray(observation), jnp.asarray(action), jnp.asarray(reward)))
     assert count.index.shape == count.value.shape
     vector = np.zeros(feature.size(env))
     np.add.at(vector, np.asarray(count.index), np.asarray(count.value))
@@ -213,8 +213,8 @@ def test_a_grid_over_cartpole_is_numpy_s_histogram() -> None:
 
     @jax.jit
     def counts(observation: jax.Array) -> tuple[Count, Count]:
-        rest = jnp.asarray(0), jnp.asarray(0.0)
-        return grid.count(CARTPOLE, observation, *rest), angles.count(CARTPOLE, observation, *rest)
+        visit = Visit(observation, jnp.asarray(0), jnp.asarray(0.0))
+        return grid.count(CARTPOLE, visit), angles.count(CARTPOLE, visit)
 
     grid, angles = Grid(low, high, bins), Grid([-0.1], [0.1], [5], coordinates=[2])
     assert grid.size(CARTPOLE) == 120

@@ -32,7 +32,7 @@ class Call:
 
 
 class Actor:
-    """A worker that behaves as `fate(actor, call)` says: "answer", "die" or "hang"."""
+    """A worker that behaves as `fate(actor, call)` says: "answer", "fail", "die" or "hang"."""
 
     def __init__(self, number: int, member: Any, fate: Callable[[int, int], str]):
         self.number, self.calls = number, 0
@@ -42,11 +42,15 @@ class Actor:
     def _call(self, function: Callable[[], Any], fate: Callable[[int, int], str]) -> Call:
         what = fate(self.number, self.calls)
         self.calls += 1
-        return Call(_die if what == "die" else function, what != "hang")
+        return Call({"die": _die, "fail": _fail}.get(what, function), what != "hang")
 
 
 def _die() -> Any:
     raise exceptions.RayActorError
+
+
+def _fail() -> Any:
+    raise exceptions.RayTaskError("answer", "", EpisodeError("episode 3 (seed 5) is wrong"))
 
 
 class PlayedRay:
@@ -106,7 +110,7 @@ def problem() -> ox.Problem:
 def inquiry(problem: ox.Problem) -> Inquiry:
     policies: list[Flat] = [flatten(ox.policies.tabular(0.5)(problem.env, jax.random.key(i))) for i in range(2)]
     key = np.asarray(jax.random.key_data(jax.random.key(5)))
-    return Inquiry(0, 3, 10, False, key, tuple(policies), QUESTIONS, (None, np.ones(problem.size, np.float32), None))
+    return Inquiry(0, 3, 10, False, 1, key, tuple(policies), QUESTIONS, (None, np.ones(problem.size, np.float32), None))
 
 
 def make_pool(problem: ox.Problem, fate: Callable[[int, int], str], workers: int = 2, patience: float = 60.0) -> Actors:
@@ -159,6 +163,28 @@ def test_answer_that_comes_twice_counts_once(problem: ox.Problem, inquiry: Inqui
     assert_same(pool.ask([inquiry])[0], expected)
     other = inquiry._replace(iteration=4, key=np.asarray(jax.random.key_data(jax.random.key(6))))
     assert not np.array_equal(pool.ask([other])[0][0][0], expected[0][0])
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_several_workers_that_are_stuck_are_not_waited_for(
+    problem: ox.Problem, inquiry: Inquiry, expected: list[Flat], call: int
+):
+    # in the second case with shards that nobody else has drawn
+    pool = make_pool(problem, lambda actor, number: "hang" if actor < 2 and number == call else "answer", 3, 1e-6)
+    for _ in range(2):
+        assert_same(pool.ask([inquiry])[0], expected)
+
+
+def test_error_of_a_worker_that_nobody_waits_for_is_ignored(
+    problem: ox.Problem, inquiry: Inquiry, expected: list[Flat]
+):
+    pool = make_pool(problem, lambda actor, call: "hang" if (actor, call) == (0, 1) else "answer", patience=1e-6)
+    assert_same(pool.ask([inquiry])[0], expected)
+    [stuck] = [seat for seat in pool._seats if seat.doing is not None]
+    stuck.doing.answers, stuck.doing.function = True, _fail
+    assert_same(pool.ask([inquiry])[0], expected)
+    with pytest.raises(EpisodeError, match=r"^episode 3 .* is wrong$"):
+        make_pool(problem, lambda _, call: "fail" if call == 2 else "answer").ask([inquiry])
 
 
 def test_shard_that_costs_several_workers_is_named(problem: ox.Problem, inquiry: Inquiry):

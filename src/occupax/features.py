@@ -6,7 +6,7 @@ no dense [time, states * actions] array is ever built.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,8 +17,15 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from occupax._errors import check_integers, read_array
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 
-InfoVector = Float[Array, " k"] | None
-"""The chosen values that a simulator returned with a step; None where there are none, and after the end."""
+
+class Visit(NamedTuple):
+    """One step of an episode."""
+
+    observation: Any
+    action: Int[Array, ""]
+    reward: Float[Array, ""]
+    info: Float[Array, " k"] | None = None
+    """The chosen values that a simulator returned with it; None where there are none, and after the end."""
 
 
 class Count(eqx.Module):
@@ -38,21 +45,14 @@ class Count(eqx.Module):
 
 
 class Feature(eqx.Module):
-    """A map from a step (observation, action, reward, info) to the vector that is added up along a trajectory."""
+    """A map from a step to the vector that is added up along a trajectory."""
 
     @abstractmethod
     def size(self, env: DecisionProcess) -> int:
         """The length d of the vector, or an error that says why this environment does not offer it."""
 
     @abstractmethod
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """The vector for one step."""
 
 
@@ -63,16 +63,9 @@ class StateAction(Feature):
         """S * A."""
         return _states(env, self) * env.num_actions
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """A single one."""
-        return _one_hot(observation * env.num_actions + action, reward)
+        return _one_hot(visit.observation * env.num_actions + visit.action, visit)
 
 
 class State(Feature):
@@ -82,16 +75,9 @@ class State(Feature):
         """S."""
         return _states(env, self)
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """A single one."""
-        return _one_hot(observation, reward)
+        return _one_hot(visit.observation, visit)
 
 
 class Reward(Feature):
@@ -101,16 +87,9 @@ class Reward(Feature):
         """One number."""
         return 1
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """The reward itself."""
-        return Count(jnp.zeros(1, jnp.int32), reward[None])
+        return Count(jnp.zeros(1, jnp.int32), visit.reward[None])
 
 
 class Info(Feature):
@@ -132,17 +111,10 @@ class Info(Feature):
         self._places(env)
         return len(self.names)
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """The values, and nothing after the end."""
-        values = jnp.zeros(len(self.names)) if info is None else info[jnp.array(self._places(env))]
-        return _dense(values.astype(reward.dtype))
+        values = jnp.zeros(len(self.names)) if visit.info is None else visit.info[jnp.array(self._places(env))]
+        return _dense(values.astype(visit.reward.dtype))
 
     def _places(self, env: DecisionProcess) -> list[int]:
         recorded: tuple[str, ...] = getattr(env, "info", ())
@@ -201,19 +173,12 @@ class Grid(Feature):
             raise ValueError(f"coordinates must lie in 0..{entries - 1} for this observation, got {self.coordinates}.")
         return int(np.prod(self.bins))
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """A single one."""
-        place = jnp.ravel(observation)[jnp.array(self.coordinates)]
+        place = jnp.ravel(visit.observation)[jnp.array(self.coordinates)]
         shape = jnp.array(self.bins)
         cell = jnp.clip(jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1).astype(jnp.int32)
-        return _one_hot(jnp.ravel_multi_index(tuple(cell), self.bins, mode="clip"), reward)
+        return _one_hot(jnp.ravel_multi_index(tuple(cell), self.bins, mode="clip"), visit)
 
 
 class Table(Feature):
@@ -234,16 +199,9 @@ class Table(Feature):
             raise ValueError(f"values must have shape [S, A, d] with S, A = {expected}, got {self.values.shape}.")
         return self.values.shape[2]
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """Its row."""
-        return _dense(jnp.asarray(self.values)[observation, action])
+        return _dense(jnp.asarray(self.values)[visit.observation, visit.action])
 
 
 class Function(Feature):
@@ -263,16 +221,9 @@ class Function(Feature):
             raise ValueError(f"a feature function must return a number or a vector, got {spec}.")
         return int(np.prod(shape))
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """What the function returns."""
-        return _dense(jnp.atleast_1d(jnp.asarray(self.function(observation, action), reward.dtype)))
+        return _dense(jnp.atleast_1d(jnp.asarray(self.function(visit.observation, visit.action), visit.reward.dtype)))
 
 
 VISITS = (StateAction, State, Grid)
@@ -294,16 +245,9 @@ class Stack(Feature):
         """The sum of the sizes."""
         return sum(part.size(env) for part in self.parts)
 
-    def count(
-        self,
-        env: DecisionProcess,
-        observation: Any,
-        action: Int[Array, ""],
-        reward: Float[Array, ""],
-        info: InfoVector = None,
-    ) -> Count:
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """All counts, each moved behind the ones before it."""
-        counts = [part.count(env, observation, action, reward, info) for part in self.parts]
+        counts = [part.count(env, visit) for part in self.parts]
         starts = np.cumsum([0] + [part.size(env) for part in self.parts[:-1]])
         index = jnp.concatenate([count.index + int(start) for count, start in zip(counts, starts, strict=True)])
         return Count(index, jnp.concatenate([count.value for count in counts]))
@@ -328,8 +272,8 @@ def _states(env: DecisionProcess, feature: Feature) -> int:
     return states
 
 
-def _one_hot(index: Int[Array, ""], like: Float[Array, ""]) -> Count:
-    return Count(jnp.asarray(index, jnp.int32)[None], jnp.ones(1, like.dtype))
+def _one_hot(index: Int[Array, ""], visit: Visit) -> Count:
+    return Count(jnp.asarray(index, jnp.int32)[None], jnp.ones(1, visit.reward.dtype))
 
 
 def _dense(vector: Float[Array, " d"]) -> Count:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from occupax._errors import check_integer, unknown
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.tabular import TabularMDP
-from occupax.features import Count, Feature, InfoVector, as_feature
+from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Utility
 from occupax.utilities.check import refuse_unless_fitting
 from occupax.utilities.custom import as_utility, bind
@@ -65,11 +65,9 @@ class Problem(eqx.Module):
         self.utility = bind(objective, env, self.discount, given)
         refuse_unless_fitting(self.utility, self.size)
 
-    def count(
-        self, observation: Any, action: Int[Array, ""], reward: Float[Array, ""], info: InfoVector = None
-    ) -> Count:
-        """The features phi of one step."""
-        return self.features.count(self.env, observation, action, reward, info)
+    def count(self, *step: Any) -> Count:
+        """The features phi of one step: observation, action, reward and, where there is any, info."""
+        return self.features.count(self.env, Visit(*step))
 
     def reward_after_end(self, observation: Any, action: Int[Array, ""]) -> Float[Array, ""]:
         """What an absorbed state goes on paying: a table's own reward, and nothing elsewhere."""

@@ -27,7 +27,7 @@ def evaluate(
 
     Args:
         policy: a file such as runs/a/policies/seed-0.safetensors, or the folder of a run for all its seeds.
-        env: a Gymnasium id.
+        env: a Gymnasium id, or module:factory, where the module may be a file in the current directory.
         episodes: how many episodes each policy runs.
         seed: of the environment and the actions.
         max_steps: where episodes are cut.

@@ -23,8 +23,8 @@ def find(name: str) -> Any:
         return getattr(module, attribute)
     import gymnasium as gym
 
-    if attribute in gym.registry:  # Gymnasium writes ids that a module registers in this way too
-        return attribute
+    if attribute in gym.registry:  # an id that the module registers, as Gymnasium writes it
+        return name
     here = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
     here = [key for key in here if not key.startswith("_")]
     if here:

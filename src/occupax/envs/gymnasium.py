@@ -1,6 +1,7 @@
 """Any environment of Gymnasium with discrete actions."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import equinox as eqx
@@ -63,7 +64,8 @@ class GymnasiumEnv(DecisionProcess):
             self.shape = () if self.num_states is not None else flat.shape or ()
             self.dtype = str(observations.dtype if self.num_states is not None else flat.dtype)
         finally:
-            made.close()
+            with suppress(Exception):  # if it cannot be closed, nothing is lost
+                made.close()
 
     @property
     def name(self) -> str:

@@ -70,7 +70,7 @@ def make(name: str, backend: Backend = "auto", info: Sequence[str] = (), **optio
         except TypeError as error:
             raise ValueError(f"{name} does not take the options {options}: {error}") from error
     source = find(name)
-    if isinstance(source, str) and source not in gym.registry:
+    if isinstance(source, str) and ":" not in source and source not in gym.registry:
         raise unknown("environment", name, list())
     if isinstance(source, str) and not itself:
         with closing(make_gymnasium(source, options)) as made, suppress(NoTableError):

@@ -5,6 +5,9 @@ the values asked for remain. It waits when there is no episode left to play, and
 an exception, of which a vector of environments does not tell the place: it is reported in the `info`.
 """
 
+import contextlib
+import multiprocessing
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +27,8 @@ class Slot(gym.Env[Any, Any]):
     """Plays an episode after each reset with a seed; after one without a seed it waits."""
 
     def __init__(self, make: Callable[[], Any], info: tuple[str, ...]):
+        if multiprocessing.current_process().name.startswith("Worker<AsyncVectorEnv>"):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
         self._env, self._info = make(), info
         space = self._env.observation_space
         self._first_action = int(self._env.action_space.start)
@@ -67,8 +72,9 @@ class Slot(gym.Env[Any, Any]):
         return self._seen, earned, bool(terminated), bool(truncated), values
 
     def close(self) -> None:
-        """Close the environment."""
-        self._env.close()
+        """Close the environment; if that fails, nothing is lost."""
+        with contextlib.suppress(Exception):
+            self._env.close()
 
     def _call(self, function: Callable[[], Any], what: str) -> Any:
         self.busy = True
@@ -95,8 +101,9 @@ class Slot(gym.Env[Any, Any]):
         flat = np.array(gym.spaces.flatten(space, observation), ours.dtype)
         if flat.shape != ours.shape:
             raise EpisodeFailedError(f"returned an observation at step {self._step} that is not of {space}")
-        if not np.isfinite(flat).all():
-            unreal = flat[~np.isfinite(flat)][0]
+        real = np.abs(flat) <= LARGEST
+        if not real.all():
+            unreal = flat[~real][0]
             raise EpisodeFailedError(f"returned an observation with {unreal} at step {self._step}")
         return flat
 

@@ -29,8 +29,9 @@ class Cluster:
         self.ray = ray
         self._ours = not ray.is_initialized()
         if self._ours:
-            fresh = address is None and "RAY_ADDRESS" not in os.environ
-            more: dict[str, Any] = {"num_cpus": cores, "include_dashboard": False} if fresh else {}
+            address = address or os.environ.get("RAY_ADDRESS") or "local"
+            fresh: dict[str, Any] = {"num_cpus": cores, "include_dashboard": False}
+            more = fresh if address == "local" else {}
             try:
                 with warnings.catch_warnings():  # of a fork, which is followed by another program at once
                     warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
@@ -42,7 +43,11 @@ class Cluster:
         """Values ready to be sent: their modules are looked for where they are found here."""
         from ray import cloudpickle
 
-        return Parcel(tuple(sys.path), cloudpickle.dumps(contents))  # pyright: ignore[reportPrivateImportUsage]
+        try:
+            packed = cloudpickle.dumps(contents)  # pyright: ignore[reportPrivateImportUsage]
+        except TypeError as error:
+            raise ValueError(f"what is trained cannot be sent to a cluster: {error}.") from error
+        return Parcel(tuple(sys.path), packed)
 
     def cores(self) -> int:
         """How many cores it has."""

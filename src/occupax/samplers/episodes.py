@@ -6,14 +6,15 @@ or cut at the horizon, and which environment plays which episode makes no differ
 """
 
 import multiprocessing.connection
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from occupax._errors import check_integer, check_number
 from occupax._watch import HungError, Watch
@@ -23,6 +24,8 @@ from occupax.policies import Policy
 
 TRIES = 2
 """How often episodes are begun if a process dies: they are the same every time."""
+SECONDS_TO_BEGIN = 120.0
+"""What making the environments may take at least: their processes import everything anew."""
 
 
 class EpisodeError(RuntimeError):
@@ -44,8 +47,8 @@ class Player:
         self._envs = check_integer("envs", envs)
         self._watch = Watch(check_number("timeout", timeout, low=0.0, open_low=True))
         self._vector: Any = None
-        self._playing: list[tuple[int, int]] = []
-        """Number and seed of the episode that each environment plays."""
+        self._playing: list[tuple[int, int] | None] = []
+        """Number and seed of the episode that each environment plays, if any."""
 
     def draw(self, policy: Policy, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int) -> Trajectories:
         """Trajectories number `first` to `first + n` of those that `key` stands for; from number `stop` on, empty ones.
@@ -55,7 +58,7 @@ class Player:
         count = max(0, min(n, stop - first))
         for attempt in range(TRIES):
             if self._vector is None:
-                self._vector = self._make()
+                self._vector = self._begin()
             try:
                 return self._watch.run(lambda: self._play(policy, key, first, count, n, horizon))
             except HungError:
@@ -67,13 +70,44 @@ class Player:
                 self._abandon()
                 if attempt == TRIES - 1:
                     self._fail(dead, f"lost its process {TRIES} times")
+            except KeyboardInterrupt:
+                self._abandon()
+                raise
         raise AssertionError
 
     def close(self) -> None:
         """End the environments; they are made again when they are needed."""
-        if self._vector is not None:
-            self._vector.close()
+        if self._vector is None:
+            return
+        try:
+            self._watch.run(self._close)
             self._vector = None
+        except (HungError, EOFError, OSError):
+            self._abandon()
+
+    def _close(self) -> None:
+        with self._watch.call():
+            self._vector.close()
+
+    def _begin(self) -> Any:
+        """The environments; to make them may take longer than a step."""
+        watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
+
+        def make() -> Any:
+            with watch.call():
+                return self._make()
+
+        try:
+            return watch.run(make)
+        except HungError:
+            raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
+        except ValueError as error:
+            raise EpisodeError(f"the environments could not be made: {error}") from error
+        except (EOFError, ConnectionError) as error:
+            raise EpisodeError(
+                "the processes of the environments could not be started: it must be possible to make an environment in "
+                "one, and a script must do its work under `if __name__ == '__main__':`, because they import it."
+            ) from error
 
     def _make(self) -> Any:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -81,26 +115,20 @@ class Player:
         from occupax.envs.slot import Slot
 
         makers = [partial(Slot, self._env.make, self._env.info)] * self._envs
-        if not self._processes:
-            return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-        try:  # not forked processes, because JAX has threads
+        if self._processes:  # not forked ones, because JAX has threads
             return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
-        except (EOFError, ConnectionError) as error:
-            raise EpisodeError(
-                "the processes of the environments could not be started; a script must do its work under "
-                "`if __name__ == '__main__':`, because each of them imports it."
-            ) from error
+        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
     def _play(self, policy: Policy, key: Key[Array, ""], first: int, count: int, n: int, horizon: int) -> Trajectories:
         seeds, keys = (np.asarray(part) for part in _seeds(key, jnp.arange(first, first + n)))
         sheet = _Sheet(self._env, n, horizon)
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left = iter(range(count))
+        left, act = iter(range(count)), _acting(policy)
 
         def begin(over: Bool[np.ndarray, " E"]) -> Any:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""
             row[over], time[over] = [next(left, -1) for _ in range(over.sum())], 0
-            self._playing = [(first + int(i), int(seeds[i])) for i in row]
+            self._playing = [(first + int(i), int(seeds[i])) if i >= 0 else None for i in row]
             given = [int(seeds[i]) if i >= 0 else None for i in row]
             observations, infos = self._ask("reset", seed=given, options={"reset_mask": over})
             self._refuse_failure(infos)
@@ -108,7 +136,7 @@ class Player:
 
         observations = begin(np.ones(self._envs, bool))
         while (row >= 0).any():
-            actions, log_probs = map(np.asarray, _act(policy, observations, keys[row], time))
+            actions, log_probs = map(np.asarray, act(observations, keys[row], time))
             seen, rewards, terminated, truncated, infos = self._ask("step", actions)
             self._refuse_failure(infos)
             live = row >= 0
@@ -135,12 +163,12 @@ class Player:
 
     def _refuse_failure(self, infos: dict[str, Any]) -> None:
         for i in np.flatnonzero(infos.get("_failure", ())):
-            self.close()
             self._fail([int(i)], infos["failure"][i])
 
     def _fail(self, places: list[int], reason: str) -> NoReturn:
-        """Name the first of these environments; if there is none, what was wrong has passed, and it is one of all."""
-        number, seed = self._playing[places[0] if places else 0]
+        """Name the first episode that these environments play; if they play none, it is one of all."""
+        played = [self._playing[i] for i in places] + self._playing
+        number, seed = next(episode for episode in played if episode is not None)
         raise EpisodeError(f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed}).")
 
     def _silent(self) -> list[int]:
@@ -211,17 +239,32 @@ def _seeds(key: Key[Array, ""], numbers: Int[Array, " n"]) -> tuple[Int[Array, "
     return (bits >> 1).astype(jnp.int32), jax.random.key_data(keys)
 
 
-@eqx.filter_jit
-def _act(
-    policy: Policy, observations: Any, keys: UInt32[ArrayLike, "E 2"], time: Int[ArrayLike, " E"]
-) -> tuple[Int[Array, " E"], Float[Array, " E"]]:
-    """Actions and their log-probabilities, one after the other: how many there are must not change a bit of them."""
+def _acting(policy: Policy) -> Callable[..., tuple[Int[Array, " E"], Float[Array, " E"]]]:
+    """The policy as a function of observations, keys and times that returns actions and their log-probabilities.
 
-    def draw(of_one: tuple[Any, Any, Any]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        observation, key, t = of_one
-        of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
-        logits = policy.logits(observation)
-        action = jax.random.categorical(of_action, logits)
-        return action, jax.nn.log_softmax(logits)[action]
+    It is called at every step, and `eqx.filter_jit` would take longer than the policy to find out what is an array.
+    """
+    arrays, rest = eqx.partition(policy, lambda leaf: isinstance(leaf, jax.Array | np.ndarray))
+    leaves, structure = jax.tree.flatten(rest)
+    return partial(_compiled_act(structure, tuple(leaves)), arrays)
 
-    return jax.lax.map(draw, (observations, keys, time))
+
+@lru_cache(maxsize=32)
+def _compiled_act(structure: Any, leaves: tuple[Any, ...]) -> Callable[..., Any]:
+    rest = jax.tree.unflatten(structure, leaves)
+
+    @jax.jit
+    def act(arrays: Any, observations: Any, keys: UInt32[Array, "E 2"], time: Int[Array, " E"]) -> Any:
+        policy: Policy = eqx.combine(arrays, rest)
+
+        def draw(of_one: tuple[Any, Any, Any]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+            observation, key, t = of_one
+            of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
+            logits = policy.logits(observation)
+            action = jax.random.categorical(of_action, logits)
+            return action, jax.nn.log_softmax(logits)[action]
+
+        # one after the other: how many there are must not change a bit of them
+        return jax.lax.map(draw, (observations, keys, time))
+
+    return act

@@ -33,7 +33,8 @@ class Ray:
         envs: how many environments of Gymnasium each worker has, which take turns.
         timeout: how many seconds a step of all environments of a worker may take; beyond it the training ends with an
             error.
-        patience: how many seconds to wait for a first worker, or for another after the last was lost.
+        patience: how many seconds to wait for a first worker, or for another after the last was lost. If a worker takes
+            longer over a shard, one that has nothing else to do is given it too.
         shards: in how many parts a batch is split up, of which a worker has one at a time. Equal shards give results
             that are equal to the last bit, whoever samples.
     """
@@ -59,7 +60,11 @@ class Ray:
         host = Host(envs=self.envs, timeout=self.timeout)
         workers = cluster.cores() if self.workers is None else self.workers
         worker = host, problem, parting(policy), engine, bool(jax.config.read("jax_enable_x64"))
-        return Actors(cluster, worker, workers, self.patience, self.shards)
+        try:
+            return Actors(cluster, worker, workers, self.patience, self.shards)
+        except BaseException:
+            cluster.close()
+            raise
 
 
 class Member:
@@ -169,19 +174,20 @@ class Actors(Pool):
                 continue
             owners = {number: self._home.get(_place(work.tasks[number])) for number in work.left}
             mine = [number for number, owner in owners.items() if owner is seat]
-            new = [number for number, owner in owners.items() if owner is None]
-            late = [
-                other.task
-                for other in self._seats
-                if other.task is not None and time.monotonic() - other.since > self._patience
-            ]
-            for number in [*mine, *new, *late][:1]:
+            free = [number for number, owner in owners.items() if owner is None or self._is_late(owner)]
+            late = {other.task for other in self._seats if other.task is not None and self._is_late(other)}
+            in_time = {other.task for other in self._seats if not self._is_late(other)}
+            late = sorted(late - in_time - work.found.keys())
+            for number in [*mine, *free, *late][:1]:
                 if number in work.left:
                     work.left.remove(number)
                 inquiry, shard = work.tasks[number]
                 told = inquiry._replace(policies=())
                 seat.doing = seat.actor.answer.remote(told, self._send(inquiry), shard)
                 seat.task, seat.since = number, time.monotonic()
+
+    def _is_late(self, seat: Seat) -> bool:
+        return seat.doing is not None and time.monotonic() - seat.since > self._patience
 
     def _send(self, inquiry: Inquiry) -> Any:
         """Where the policies of an inquiry are in the cluster's memory; they are put there once an iteration."""
@@ -196,9 +202,11 @@ class Actors(Pool):
         try:
             answer = self._ray.get(doing)
         except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, EpisodeError):
-                raise EpisodeError(str(error.cause)) from error
-            raise
+            if number is None or number in work.found:  # another has answered
+                return
+            cause = error.cause
+            known = isinstance(cause, EpisodeError)
+            raise EpisodeError(str(cause) if known else f"a worker failed. {type(cause).__name__}: {cause}") from error
         except self._ray.exceptions.RayError as error:
             self._replace(seat, error)
             if number is not None and number not in work.found:

@@ -18,6 +18,7 @@ from occupax.policies import Policy
 from occupax.samplers.base import Block, Sampler, Tally
 from occupax.samplers.host import HostSampler
 from occupax.samplers.questions import Question
+from occupax.samplers.streamed import draw_part
 
 Flat = list[np.ndarray]
 """The arrays of a tree, whose structure both sides know: sent along, it would be another one when it arrives."""
@@ -31,6 +32,8 @@ class Inquiry(NamedTuple):
     n: int
     halved: bool
     """Whether any question is about half of the batch."""
+    least: int
+    """Of how many trajectories a shard consists at least."""
     key: UInt32[np.ndarray, "2"]
     policies: tuple[Flat, ...]
     """The one that acted, and the others asked about."""
@@ -52,13 +55,13 @@ Answers = list[Flat]
 """To each question the mean over a shard, or a tally of it; nothing where a question is about the other half."""
 
 
-def split(n: int, shards: int, halved: bool) -> list[Shard]:
+def split(n: int, shards: int, halved: bool = False, least: int = 1) -> list[Shard]:
     """At most `shards` parts of equal size, none of which reaches over the middle of a batch that is `halved`."""
     if halved:
         half = n // 2
-        parts = split(half, max(1, shards // 2), halved=False)
+        parts = split(half, max(1, shards // 2), least=least)
         return [Shard(first + half * i, stop + half * i, size, i) for i in (0, 1) for first, stop, size, _ in parts]
-    size = -(-n // shards)
+    size = min(n, max(least, -(-n // shards)))
     return [Shard(first, min(first + size, n), size, None) for first in range(0, n, size)]
 
 
@@ -101,7 +104,7 @@ class Pool(ABC):
 
     def ask(self, inquiries: list[Inquiry]) -> list[Answers]:
         """The answers to several inquiries, each over the whole of its batch or of half of it."""
-        split_up = [split(it.n, self._shards, it.halved) for it in inquiries]
+        split_up = [split(it.n, self._shards, it.halved, it.least) for it in inquiries]
         tasks = [(it, shard) for it, shards in zip(inquiries, split_up, strict=True) for shard in shards]
         found = iter(self.answers(tasks))
         return [
@@ -120,7 +123,7 @@ class Pool(ABC):
 def _draw(
     sampler: Sampler, policy: Policy, key: Key[Array, ""], first: Int[Array, ""], stop: Int[Array, ""], n: int
 ) -> Block:
-    return sampler.block(policy, key, first, stop, n)
+    return draw_part(sampler, policy, n, key, first, stop)
 
 
 _compiled_draw = eqx.filter_jit(_draw)

@@ -110,8 +110,7 @@ def _in_gymnasium(policy: Policy, env: Any, episodes: int, seed: int, limit: int
 
     if not isinstance(env.action_space, gym.spaces.Discrete):
         raise ValueError(f"env must have a Discrete action space, got {env.action_space}.")
-    if not isinstance(env.observation_space, gym.spaces.Discrete | gym.spaces.Box):  # as it was trained on
-        env = gym.wrappers.FlattenObservation(env)
+    env = _as_trained_on(policy, env)
     results: list[tuple[float, int, bool]] = []
     probabilities = None
     for episode in range(episodes):
@@ -127,6 +126,20 @@ def _in_gymnasium(policy: Policy, env: Any, episodes: int, seed: int, limit: int
             total, length = total + float(reward), length + 1
         results.append((total, length, bool(terminated)))
     return Evaluation(*map(np.array, zip(*results, strict=True)))
+
+
+def _as_trained_on(policy: Policy, env: Any) -> Any:
+    """Observations of several parts as one vector, if the policy takes that: `GymnasiumEnv` trains on it."""
+    import gymnasium as gym
+
+    if isinstance(env.observation_space, gym.spaces.Discrete | gym.spaces.Box):
+        return env
+    flat = gym.wrappers.FlattenObservation(env)
+    try:
+        jax.eval_shape(policy.logits, flat.observation_space.sample())
+    except Exception:  # noqa: BLE001 - a policy may be any function
+        return env
+    return flat
 
 
 def _probabilities(policy: Policy, env: Any, example: Any) -> Callable[[Any], Probabilities]:

@@ -225,7 +225,7 @@ class Training:
         """The iterations of the next call: never beyond the budget nor, where that matters, the end of a record."""
         left = self._last - self._lanes.iteration
         if by_record:
-            count = self._setup.record_every - self._lanes.iteration % self._setup.record_every
+            count = min(count, self._setup.record_every - self._lanes.iteration % self._setup.record_every)
         return min(count, left, MOST_ITERATIONS)
 
     def _advance(self, count: int) -> Table | None:

@@ -1,6 +1,7 @@
 """What training returns."""
 
 import json
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,8 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import Sampler, draw, make_sampler, sample
+from occupax.samplers import Sampler, draw, make_sampler
+from occupax.samplers.episodes import Player
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.policy_files import load_policy, save_policy
@@ -26,6 +28,8 @@ from occupax.training.records import EXACT, Table
 
 TRIALS = 1000
 SLOW_TRIALS = 100
+SECONDS_A_STEP = 3600.0
+"""Those who train with a longer time limit than the default do not have to say so again."""
 SUMMARY = "summary.json"
 
 
@@ -72,7 +76,8 @@ class Result:
             tables = [probabilities(problem, policy) for policy in self.policies]
             return np.array([exact.value(problem, table) if np.isfinite(table).all() else np.nan for table in tables])
         if isinstance(problem.env, GymnasiumEnv):
-            return np.array([_play(problem, policy) for policy in self.policies])
+            with closing(Player(problem.env, timeout=SECONDS_A_STEP)) as player:
+                return np.array([_play(player, problem, policy) for policy in self.policies])
         sampler = make_sampler(problem, self.policies[0])
         return np.array([_estimate(sampler, policy, jax.random.key(0)) for policy in self.policies], float)
 
@@ -118,8 +123,8 @@ def _estimate(sampler: Sampler, policy: Policy, key: Key[Array, ""]) -> Float[Ar
     return sampler.problem.estimated_utility(draw(sampler, policy, TRIALS, key).occupancy())
 
 
-def _play(problem: Problem, policy: Policy) -> float:
-    drawn = sample(problem, policy, SLOW_TRIALS, jax.random.key(0))
+def _play(player: Player, problem: Problem, policy: Policy) -> float:
+    drawn = player.draw(policy, jax.random.key(0), 0, SLOW_TRIALS, SLOW_TRIALS, problem.sampling_horizon())
     return float(problem.estimated_utility(estimators.occupancy(problem, drawn, policy)))
 
 

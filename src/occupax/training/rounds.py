@@ -111,6 +111,7 @@ class Rounds:
                 iteration=iteration,
                 n=algorithm.cycle[0 if start else 1],
                 halved=any(question.half is not None for question in questions),
+                least=2 if any(question.baseline == "mean" for question in questions) else 1,
                 key=np.asarray(jax.random.key_data(key)),
                 policies=tuple(policies),
                 questions=tuple(questions[i] for i in new),

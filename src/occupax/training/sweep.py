@@ -158,10 +158,11 @@ def _groups(variants: Sequence[Algorithm[Any]]) -> list[list[int]]:
 
 
 def _save(done: Sweep, folder: Path) -> None:
+    for i, result in enumerate(done.results):
+        result.save(folder / f"point-{i}")
     scores = done.scores
     summary: list[dict[str, Any]] = []
-    for i, (point, result) in enumerate(zip(done.points, done.results, strict=True)):
-        result.save(folder / f"point-{i}")
+    for i, point in enumerate(done.points):
         score = float(scores[i]) if np.isfinite(scores[i]) else None
         summary.append({"folder": f"point-{i}", "score": score, "settings": serial.pack(point)[0]["dict"]})
     serial.write_text(folder / "sweep.json", json.dumps(summary, indent=1))

@@ -4,10 +4,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 
-from occupax.samplers import Host, Ray, default_sampler
+from occupax.samplers import EpisodeError, Host, Ray, default_sampler
 from occupax.samplers.cluster import LOSSES, Cluster, Parcel, arrived, parting
 from occupax.samplers.shards import Flat, flatten, unflatten
 from occupax.training.folder import make_config, refuse_another_run
@@ -27,7 +28,11 @@ def run_trials(
             refuse_another_run(folder, *make_config(setup, episodes), resume)
             if (folder / SUMMARY).exists():
                 saved = load_result(folder, setup.problem, setup.policies[0])
-                results[i] = replace(saved, algorithm=setup.algorithms[0])
+                if saved.config["episodes"] > episodes:
+                    has = saved.config["episodes"]
+                    raise ValueError(f"episodes is {episodes:,}, but the run in {folder} has {has:,} already.")
+                if saved.config["episodes"] == episodes:
+                    results[i] = replace(saved, algorithm=setup.algorithms[0])
     left = {i: setup for i, setup in enumerate(setups) if i not in results}
     with _bar(len(setups), len(results), progress) as advance:
         for i, result in _run(left, sampler, episodes):
@@ -44,18 +49,29 @@ def _run(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tupl
     if not setups:
         return
     cluster = Cluster(sampler.address, sampler.workers)
+    from ray.exceptions import RayTaskError
+
+    under_way: dict[Any, int] = {}
     try:
-        task = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
+        trial = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
         host, double = Host(envs=sampler.envs, timeout=sampler.timeout), bool(jax.config.read("jax_enable_x64"))
-        under_way = {
-            task.remote(cluster.parcel(_parting(setup, host), episodes, double)): i for i, setup in setups.items()
-        }
+        for i, setup in setups.items():
+            under_way[trial.remote(cluster.parcel(_parting(setup, host), episodes, double))] = i
+        failed: list[str] = []
         while under_way:
             for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
                 i = under_way.pop(done)
-                result, policies = cluster.ray.get(done)
+                try:
+                    result, policies = cluster.ray.get(done)
+                except RayTaskError as error:
+                    failed.append(f"point {i}: {error.cause}")
+                    continue
                 yield i, _arrived(result, policies, setups[i], episodes)
+        if failed:
+            raise EpisodeError(" ".join(failed))
     finally:
+        for task in under_way:
+            cluster.ray.cancel(task, force=True)
         cluster.close()
 
 
@@ -70,7 +86,10 @@ def _trial(parcel: Parcel) -> tuple[Result, list[Flat]]:
     setup, episodes, double = parcel.open()
     with jax.enable_x64(double):
         setup = replace(setup, policies=tuple(map(arrived, setup.policies)))
-        result = run(setup, episodes, progress=False)[0]
+        try:
+            result = run(setup, episodes, progress=False)[0]
+        except EpisodeError as error:
+            raise error.__cause__ or error from None  # how far it came is known over there
         bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={})
         return bare, [flatten(policy) for policy in result.policies]
 
