@@ -40,14 +40,11 @@ class Cluster:
                 raise ValueError(f"there is no Ray cluster at {address!r}: {error}") from error
 
     def parcel(self, *contents: Any) -> "Parcel":
-        """Values ready to be sent: their modules are looked for where they are found here."""
-        from ray import cloudpickle
-
+        """Put values into the memory of the cluster."""
         try:
-            packed = cloudpickle.dumps(contents)  # pyright: ignore[reportPrivateImportUsage]
+            return Parcel(tuple(sys.path), self.ray.put(contents))
         except TypeError as error:
             raise ValueError(f"what is trained cannot be sent to a cluster: {error}.") from error
-        return Parcel(tuple(sys.path), packed)
 
     def cores(self) -> int:
         """How many cores it has."""
@@ -61,17 +58,17 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Parcel:
-    """Values on their way to a worker of the same cluster."""
+    """Values on their way to a worker of the same cluster, who looks for their modules where they were found before."""
 
     path: tuple[str, ...]
-    contents: bytes
+    place: Any
 
     def open(self) -> Any:
         """The values."""
-        from ray import cloudpickle
+        import ray
 
         sys.path.extend(place for place in self.path if place not in sys.path)
-        return cloudpickle.loads(self.contents)  # pyright: ignore[reportPrivateImportUsage]
+        return ray.get(self.place)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class Actors(Pool):
         super().__init__(shards)
         self._cluster, self._ray, self._patience = cluster, cluster.ray, patience
         self._kind = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Member)
-        self._worker = self._ray.put(cluster.parcel(*worker))
+        self._worker = cluster.parcel(*worker)
         self._failed_starts = 0
         self._seats = [self._start() for _ in range(workers)]
         self._iteration = -1
