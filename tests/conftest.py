@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,9 @@ import jaxtyping
 import pytest
 
 OPTIMISATIONS = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+
+# What is compiled is kept until the end, and to look through all of it for garbage takes longer and longer.
+gc.set_threshold(100_000, 20, 20)
 
 # Most of the time of the tests is that of the compiler, and most of that goes into optimising programs that run for
 # some milliseconds. The processes that tests start, such as those that are killed and resumed, have programs as users

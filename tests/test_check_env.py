@@ -30,7 +30,7 @@ class Walk(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.time, self.state = 0, self.np_random.normal(size=2).clip(-1, 1).astype(np.float32)
+        self.time, self.state = 0, np.tanh(self.np_random.normal(size=2)).astype(np.float32)
         return self.observe(), {}
 
     def step(self, action):

@@ -98,7 +98,7 @@ def test_an_environment_that_hangs_is_given_up(processes, step, expected):
     number = expected[1]
     env = ox.GymnasiumEnv(Faulty, fault="hang", when=SEEDS[number], step=step)
     with pytest.raises(ox.samplers.EpisodeError, match=r"did not answer within [12] seconds") as caught:
-        draw(env, envs=3, processes=processes, timeout=2.0 if processes else 1.0)
+        draw(env, envs=2, processes=processes, timeout=2.0 if processes else 1.0)
     assert named(caught) == (number, SEEDS[number])
 
 
@@ -109,7 +109,7 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_changes(expected, tmp_
     env = ox.GymnasiumEnv(
         Faulty, fault="kill", when=SEEDS[number], step=3, marker=str(marker), once=True, info=["time"]
     )
-    again = draw(env, 20, envs=3, processes=True)
+    again = draw(env, 20, envs=2, processes=True)
     assert not marker.exists()  # it happened
     assert eqx.tree_equal(eqx.tree_at(lambda it: it.info, again, None), drawn)
     assert (np.asarray(again.info)[..., 0].max(1) == np.asarray(drawn.lengths)).all()
@@ -132,7 +132,7 @@ def test_a_process_that_is_killed_every_time_is_an_error(expected):
     number = expected[1]
     env = ox.GymnasiumEnv(Faulty, fault="kill", when=SEEDS[number], step=3)
     with pytest.raises(ox.samplers.EpisodeError, match="lost its process") as caught:
-        draw(env, envs=3, processes=True)
+        draw(env, envs=2, processes=True)
     assert named(caught) == (number, SEEDS[number])
 
 

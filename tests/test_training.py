@@ -65,7 +65,7 @@ def coverage(u):
 
 @pytest.mark.parametrize(
     ("name", "engine"),
-    [*((name, "auto") for name in ALGORITHMS), ("tsivr-pg", "jax"), ("hspga", "jax")],
+    [*((name, "auto") for name in ALGORITHMS), ("tsivr-pg", "jax")],
 )
 def test_training_is_the_algorithm_with_these_keys(name, engine):
     algorithm = ALGORITHMS[name]
