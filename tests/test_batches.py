@@ -54,8 +54,10 @@ def assert_same_answers(one, other, target, size, **tolerance):
 # Larger than memory
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize(("n", "termination"), [(14, "episodic"), (20, "absorbing")])
+@pytest.mark.parametrize(
+    ("sampler", "n", "termination"),
+    [*((sampler, 14, "episodic") for sampler in SAMPLERS), (SAMPLERS[-1], 20, "absorbing")],
+)
 def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, sampler, n, termination):
     # in blocks of 7, into which 14 and its halves divide, and 20 and its halves do not
     task, behaviour, target = tiny(termination), table(0), table(1)
@@ -87,7 +89,7 @@ def test_the_plain_sampler_draws_the_trajectories_that_anybody_can_draw(x64):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", SAMPLERS[-1:])
 def test_a_baseline_is_the_mean_over_the_others_of_a_block(x64, blocks_of, sampler):
     task, behaviour, target = tiny(), table(0), table(1)
     r = jnp.asarray(np.random.default_rng(2).normal(size=task.size))

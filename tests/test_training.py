@@ -91,7 +91,7 @@ def test_batches_that_do_not_depend_on_the_iteration_are_noticed():
     assert np.abs(tables(train(seeds=1))[0] - states[-1].policy.table).max() > 1e-2
 
 
-@pytest.mark.parametrize("name", ["tsivr-pg", "svrpg", "reinforce"])
+@pytest.mark.parametrize("name", ["tsivr-pg", "svrpg"])
 def test_the_recorded_statistics_are_those_of_the_trajectories_and_of_the_policy_referred_to(name):
     algorithm = ALGORITHMS[name]
     result = train(algorithm, seeds=1, engine="jax")
