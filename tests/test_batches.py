@@ -136,10 +136,10 @@ print(int(result.steps[0, 0]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrs
 """
 
 
-@pytest.mark.parametrize(("engine", "sizes"), [("jax", (3000, 25_000)), ("auto", (220_000, 700_000))])
+@pytest.mark.parametrize(("engine", "sizes"), [("jax", (3000, 25_000)), ("auto", (220_000, 900_000))])
 def test_the_memory_of_training_does_not_grow_with_the_batch(engine, sizes):
     # The smaller batch is a little more than a block. In memory the larger one would take, in each of the five runs of
-    # a program, 18 bytes a step with plain JAX and 4 with the kernel: 38 and 183 MiB more, before any gradient. What
+    # a program, 18 bytes a step with plain JAX and 4 with the kernel: 38 and 259 MiB more, before any gradient. What
     # was seen is 2 MiB; 30 MiB are far from all of these.
     def measure(n):
         command = [sys.executable, "-c", MEMORY, str(n), engine]
@@ -149,7 +149,7 @@ def test_the_memory_of_training_does_not_grow_with_the_batch(engine, sizes):
         return steps, kibibytes / 1024
 
     (few, small), (many, large) = map(measure, sizes)
-    assert many > 3 * few
+    assert many > 4 * few
     assert large - small < 30
 
 
