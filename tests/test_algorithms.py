@@ -250,7 +250,7 @@ def test_the_quasi_reward_of_the_same_batch_biases_the_estimate():
 
     def with_r_of_this_batch(policies, batch):
         r = batch.quasi_reward(jnp.asarray(u) + batch.occupancy(now) - batch.occupancy(before))
-        return r, batch.gradient(r, now).table
+        return r, batch.gradient(now, r).table
 
     class Path(eqx.Module):
         policy: ox.policies.Policy

@@ -40,7 +40,7 @@ def blocks_of(monkeypatch):
 @eqx.filter_jit
 def answers(batch, target, r):
     """All that can be asked of a batch about a target."""
-    return batch.occupancy(target), batch.gradient(r, target), batch.statistics(target)
+    return batch.occupancy(target), batch.gradient(target, r), batch.statistics(target)
 
 
 def assert_same_answers(one, other, target, size, **tolerance):
@@ -95,10 +95,10 @@ def test_a_baseline_is_the_mean_over_the_others_of_a_block(x64, blocks_of, sampl
     r = jnp.asarray(np.random.default_rng(2).normal(size=task.size))
     # 15 in blocks of 7: two full blocks and one trajectory alone, which has no others
     blocks = [(sampler(task).block(behaviour, KEY, first, 15, n), n) for first, n in ((0, 7), (7, 7), (14, 1))]
-    expected = sum(n * block.gradient(r, target, "mean").table for block, n in blocks) / 15
-    plain = draw(sampler(task), behaviour, 15, KEY).gradient(r, target).table
+    expected = sum(n * block.gradient(target, r, "mean").table for block, n in blocks) / 15
+    plain = draw(sampler(task), behaviour, 15, KEY).gradient(target, r).table
     blocks_of(7)
-    ours = draw(sampler(task), behaviour, 15, KEY).gradient(r, target, "mean").table
+    ours = draw(sampler(task), behaviour, 15, KEY).gradient(target, r, "mean").table
     np.testing.assert_allclose(ours, expected, rtol=1e-11, atol=1e-13)
     assert np.abs(ours - plain).max() > 1e-3
 

@@ -154,7 +154,7 @@ def test_environments_made_here_are_closed(monkeypatch):
 
 
 def test_observations_of_several_parts_reach_a_policy_made_for_them():
-    class Hand(ox.policies.Policy):
+    class Hand(ox.policies.Categorical):
         weight: jax.Array
 
         def logits(self, observation):

@@ -59,7 +59,7 @@ def assert_same_answers(ours, theirs, task, target, baseline="none"):
     r = jnp.asarray(np.random.default_rng(3).normal(size=task.size))
     np.testing.assert_allclose(ours.occupancy(target), theirs.occupancy(target), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(
-        ours.gradient(r, target, baseline).table, theirs.gradient(r, target, baseline).table, rtol=1e-11, atol=1e-13
+        ours.gradient(target, r, baseline).table, theirs.gradient(target, r, baseline).table, rtol=1e-11, atol=1e-13
     )
     for one, other in zip(
         jax.tree.leaves(ours.statistics(target)), jax.tree.leaves(theirs.statistics(target)), strict=True
@@ -121,7 +121,7 @@ def test_lanes_are_independent_under_vmap_scan_and_jit():
 
     def ask(table, key):
         batch = draw(sampler, ox.policies.Tabular(table), 20, key)
-        return batch.occupancy(target), batch.gradient(jnp.ones(task.size), target).table, batch.statistics(target)
+        return batch.occupancy(target), batch.gradient(target, jnp.ones(task.size)).table, batch.statistics(target)
 
     together = jax.jit(jax.vmap(ask))(tables, keys)
     nested = jax.vmap(jax.vmap(ask, (None, 0)), (0, None))(tables, keys)
@@ -140,7 +140,7 @@ def test_the_expectation_of_the_estimates_is_exact():
     exact = ox.exact.feature_occupancy(task, jax.vmap(target.probs)(jnp.arange(3)))
     # the discounted mass is below 4 and the weights of this pair mostly below 10: five deviations are below 0.05
     np.testing.assert_allclose(batch.occupancy(target), exact, atol=0.05)
-    slope = batch.gradient(task.utility.gradient(jnp.asarray(exact)), target).table
+    slope = batch.gradient(target, task.utility.gradient(jnp.asarray(exact))).table
     np.testing.assert_allclose(slope, ox.exact.gradient(task, target).table, atol=0.3)
 
 

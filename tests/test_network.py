@@ -40,7 +40,7 @@ def two_policies(make, task):
 @eqx.filter_jit
 def answers(batch, target, baseline):
     r = jnp.linspace(-1.0, 2.0, batch.problem.size)
-    return batch.occupancy(target), batch.gradient(r, target, baseline), batch.tally(target)
+    return batch.occupancy(target), batch.gradient(target, r, baseline), batch.tally(target)
 
 
 def assert_close(mine, plain, **tolerances):

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import occupax as ox
-from occupax.policies import ACTIVATIONS, Policy, Softmax, Tabular, linear, mlp, tabular
+from occupax.policies import ACTIVATIONS, Categorical, Softmax, Tabular, linear, mlp, tabular
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -282,7 +282,7 @@ def test_actions_that_were_next_to_impossible_do_not_blow_up_the_estimates(explo
 # Policies of one's own.
 
 
-class Stateless(Policy):
+class Stateless(Categorical):
     """The same preferences in every state."""
 
     preferences: jax.Array

@@ -21,7 +21,7 @@ def squares(observation):
     return observation**2
 
 
-class Scaled(ox.policies.Policy):
+class Scaled(ox.policies.Categorical):
     weight: jax.Array
     scale: float = eqx.field(static=True)
 

@@ -1,12 +1,13 @@
 """Sampled trajectories, and what algorithms ask of them."""
 
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from occupax.policies import Policy
+from occupax.problem import Problem
 
 Baseline = Literal["none", "mean"]
 
@@ -35,6 +36,17 @@ class Trajectories(eqx.Module):
         return self.live.sum(1)
 
 
+class Earnings(eqx.Module):
+    """What the trajectories of a batch still earn from each step on, weighted and discounted, summed over them.
+
+    The mean baseline needs the sums over all of a batch, however many parts it is drawn in.
+    """
+
+    to_go: Float[Array, " H"]
+    live: Int[Array, " H"]
+    """How many trajectories take the step."""
+
+
 class Statistics(eqx.Module):
     """What a batch says about its trajectories, on average unless stated otherwise."""
 
@@ -53,27 +65,34 @@ class Batch(eqx.Module):
     """What an algorithm asks of the trajectories of one iteration.
 
     Whoever sampled them answers, from arrays in memory or from sums computed elsewhere. `target` is the policy asked
-    about; by default the one that acted.
+    about; None is the one that acted.
     """
+
+    problem: eqx.AbstractVar[Problem]
+    """What the trajectories were drawn from."""
 
     @abstractmethod
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean occupancy estimate, u_hat(target)."""
 
     @abstractmethod
-    def gradient(
-        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
-    ) -> Policy:
+    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy."""
 
     @abstractmethod
-    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Grad F at the nearest point of its domain: a recursive estimate of an occupancy may be negative."""
-
-    @abstractmethod
     def statistics(self, target: Policy | None = None) -> Statistics:
-        """What there is to record; the weights are those of `target`."""
+        """Averages to record; the weights are those of `target`."""
 
     @abstractmethod
     def halves(self) -> "tuple[Batch, Batch]":
         """Two independent batches of half the trajectories each."""
+
+    @final
+    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The gradient of the utility at an occupancy; see `Problem.quasi_reward`."""
+        return self.problem.quasi_reward(occupancy)
+
+    @final
+    def utility(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """The utility of an occupancy; see `Problem.estimated_utility`."""
+        return self.problem.estimated_utility(occupancy)

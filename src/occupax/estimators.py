@@ -11,6 +11,7 @@ Under the "absorbing" convention the mass (gamma^tau - gamma^H) / (1 - gamma) th
 added with the weight of the last live step and the target's expectation of the features of the terminal state.
 """
 
+from collections.abc import Callable
 from typing import get_args
 
 import equinox as eqx
@@ -20,26 +21,32 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from occupax._errors import unknown
-from occupax.batch import Baseline, Trajectories
+from occupax.batch import Baseline, Earnings, Trajectories
 from occupax.features import Count
-from occupax.policies import Policy, PolicyType, refuse_unless_fitting, refuse_unless_policy
+from occupax.policies import Policy, PolicyType, action_probs, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 
 
+LogProbs = Callable[[Policy, Trajectories], Float[Array, "B H"]]
+"""How the log-probabilities of a batch are computed: by the policy itself, or by a kernel that knows it."""
+
+
 @eqx.filter_jit
-def weights(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
+def weights(trajectories: Trajectories, target: Policy, log_probs: LogProbs = Policy.log_probs) -> Float[Array, "B H"]:
     """The importance weights w_t of `target` (eq. defn:ratio); after the end, that of the last live step.
 
     They are capped at the square root of the largest float, far beyond any weight of use, so that a sum over a long
     horizon with far-apart policies stays finite.
     """
-    return _weights(_log_ratios(trajectories, target))
+    return _weights(_log_ratios(trajectories, target, log_probs))
 
 
 @eqx.filter_jit
-def occupancy(problem: Problem, trajectories: Trajectories, target: Policy) -> Float[Array, " d"]:
+def occupancy(
+    problem: Problem, trajectories: Trajectories, target: Policy, log_probs: LogProbs = Policy.log_probs
+) -> Float[Array, " d"]:
     """The occupancy of `target` (eq. defn:weight-lambda-estimator), averaged over the batch."""
-    visits = _visits(problem, trajectories, target, weights(trajectories, target))
+    visits = _visits(problem, trajectories, target, weights(trajectories, target, log_probs))
     total = sum(counts.total(mass, problem.size) for counts, mass in visits)
     return jnp.asarray(total) / len(trajectories.actions)
 
@@ -50,7 +57,8 @@ def gradient(
     trajectories: Trajectories,
     target: PolicyType,
     quasi_reward: Float[Array, " d"],
-    baseline: Baseline = "none",
+    baseline: Baseline | Earnings = "none",
+    log_probs: LogProbs = Policy.log_probs,
 ) -> PolicyType:
     """The gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
 
@@ -61,35 +69,57 @@ def gradient(
         quasi_reward: one number for each feature.
         baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the mean of what the
             *other* trajectories of the batch still earn from step t on. It does not depend on the trajectory it is
-            subtracted from, and the weight makes the expectation that of the target, so nothing is biased.
+            subtracted from, and the weight makes the expectation that of the target, so nothing is biased. Where the
+            trajectories are a part of a batch, the `earnings` of the whole of it.
+        log_probs: how log-probabilities are computed.
 
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
     """
-    quasi_reward = jnp.asarray(quasi_reward)
-    if quasi_reward.shape != (problem.size,):
-        raise ValueError(f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}.")
-    if baseline not in get_args(Baseline):
+    quasi_reward = _checked(problem, quasi_reward)
+    if not isinstance(baseline, Earnings) and baseline not in get_args(Baseline):
         raise unknown("baseline", baseline, get_args(Baseline))
 
     def objective(policy: Policy) -> Float[Array, ""]:
-        log_ratios = _log_ratios(trajectories, policy)
+        log_ratios = _log_ratios(trajectories, policy, log_probs)
         weight = _weights(log_ratios)
-        visits = _visits(problem, trajectories, policy, weight)
-        earned = [counts.inner(quasi_reward) * mass for counts, mass in visits]
+        earned = _earned(problem, trajectories, policy, weight, quasi_reward)
         total = sum(jnp.sum(part) for part in earned)
-        if baseline == "mean":
-            expected = weight * _mean_of_others(earned, trajectories.live)
-            total = total - jnp.sum(jax.lax.stop_gradient(expected) * log_ratios)
+        if baseline != "none":
+            to_go = _to_go(earned, trajectories.live)
+            whole = baseline if isinstance(baseline, Earnings) else _summed(to_go, trajectories.live)
+            others = (whole.to_go - to_go) / jnp.maximum(whole.live - trajectories.live, 1)
+            total = total - jnp.sum(jax.lax.stop_gradient(weight * others) * log_ratios)
         return jnp.asarray(total) / len(trajectories.actions)
 
     return eqx.filter_grad(objective)(target)
 
 
-def _log_ratios(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
+@eqx.filter_jit
+def earnings(
+    problem: Problem,
+    trajectories: Trajectories,
+    target: Policy,
+    quasi_reward: Float[Array, " d"],
+    log_probs: LogProbs = Policy.log_probs,
+) -> Earnings:
+    """What the mean baseline of `gradient` is made of, which parts of a batch add up; the arguments are the same."""
+    weight = weights(trajectories, target, log_probs)
+    earned = _earned(problem, trajectories, target, weight, _checked(problem, quasi_reward))
+    return _summed(_to_go(earned, trajectories.live), trajectories.live)
+
+
+def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array, " d"]:
+    quasi_reward = jnp.asarray(quasi_reward)
+    if quasi_reward.shape != (problem.size,):
+        raise ValueError(f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}.")
+    return quasi_reward
+
+
+def _log_ratios(trajectories: Trajectories, target: Policy, log_probs: LogProbs) -> Float[Array, "B H"]:
     """Log pi_target(a|s) - b at each step, zero after the end."""
     refuse_unless_policy(target)
-    return jnp.where(trajectories.live, target.log_probs(trajectories) - trajectories.log_probs, 0.0)
+    return jnp.where(trajectories.live, log_probs(target, trajectories) - trajectories.log_probs, 0.0)
 
 
 def _weights(log_ratios: Float[Array, "B H"]) -> Float[Array, "B H"]:
@@ -123,15 +153,29 @@ def _visits(
 
 def _absorbed(problem: Problem, target: Policy, observation: Array) -> tuple[Count, Float[Array, " A"]]:
     """The features of each action in a terminal state, and the target's probability of taking it."""
-    probs = target.probs(observation)
+    probs = action_probs(target, observation, problem.env.num_actions)
     actions = jnp.arange(problem.env.num_actions)
     rewards = jax.vmap(problem.reward_after_end, (None, 0))(observation, actions).astype(probs.dtype)
     return jax.vmap(problem.count, (None, 0, 0))(observation, actions, rewards), probs
 
 
-def _mean_of_others(earned: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
-    """For each live step, what the other trajectories that are still live earn from there on, on average."""
+def _earned(
+    problem: Problem,
+    trajectories: Trajectories,
+    target: Policy,
+    weight: Float[Array, "B H"],
+    quasi_reward: Float[Array, " d"],
+) -> list[Float[Array, "B _"]]:
+    """What is earned at each step and, if it counts, after the end."""
+    visits = _visits(problem, trajectories, target, weight)
+    return [counts.inner(quasi_reward) * mass for counts, mass in visits]
+
+
+def _to_go(earned: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
+    """What each trajectory still earns from each live step on."""
     to_go = jnp.cumsum(earned[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in earned[1:])
-    to_go = jnp.where(live, to_go, 0.0)
-    others = jnp.maximum(live.sum(0) - live, 1)
-    return (to_go.sum(0) - to_go) / others
+    return jnp.where(live, to_go, 0.0)
+
+
+def _summed(to_go: Float[Array, "B H"], live: Bool[Array, "B H"]) -> Earnings:
+    return Earnings(to_go.sum(0), live.sum(0))

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, final
 
 import equinox as eqx
 import jax
@@ -23,33 +23,84 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class Policy(eqx.Module):
-    """A softmax policy; its arrays are the parameters theta. Subclasses say what the logits psi(s, .; theta) are."""
+    """A distribution over actions for every observation; its arrays are the parameters theta.
+
+    Samplers draw with `draw`, estimators ask `log_prob`, and nothing else decides what a policy does. What is derived
+    from these two is final: a subclass that overrides it is refused.
+    """
+
+    action_space: eqx.AbstractClassVar[Literal["discrete"]]
+    """The kind of actions: "discrete" ones are the numbers 0, 1, ... of the environment's actions."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in vars(cls):
+            home = next((base for base in cls.__mro__[1:] if name in vars(base)), None)
+            if home is not None and getattr(vars(home)[name], "__final__", False):
+                source = "logits" if issubclass(home, Categorical) else "draw and log_prob"
+                raise TypeError(
+                    f"{cls.__name__} must not override {name}, which {home.__name__} derives from {source}; override "
+                    f"{source} instead, or inherit from occupax.policies.Policy and define draw and log_prob."
+                )
+
+    @abstractmethod
+    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        """Draw an action.
+
+        Args:
+            observation: one observation.
+            key: of the random numbers.
+
+        Returns:
+            The action and its log-probability.
+        """
+
+    @abstractmethod
+    def log_prob(self, observation: Any, action: Int[Array, ""] | int) -> Float[Array, ""]:
+        """The log-probability of an action, differentiable in the parameters."""
+
+    @final
+    def action(self, observation: Any, key: Key[Array, ""]) -> Int[Array, ""]:
+        """Draw an action, without its log-probability."""
+        return self.draw(observation, key)[0]
+
+    @final
+    def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
+        """The log-probability of every action of a batch of trajectories; any number after their end."""
+        return jax.vmap(jax.vmap(self.log_prob))(trajectories.observations, trajectories.actions)
+
+
+class Categorical(Policy):
+    """A softmax over one logit for each action. Subclasses say what the logits psi(s, .; theta) are."""
+
+    action_space = "discrete"
 
     @abstractmethod
     def logits(self, observation: Any) -> Float[Array, " A"]:
         """The preferences psi(s, .; theta)."""
 
+    @final
     def probs(self, observation: Any) -> Float[Array, " A"]:
         """The probability of each action."""
         return jax.nn.softmax(self.logits(observation))
 
+    @final
     def log_prob(self, observation: Any, action: Int[Array, ""] | int) -> Float[Array, ""]:
         """The log-probability of one action."""
         return jax.nn.log_softmax(self.logits(observation))[action]
 
-    def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
-        """The log-probability of every action of a batch of trajectories; of any value after their end."""
-        return jax.vmap(jax.vmap(self.log_prob))(trajectories.observations, trajectories.actions)
-
-    def action(self, observation: Any, key: Key[Array, ""]) -> Int[Array, ""]:
-        """Draw an action."""
-        return jax.random.categorical(key, self.logits(observation))
+    @final
+    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        """Draw an action from the softmax; return it with its log-probability."""
+        logits = self.logits(observation)
+        action = jax.random.categorical(key, logits)
+        return action, jax.nn.log_softmax(logits)[action]
 
 
 PolicyType = TypeVar("PolicyType", bound=Policy)
 
 
-class Tabular(Policy):
+class Tabular(Categorical):
     """psi(s, a; theta) = theta[s, a]."""
 
     table: Float[Array, "S A"]
@@ -59,7 +110,7 @@ class Tabular(Policy):
         return self.table[observation]
 
 
-class Softmax(Policy):
+class Softmax(Categorical):
     """A softmax over the logits that any module or function of the observation returns."""
 
     psi: Callable[[Any], Float[Array, " A"]]
@@ -83,6 +134,13 @@ class _Flat(eqx.Module):
         if self.num_states is not None:
             return self.network(jax.nn.one_hot(observation, self.num_states))
         return self.network(jnp.ravel(observation).astype(jnp.result_type(float)))
+
+
+def action_probs(policy: Policy, observation: Any, num_actions: int) -> Float[Array, " A"]:
+    """The probability of each discrete action under any policy."""
+    if isinstance(policy, Categorical):
+        return policy.probs(observation)
+    return jnp.exp(jax.vmap(policy.log_prob, (None, 0))(observation, jnp.arange(num_actions)))
 
 
 def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
@@ -113,9 +171,23 @@ def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
     if states is not None and isinstance(policy, Tabular) and len(policy.table) != states:
         expected = (states, env.num_actions)
         raise ValueError(f"table of the policy must have shape [S, A] = {expected}, got {policy.table.shape}.")
-    logits = jax.eval_shape(policy.logits, observation_spec(env))
-    if logits.shape != (env.num_actions,):
-        raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
+    if isinstance(policy, Categorical):
+        logits = jax.eval_shape(policy.logits, observation_spec(env))
+        if logits.shape != (env.num_actions,):
+            raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
+    else:
+        _refuse_unless_scalar(policy, observation_spec(env))
+
+
+def _refuse_unless_scalar(policy: Policy, observation: Any) -> None:
+    """Refuse a policy that does not draw a whole number and the scalar that is its log-probability."""
+    action, drawn = jax.eval_shape(policy.draw, observation, jax.random.key(0))
+    asked = jax.eval_shape(policy.log_prob, observation, action)
+    if action.shape != () or not jnp.issubdtype(action.dtype, jnp.integer):
+        raise ValueError(f"draw of the policy must return the number of an action, got {action}.")
+    for name, found in (("draw", drawn), ("log_prob", asked)):
+        if found.shape != () or not jnp.issubdtype(found.dtype, jnp.floating):
+            raise ValueError(f"{name} of the policy must return one log-probability, got {found}.")
 
 
 Initialiser = Callable[[DecisionProcess, Key[Array, ""]], Policy]

@@ -97,7 +97,7 @@ class EpochAlgorithm(Algorithm[State]):
 def fresh(batch: Batch, baseline: Baseline) -> tuple[Float[Array, " d"], Policy]:
     """Estimates from a batch alone: u = mean u_hat and g = mean g_hat(grad F(u)), for the policy that acted."""
     u = batch.occupancy()
-    return u, batch.gradient(batch.quasi_reward(u), None, baseline)
+    return u, batch.gradient(None, batch.quasi_reward(u), baseline)
 
 
 def carried(
@@ -106,7 +106,7 @@ def carried(
     """Estimates at `then` carried over to `now`, by the mean difference of the estimates of both on one batch."""
     u = occupancy + batch.occupancy(now) - batch.occupancy(then)
     r = batch.quasi_reward(u)
-    return u, add(gradient, subtract(batch.gradient(r, now, baseline), batch.gradient(r, then, baseline)))
+    return u, add(gradient, subtract(batch.gradient(now, r, baseline), batch.gradient(then, r, baseline)))
 
 
 def no_gradient(policy: Policy) -> Policy:

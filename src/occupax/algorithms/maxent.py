@@ -54,7 +54,7 @@ class MaxEnt(Algorithm[MaxEntState]):
         share = jnp.where(state.iterations == 0, 1.0, self.mixing)
         u = batch.occupancy()
         mixture = (1 - share) * state.mixture + share * u
-        g = batch.gradient(batch.quasi_reward(mixture), None, self.baseline)
+        g = batch.gradient(None, batch.quasi_reward(mixture), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
         return MaxEntState(policy, mixture, u, g, state.iterations + 1, memory)
 

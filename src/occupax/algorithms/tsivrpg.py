@@ -61,7 +61,7 @@ class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
         """Take a snapshot; r_{-1} is r_0."""
         u = batch.occupancy()
         r = batch.quasi_reward(u)
-        g = batch.gradient(r, None, self.baseline)
+        g = batch.gradient(None, r, self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
         return TSIVRPGState(policy, state.policy, u, g, r, r, memory)
 
@@ -69,8 +69,8 @@ class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
         """Carry the estimates over to the new policy."""
         then, now = state.previous, state.policy
         u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
-        new = batch.gradient(state.quasi_reward, now, self.baseline)
-        old = batch.gradient(state.previous_quasi_reward, then, self.baseline)
+        new = batch.gradient(now, state.quasi_reward, self.baseline)
+        old = batch.gradient(then, state.previous_quasi_reward, self.baseline)
         g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
         return TSIVRPGState(policy, now, u, g, batch.quasi_reward(u), state.quasi_reward, memory)

@@ -92,23 +92,22 @@ class CompiledBatch(Block):
     start: int = eqx.field(static=True)
     stop: int = eqx.field(static=True)
 
+    @property
+    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the trajectories were drawn from."""
+        return self.sampler.problem
+
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """What `estimators.occupancy` estimates."""
         output = jax.ShapeDtypeStruct((self.sampler.problem.size,), self.probs.dtype)
         return self._ask("occupancy", target, output, *self._features(target), absorbing=self._absorbing)
 
-    def gradient(
-        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
-    ) -> Policy:
+    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """What `estimators.gradient` estimates."""
         output = jax.ShapeDtypeStruct(self.probs.shape, self.probs.dtype)
         operands = *self._features(target), jnp.asarray(quasi_reward, self.probs.dtype)
         settings: dict[str, Any] = {"absorbing": self._absorbing, "baseline": baseline == "mean"}
         return Tabular(self._ask("gradient", target, output, *operands, **settings))
-
-    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """See `Problem.quasi_reward`."""
-        return self.sampler.problem.quasi_reward(occupancy)
 
     def statistics(self, target: Policy | None = None) -> Statistics:
         """Averages over the trajectories."""

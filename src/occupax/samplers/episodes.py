@@ -260,9 +260,7 @@ def _compiled_act(structure: Any, leaves: tuple[Any, ...]) -> Callable[..., Any]
         def draw(of_one: tuple[Any, Any, Any]) -> tuple[Int[Array, ""], Float[Array, ""]]:
             observation, key, t = of_one
             of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
-            logits = policy.logits(observation)
-            action = jax.random.categorical(of_action, logits)
-            return action, jax.nn.log_softmax(logits)[action]
+            return policy.draw(observation, of_action)
 
         # one after the other: how many there are must not change a bit of them
         return jax.lax.map(draw, (observations, keys, time))

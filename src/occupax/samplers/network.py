@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax import kernels
-from occupax.batch import Baseline, Trajectories
+from occupax.batch import Trajectories
+from occupax.estimators import LogProbs
 from occupax.policies import Policy, dense_layers
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler
@@ -71,38 +72,28 @@ class NetworkActor(Actor):
 
 
 class NetworkBatch(SampledBatch):
-    """Trajectories of which the kernel knows the network."""
+    """Trajectories whose estimates take log-probabilities, and their gradients, from the kernel."""
 
-    def gradient(
-        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
-    ) -> Policy:
-        """See `estimators.gradient`."""
-        gradient: Any = super().gradient(quasi_reward, target, baseline)
-        return gradient.policy
-
-    def asked(self, target: Policy | None) -> "InKernel":
-        """The policy asked about; what the one that acted says is recorded already."""
-        acted = target is None or target is self.policy
-        return InKernel(self.policy if target is None else target, acted)
+    def log_probs_of(self, target: Policy | None) -> LogProbs:
+        """The kernel; the log-probabilities of the policy that acted are recorded already."""
+        return _recorded_log_probs if target is None or target is self.policy else _kernel_log_probs
 
 
-class InKernel(Policy):
-    """A policy whose log-probabilities, and their gradients, the kernel computes; none that are `recorded` already."""
+def _kernel_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
+    """The log-probabilities of live steps; zero after the end."""
+    return _on_batch(policy, trajectories, None)
 
-    policy: Policy
-    recorded: bool = eqx.field(static=True)
 
-    def logits(self, observation: Any) -> Float[Array, " A"]:
-        """Those of the policy."""
-        return self.policy.logits(observation)
+def _recorded_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
+    """Those that were recorded when the policy acted; their derivative is computed by the kernel."""
+    return _on_batch(policy, trajectories, trajectories.log_probs)
 
-    def log_probs(self, trajectories: Trajectories) -> Float[Array, "B H"]:
-        """Of live steps; zero after the end."""
-        parameters = _parameters(self.policy)
-        observations = _rows(trajectories.observations, 2, parameters.dtype)
-        actions, lengths = trajectories.actions.astype(jnp.int32), trajectories.lengths.astype(jnp.int32)
-        recorded = trajectories.log_probs if self.recorded else None
-        return _log_probs(_sizes(self.policy), parameters, observations, actions, lengths, recorded)
+
+def _on_batch(policy: Policy, trajectories: Trajectories, recorded: Float[Array, "B H"] | None) -> Float[Array, "B H"]:
+    parameters = _parameters(policy)
+    observations = _rows(trajectories.observations, 2, parameters.dtype)
+    actions, lengths = trajectories.actions.astype(jnp.int32), trajectories.lengths.astype(jnp.int32)
+    return _log_probs(_sizes(policy), parameters, observations, actions, lengths, recorded)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -79,19 +79,18 @@ class AskedBatch(Batch):
     notes: Notes
     half: int | None = None
 
+    @property
+    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the trajectories were drawn from."""
+        return self.notes.problem
+
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean occupancy estimate."""
         return self.notes.ask("occupancy", self.half, target)
 
-    def gradient(
-        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
-    ) -> Policy:
+    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean gradient estimate."""
         return self.notes.ask("gradient", self.half, target, quasi_reward, baseline)
-
-    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """See `Problem.quasi_reward`."""
-        return self.notes.problem.quasi_reward(occupancy)
 
     def statistics(self, target: Policy | None = None) -> Statistics:
         """Averages over the trajectories."""

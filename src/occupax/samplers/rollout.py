@@ -48,14 +48,8 @@ class PlainActor(Actor):
         keys: Key[Array, " n"],
         t: Int[Array, ""],
     ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
-        """Draw from the softmax of the logits."""
-
-        def draw(observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-            logits = self.policy.logits(observation)
-            action = jax.random.categorical(key, logits)
-            return action, jax.nn.log_softmax(logits)[action]
-
-        return jax.vmap(draw)(observations, keys)
+        """Draw with the keys of the trajectories."""
+        return jax.vmap(self.policy.draw)(observations, keys)
 
 
 def rollout(

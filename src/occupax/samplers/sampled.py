@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax import estimators
-from occupax.batch import Baseline, Batch, Statistics, Trajectories
+from occupax.batch import Baseline, Batch, Earnings, Statistics, Trajectories
+from occupax.estimators import LogProbs
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import LARGEST_SQUARED, Block, Tally, half_of
@@ -20,23 +21,29 @@ class SampledBatch(Block):
     trajectories: Trajectories
     policy: Policy
 
-    def asked(self, target: Policy | None) -> Policy:
-        """The policy asked about."""
-        return self.policy if target is None else target
+    def log_probs_of(self, target: Policy | None) -> LogProbs:
+        """How the log-probabilities of a target are computed."""
+        del target
+        return Policy.log_probs
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """See `estimators.occupancy`."""
-        return estimators.occupancy(self.problem, self.trajectories, self.asked(target))
+        return estimators.occupancy(self.problem, *self._about(target))
 
     def gradient(
-        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
+        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
     ) -> Policy:
         """See `estimators.gradient`."""
-        return estimators.gradient(self.problem, self.trajectories, self.asked(target), quasi_reward, baseline)
+        trajectories, policy, log_probs = self._about(target)
+        return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, log_probs)
 
-    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """See `Problem.quasi_reward`."""
-        return self.problem.quasi_reward(occupancy)
+    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+        """See `estimators.earnings`."""
+        trajectories, policy, log_probs = self._about(target)
+        return estimators.earnings(self.problem, trajectories, policy, quasi_reward, log_probs)
+
+    def _about(self, target: Policy | None) -> tuple[Trajectories, Policy, LogProbs]:
+        return self.trajectories, self.policy if target is None else target, self.log_probs_of(target)
 
     def statistics(self, target: Policy | None = None) -> Statistics:
         """Averages over the trajectories."""
@@ -45,7 +52,7 @@ class SampledBatch(Block):
     def tally(self, target: Policy | None = None) -> Tally:
         """Sums over the trajectories that took a step."""
         taken = self.trajectories
-        weight = jnp.where(taken.live, estimators.weights(taken, self.asked(target)), 0.0)
+        weight = jnp.where(taken.live, estimators.weights(*self._about(target)), 0.0)
         last = jnp.take_along_axis(weight, jnp.maximum(taken.lengths - 1, 0)[:, None], 1)[:, 0]
         last = jnp.minimum(last, LARGEST_SQUARED)
         discounts = self.problem.discount ** jnp.arange(taken.rewards.shape[1], dtype=taken.rewards.dtype)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.batch import Baseline, Batch, Statistics
 from occupax.policies import Policy
+from occupax.problem import Problem
 from occupax.samplers.base import Block, Sampler, half_of
 from occupax.samplers.streamed import draw_part
 
@@ -32,19 +33,18 @@ class ShardedBatch(Batch):
     devices: int = eqx.field(static=True)
     part: Block
 
+    @property
+    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the trajectories were drawn from."""
+        return self.sampler.problem
+
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean over all devices."""
         return self._mean(self.part.occupancy(target))
 
-    def gradient(
-        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
-    ) -> Policy:
+    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean over all devices."""
-        return jax.tree.map(self._mean, self.part.gradient(quasi_reward, target, baseline))
-
-    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """See `Problem.quasi_reward`."""
-        return self.sampler.problem.quasi_reward(occupancy)
+        return jax.tree.map(self._mean, self.part.gradient(target, quasi_reward, baseline))
 
     def statistics(self, target: Policy | None = None) -> Statistics:
         """Averages over the trajectories."""

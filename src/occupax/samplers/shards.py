@@ -137,7 +137,7 @@ def _ask(block: Block, policies: tuple[Policy, ...], questions: tuple[Question, 
             case "occupancy":
                 return block.occupancy(target)
             case "gradient":
-                return block.gradient(reward, target, question.baseline)
+                return block.gradient(target, reward, question.baseline)
             case "tally":
                 return block.tally(target)
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.batch import Baseline, Batch, Statistics
 from occupax.policies import Policy
+from occupax.problem import Problem
 from occupax.samplers.base import Block, Sampler, Tally, half_of
 
 
@@ -27,19 +28,18 @@ class StreamedBatch(Block):
     n: int = eqx.field(static=True)
     stop: Int[Array, ""]
 
+    @property
+    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the trajectories were drawn from."""
+        return self.sampler.problem
+
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean over all blocks."""
         return self._mean(lambda block: block.occupancy(target))
 
-    def gradient(
-        self, quasi_reward: Float[Array, " d"], target: Policy | None = None, baseline: Baseline = "none"
-    ) -> Policy:
+    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean over all blocks."""
-        return self._mean(lambda block: block.gradient(quasi_reward, target, baseline))
-
-    def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """See `Problem.quasi_reward`."""
-        return self.sampler.problem.quasi_reward(occupancy)
+        return self._mean(lambda block: block.gradient(target, quasi_reward, baseline))
 
     def statistics(self, target: Policy | None = None) -> Statistics:
         """Averages over the trajectories."""

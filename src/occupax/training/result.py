@@ -17,7 +17,7 @@ from occupax import estimators, exact, serial
 from occupax.algorithms import Algorithm
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy
+from occupax.policies import Categorical, Policy, action_probs
 from occupax.problem import Problem
 from occupax.samplers import Sampler, draw, make_sampler
 from occupax.samplers.episodes import Player
@@ -133,8 +133,12 @@ def probabilities(problem: Problem, policy: Policy) -> Float[np.ndarray, "S A"]:
     if not isinstance(problem.env, TabularMDP):
         raise ValueError("exact values and certificates are for tabular environments.")
     with jax.enable_x64(True):
-        logits = np.asarray(jax.vmap(policy.logits)(jnp.arange(problem.env.num_states)), np.float64)
-        return np.asarray(jax.nn.softmax(logits))
+        states, num_actions = jnp.arange(problem.env.num_states), problem.env.num_actions
+        if isinstance(policy, Categorical):
+            logits = np.asarray(jax.vmap(policy.logits)(states), np.float64)
+            return np.asarray(jax.nn.softmax(logits))
+        probs = np.asarray(jax.vmap(lambda state: action_probs(policy, state, num_actions))(states), np.float64)
+        return probs / probs.sum(1, keepdims=True)
 
 
 def load_result(folder: str | Path, problem: Problem | None = None, policy: Policy | None = None) -> Result:
