@@ -26,7 +26,6 @@ from occupax.features import Count
 from occupax.policies import Policy, PolicyType, action_probs, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 
-
 LogProbs = Callable[[Policy, Trajectories], Float[Array, "B H"]]
 """How the log-probabilities of a batch are computed: by the policy itself, or by a kernel that knows it."""
 

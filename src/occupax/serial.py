@@ -297,3 +297,18 @@ def difference(left: Any, right: Any, place: str = "") -> str | None:
         return None if left == right and type(left) is type(right) else place
     places = (difference(a, b, f"{place}/{key}") for key, a, b in pairs)
     return next((found for found in places if found is not None), None)
+
+
+def named_arrays(tree: Any) -> Arrays:
+    """The arrays of a tree by where they stand in it."""
+    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))
+    return {keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def with_arrays_of(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The tree with arrays in the places of their names."""
+
+    def replace(path: Any, leaf: Any) -> Any:
+        return jnp.asarray(arrays[keystr(path)]) if eqx.is_array(leaf) else leaf
+
+    return tree_map_with_path(replace, tree)

@@ -1,6 +1,6 @@
 """The algorithms, one short file each."""
 
-from occupax.algorithms.base import Algorithm
+from occupax.algorithms.base import Algorithm, AlgorithmState, Phase
 from occupax.algorithms.hspga import HSPGA
 from occupax.algorithms.maxent import MaxEnt
 from occupax.algorithms.reinforce import REINFORCE
@@ -8,4 +8,4 @@ from occupax.algorithms.srvrpg import SRVRPG
 from occupax.algorithms.svrpg import SVRPG
 from occupax.algorithms.tsivrpg import TSIVRPG
 
-__all__ = ["HSPGA", "REINFORCE", "SRVRPG", "SVRPG", "TSIVRPG", "Algorithm", "MaxEnt"]
+__all__ = ["HSPGA", "REINFORCE", "SRVRPG", "SVRPG", "TSIVRPG", "Algorithm", "AlgorithmState", "MaxEnt", "Phase"]

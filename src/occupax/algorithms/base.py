@@ -1,31 +1,73 @@
 """What every algorithm provides."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from math import inf
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, Key
 
 from occupax._errors import check_integer, unknown
 from occupax.batch import Baseline, Batch
 from occupax.policies import Policy
-from occupax.steps import Number, Radius, Step
+from occupax.problem import Problem
+from occupax.steps import Memory, Number, Radius, Step
 
 Output = Literal["last", "uniform", "best"]
 
-State = TypeVar("State")
+
+class AlgorithmState(eqx.Module):
+    """What an algorithm carries from one iteration to the next; subclasses add fields of their own.
+
+    Everything that is needed to go on is in the state: it is what a checkpoint holds.
+    """
+
+    policy: Policy
+    """The policy that acts next."""
+    occupancy: Float[Array, " d"]
+    """The estimate of the occupancy that the last step was taken with; a running one may be negative."""
+    gradient: Policy
+    """The estimate of the gradient that the last step was taken along."""
+    memory: Memory
+    """What the step rule remembers."""
+
+
+State = TypeVar("State", bound=AlgorithmState)
+
+
+def _present_policy(state: AlgorithmState, key: Key[Array, ""]) -> Policy:
+    del key
+    return state.policy
+
+
+class Phase(eqx.Module, Generic[State]):
+    """One kind of iteration.
+
+    Args:
+        trajectories: how many it samples.
+        update: the next state, from the present one, the batch that was sampled, and a random key. It is a pure
+            function that may be traced; it asks the batch outside of loops and branches of JAX.
+        behaviour: the policy that samples, from the state and a random key; the policy of the state by default.
+    """
+
+    trajectories: int
+    update: Callable[[State, Batch, Key[Array, ""]], State]
+    behaviour: Callable[[State, Key[Array, ""]], Policy] = _present_policy
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.trajectories, jax.Array):  # a program is given the settings of an algorithm as arrays
+            check_integer("trajectories of a phase", self.trajectories)
 
 
 class Algorithm(eqx.Module, Generic[State]):
-    """Turns batches of trajectories into better policies, in cycles: one snapshot, then refinements.
+    """Turns batches of trajectories into better policies, iteration by iteration.
 
-    An algorithm does not sample, count or save: it says how many trajectories each iteration of its cycle needs, and is
-    given a batch of them, drawn under the policy of its state. `start` and `refine` are pure functions and may be
-    traced. Everything that is needed to go on is in the state, which has at least the fields `policy`, `occupancy` (the
-    estimate for the policy that acted), `gradient` and `memory`.
+    An algorithm does not sample, count or save: it says which kinds of iteration there are (`phases`), which of them
+    comes next (`phase`), and what each makes of a batch. The number of the iteration alone decides the phase, so that
+    all runs of a program sample alike and the budget is known beforehand.
 
     Args:
         step_size: eta.
@@ -34,7 +76,8 @@ class Algorithm(eqx.Module, Generic[State]):
         weight_bound: what an adaptive radius tries to keep the largest importance weight under.
         baseline: of the gradient estimate: "none" or "mean"; see `estimators.gradient`.
         output: which iterate training returns: the "last" one, one drawn "uniform"ly from all that were sampled (as
-            the theorems do), or the "best": that with the highest estimated utility at the start of a cycle.
+            the theorems do), or the "best": that with the highest utility, estimated from its own new trajectories, in
+            the iterations with the largest batches.
     """
 
     step_size: Number = eqx.field(kw_only=True, default=0.05)
@@ -46,7 +89,7 @@ class Algorithm(eqx.Module, Generic[State]):
 
     def __check_init__(self) -> None:
         for name in ("snapshot_batch", "batch", "epoch_length"):
-            if hasattr(self, name):
+            if hasattr(self, name) and not isinstance(getattr(self, name), jax.Array):
                 check_integer(name, getattr(self, name))
         for name, allowed in (("baseline", get_args(Baseline)), ("output", get_args(Output))):
             if getattr(self, name) not in allowed:
@@ -54,38 +97,38 @@ class Algorithm(eqx.Module, Generic[State]):
         self.step()
 
     def step(self) -> Step:
-        """The step rule."""
+        """The rule by which a gradient estimate becomes a step."""
         return Step(self.step_size, self.radius, self.rule, self.weight_bound)
 
     @property
     @abstractmethod
-    def cycle(self) -> tuple[int, ...]:
-        """How many trajectories each iteration of a cycle needs; the first is the snapshot."""
+    def phases(self) -> tuple[Phase[State], ...]:
+        """The kinds of iteration there are."""
+
+    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
+        """Which of `phases` an iteration is, from its number alone."""
+        del iteration
+        return 0
 
     @abstractmethod
-    def init(self, policy: Policy, size: int) -> State:
-        """The state before anything was sampled, for an occupancy of length `size`."""
+    def init(self, problem: Problem, policy: Policy) -> State:
+        """The state before anything was sampled."""
 
-    @abstractmethod
-    def start(self, state: State, batch: Batch) -> State:
-        """The first iteration of a cycle, on a batch of `cycle[0]` trajectories."""
-
-    @abstractmethod
-    def refine(self, state: State, batch: Batch) -> State:
-        """Any later iteration of a cycle."""
-
-    @abstractmethod
-    def reference(self, state: State) -> Policy:
-        """The earlier policy that the next refinement puts importance weights on; the present one if there is none."""
+    def metrics(self, state: State) -> dict[str, Float[Array, ""]]:
+        """Numbers of its own to record after an iteration, by name."""
+        del state
+        return {}
 
 
 class EpochAlgorithm(Algorithm[State]):
-    """An algorithm whose cycle is an epoch: a large snapshot, then small refinements of it.
+    """An algorithm that goes in epochs: a large snapshot, then small refinements of it.
+
+    Its first phase is the snapshot, its second one a refinement.
 
     Args:
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each refinement (B).
-        epoch_length: iterations in a cycle, the snapshot included (m).
+        epoch_length: iterations in an epoch, the snapshot included (m).
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
@@ -93,20 +136,9 @@ class EpochAlgorithm(Algorithm[State]):
     batch: int = eqx.field(static=True, default=10)
     epoch_length: int = eqx.field(static=True, default=10)
 
-
-def fresh(batch: Batch, baseline: Baseline) -> tuple[Float[Array, " d"], Policy]:
-    """Estimates from a batch alone: u = mean u_hat and g = mean g_hat(grad F(u)), for the policy that acted."""
-    u = batch.occupancy()
-    return u, batch.gradient(None, batch.quasi_reward(u), baseline)
-
-
-def carried(
-    batch: Batch, occupancy: Float[Array, " d"], gradient: Policy, then: Policy, now: Policy, baseline: Baseline
-) -> tuple[Float[Array, " d"], Policy]:
-    """Estimates at `then` carried over to `now`, by the mean difference of the estimates of both on one batch."""
-    u = occupancy + batch.occupancy(now) - batch.occupancy(then)
-    r = batch.quasi_reward(u)
-    return u, add(gradient, subtract(batch.gradient(now, r, baseline), batch.gradient(then, r, baseline)))
+    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
+        """A snapshot at the beginning of each epoch."""
+        return (iteration % self.epoch_length != 0) * 1
 
 
 def no_gradient(policy: Policy) -> Policy:

@@ -1,25 +1,21 @@
 """HSPGA: a hybrid of recursive and fresh estimates (Pham et al., 2020)."""
 
 from math import sqrt
-from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import EpochAlgorithm, add, carried, fresh, no_gradient, scale
+from occupax.algorithms.base import AlgorithmState, EpochAlgorithm, Phase, add, no_gradient, scale, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
+from occupax.problem import Problem
 
 
-class HSPGAState(eqx.Module):
-    """Two consecutive policies, and the running estimates."""
+class HSPGAState(AlgorithmState):
+    """The running estimates, and the policy before the last step."""
 
-    policy: Policy
     previous: Policy
-    occupancy: Float[Array, " d"]
-    gradient: Policy
-    memory: Any
+    """theta_{j-1}."""
 
 
 class HSPGA(EpochAlgorithm[HSPGAState]):
@@ -30,7 +26,7 @@ class HSPGA(EpochAlgorithm[HSPGAState]):
     Args:
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each of the two batches of a refinement (B).
-        epoch_length: iterations in a cycle, the snapshot included (m).
+        epoch_length: iterations in an epoch, the snapshot included (m).
         mixing: beta, in [0, 1]; by default 1 - sqrt(B / (N (m + 1))).
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
@@ -41,35 +37,36 @@ class HSPGA(EpochAlgorithm[HSPGAState]):
         if isinstance(self.mixing, (int, float)) and not 0 <= self.mixing <= 1:
             raise ValueError(f"mixing must lie in [0, 1], got {self.mixing!r}.")
 
+    @property
+    def phases(self) -> tuple[Phase[HSPGAState], ...]:
+        """N trajectories, then twice B each time."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(2 * self.batch, self._hybrid)
+
+    def init(self, problem: Problem, policy: Policy) -> HSPGAState:
+        """No estimates yet."""
+        return HSPGAState(policy, jnp.zeros(problem.size), no_gradient(policy), self.step().init(policy), policy)
+
+    def _snapshot(self, state: HSPGAState, batch: Batch, key: Key[Array, ""]) -> HSPGAState:
+        u = batch.occupancy()
+        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
+        policy, memory = self.step()(state.policy, g, state.memory, batch)
+        return HSPGAState(policy, u, g, memory, state.policy)
+
+    def _hybrid(self, state: HSPGAState, batch: Batch, key: Key[Array, ""]) -> HSPGAState:
+        then, now, beta = state.previous, state.policy, self._mixing()
+        first, second = batch.halves()
+        carried_u = state.occupancy + first.occupancy(now) - first.occupancy(then)
+        r = batch.quasi_reward(carried_u)
+        new, old = first.gradient(now, r, self.baseline), first.gradient(then, r, self.baseline)
+        carried_g = add(state.gradient, subtract(new, old))
+        fresh_u = second.occupancy()
+        fresh_g = second.gradient(None, batch.quasi_reward(fresh_u), self.baseline)
+        u = beta * carried_u + (1 - beta) * fresh_u
+        g = add(scale(beta, carried_g), scale(1 - beta, fresh_g))
+        policy, memory = self.step()(now, g, state.memory, batch)
+        return HSPGAState(policy, u, g, memory, now)
+
     def _mixing(self) -> Float[Array, ""] | float:
         if self.mixing is not None:
             return self.mixing
         return 1 - sqrt(min(1.0, self.batch / (self.snapshot_batch * (self.epoch_length + 1))))
-
-    @property
-    def cycle(self) -> tuple[int, ...]:
-        """N, then twice B each time."""
-        return (self.snapshot_batch, *[2 * self.batch] * (self.epoch_length - 1))
-
-    def init(self, policy: Policy, size: int) -> HSPGAState:
-        """Nothing is known yet."""
-        return HSPGAState(policy, policy, jnp.zeros(size), no_gradient(policy), self.step().init(policy))
-
-    def start(self, state: HSPGAState, batch: Batch) -> HSPGAState:
-        """Take a snapshot."""
-        u, g = fresh(batch, self.baseline)
-        policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return HSPGAState(policy, state.policy, u, g, memory)
-
-    def refine(self, state: HSPGAState, batch: Batch) -> HSPGAState:
-        """Carry the estimates over, and mix in fresh ones."""
-        then, now, beta = state.previous, state.policy, self._mixing()
-        first, second = batch.halves()
-        old = carried(first, state.occupancy, state.gradient, then, now, self.baseline)
-        u, g = add(scale(beta, old), scale(1 - beta, fresh(second, self.baseline)))
-        policy, memory = self.step()(now, g, state.memory, batch)
-        return HSPGAState(policy, now, u, g, memory)
-
-    def reference(self, state: HSPGAState) -> Policy:
-        """The policy before the last step."""
-        return state.previous

@@ -1,25 +1,23 @@
 """MaxEnt with one gradient step as its planner (Hazan et al., 2019)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
-from occupax.algorithms.base import Algorithm, no_gradient
+from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
+from occupax.problem import Problem
 
 
-class MaxEntState(eqx.Module):
-    """The policy and its occupancy, and that of the mixture of all policies so far."""
+class MaxEntState(AlgorithmState):
+    """The estimates, and the mixture of all policies so far."""
 
-    policy: Policy
     mixture: Float[Array, " d"]
-    occupancy: Float[Array, " d"]
-    gradient: Policy
+    """u_mix, the occupancy of the mixture."""
+    mixture_utility: Float[Array, ""]
+    """F(u_mix)."""
     iterations: Int[Array, ""]
-    memory: Any
 
 
 class MaxEnt(Algorithm[MaxEntState]):
@@ -39,29 +37,23 @@ class MaxEnt(Algorithm[MaxEntState]):
             raise ValueError(f"mixing must lie in (0, 1], got {self.mixing!r}.")
 
     @property
-    def cycle(self) -> tuple[int, ...]:
+    def phases(self) -> tuple[Phase[MaxEntState], ...]:
         """A fresh batch every time."""
-        return (self.batch,)
+        return (Phase(self.batch, self._mix),)
 
-    def init(self, policy: Policy, size: int) -> MaxEntState:
+    def init(self, problem: Problem, policy: Policy) -> MaxEntState:
         """An empty mixture."""
-        nothing = jnp.zeros(size)
-        memory = self.step().init(policy)
-        return MaxEntState(policy, nothing, nothing, no_gradient(policy), jnp.zeros((), jnp.int32), memory)
+        u, memory = jnp.zeros(problem.size), self.step().init(policy)
+        return MaxEntState(policy, u, no_gradient(policy), memory, u, jnp.zeros((), u.dtype), jnp.zeros((), jnp.int32))
 
-    def start(self, state: MaxEntState, batch: Batch) -> MaxEntState:
-        """Add to the mixture, and step along its quasi-reward."""
-        share = jnp.where(state.iterations == 0, 1.0, self.mixing)
+    def metrics(self, state: MaxEntState) -> dict[str, Float[Array, ""]]:
+        """What the mixture is worth."""
+        return {"mixture_utility": state.mixture_utility}
+
+    def _mix(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
+        alpha = jnp.where(state.iterations == 0, 1.0, self.mixing)
         u = batch.occupancy()
-        mixture = (1 - share) * state.mixture + share * u
-        g = batch.gradient(None, batch.quasi_reward(mixture), self.baseline)
+        u_mix = (1 - alpha) * state.mixture + alpha * u
+        g = batch.gradient(None, batch.quasi_reward(u_mix), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return MaxEntState(policy, mixture, u, g, state.iterations + 1, memory)
-
-    def refine(self, state: MaxEntState, batch: Batch) -> MaxEntState:
-        """Every iteration is a first one."""
-        return self.start(state, batch)
-
-    def reference(self, state: MaxEntState) -> Policy:
-        """Every estimate is fresh: the present policy."""
-        return state.policy
+        return MaxEntState(policy, u, g, memory, u_mix, batch.utility(u_mix), state.iterations + 1)

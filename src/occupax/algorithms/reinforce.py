@@ -1,26 +1,16 @@
 """REINFORCE with quasi-rewards (Williams, 1992)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Key
 
-from occupax.algorithms.base import Algorithm, fresh, no_gradient
+from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
+from occupax.problem import Problem
 
 
-class ReinforceState(eqx.Module):
-    """The policy, and the estimates it was reached by."""
-
-    policy: Policy
-    occupancy: Float[Array, " d"]
-    gradient: Policy
-    memory: Any
-
-
-class REINFORCE(Algorithm[ReinforceState]):
+class REINFORCE(Algorithm[AlgorithmState]):
     """Ascent along a fresh estimate: g = mean g_hat(theta, grad F(u)) with u = mean u_hat(theta).
 
     Args:
@@ -31,24 +21,16 @@ class REINFORCE(Algorithm[ReinforceState]):
     batch: int = eqx.field(static=True, default=100)
 
     @property
-    def cycle(self) -> tuple[int, ...]:
+    def phases(self) -> tuple[Phase[AlgorithmState], ...]:
         """A fresh batch every time."""
-        return (self.batch,)
+        return (Phase(self.batch, self._ascend),)
 
-    def init(self, policy: Policy, size: int) -> ReinforceState:
-        """Only the policy is carried over."""
-        return ReinforceState(policy, jnp.zeros(size), no_gradient(policy), self.step().init(policy))
+    def init(self, problem: Problem, policy: Policy) -> AlgorithmState:
+        """No estimates yet."""
+        return AlgorithmState(policy, jnp.zeros(problem.size), no_gradient(policy), self.step().init(policy))
 
-    def start(self, state: ReinforceState, batch: Batch) -> ReinforceState:
-        """Estimate, and step."""
-        u, g = fresh(batch, self.baseline)
+    def _ascend(self, state: AlgorithmState, batch: Batch, key: Key[Array, ""]) -> AlgorithmState:
+        u = batch.occupancy()
+        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return ReinforceState(policy, u, g, memory)
-
-    def refine(self, state: ReinforceState, batch: Batch) -> ReinforceState:
-        """Every iteration is a first one."""
-        return self.start(state, batch)
-
-    def reference(self, state: ReinforceState) -> Policy:
-        """Every estimate is fresh: the present policy."""
-        return state.policy
+        return AlgorithmState(policy, u, g, memory)

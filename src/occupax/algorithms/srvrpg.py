@@ -1,24 +1,19 @@
 """SRVR-PG: recursive variance reduction (Xu, Gao and Gu, 2019)."""
 
-from typing import Any
-
-import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Key
 
-from occupax.algorithms.base import EpochAlgorithm, carried, fresh, no_gradient
+from occupax.algorithms.base import AlgorithmState, EpochAlgorithm, Phase, add, no_gradient, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
+from occupax.problem import Problem
 
 
-class SRVRPGState(eqx.Module):
-    """Two consecutive policies, and the running estimates."""
+class SRVRPGState(AlgorithmState):
+    """The running estimates, and the policy before the last step."""
 
-    policy: Policy
     previous: Policy
-    occupancy: Float[Array, " d"]
-    gradient: Policy
-    memory: Any
+    """theta_{j-1}."""
 
 
 class SRVRPG(EpochAlgorithm[SRVRPGState]):
@@ -29,32 +24,30 @@ class SRVRPG(EpochAlgorithm[SRVRPGState]):
     Args:
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each refinement (B).
-        epoch_length: iterations in a cycle, the snapshot included (m).
+        epoch_length: iterations in an epoch, the snapshot included (m).
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
     @property
-    def cycle(self) -> tuple[int, ...]:
-        """N, then B each time."""
-        return (self.snapshot_batch, *[self.batch] * (self.epoch_length - 1))
+    def phases(self) -> tuple[Phase[SRVRPGState], ...]:
+        """N trajectories, then B each time."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
 
-    def init(self, policy: Policy, size: int) -> SRVRPGState:
-        """Nothing is known yet."""
-        return SRVRPGState(policy, policy, jnp.zeros(size), no_gradient(policy), self.step().init(policy))
+    def init(self, problem: Problem, policy: Policy) -> SRVRPGState:
+        """No estimates yet."""
+        return SRVRPGState(policy, jnp.zeros(problem.size), no_gradient(policy), self.step().init(policy), policy)
 
-    def start(self, state: SRVRPGState, batch: Batch) -> SRVRPGState:
-        """Take a snapshot."""
-        u, g = fresh(batch, self.baseline)
+    def _snapshot(self, state: SRVRPGState, batch: Batch, key: Key[Array, ""]) -> SRVRPGState:
+        u = batch.occupancy()
+        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return SRVRPGState(policy, state.policy, u, g, memory)
+        return SRVRPGState(policy, u, g, memory, state.policy)
 
-    def refine(self, state: SRVRPGState, batch: Batch) -> SRVRPGState:
-        """Carry the estimates over to the new policy."""
+    def _recursion(self, state: SRVRPGState, batch: Batch, key: Key[Array, ""]) -> SRVRPGState:
         then, now = state.previous, state.policy
-        u, g = carried(batch, state.occupancy, state.gradient, then, now, self.baseline)
+        u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
+        r = batch.quasi_reward(u)
+        new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, r, self.baseline)
+        g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return SRVRPGState(policy, now, u, g, memory)
-
-    def reference(self, state: SRVRPGState) -> Policy:
-        """The policy before the last step."""
-        return state.previous
+        return SRVRPGState(policy, u, g, memory, now)

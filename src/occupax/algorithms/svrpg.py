@@ -1,64 +1,56 @@
-"""SVRPG: variance reduction by a snapshot (Papini et al., 2018; Xu et al., 2020)."""
+"""SVRPG: variance reduction around a snapshot (Papini et al., 2018)."""
 
-from typing import Any
-
-import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import EpochAlgorithm, carried, fresh, no_gradient
+from occupax.algorithms.base import AlgorithmState, EpochAlgorithm, Phase, add, no_gradient, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
+from occupax.problem import Problem
 
 
-class SVRPGState(eqx.Module):
-    """The policy, and what was estimated at the snapshot."""
+class SVRPGState(AlgorithmState):
+    """The estimates, and those of the last snapshot."""
 
-    policy: Policy
     snapshot: Policy
+    """theta~."""
     snapshot_occupancy: Float[Array, " d"]
     snapshot_gradient: Policy
-    occupancy: Float[Array, " d"]
-    gradient: Policy
-    memory: Any
 
 
 class SVRPG(EpochAlgorithm[SVRPGState]):
-    """Corrects the snapshot's gradient: g = g_0 + mean[ g_hat(theta_j, r) - g_hat(snapshot, r) ].
+    """Corrects a snapshot theta~: g_j = g_0 + mean[ g_hat(theta_j, r) - g_hat(theta~, r) ].
 
-    For a utility that is not linear, r is grad F at u_0 + mean[ u_hat(theta_j) - u_hat(snapshot) ].
+    For a utility that is not linear, r is grad F at the occupancy corrected in the same way.
 
     Args:
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each refinement (B).
-        epoch_length: iterations in a cycle, the snapshot included (m).
+        epoch_length: iterations in an epoch, the snapshot included (m).
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
     @property
-    def cycle(self) -> tuple[int, ...]:
-        """N, then B each time."""
-        return (self.snapshot_batch, *[self.batch] * (self.epoch_length - 1))
+    def phases(self) -> tuple[Phase[SVRPGState], ...]:
+        """N trajectories, then B each time."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._correction)
 
-    def init(self, policy: Policy, size: int) -> SVRPGState:
-        """Nothing is known yet."""
-        nothing = jnp.zeros(size)
-        none = no_gradient(policy)
-        return SVRPGState(policy, policy, nothing, none, nothing, none, self.step().init(policy))
+    def init(self, problem: Problem, policy: Policy) -> SVRPGState:
+        """No estimates yet."""
+        u, g = jnp.zeros(problem.size), no_gradient(policy)
+        return SVRPGState(policy, u, g, self.step().init(policy), policy, u, g)
 
-    def start(self, state: SVRPGState, batch: Batch) -> SVRPGState:
-        """Take a snapshot."""
-        u, g = fresh(batch, self.baseline)
+    def _snapshot(self, state: SVRPGState, batch: Batch, key: Key[Array, ""]) -> SVRPGState:
+        u = batch.occupancy()
+        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return SVRPGState(policy, state.policy, u, g, u, g, memory)
+        return SVRPGState(policy, u, g, memory, state.policy, u, g)
 
-    def refine(self, state: SVRPGState, batch: Batch) -> SVRPGState:
-        """Correct the snapshot."""
+    def _correction(self, state: SVRPGState, batch: Batch, key: Key[Array, ""]) -> SVRPGState:
         then, now = state.snapshot, state.policy
-        u, g = carried(batch, state.snapshot_occupancy, state.snapshot_gradient, then, now, self.baseline)
+        u = state.snapshot_occupancy + batch.occupancy(now) - batch.occupancy(then)
+        r = batch.quasi_reward(u)
+        new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, r, self.baseline)
+        g = add(state.snapshot_gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return SVRPGState(policy, then, state.snapshot_occupancy, state.snapshot_gradient, u, g, memory)
-
-    def reference(self, state: SVRPGState) -> Policy:
-        """The snapshot."""
-        return state.snapshot
+        return SVRPGState(policy, u, g, memory, then, state.snapshot_occupancy, state.snapshot_gradient)

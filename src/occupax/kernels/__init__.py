@@ -14,6 +14,7 @@ TARGETS = (
     "tabular_sample",
     "tabular_occupancy",
     "tabular_gradient",
+    "tabular_earnings",
     "tabular_tally",
     "network_act",
     "network_log_probs",
@@ -37,6 +38,6 @@ def missing() -> str:
 
 
 def call(name: str, dtype: Any, outputs: Any, *operands: Any, **settings: Any) -> Any:
-    """Call a function of the kernel; vmap adds leading axes, of length one to what all lanes share."""
+    """Call a function of the kernel; vmap adds leading axes, of length one to what all runs share."""
     target = jax.ffi.ffi_call(f"occupax_{name}_{dtype}", outputs, vmap_method="expand_dims")
     return target(*operands, **settings)

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "lanes.h"
+#include "operands.h"
 #include "random.h"
 
 namespace {
@@ -154,26 +154,26 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
   const auto now = in(time, 0, lead);
   const auto chosen = out(actions, 1, lead);
   const auto chances = out(log_probs, 1, lead);
-  const int64_t n = actions->dimensions().back(), lanes = product(lead), parts = (n + ROWS - 1) / ROWS;
-  run(pool, lanes * parts, 1 + lanes * n / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t lane = unit / parts, first = unit % parts * ROWS, last = std::min(n, first + ROWS);
-    int32_t* const action = chosen.at(lane);
-    T* const chance = chances.at(lane);
+  const int64_t n = actions->dimensions().back(), runs = product(lead), parts = (n + ROWS - 1) / ROWS;
+  in_parallel(pool, runs * parts, 1 + runs * n / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t run = unit / parts, first = unit % parts * ROWS, last = std::min(n, first + ROWS);
+    int32_t* const action = chosen.at(run);
+    T* const chance = chances.at(run);
     Block<T> block(shape);
     for (int64_t i = first; i < last; ++i) {
       action[i] = 0, chance[i] = 0;
-      if (alive.at(lane)[i]) block.add(seen.at(lane) + i * shape.sizes[0], i);
+      if (alive.at(run)[i]) block.add(seen.at(run) + i * shape.sizes[0], i);
     }
     if (block.rows == 0) return;
-    block.forward(network.at(lane));
+    block.forward(network.at(run));
     std::vector<T> probs(block.actions()), thresholds(block.actions());
     uint32_t trajectory[SLOTS] = {}, turn[SLOTS], words[4][SLOTS];
-    std::fill(turn, turn + SLOTS, static_cast<uint32_t>(*now.at(lane)));
+    std::fill(turn, turn + SLOTS, static_cast<uint32_t>(*now.at(run)));
     for (int64_t row = 0; row < block.rows; ++row) {
       if (row % SLOTS == 0) {
         for (int64_t j = row; j < std::min(block.rows, row + SLOTS); ++j)
-          trajectory[j - row] = static_cast<uint32_t>(number.at(lane)[block.place[j]]);
-        philox(keys.at(lane), trajectory, turn, words);
+          trajectory[j - row] = static_cast<uint32_t>(number.at(run)[block.place[j]]);
+        philox(keys.at(run), trajectory, turn, words);
       }
       const T shift = block.softmax(row, probs.data());
       accumulate(probs.data(), 1, block.actions(), thresholds.data());
@@ -192,23 +192,23 @@ ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
   const auto lead = leading(log_probs->dimensions(), 2);
-  const int64_t horizon = log_probs->dimensions().back(), n = lengths.dimensions().back(), lanes = product(lead);
+  const int64_t horizon = log_probs->dimensions().back(), n = lengths.dimensions().back(), runs = product(lead);
   const auto network = in(parameters, 1, lead);
   const auto seen = in(observations, 3, lead);
   const auto action = in(actions, 2, lead);
   const auto length = in(lengths, 1, lead);
   const auto results = out(log_probs, 2, lead);
   const int64_t parts = (n + PART - 1) / PART;
-  run(pool, lanes * parts, 1 + lanes * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t lane = unit / parts, first = unit % parts * PART, last = std::min(n, first + PART);
-    T* const result = results.at(lane);
+  in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t run = unit / parts, first = unit % parts * PART, last = std::min(n, first + PART);
+    T* const result = results.at(run);
     std::fill(result + first * horizon, result + last * horizon, T{0});
     std::vector<T> probs(shape.sizes.back());
-    each_block(shape, seen.at(lane), length.at(lane), horizon, first, last, [&](Block<T>& block) {
-      block.forward(network.at(lane));
+    each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
+      block.forward(network.at(run));
       for (int64_t row = 0; row < block.rows; ++row) {
         const int64_t t = block.place[row];
-        result[t] = block.logits(row)[action.at(lane)[t]] - block.softmax(row, probs.data());
+        result[t] = block.logits(row)[action.at(run)[t]] - block.softmax(row, probs.data());
       }
     });
   });
@@ -222,7 +222,7 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
   const auto lead = leading(gradient->dimensions(), 1);
-  const int64_t horizon = actions.dimensions().back(), n = lengths.dimensions().back(), lanes = product(lead);
+  const int64_t horizon = actions.dimensions().back(), n = lengths.dimensions().back(), runs = product(lead);
   const auto network = in(parameters, 1, lead);
   const auto seen = in(observations, 3, lead);
   const auto action = in(actions, 2, lead);
@@ -230,36 +230,36 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   const auto coefficient = in(coefficients, 2, lead);
   const auto results = out(gradient, 1, lead);
 
-  std::vector<T> turned(lanes * shape.all_turned);
-  for (int64_t lane = 0; lane < lanes; ++lane)
+  std::vector<T> turned(runs * shape.all_turned);
+  for (int64_t run = 0; run < runs; ++run)
     for (int64_t l = 1; l < shape.depth; ++l) {
-      const T* weights = network.at(lane) + shape.weights[l];
-      T* const to = &turned[lane * shape.all_turned + shape.turned[l]];
+      const T* weights = network.at(run) + shape.weights[l];
+      T* const to = &turned[run * shape.all_turned + shape.turned[l]];
       for (int64_t i = 0; i < shape.sizes[l]; ++i)
         for (int64_t o = 0; o < shape.sizes[l + 1]; ++o)
           to[o * shape.widths[l] + i] = weights[i * shape.widths[l + 1] + o];
     }
   const int64_t most = (n + PART - 1) / PART, parts = std::min(most, MOST_SUMS), each = (n + parts - 1) / parts;
-  std::vector<T> sums(lanes * parts * shape.total, T{0});
-  run(pool, lanes * parts, 1 + lanes * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t lane = unit / parts, first = std::min(n, unit % parts * each), last = std::min(n, first + each);
-    each_block(shape, seen.at(lane), length.at(lane), horizon, first, last, [&](Block<T>& block) {
-      block.forward(network.at(lane));
+  std::vector<T> sums(runs * parts * shape.total, T{0});
+  in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t run = unit / parts, first = std::min(n, unit % parts * each), last = std::min(n, first + each);
+    each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
+      block.forward(network.at(run));
       const int64_t width = shape.widths.back();
       std::fill(block.errors, block.errors + block.rows * width, T{0});
       for (int64_t row = 0; row < block.rows; ++row) {
-        const T weight = coefficient.at(lane)[block.place[row]];
+        const T weight = coefficient.at(run)[block.place[row]];
         T* const error = block.errors + row * width;
         block.softmax(row, error);
         for (int64_t a = 0; a < block.actions(); ++a) error[a] *= -weight;
-        error[action.at(lane)[block.place[row]]] += weight;
+        error[action.at(run)[block.place[row]]] += weight;
       }
-      block.backward(&turned[lane * shape.all_turned], &sums[unit * shape.total]);
+      block.backward(&turned[run * shape.all_turned], &sums[unit * shape.total]);
     });
   });
-  for (int64_t lane = 0; lane < lanes; ++lane) {
-    const T* part = &sums[lane * parts * shape.total];
-    T* const total = results.at(lane);
+  for (int64_t run = 0; run < runs; ++run) {
+    const T* part = &sums[run * parts * shape.total];
+    T* const total = results.at(run);
     std::copy(part, part + shape.total, total);
     for (int64_t p = 1; p < parts; ++p)
       for (int64_t i = 0; i < shape.total; ++i) total[i] += part[p * shape.total + i];

@@ -17,7 +17,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lanes.h"
+#include "operands.h"
 #include "random.h"
 
 namespace {
@@ -25,7 +25,7 @@ namespace {
 constexpr int64_t PART = 128;           // trajectories in a part
 constexpr int64_t WORTH_A_THREAD = 64;  // trajectories that take longer than waking a thread
 
-// Trajectories begin to end - 1 of a lane, which are in parts.
+// Trajectories begin to end - 1 of a run, which are in parts.
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
@@ -36,7 +36,7 @@ struct Range {
   }
 };
 
-// The trajectories of one lane: part p begins at event p * PART * horizon, and is packed from there on.
+// The trajectories of one run: part p begins at event p * PART * horizon, and is packed from there on.
 struct Taken {
   const int32_t* events;
   const int32_t* lengths;
@@ -136,16 +136,16 @@ ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> threshold
   const auto all_lengths = out(lengths, 1, lead);
   const auto all_finals = out(finals, 1, lead);
 
-  const int64_t lanes = product(lead);
-  std::vector<T> action_thresholds(lanes * S * A);
-  for (int64_t lane = 0; lane < lanes; ++lane) accumulate(policy.at(lane), S, A, &action_thresholds[lane * S * A]);
-  run(pool, lanes * range.parts(), 1 + lanes * range.size() / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t lane = unit / range.parts();
-    const int64_t first = first_and_stop.at(lane)[0], stop = first_and_stop.at(lane)[1];
-    const Table<T> table{S, A, horizon, shift, following.at(lane), outcome.at(lane), start.at(lane),
-                         &action_thresholds[lane * S * A], ends.at(lane)};
-    draw(table, keys.at(lane), first, stop, range.part(unit % range.parts()), all_events.at(lane),
-         all_lengths.at(lane), all_finals.at(lane));
+  const int64_t runs = product(lead);
+  std::vector<T> action_thresholds(runs * S * A);
+  for (int64_t run = 0; run < runs; ++run) accumulate(policy.at(run), S, A, &action_thresholds[run * S * A]);
+  in_parallel(pool, runs * range.parts(), 1 + runs * range.size() / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t run = unit / range.parts();
+    const int64_t first = first_and_stop.at(run)[0], stop = first_and_stop.at(run)[1];
+    const Table<T> table{S, A, horizon, shift, following.at(run), outcome.at(run), start.at(run),
+                         &action_thresholds[run * S * A], ends.at(run)};
+    draw(table, keys.at(run), first, stop, range.part(unit % range.parts()), all_events.at(run),
+         all_lengths.at(run), all_finals.at(run));
   });
   return ffi::Error::Success();
 }
@@ -157,9 +157,9 @@ struct Question {
   Range range;
   int64_t horizon, shift;
   std::vector<int64_t> lead;
-  Lanes<const int32_t> events, lengths, finals;
-  Lanes<const bool> terminal;
-  Lanes<const T> ratios;
+  Operand<const int32_t> events, lengths, finals;
+  Operand<const bool> terminal;
+  Operand<const T> ratios;
   bool on_policy;
   std::vector<double> discounts, remaining;  // gamma^t, and (gamma^t - gamma^H) / (1 - gamma)
 
@@ -199,31 +199,31 @@ struct Question {
 
   // Calls visit(events, their number, last state) for each trajectory of a part.
   template <typename Visit>
-  void each(int64_t lane, const Range& part, const Visit& visit) const {
-    Taken{events.at(lane), lengths.at(lane), finals.at(lane)}.each(part, horizon, visit);
+  void each(int64_t run, const Range& part, const Visit& visit) const {
+    Taken{events.at(run), lengths.at(run), finals.at(run)}.each(part, horizon, visit);
   }
 
-  bool ended(int64_t lane, int64_t state) const { return state >= 0 && terminal.at(lane)[state]; }
+  bool ended(int64_t run, int64_t state) const { return state >= 0 && terminal.at(run)[state]; }
 
-  // Calls add(lane, part, sums) for every part, with `size` sums that begin at zero, and then write(lane, sums) for
-  // every lane. Consecutive parts share their sums, which bounds memory, and these are added up in order.
+  // Calls add(run, part, sums) for every part, with `size` sums that begin at zero, and then write(run, sums) for
+  // every run. Consecutive parts share their sums, which bounds memory, and these are added up in order.
   template <typename Add, typename Write>
   void answer(ffi::ThreadPool pool, int64_t size, const Add& add, const Write& write) const {
-    const int64_t lanes = product(lead), parts = range.parts();
+    const int64_t runs = product(lead), parts = range.parts();
     const int64_t each = (parts + MOST_SUMS - 1) / MOST_SUMS, slices = (parts + each - 1) / each;
     thread_local std::vector<double> sums;
-    sums.assign(lanes * slices * size, 0.0);
+    sums.assign(runs * slices * size, 0.0);
     double* const all = sums.data();
-    run(pool, lanes * slices, 1 + lanes * range.size() / WORTH_A_THREAD, [&](int64_t unit) {
+    in_parallel(pool, runs * slices, 1 + runs * range.size() / WORTH_A_THREAD, [&](int64_t unit) {
       const int64_t first = unit % slices * each;
       for (int64_t part = first; part < std::min(parts, first + each); ++part)
         add(unit / slices, range.part(part), all + unit * size);
     });
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      double* total = all + lane * slices * size;
+    for (int64_t run = 0; run < runs; ++run) {
+      double* total = all + run * slices * size;
       for (int64_t slice = 1; slice < slices; ++slice)
         for (int64_t i = 0; i < size; ++i) total[i] += total[slice * size + i];
-      write(lane, total);
+      write(run, total);
     }
   }
 };
@@ -264,126 +264,172 @@ ffi::Error Occupancy(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> len
   const int64_t entries = index.dimensions().back(), end_entries = end_index.dimensions().back();
   question.answer(
       pool, many + S,
-      [&](int64_t lane, const Range& part, double* sums) {
-        const T* ratio = question.ratios.at(lane);
-        question.each(lane, part, [&](const int32_t* steps, int64_t length, int64_t last) {
+      [&](int64_t run, const Range& part, double* sums) {
+        const T* ratio = question.ratios.at(run);
+        question.each(run, part, [&](const int32_t* steps, int64_t length, int64_t last) {
           const double weight = question.weigh(ratio, steps, length, [&](int64_t t, int32_t event, double weight) {
             sums[event] += question.discounts[t] * weight;
           });
-          if (absorbing && question.ended(lane, last)) sums[many + last] += question.remaining[length] * weight;
+          if (absorbing && question.ended(run, last)) sums[many + last] += question.remaining[length] * weight;
         });
       },
-      [&](int64_t lane, const double* sums) {
-        const Features<T> of_events{indices.at(lane), values.at(lane), entries};
-        const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), end_entries};
+      [&](int64_t run, const double* sums) {
+        const Features<T> of_events{indices.at(run), values.at(run), entries};
+        const Features<T> of_ends{end_indices.at(run), end_values.at(run), end_entries};
         std::vector<double> total(results.size, 0.0);
         for (int64_t event = 0; event < many; ++event) of_events.add(event, sums[event], total.data());
         if (absorbing)
           for (int64_t pair = 0; pair < pairs; ++pair)
-            of_ends.add(pair, policy.at(lane)[pair] * sums[many + pair / A], total.data());
-        for (int64_t i = 0; i < results.size; ++i) results.at(lane)[i] = total[i] / question.range.size();
+            of_ends.add(pair, policy.at(run)[pair] * sums[many + pair / A], total.data());
+        for (int64_t i = 0; i < results.size; ++i) results.at(run)[i] = total[i] / question.range.size();
       });
   return ffi::Error::Success();
 }
 
-// The mean gradient of <occupancy, vector> with respect to the table of logits. With c[s, a] the mean over trajectories
-// of what is earned from the visits of (s, a) on, it is c[s, a] - pi(a|s) sum_b c[s, b]; a baseline takes from each visit
-// its weight times what the other trajectories that are still live earn from that step on, on average.
+// What trajectories earn for a vector of quasi-rewards: at each event, and after the end where a state is absorbing.
 template <ffi::DataType D>
-ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
-                    In<ffi::PRED> terminal, In<D> ratios, In<D> probs, In<ffi::S32> index, In<D> value,
-                    In<ffi::S32> end_index, In<D> end_value, In<D> vector, int64_t begin, int64_t end, int64_t horizon,
-                    int64_t shift, double discount, bool on_policy, bool absorbing, bool baseline, Out<D> gradient) {
+struct Earned {
   using T = ffi::NativeType<D>;
-  const Question<D> question(events, lengths, finals, terminal, ratios, leading(gradient->dimensions(), 2),
-                             {begin, end}, horizon, shift, discount, on_policy);
-  const auto& lead = question.lead;
-  const auto policy = in(probs, 2, lead);
-  const auto indices = in(index, 2, lead), end_indices = in(end_index, 2, lead);
-  const auto values = in(value, 2, lead), end_values = in(end_value, 2, lead);
-  const auto vectors = in(vector, 1, lead);
-  const auto results = out(gradient, 2, lead);
-  const int64_t A = probs.dimensions().back(), pairs = policy.size, S = pairs / A, many = pairs << shift;
-  const int64_t entries = index.dimensions().back(), end_entries = end_index.dimensions().back();
-  const int64_t lanes = product(lead);
+  const Question<D>& question;
+  const bool absorbing;
+  const int64_t pairs, S, many;  // of state-action pairs, states and events
+  std::vector<double> payoffs, end_payoffs, end_means;
 
-  std::vector<double> payoffs(lanes * many), end_payoffs(lanes * pairs), end_means(lanes * S, 0.0);
-  for (int64_t lane = 0; lane < lanes; ++lane) {
-    const Features<T> of_events{indices.at(lane), values.at(lane), entries};
-    const Features<T> of_ends{end_indices.at(lane), end_values.at(lane), end_entries};
-    for (int64_t event = 0; event < many; ++event)
-      payoffs[lane * many + event] = of_events.inner(event, vectors.at(lane));
-    if (absorbing)
-      for (int64_t pair = 0; pair < pairs; ++pair) {
-        end_payoffs[lane * pairs + pair] = of_ends.inner(pair, vectors.at(lane));
-        end_means[lane * S + pair / A] += policy.at(lane)[pair] * end_payoffs[lane * pairs + pair];
-      }
+  Earned(const Question<D>& question, const In<D>& probs, const In<ffi::S32>& index, const In<D>& value,
+         const In<ffi::S32>& end_index, const In<D>& end_value, const In<D>& vector, bool absorbing)
+      : question(question),
+        absorbing(absorbing),
+        pairs(in(probs, 2, question.lead).size),
+        S(pairs / probs.dimensions().back()),
+        many(pairs << question.shift) {
+    const auto& lead = question.lead;
+    const auto policy = in(probs, 2, lead);
+    const auto indices = in(index, 2, lead), end_indices = in(end_index, 2, lead);
+    const auto values = in(value, 2, lead), end_values = in(end_value, 2, lead);
+    const auto vectors = in(vector, 1, lead);
+    const int64_t A = probs.dimensions().back(), runs = product(lead);
+    const int64_t entries = index.dimensions().back(), end_entries = end_index.dimensions().back();
+    payoffs.resize(runs * many);
+    end_payoffs.resize(runs * pairs);
+    end_means.assign(runs * S, 0.0);
+    for (int64_t run = 0; run < runs; ++run) {
+      const Features<T> of_events{indices.at(run), values.at(run), entries};
+      const Features<T> of_ends{end_indices.at(run), end_values.at(run), end_entries};
+      for (int64_t event = 0; event < many; ++event) payoffs[run * many + event] = of_events.inner(event, vectors.at(run));
+      if (absorbing)
+        for (int64_t pair = 0; pair < pairs; ++pair) {
+          end_payoffs[run * pairs + pair] = of_ends.inner(pair, vectors.at(run));
+          end_means[run * S + pair / A] += policy.at(run)[pair] * end_payoffs[run * pairs + pair];
+        }
+    }
   }
 
   // Calls visit(t, event, what is earned from t on, weight at t) for all steps of a part, each trajectory backwards, and
   // absorb(last state, mass left after the end) where one is absorbed.
-  const auto backwards = [&](int64_t lane, const Range& part, const auto& visit, const auto& absorb) {
-    const T* ratio = question.ratios.at(lane);
-    const double* pays = payoffs.data() + lane * many;
+  template <typename Visit, typename Absorb>
+  void backwards(int64_t run, const Range& part, const Visit& visit, const Absorb& absorb) const {
+    const T* ratio = question.ratios.at(run);
+    const double* pays = payoffs.data() + run * many;
     thread_local std::vector<double> earned, used;
-    earned.resize(horizon);
-    used.resize(horizon);
-    question.each(lane, part, [&](const int32_t* steps, int64_t length, int64_t last) {
+    earned.resize(question.horizon);
+    used.resize(question.horizon);
+    question.each(run, part, [&](const int32_t* steps, int64_t length, int64_t last) {
       const double weight = question.weigh(ratio, steps, length, [&](int64_t t, int32_t event, double weight) {
         used[t] = weight;
         earned[t] = question.discounts[t] * weight * pays[event];
       });
       double to_go = 0;
-      if (absorbing && question.ended(lane, last)) {
+      if (absorbing && question.ended(run, last)) {
         const double mass = question.remaining[length] * weight;
-        to_go = mass * end_means[lane * S + last];
+        to_go = mass * end_means[run * S + last];
         absorb(last, mass);
       }
       for (int64_t t = length; t-- > 0;) visit(t, steps[t], to_go += earned[t], used[t]);
     });
-  };
+  }
 
-  std::vector<double> expected;  // by lane: the sum over trajectories of what is earned from t on, then how many live
-  if (baseline) {
-    expected.resize(lanes * 2 * horizon);
+  // Calls write(run, sums) with the sums over trajectories of what is earned from each step on, then how many take it.
+  template <typename Write>
+  void sums(ffi::ThreadPool pool, const Write& write) const {
+    const int64_t horizon = question.horizon;
     question.answer(
         pool, 2 * horizon,
-        [&](int64_t lane, const Range& part, double* sums) {
+        [&](int64_t run, const Range& part, double* sums) {
           backwards(
-              lane, part,
-              [&](int64_t t, int32_t, double to_go, double) { sums[t] += to_go, ++sums[horizon + t]; },
+              run, part, [&](int64_t t, int32_t, double to_go, double) { sums[t] += to_go, ++sums[horizon + t]; },
               [](int64_t, double) {});
         },
-        [&](int64_t lane, const double* sums) {
-          std::copy(sums, sums + 2 * horizon, expected.begin() + lane * 2 * horizon);
-        });
+        write);
   }
+};
+
+// What the mean baseline of a batch is made of: see Earned::sums. Those of its parts add up.
+template <ffi::DataType D>
+ffi::Error Earnings(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
+                    In<ffi::PRED> terminal, In<D> ratios, In<D> probs, In<ffi::S32> index, In<D> value,
+                    In<ffi::S32> end_index, In<D> end_value, In<D> vector, int64_t begin, int64_t end, int64_t horizon,
+                    int64_t shift, double discount, bool on_policy, bool absorbing, Out<D> earnings) {
+  const Question<D> question(events, lengths, finals, terminal, ratios, leading(earnings->dimensions(), 2),
+                             {begin, end}, horizon, shift, discount, on_policy);
+  const auto results = out(earnings, 2, question.lead);
+  const Earned<D> earned(question, probs, index, value, end_index, end_value, vector, absorbing);
+  earned.sums(pool, [&](int64_t run, const double* sums) { std::copy(sums, sums + 2 * horizon, results.at(run)); });
+  return ffi::Error::Success();
+}
+
+enum Baseline : int64_t { NONE, OF_THESE, OF_ALL };
+
+// The mean gradient of <occupancy, vector> with respect to the table of logits. With c[s, a] the mean over trajectories
+// of what is earned from the visits of (s, a) on, it is c[s, a] - pi(a|s) sum_b c[s, b]; a baseline takes from each visit
+// its weight times what the other trajectories that are still live earn from that step on, on average: the others of
+// these trajectories, or of all of a batch that these are a part of and whose `earnings` are given.
+template <ffi::DataType D>
+ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
+                    In<ffi::PRED> terminal, In<D> ratios, In<D> probs, In<ffi::S32> index, In<D> value,
+                    In<ffi::S32> end_index, In<D> end_value, In<D> vector, In<D> earnings, int64_t begin, int64_t end,
+                    int64_t horizon, int64_t shift, double discount, bool on_policy, bool absorbing, int64_t baseline,
+                    Out<D> gradient) {
+  const Question<D> question(events, lengths, finals, terminal, ratios, leading(gradient->dimensions(), 2),
+                             {begin, end}, horizon, shift, discount, on_policy);
+  const auto policy = in(probs, 2, question.lead);
+  const auto given = in(earnings, 2, question.lead);
+  const auto results = out(gradient, 2, question.lead);
+  const Earned<D> earned(question, probs, index, value, end_index, end_value, vector, absorbing);
+  const int64_t A = probs.dimensions().back(), pairs = earned.pairs, S = earned.S;
+
+  std::vector<double> expected(baseline == NONE ? 0 : product(question.lead) * 2 * horizon);
+  if (baseline == OF_THESE)
+    earned.sums(pool, [&](int64_t run, const double* sums) {
+      std::copy(sums, sums + 2 * horizon, expected.begin() + run * 2 * horizon);
+    });
+  else if (baseline == OF_ALL)
+    for (int64_t run = 0; run < product(question.lead); ++run)
+      std::copy(given.at(run), given.at(run) + 2 * horizon, expected.begin() + run * 2 * horizon);
   question.answer(
       pool, pairs + S,
-      [&](int64_t lane, const Range& part, double* sums) {
-        const double* all = expected.data() + lane * 2 * horizon;
+      [&](int64_t run, const Range& part, double* sums) {
+        const double* all = expected.data() + run * 2 * horizon;
         const auto absorb = [&](int64_t state, double mass) { sums[pairs + state] += mass; };
-        if (baseline)
-          backwards(
-              lane, part,
+        if (baseline == NONE)
+          earned.backwards(
+              run, part, [&](int64_t, int32_t event, double to_go, double) { sums[event >> shift] += to_go; }, absorb);
+        else
+          earned.backwards(
+              run, part,
               [&](int64_t t, int32_t event, double to_go, double weight) {
                 const double others = (all[t] - to_go) / std::max(all[horizon + t] - 1, 1.0);
                 sums[event >> shift] += to_go - weight * others;
               },
               absorb);
-        else
-          backwards(
-              lane, part,
-              [&](int64_t, int32_t event, double to_go, double) { sums[event >> shift] += to_go; }, absorb);
       },
-      [&](int64_t lane, const double* sums) {
+      [&](int64_t run, const double* sums) {
         const double n = question.range.size();
         for (int64_t s = 0; s < S; ++s) {
           const double row = std::accumulate(sums + s * A, sums + (s + 1) * A, 0.0);
           for (int64_t pair = s * A; pair < (s + 1) * A; ++pair) {
-            const double prob = policy.at(lane)[pair];
-            const double better = end_payoffs[lane * pairs + pair] - end_means[lane * S + s];
-            results.at(lane)[pair] = (sums[pair] - prob * row + sums[pairs + s] * prob * better) / n;
+            const double prob = policy.at(run)[pair];
+            const double better = earned.end_payoffs[run * pairs + pair] - earned.end_means[run * S + s];
+            results.at(run)[pair] = (sums[pair] - prob * row + sums[pairs + s] * prob * better) / n;
           }
         }
       });
@@ -401,15 +447,15 @@ ffi::Error Tally(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths
                              horizon, shift, discount, on_policy);
   const auto pays = in(rewards, 1, question.lead);
   const auto results = out(totals, 1, question.lead);
-  const int64_t parts = question.range.parts(), lanes = product(question.lead);
-  std::vector<double> largest(lanes * parts, 0.0);
+  const int64_t parts = question.range.parts(), runs = product(question.lead);
+  std::vector<double> largest(runs * parts, 0.0);
   question.answer(
       pool, 4,
-      [&](int64_t lane, const Range& part, double* sums) {
-        const T* ratio = question.ratios.at(lane);
-        const T* pay = pays.at(lane);
-        double& most = largest[lane * parts + part.begin / PART - begin / PART];
-        question.each(lane, part, [&](const int32_t* steps, int64_t length, int64_t) {
+      [&](int64_t run, const Range& part, double* sums) {
+        const T* ratio = question.ratios.at(run);
+        const T* pay = pays.at(run);
+        double& most = largest[run * parts + part.begin / PART - begin / PART];
+        question.each(run, part, [&](const int32_t* steps, int64_t length, int64_t) {
           if (length == 0) return;
           double largest_weight = 0, earned = 0, discounted = 0;
           const double last = question.weigh(ratio, steps, length, [&](int64_t t, int32_t event, double weight) {
@@ -425,10 +471,10 @@ ffi::Error Tally(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths
           sums[3] += bounded * bounded;
         });
       },
-      [&](int64_t lane, const double* sums) {
-        std::copy(sums, sums + 4, results.at(lane));
-        const double* most = largest.data() + lane * parts;
-        results.at(lane)[4] = *std::max_element(most, most + parts);
+      [&](int64_t run, const double* sums) {
+        std::copy(sums, sums + 4, results.at(run));
+        const double* most = largest.data() + run * parts;
+        results.at(run)[4] = *std::max_element(most, most + parts);
       });
   return ffi::Error::Success();
 }
@@ -484,8 +530,18 @@ auto bind_gradient() {
   return QUESTION(D)
       .FEATURES(D)
       .template Arg<In<D>>()
+      .template Arg<In<D>>()
       .SETTINGS.template Attr<bool>("absorbing")
-      .template Attr<bool>("baseline")
+      .template Attr<int64_t>("baseline")
+      .template Ret<ffi::Buffer<D>>();
+}
+
+template <ffi::DataType D>
+auto bind_earnings() {
+  return QUESTION(D)
+      .FEATURES(D)
+      .template Arg<In<D>>()
+      .SETTINGS.template Attr<bool>("absorbing")
       .template Ret<ffi::Buffer<D>>();
 }
 
@@ -502,5 +558,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_occupancy_float32, Occupancy<ffi::F32>, bi
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_occupancy_float64, Occupancy<ffi::F64>, bind_occupancy<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_gradient_float32, Gradient<ffi::F32>, bind_gradient<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_gradient_float64, Gradient<ffi::F64>, bind_gradient<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_earnings_float32, Earnings<ffi::F32>, bind_earnings<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_earnings_float64, Earnings<ffi::F64>, bind_earnings<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_tally_float32, Tally<ffi::F32>, bind_tally<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_tally_float64, Tally<ffi::F64>, bind_tally<ffi::F64>());

@@ -1,60 +1,53 @@
-"""What draws trajectories, and sums over them."""
+"""What draws trajectories."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, final
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
-from occupax.batch import Batch, Statistics
+from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
 
-
-class Tally(eqx.Module):
-    """Sums over trajectories; those of two parts of a batch add up to those of the whole."""
-
-    returns: Float[Array, ""]
-    discounted_returns: Float[Array, ""]
-    steps: Int[Array, ""]
-    weights: Float[Array, ""]
-    squared_weights: Float[Array, ""]
-    largest_weight: Float[Array, ""]
-
-    def __add__(self, other: "Tally") -> "Tally":
-        total = jax.tree.map(jnp.add, self, other)
-        largest = jnp.maximum(self.largest_weight, other.largest_weight)
-        return eqx.tree_at(lambda it: it.largest_weight, total, largest)
-
-    def statistics(self, n: int) -> Statistics:
-        """The averages over `n` trajectories."""
-        return Statistics(
-            undiscounted_return=self.returns / n,
-            discounted_return=self.discounted_returns / n,
-            steps=self.steps,
-            episode_length=self.steps / n,
-            largest_weight=self.largest_weight,
-            effective_sample_size=self.weights**2 / jnp.maximum(self.squared_weights, 1e-30),
-        )
+if TYPE_CHECKING:
+    from occupax.samplers.batches.block import Block
 
 
-LARGEST_SQUARED = 1e9
-"""Weights beyond it count as this in the effective sample size, whose squares must stay finite."""
-
-
-class Block(Batch):
-    """A batch of consecutive trajectories, which may be part of a larger one."""
-
-    @abstractmethod
-    def tally(self, target: Policy | None = None) -> Tally:
-        """Sums over the trajectories that took a step; the weights are those of `target`."""
-
-
-class Sampler(eqx.Module):
-    """Draws trajectories of a problem. Trajectory i of a key depends on (key, i) and the policy alone."""
+class Source(eqx.Module):
+    """Draws batches of one problem, for policies of one form; a sampler opens it, and training closes it."""
 
     problem: eqx.AbstractVar[Problem]
+
+    @abstractmethod
+    def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
+        """Draw a batch.
+
+        Args:
+            policy: the policy that acts.
+            n: how many trajectories.
+            key: of the random numbers. The same policy and key give the same trajectories, whenever and wherever they
+                are drawn: this is what makes a run that was interrupted go on to the same result.
+
+        Returns:
+            The batch; `occupax.SampledBatch` makes one of trajectories in memory.
+        """
+
+    @property
+    def runs_at_once(self) -> int:
+        """How many runs may draw from it at the same time, each in a thread of its own."""
+        return 1
+
+    def close(self) -> None:
+        """End what was started for it, such as processes."""
+
+
+class ProgramSource(Source):
+    """A source that is part of the compiled program of training: it draws by functions that JAX can trace.
+
+    Trajectory i of a key depends on (key, i) and the policy alone.
+    """
 
     @property
     @abstractmethod
@@ -64,12 +57,41 @@ class Sampler(eqx.Module):
     @abstractmethod
     def block(
         self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
-    ) -> Block:
-        """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
+    ) -> "Block":
+        """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
+
+    @final
+    def draw(self, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> "Block":
+        """Draw a batch, which is streamed if it is large; if it is not wanted, all of its trajectories are empty."""
+        from occupax.samplers.batches.streamed import draw_part
+
+        return draw_part(self, policy, n, key, 0, jnp.where(wanted, n, 0))
 
 
-def half_of(n: int) -> int:
-    """Half of an even number of trajectories."""
-    if n % 2:
-        raise ValueError(f"a batch must have an even number of trajectories to be halved, got {n}.")
-    return n // 2
+class Sampler(ABC):
+    """How trajectories are sampled: settings, from which a source of batches is opened for each training.
+
+    A sampler of your own defines `open`. If its source is a `ProgramSource`, training is one compiled program;
+    otherwise the algorithm runs outside of it, on batches that answer when they are asked.
+    """
+
+    @abstractmethod
+    def open(self, problem: Problem, policy: Policy) -> Source:
+        """Open a source of batches.
+
+        Args:
+            problem: what to sample.
+            policy: the policies to be sampled have the same structure and shapes as this one.
+
+        Returns:
+            The source.
+        """
+
+    def random_numbers(self, problem: Problem, policy: Policy) -> str:
+        """A name for the random numbers that trajectories are drawn with, which a run that is resumed must share.
+
+        Samplers that draw the same trajectories for a key have the same name.
+        """
+        del problem, policy
+        kind: Any = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}"

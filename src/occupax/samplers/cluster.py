@@ -13,11 +13,11 @@ from occupax.policies import Policy
 from occupax.serial import FUNCTIONS
 
 LOSSES = 3
-"""How many workers a piece of work may cost before it is taken for the reason."""
+"""How many workers may be lost over one task before the task is taken for the reason."""
 
 
 class Cluster:
-    """A connection to a cluster; one that began here ends here."""
+    """A connection to a cluster; one that was made here is ended by `close`."""
 
     def __init__(self, address: str | None, cores: int | None):
         """Join a cluster, or start one with so many cores."""
@@ -39,32 +39,32 @@ class Cluster:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise ValueError(f"there is no Ray cluster at {address!r}: {error}") from error
 
-    def parcel(self, *contents: Any) -> "Parcel":
+    def send(self, *contents: Any) -> "Package":
         """Put values into the memory of the cluster."""
         try:
-            return Parcel(tuple(sys.path), self.ray.put(contents))
+            return Package(tuple(sys.path), self.ray.put(contents))
         except TypeError as error:
             raise ValueError(f"what is trained cannot be sent to a cluster: {error}.") from error
 
     def cores(self) -> int:
-        """How many cores it has."""
+        """How many cores the cluster has."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def close(self) -> None:
-        """Leave it, if it was joined here."""
+        """End the connection, if it was made here."""
         if self._ours:
             self.ray.shutdown()
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """Values on their way to a worker of the same cluster, who looks for their modules where they were found before."""
+class Package:
+    """Values in the memory of a cluster, with the places where the sender finds modules."""
 
     path: tuple[str, ...]
     place: Any
 
     def open(self) -> Any:
-        """The values."""
+        """Return the values, on a worker."""
         import ray
 
         sys.path.extend(place for place in self.path if place not in sys.path)
@@ -72,18 +72,18 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class Known:
-    """A function by name: those of JAX do not arrive as what they were."""
+class FunctionName:
+    """The name of a function of `serial.FUNCTIONS`: functions of JAX cannot be sent as they are."""
 
     name: str
 
 
-def parting(policy: Policy) -> Policy:
-    """A policy ready to be sent."""
-    known = {id(function): Known(name) for name, function in FUNCTIONS.items()}
+def with_function_names(policy: Policy) -> Policy:
+    """A policy that can be sent: known functions are replaced by their names."""
+    known = {id(function): FunctionName(name) for name, function in FUNCTIONS.items()}
     return jax.tree.map(lambda leaf: known.get(id(leaf), leaf), policy)
 
 
-def arrived(policy: Policy) -> Policy:
-    """A policy that was sent."""
-    return jax.tree.map(lambda leaf: FUNCTIONS[leaf.name] if isinstance(leaf, Known) else leaf, policy)
+def with_functions(policy: Policy) -> Policy:
+    """A policy that was sent, with its functions put back."""
+    return jax.tree.map(lambda leaf: FUNCTIONS[leaf.name] if isinstance(leaf, FunctionName) else leaf, policy)

@@ -32,7 +32,7 @@ class EpisodeError(RuntimeError):
     """An environment failed; the message names the episode and its seed."""
 
 
-class Player:
+class EpisodeRunner:
     """Plays episodes of a Gymnasium environment.
 
     Args:

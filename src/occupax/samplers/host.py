@@ -1,48 +1,128 @@
-"""Sampling outside of JAX: environments of Gymnasium."""
+"""Sampling batch by batch in this process, outside of the compiled program."""
 
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
+from occupax._errors import check_integer, check_number
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.base import Sampler
-from occupax.samplers.engine import Engine
-from occupax.samplers.episodes import Player
-from occupax.samplers.network import NetworkBatch
-from occupax.samplers.sampled import SampledBatch
+from occupax.samplers.base import ProgramSource, Sampler, Source
+from occupax.samplers.batches.block import Block, Request
+from occupax.samplers.batches.sampled import SampledBatch
+from occupax.samplers.batches.shards import Shard, ShardedBatch, answer, split
+from occupax.samplers.batches.streamed import draw_part
+from occupax.samplers.episodes import EpisodeRunner
+from occupax.samplers.kernel import Engine, Kernel, program_sampler
+from occupax.samplers.network_kernel import NetworkBatch
 
 
-class HostSampler(Sampler):
-    """Draws trajectories of a Gymnasium environment; it cannot be part of a compiled program."""
+@dataclass(frozen=True)
+class Host(Sampler):
+    """Samples in this process and, for environments of Gymnasium, in processes of their own.
+
+    Args:
+        envs: how many environments of Gymnasium run at once. It does not change the results.
+        processes: whether each of them runs in a process of its own, which pays for environments that take about a
+            millisecond a step or longer; otherwise they take turns in this one.
+        timeout: how many seconds a step of all of them may take before the training ends with an error.
+        shards: in how many parts a batch is summed up. Equal shards give results that are equal to the last bit,
+            whoever samples; others differ by rounding.
+        engine: what computes the estimates (and draws, where the environment is one in JAX): "kernel", "jax", or "auto"
+            for the kernel where it can be used.
+    """
+
+    envs: int = 8
+    processes: bool = False
+    timeout: float = 60.0
+    shards: int = 1
+    engine: Engine = "auto"
+
+    def __post_init__(self) -> None:
+        check_integer("envs", self.envs)
+        check_integer("shards", self.shards)
+        check_number("timeout", self.timeout, low=0.0, open_low=True)
+
+    def open(self, problem: Problem, policy: Policy) -> "HostSource":
+        """Open a source; environments of Gymnasium are made when they are needed."""
+        return HostSource(problem, self.blocks(problem, policy), self.shards)
+
+    def blocks(self, problem: Problem, policy: Policy) -> "GymnasiumBlocks | ProgramBlocks":
+        """What draws the shards of batches."""
+        inside = program_sampler(problem, policy, self.engine)
+        if not isinstance(problem.env, GymnasiumEnv):
+            return ProgramBlocks(inside.open(problem, policy))
+        runner = EpisodeRunner(problem.env, self.envs, self.processes, self.timeout)
+        return GymnasiumBlocks(problem, NetworkBatch if isinstance(inside, Kernel) else SampledBatch, runner)
+
+    def random_numbers(self, problem: Problem, policy: Policy) -> str:
+        """Those of the sampler inside the program; actions in Gymnasium are drawn with `jax.random`."""
+        if isinstance(problem.env, GymnasiumEnv):
+            return "jax"
+        return program_sampler(problem, policy, self.engine).random_numbers(problem, policy)
+
+
+class GymnasiumBlocks(eqx.Module):
+    """Draws blocks of episodes of a Gymnasium environment."""
 
     problem: Problem
-    engine: Engine
-    player: Player
+    batch: type[SampledBatch]
+    runner: EpisodeRunner
 
-    def __init__(self, problem: Problem, engine: Engine, envs: int = 8, processes: bool = False, timeout: float = 60.0):
-        """Nothing runs yet.
+    def draw(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Block:
+        """Draw the episodes of a shard, with space for `size`."""
+        horizon = self.problem.sampling_horizon()
+        drawn = self.runner.draw(policy, key, shard.first, shard.stop, size, horizon)
+        return self.batch(self.problem, drawn, policy)
 
-        Args:
-            problem: of a Gymnasium environment.
-            engine: how the trajectories are estimated from; see `choose_engine`.
-            envs: how many environments run at once.
-            processes: whether each runs in a process of its own.
-            timeout: how many seconds a step of all of them may take.
-        """
-        if not isinstance(problem.env, GymnasiumEnv):
-            raise ValueError(f"problem must have a GymnasiumEnv, got {type(problem.env).__name__}.")
-        self.problem, self.engine = problem, engine
-        self.player = Player(problem.env, envs, processes, timeout)
+    def close(self) -> None:
+        """End the environments."""
+        self.runner.close()
 
-    @property
-    def block_size(self) -> int:
-        """Batches are held in memory as a whole, because to draw them again would take long."""
-        return 2**31 - 1
 
-    def block(
-        self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
-    ) -> SampledBatch:
-        """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
-        drawn = self.player.draw(policy, key, int(first), int(stop), n, self.problem.sampling_horizon())
-        batch = NetworkBatch if self.engine == "compiled" else SampledBatch
-        return batch(self.problem, drawn, policy)
+class ProgramBlocks(eqx.Module):
+    """Draws blocks of a problem that runs in JAX, by a compiled function."""
+
+    source: ProgramSource
+
+    def draw(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Block:
+        """Draw the trajectories of a shard, with space for `size`."""
+        return _draw(self.source, policy, size, key, jnp.asarray(shard.first), jnp.asarray(shard.stop))
+
+    def close(self) -> None:
+        """End nothing: the source holds nothing open."""
+
+
+class HostSource(Source):
+    """Draws batches in this process."""
+
+    problem: Problem
+    blocks: GymnasiumBlocks | ProgramBlocks
+    shards: int
+
+    def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> ShardedBatch:
+        """Draw all shards of a batch."""
+        shards, size = split(n, self.shards)
+        blocks = {shard: self.blocks.draw(policy, key, shard, size) for shard in shards}
+
+        def ask(about: tuple[Shard, ...], request: Request) -> list[Any]:
+            acted = request.target is policy
+            given = request._replace(target=None) if acted else request
+            return [answer(blocks[shard], given) for shard in about]
+
+        return ShardedBatch(self.problem, shards, n, size, ask)
+
+    def close(self) -> None:
+        """End the environments."""
+        self.blocks.close()
+
+
+@eqx.filter_jit
+def _draw(
+    source: ProgramSource, policy: Policy, n: int, key: Key[Array, ""], first: Int[Array, ""], stop: Int[Array, ""]
+) -> Block:
+    return draw_part(source, policy, n, key, first, stop)

@@ -1,29 +1,42 @@
 """Sampling on a cluster, with Ray.
 
-Every worker is an actor with environments of its own. It is given shards of batches, one at a time, and sends back
-sums. Whose worker or machine is lost, that shard is given to another; the answer would have been the same.
+Every worker is an actor of Ray with environments of its own. It is given tasks, one at a time: to draw shards of a
+batch, if it has not drawn them already, and to answer a request about them. If a worker or its machine is lost, its
+task is given to another; the answer would have been the same.
 """
 
-import time
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, UInt32
 
 from occupax._errors import check_integer, check_number
+from occupax.batch import Earnings
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.cluster import LOSSES, Cluster, Parcel, arrived, parting
-from occupax.samplers.engine import Engine
-from occupax.samplers.episodes import EpisodeError, episode_seeds
-from occupax.samplers.pools import Host
-from occupax.samplers.shards import Answers, Flat, Inquiry, Pool, Shard, Worker, equal
+from occupax.samplers.base import Sampler, Source
+from occupax.samplers.batches.block import Block, Request, Tally
+from occupax.samplers.batches.shards import Shard, ShardedBatch, answer, split
+from occupax.samplers.cluster import Cluster, Package, with_function_names, with_functions
+from occupax.samplers.host import Host
+from occupax.samplers.kernel import Engine
+from occupax.samplers.workers import Workers
+from occupax.serial import named_arrays, with_arrays_of
 
-Task = tuple[Inquiry, Shard]
+Arrays = dict[str, np.ndarray]
+
+RUNS_AT_ONCE = 16
+"""How many runs draw from a cluster at the same time; a worker keeps the shards of as many batches."""
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(Sampler):
     """Samples on a cluster of machines with Ray, or on all cores of this one.
 
     Args:
@@ -34,9 +47,10 @@ class Ray:
         timeout: how many seconds a step of all environments of a worker may take; beyond it the training ends with an
             error.
         patience: how many seconds to wait for a first worker, or for another after the last was lost. If a worker takes
-            longer over a shard, one that has nothing else to do is given it too.
+            longer over a task, one that has nothing else to do is given it too.
         shards: in how many parts a batch is split up, of which a worker has one at a time. Equal shards give results
             that are equal to the last bit, whoever samples.
+        engine: what computes the estimates, as for `Host`.
     """
 
     address: str | None = None
@@ -45,6 +59,7 @@ class Ray:
     timeout: float = 60.0
     patience: float = 120.0
     shards: int = 8
+    engine: Engine = "auto"
 
     def __post_init__(self) -> None:
         if self.address is not None and not isinstance(self.address, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -54,178 +69,125 @@ class Ray:
         for name in ("timeout", "patience"):
             check_number(name, getattr(self, name), low=0.0, open_low=True)
 
-    def open(self, problem: Problem, policy: Policy, engine: Engine) -> Pool:
+    @property
+    def host(self) -> Host:
+        """How each worker samples."""
+        return Host(envs=self.envs, timeout=self.timeout, engine=self.engine)
+
+    def open(self, problem: Problem, policy: Policy) -> "RaySource":
         """Join the cluster and start the workers."""
         cluster = Cluster(self.address, self.workers)
-        host = Host(envs=self.envs, timeout=self.timeout)
         workers = cluster.cores() if self.workers is None else self.workers
-        worker = host, problem, parting(policy), engine, bool(jax.config.read("jax_enable_x64"))
+        double = bool(jax.config.read("jax_enable_x64"))
         try:
-            return Actors(cluster, worker, workers, self.patience, self.shards)
+            sent = cluster.send(self.host, problem, with_function_names(policy), double)
+            pool = Workers(cluster, RemoteWorker, sent, workers, self.patience)
         except BaseException:
             cluster.close()
             raise
+        return RaySource(problem, pool, self.shards, count())
+
+    def random_numbers(self, problem: Problem, policy: Policy) -> str:
+        """Those of the workers."""
+        return self.host.random_numbers(problem, policy)
 
 
-class Member:
-    """A worker on the cluster."""
+class RaySource(Source):
+    """Draws batches on the workers of a cluster."""
 
-    def __init__(self, parcel: Parcel):
-        host, problem, policy, engine, self._double = parcel.open()
-        policy = arrived(policy)
-        self._worker = Worker(host.sampler(problem, policy, engine), policy)
+    problem: Problem
+    workers: Workers
+    shards: int
+    numbers: "count[int]"
+    """Of the batches that are drawn."""
 
-    def is_there(self) -> None:
-        """Return."""
+    @property
+    def runs_at_once(self) -> int:
+        """As many as keep the workers busy."""
+        return RUNS_AT_ONCE
 
-    def answer(self, inquiry: Inquiry, policies: tuple[Flat, ...], shard: Shard) -> Answers:
-        """See `Worker.answer`; the policies come apart, because they are sent once an iteration."""
-        with jax.enable_x64(self._double):
-            return self._worker.answer(inquiry._replace(policies=policies), shard)
+    def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> ShardedBatch:
+        """A batch whose shards are drawn by the workers when they are asked for the first time."""
+        shards, size = split(n, self.shards)
+        batch = RemoteBatch(next(self.numbers), size, np.asarray(jax.random.key_data(key)))
+        places: dict[int, tuple[Policy, Any]] = {}  # of policies in the memory of the cluster, by their identity
 
+        def place(sent: Policy) -> Any:
+            if id(sent) not in places:
+                places[id(sent)] = sent, self.workers.put(named_arrays(sent))
+            return places[id(sent)][1]
 
-@dataclass
-class Seat:
-    """The place of a worker, who may be lost and replaced."""
+        def ask(about: tuple[Shard, ...], request: Request) -> list[Any]:
+            other = request.target is not None and request.target is not policy
+            target = place(request.target) if other else None  # pyright: ignore[reportArgumentType]
+            found = self.workers.ask(batch, about, place(policy), target, _without_target(request))
+            return [_restored(policy, request, arrays) for arrays in found]
 
-    actor: Any
-    doing: Any
-    """What it was asked and has not answered yet; the first thing is whether it is there."""
-    since: float
-    task: int | None = None
-    """The number of the task it works at; none if nobody waits for the answer."""
-    is_there: bool = False
-
-
-class Round:
-    """The tasks of one round of questions, and what became of them."""
-
-    def __init__(self, tasks: list[Task]):
-        self.tasks, self.left = tasks, list(range(len(tasks)))
-        self.found: dict[int, Answers] = {}
-        self._losses = [0] * len(tasks)
-
-    def lose(self, number: int) -> None:
-        """Note that a worker was lost over a task, which is to be given to another."""
-        self._losses[number] += 1
-        if self._losses[number] == LOSSES:
-            inquiry, shard = self.tasks[number]
-            seeds = episode_seeds(inquiry.key, shard.first, shard.stop)
-            raise EpisodeError(
-                f"{LOSSES} workers died over the episodes {shard.first} to {shard.stop - 1}, whose seeds are "
-                f"{', '.join(map(str, seeds[:10]))}{', ...' if len(seeds) > 10 else ''}."
-            )
-        self.left.insert(0, number)
-
-
-class Actors(Pool):
-    """Workers that are actors of Ray."""
-
-    def __init__(self, cluster: Cluster, worker: tuple[Any, ...], workers: int, patience: float, shards: int):
-        super().__init__(shards)
-        self._cluster, self._ray, self._patience = cluster, cluster.ray, patience
-        self._kind = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Member)
-        self._worker = cluster.parcel(*worker)
-        self._failed_starts = 0
-        self._seats = [self._start() for _ in range(workers)]
-        self._iteration = -1
-        self._sent: dict[int, tuple[tuple[Flat, ...], Any]] = {}
-        """The policies of each run in the present iteration, and where they are in the cluster's memory."""
-        self._home: dict[tuple[int, Shard], Seat] = {}
-        """Who drew which shard of which run, and can answer more about it without drawing it again."""
-
-    def answers(self, tasks: list[Task]) -> list[Answers]:
-        """Give every task to a worker until all are done."""
-        work, lonely_since = Round(tasks), time.monotonic()
-        if tasks[0][0].iteration != self._iteration:
-            self._iteration, self._sent, self._home = tasks[0][0].iteration, {}, {}
-        for seat in self._seats:
-            seat.task = None  # a late answer to what another has answered
-        while len(work.found) < len(tasks):
-            self._hand_out(work)
-            busy = {seat.doing: seat for seat in self._seats if seat.doing is not None}
-            self._ray.wait(list(busy), num_returns=1, timeout=1.0)
-            ready, _ = self._ray.wait(list(busy), num_returns=len(busy), timeout=0)
-            for answered in ready:
-                self._receive(busy[answered], work)
-            if any(seat.is_there for seat in self._seats):
-                lonely_since = time.monotonic()
-            elif time.monotonic() - lonely_since > self._patience:
-                raise EpisodeError(
-                    f"no worker was there for {self._patience:g} seconds: the cluster has {self._cluster.cores()} "
-                    "cores, and each worker needs one."
-                )
-        return [work.found[number] for number in range(len(tasks))]
+        return ShardedBatch(self.problem, shards, n, size, ask)
 
     def close(self) -> None:
-        """Dismiss the workers, and leave the cluster."""
-        for seat in self._seats:
-            self._ray.kill(seat.actor)
-        self._cluster.close()
-
-    def _start(self) -> Seat:
-        actor = self._kind.remote(self._worker)
-        return Seat(actor, actor.is_there.remote(), time.monotonic())
-
-    def _hand_out(self, work: Round) -> None:
-        """Give every free worker a task: one it has drawn already, or one that nobody has, or one that takes long."""
-        for seat in self._seats:
-            if seat.doing is not None:
-                continue
-            owners = {number: self._home.get(_place(work.tasks[number])) for number in work.left}
-            mine = [number for number, owner in owners.items() if owner is seat]
-            free = [number for number, owner in owners.items() if owner is None or self._is_late(owner)]
-            late = {other.task for other in self._seats if other.task is not None and self._is_late(other)}
-            in_time = {other.task for other in self._seats if not self._is_late(other)}
-            late = sorted(late - in_time - work.found.keys())
-            for number in [*mine, *free, *late][:1]:
-                if number in work.left:
-                    work.left.remove(number)
-                inquiry, shard = work.tasks[number]
-                told = inquiry._replace(policies=())
-                seat.doing = seat.actor.answer.remote(told, self._send(inquiry), shard)
-                seat.task, seat.since = number, time.monotonic()
-
-    def _is_late(self, seat: Seat) -> bool:
-        return seat.doing is not None and time.monotonic() - seat.since > self._patience
-
-    def _send(self, inquiry: Inquiry) -> Any:
-        """Where the policies of an inquiry are in the cluster's memory; they are put there once an iteration."""
-        sent, place = self._sent.get(inquiry.run, ((), None))
-        if len(sent) != len(inquiry.policies) or not all(map(equal, sent, inquiry.policies)):
-            place = self._ray.put(inquiry.policies)
-            self._sent[inquiry.run] = inquiry.policies, place
-        return place
-
-    def _receive(self, seat: Seat, work: Round) -> None:
-        doing, seat.doing, number, seat.task = seat.doing, None, seat.task, None
-        try:
-            answer = self._ray.get(doing)
-        except self._ray.exceptions.RayTaskError as error:
-            if number is None or number in work.found:  # another has answered
-                return
-            cause = error.cause
-            known = isinstance(cause, EpisodeError)
-            raise EpisodeError(str(cause) if known else f"a worker failed. {type(cause).__name__}: {cause}") from error
-        except self._ray.exceptions.RayError as error:
-            self._replace(seat, error)
-            if number is not None and number not in work.found:
-                work.lose(number)
-            return
-        seat.is_there, self._failed_starts = True, 0
-        if number is not None:
-            work.found.setdefault(number, answer)
-            self._home[_place(work.tasks[number])] = seat
-
-    def _replace(self, seat: Seat, error: Exception) -> None:
-        """Put another worker in the place of one that was lost."""
-        self._failed_starts += not seat.is_there
-        if self._failed_starts == LOSSES:
-            raise EpisodeError(f"{LOSSES} workers could not be started: {error}") from error
-        self._home = {place: owner for place, owner in self._home.items() if owner is not seat}
-        new = self._start()
-        seat.actor, seat.doing, seat.since, seat.is_there = new.actor, new.doing, new.since, False
+        """End the workers, and the connection to the cluster."""
+        self.workers.close()
 
 
-def _place(task: Task) -> tuple[int, Shard]:
-    return task[0].run, task[1]
+class RemoteBatch(NamedTuple):
+    """Which batch a task is about."""
+
+    number: int
+    part_size: int
+    key: UInt32[np.ndarray, "2"]
+
+
+class RemoteWorker:
+    """Draws shards and answers requests about them, on the cluster; keeps the shards of the latest batches."""
+
+    def __init__(self, package: Package):
+        host, problem, policy, self._double = package.open()
+        self._policy = with_functions(policy)
+        self._blocks = host.blocks(problem, self._policy)
+        self._drawn: OrderedDict[int, dict[Shard, Block]] = OrderedDict()
+
+    def ready(self) -> None:
+        """Return as soon as the worker has been made."""
+
+    def answer(
+        self, batch: RemoteBatch, shards: tuple[Shard, ...], acting: Arrays, target: Arrays | None, request: Request
+    ) -> list[Arrays]:
+        """The arrays of the answer to a request about each of some shards."""
+        with jax.enable_x64(self._double):
+            if target is not None:
+                request = request._replace(target=with_arrays_of(self._policy, target))
+            return [named_arrays(answer(self._block(batch, shard, acting), request)) for shard in shards]
+
+    def _block(self, batch: RemoteBatch, shard: Shard, acting: Arrays) -> Block:
+        drawn = self._drawn.setdefault(batch.number, {})
+        self._drawn.move_to_end(batch.number)
+        while len(self._drawn) > RUNS_AT_ONCE:
+            self._drawn.popitem(last=False)
+        if shard not in drawn:
+            key = jax.random.wrap_key_data(jnp.asarray(batch.key))
+            drawn[shard] = self._blocks.draw(with_arrays_of(self._policy, acting), key, shard, batch.part_size)
+        return drawn[shard]
+
+
+def _without_target(request: Request) -> Request:
+    """A request that can be sent: arrays of NumPy, and no policy, whose arrays are sent on their own."""
+    reward, baseline = request.quasi_reward, request.baseline
+    return request._replace(
+        target=None,
+        quasi_reward=None if reward is None else np.asarray(reward),
+        baseline=jax.tree.map(np.asarray, baseline) if isinstance(baseline, Earnings) else baseline,
+    )
+
+
+def _restored(policy: Policy, request: Request, arrays: Arrays) -> Any:
+    """The answer to a request, from its arrays."""
+    match request.kind:
+        case "occupancy":
+            return next(iter(arrays.values()))
+        case "gradient":
+            return with_arrays_of(eqx.filter(policy, eqx.is_inexact_array), arrays)
+        case "earnings":
+            return Earnings(*arrays.values())
+        case "tally":
+            return Tally(*arrays.values())

@@ -15,8 +15,8 @@ from occupax.policies import Policy
 from occupax.problem import Problem
 
 
-class Actor(eqx.Module):
-    """What acts in an episode."""
+class Acting(eqx.Module):
+    """How actions are drawn in episodes that are simulated side by side."""
 
     @abstractmethod
     def act(
@@ -34,7 +34,7 @@ class Actor(eqx.Module):
         """
 
 
-class PlainActor(Actor):
+class PlainActing(Acting):
     """Any policy, in plain JAX."""
 
     policy: Policy
@@ -53,62 +53,62 @@ class PlainActor(Actor):
 
 
 def rollout(
-    problem: Problem, actor: Actor, numbers: Int[Array, " n"], there: Bool[Array, " n"], key: Key[Array, ""]
+    problem: Problem, acting: Acting, numbers: Int[Array, " n"], there: Bool[Array, " n"], key: Key[Array, ""]
 ) -> Trajectories:
     """The trajectories of these numbers out of all those that `key` stands for; those not `there` take no step.
 
-    A trajectory depends on (key, number) and the actor alone. Under vmap all lanes go through one loop, which ends with
+    A trajectory depends on (key, number) and the acting alone. Under vmap all runs go through one loop, which ends with
     the last episode of any.
     """
-    arrays, fixed = eqx.partition((problem, actor), eqx.is_array)
+    arrays, fixed = eqx.partition((problem, acting), eqx.is_array)
 
-    def all_lanes(of_problem: Any, of_actors: Any, *rest: Any) -> Any:
-        problem, actors = eqx.combine((of_problem, of_actors), fixed)
-        return _lanes(problem, actors, *rest)
+    def all_runs(of_problem: Any, of_acting: Any, *rest: Any) -> Any:
+        problem, acting = eqx.combine((of_problem, of_acting), fixed)
+        return _side_by_side(problem, acting, *rest)
 
-    def one_lane(of_problem: Any, *of_lane: Any) -> Any:
-        lanes = jax.tree.map(lambda leaf: leaf[None], of_lane)
-        return jax.tree.map(lambda leaf: leaf[0], all_lanes(of_problem, *lanes))
+    def one_run(of_problem: Any, *of_run: Any) -> Any:
+        runs = jax.tree.map(lambda leaf: leaf[None], of_run)
+        return jax.tree.map(lambda leaf: leaf[0], all_runs(of_problem, *runs))
 
-    def in_one_loop(size: int, batched: Any, of_problem: Any, *of_lane: Any) -> tuple[Any, Any]:
+    def in_one_loop(size: int, batched: Any, of_problem: Any, *of_run: Any) -> tuple[Any, Any]:
         def spread(leaf: Array, is_batched: bool) -> Array:
             return leaf if is_batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
 
         if any(jax.tree.leaves(batched[0])):  # several problems, which the loop is not made for
             axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(batched))
-            drawn = jax.vmap(one_lane, axes)(of_problem, *of_lane)
+            drawn = jax.vmap(one_run, axes)(of_problem, *of_run)
         else:
-            drawn = all_lanes(of_problem, *jax.tree.map(spread, of_lane, tuple(batched[1:])))
+            drawn = all_runs(of_problem, *jax.tree.map(spread, of_run, tuple(batched[1:])))
         return drawn, jax.tree.map(lambda _: True, drawn)
 
-    draw = custom_vmap(one_lane)
+    draw = custom_vmap(one_run)
     draw.def_vmap(in_one_loop)
     return Trajectories(*draw(*arrays, numbers, there, key))
 
 
-def _lanes(
+def _side_by_side(
     problem: Problem,
-    actors: Actor,
-    numbers: Int[Array, "L n"],
-    there: Bool[Array, "L n"],
-    lane_keys: Key[Array, " L"],
+    acting: Acting,
+    numbers: Int[Array, "R n"],
+    there: Bool[Array, "R n"],
+    run_keys: Key[Array, " R"],
 ) -> tuple[Any, ...]:
-    """Those of several lanes; the entries are in the order of the fields of `Trajectories`."""
+    """The trajectories of several runs; the entries are in the order of the fields of `Trajectories`."""
     env, horizon = _simulated(problem), problem.sampling_horizon()
-    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(lane_keys, numbers)
+    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(run_keys, numbers)
 
     def each(function: Any, *arguments: Any) -> Any:
         return jax.vmap(jax.vmap(function))(*arguments)
 
-    def act(t: Int[Array, ""], observations: Any, live: Bool[Array, "L n"], step_keys: Key[Array, "L n"]) -> Any:
-        parts, fixed = eqx.partition(actors, eqx.is_array)
+    def act(t: Int[Array, ""], observations: Any, live: Bool[Array, "R n"], step_keys: Key[Array, "R n"]) -> Any:
+        parts, fixed = eqx.partition(acting, eqx.is_array)
 
-        def in_lane(part: Any, *given: Any) -> Any:
+        def in_run(part: Any, *given: Any) -> Any:
             return eqx.combine(part, fixed).act(*given, t)
 
-        return jax.vmap(in_lane)(parts, observations, live, lane_keys, numbers, step_keys)
+        return jax.vmap(in_run)(parts, observations, live, run_keys, numbers, step_keys)
 
-    def step(t: Int[Array, ""], state: Any, ended: Bool[Array, "L n"]) -> tuple[Any, Any, tuple[Any, ...]]:
+    def step(t: Int[Array, ""], state: Any, ended: Bool[Array, "R n"]) -> tuple[Any, Any, tuple[Any, ...]]:
         step_keys = each(lambda key: jax.random.split(jax.random.fold_in(key, t + 1)), keys)
         live, observations = ~ended, each(env.observe, state)
         actions, log_probs = act(t, observations, live, step_keys[..., 0])
@@ -146,5 +146,5 @@ def _simulated(problem: Problem) -> Environment:
     return problem.env
 
 
-def _where(condition: Bool[Array, "L n *H"], yes: Array, no: Array) -> Array:
+def _where(condition: Bool[Array, "R n *H"], yes: Array, no: Array) -> Array:
     return jnp.where(jnp.expand_dims(condition, range(condition.ndim, yes.ndim)), yes, no)

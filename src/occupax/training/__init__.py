@@ -2,15 +2,15 @@
 
 from occupax.training.evaluate import Evaluation, evaluate
 from occupax.training.loggers import Logger, TensorBoard
-from occupax.training.loop import Moment, train
+from occupax.training.loop import Progress, train
 from occupax.training.policy_files import load_policy, save_policy
 from occupax.training.result import Result, load_result
-from occupax.training.sweep import Sweep, sweep
+from occupax.training.sweeps import Sweep, sweep
 
 __all__ = [
     "Evaluation",
     "Logger",
-    "Moment",
+    "Progress",
     "Result",
     "Sweep",
     "TensorBoard",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from occupax import serial
-from occupax.training.records import Table
+from occupax.training.records import RecordTable
 
 SECONDS_BETWEEN_LINES = 15.0
 
@@ -20,11 +20,11 @@ class Logger(ABC):
     """Is given every record once, some at a time."""
 
     @abstractmethod
-    def open(self, seeds: Sequence[int], budget: int, table: Table) -> None:
+    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
         """Begin: `seeds` names the runs, `budget` is the number of episodes of each, `table` what there is already."""
 
     @abstractmethod
-    def log(self, table: Table) -> None:
+    def log(self, table: RecordTable) -> None:
         """Take note of further records."""
 
     @abstractmethod
@@ -40,12 +40,12 @@ class CSV(Logger):
         self._path = path
         self._seeds: Sequence[int] = ()
 
-    def open(self, seeds: Sequence[int], budget: int, table: Table) -> None:
+    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
         """Write what there is already: after a crash the file may be ahead of the checkpoint."""
         self._seeds = seeds
         serial.write_text(self._path, csv_text(seeds, table))
 
-    def log(self, table: Table) -> None:
+    def log(self, table: RecordTable) -> None:
         """Append lines."""
         with self._path.open("a", newline="") as file:
             if file.tell() == 0:
@@ -56,12 +56,12 @@ class CSV(Logger):
         """Nothing is open between two calls."""
 
 
-def csv_text(seeds: Sequence[int], table: Table) -> str:
+def csv_text(seeds: Sequence[int], table: RecordTable) -> str:
     """All of `metrics.csv`; nothing at all before the first record."""
     return _header(table) + _lines(seeds, table) if len(table.episodes) else ""
 
 
-def read_csv(path: Path) -> tuple[tuple[int, ...], Table]:
+def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
     """The seeds and the records of `metrics.csv`."""
     text = path.read_text()
     lines = list(csv.DictReader(io.StringIO(text if text.endswith("\n") else "")))
@@ -76,14 +76,14 @@ def read_csv(path: Path) -> tuple[tuple[int, ...], Table]:
         episodes, steps = (columns.pop(name).astype(np.int64) for name in ("episodes", "steps"))
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path} is not a complete file of records.") from None
-    return seeds, Table(episodes[0], steps, columns)
+    return seeds, RecordTable(episodes[0], steps, columns)
 
 
-def _header(table: Table) -> str:
+def _header(table: RecordTable) -> str:
     return ",".join(["seed", "episodes", "steps", *table.metrics]) + "\n"
 
 
-def _lines(seeds: Sequence[int], table: Table) -> str:
+def _lines(seeds: Sequence[int], table: RecordTable) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     for j, episodes in enumerate(table.episodes):
@@ -102,7 +102,7 @@ class Console(Logger):
         self._task: Any = None
         self._budget = self._first_episodes = self._first_steps = self._began = self._said = 0.0
 
-    def open(self, seeds: Sequence[int], budget: int, table: Table) -> None:
+    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
         """Show an empty bar."""
         from rich.console import Console as RichConsole
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -119,7 +119,7 @@ class Console(Logger):
         if self._progress.console.is_terminal:
             self._progress.start()
 
-    def log(self, table: Table) -> None:
+    def log(self, table: RecordTable) -> None:
         """Move the bar."""
         episodes, steps = _reached(table)
         elapsed = max(time.monotonic() - self._began, 1e-9)
@@ -143,7 +143,7 @@ class Console(Logger):
             self._progress.stop()
 
 
-def _reached(table: Table) -> tuple[int, int]:
+def _reached(table: RecordTable) -> tuple[int, int]:
     return (int(table.episodes[-1]), int(table.steps[:, -1].sum())) if len(table.episodes) else (0, 0)
 
 
@@ -162,12 +162,12 @@ class TensorBoard(Logger):
             raise ValueError("TensorBoard(folder) needs tensorboard: install occupax[tensorboard].") from None
         self._make, self._folder, self._writers = EventFileWriter, Path(folder), []
 
-    def open(self, seeds: Sequence[int], budget: int, table: Table) -> None:
+    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
         """Write what there is already into new files."""
         self._writers = [self._make(str(self._folder / f"seed-{seed}")) for seed in seeds]
         self.log(table)
 
-    def log(self, table: Table) -> None:
+    def log(self, table: RecordTable) -> None:
         """Write every number, with the episodes as the step."""
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]

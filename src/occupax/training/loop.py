@@ -17,23 +17,22 @@ from occupax.algorithms import Algorithm
 from occupax.exact import certificate, value
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers import Engine, EpisodeError, Host, Ray
+from occupax.samplers import EpisodeError, Sampler
 from occupax.training import folder as run_folder
 from occupax.training.checkpoint import Checkpoints
-from occupax.training.lanes import Lanes
+from occupax.training.execution import make_executor
+from occupax.training.execution.program import MOST_ITERATIONS
 from occupax.training.loggers import CSV, Console, Logger
-from occupax.training.program import MOST_ITERATIONS
-from occupax.training.records import EXACT, Budget, Records, Table
+from occupax.training.records import EXACT, Records, RecordTable
 from occupax.training.result import SUMMARY, Result, probabilities
-from occupax.training.rounds import Rounds
 from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_path
 
 SECONDS_A_CALL = 0.5
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Where training stands at the end of a record."""
+class Progress:
+    """How far training has come at the end of a record; what callbacks are given."""
 
     episodes: int
     """Trajectories each run has sampled."""
@@ -45,7 +44,7 @@ class Moment:
     """What each run would return now."""
 
 
-Callback = Logger | Callable[[Moment], Any]
+Callback = Logger | Callable[[Progress], Any]
 
 
 def train(
@@ -62,8 +61,7 @@ def train(
     record_every: int = 1,
     exact: bool = False,
     checkpoint_every: float = 30.0,
-    engine: Engine = "auto",
-    sampler: Host | Ray | None = None,
+    sampler: Sampler | str = "auto",
 ) -> Result:
     """Train a policy for each seed.
 
@@ -75,7 +73,7 @@ def train(
         seed: of everything: run k depends on (seed, k) alone.
         policy: an initialiser such as `occupax.policies.mlp()`, or a policy for all seeds to start from; by default a
             table for a tabular environment and an MLP otherwise.
-        callbacks: functions that are called with a `Moment` at every record, and end the training by returning True;
+        callbacks: functions that are called with a `Progress` at every record, and end the training by returning True;
             or loggers such as `occupax.training.TensorBoard(folder)`.
         out: folder for configuration, metrics, checkpoints and policies.
         resume: go on from the last checkpoint in `out`, if there is one.
@@ -84,17 +82,16 @@ def train(
         exact: record the exact utility and, for a concave utility, the certified gap of the present policies (tabular
             problems only). It takes time at every record: raise `record_every`.
         checkpoint_every: seconds between checkpoints.
-        engine: "compiled" samples tables with the compiled kernel; "jax" is the plain version, which draws other random
-            numbers; "auto" is the first where it can be used.
-        sampler: who samples: `occupax.samplers.Host(...)` in this process, batch by batch, or
-            `occupax.samplers.Ray(...)` on a cluster. By default `Host()` for an environment of Gymnasium, and otherwise
-            the compiled program itself.
+        sampler: how trajectories are sampled: `occupax.samplers.Kernel()` or `Jax()` inside the compiled program,
+            `Host(...)` in this process, batch by batch, `Ray(...)` on a cluster, one of your own, or the name of one.
+            "auto" is the host for an environment of Gymnasium, the kernel where it can be used, and plain JAX
+            otherwise.
 
     Returns:
         Records, policies and status of every seed.
     """
     refuse_unless_path(out)
-    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact, engine, sampler)
+    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact, sampler)
     result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
     if out is not None:
         result.save(out)
@@ -116,13 +113,13 @@ def run(
         raise ValueError("resume=True needs out, the folder of the run to go on with.")
     check_number("checkpoint_every", checkpoint_every, low=0.0)
     if not isinstance(callbacks, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"callbacks must be a list of functions of a Moment or loggers, got {callbacks!r:.60}.")
-    training = Training(setup, check_integer("episodes", episodes))
+        raise ValueError(f"callbacks must be a list of functions of a Progress or loggers, got {callbacks!r:.60}.")
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
     for function in functions:
         if not callable(function):
-            raise ValueError(f"callbacks must be functions of a Moment or loggers, got {function!r:.60}.")
+            raise ValueError(f"callbacks must be functions of a Progress or loggers, got {function!r:.60}.")
+    training = Training(setup, check_integer("episodes", episodes))
     if out is not None:
         training.open(Path(out), resume, resume_hint or f"occupax train --out {out} --resume (in Python: resume=True)")
         if len(setup.algorithms) == 1:
@@ -133,9 +130,10 @@ def run(
 
 def paid_iterations(setup: Setup, episodes: int) -> int:
     """How many iterations a number of episodes pays for; at least one."""
-    paid = Budget(setup.cycle).iterations(check_integer("episodes", episodes))
+    paid = setup.schedule.iterations(check_integer("episodes", episodes))
     if paid == 0:
-        raise ValueError(f"episodes must pay for a first batch of {setup.cycle[0]} trajectories, got {episodes}.")
+        first = setup.schedule.episodes(1)
+        raise ValueError(f"episodes must pay for a first batch of {first} trajectories, got {episodes}.")
     return paid
 
 
@@ -143,12 +141,12 @@ class Training:
     """A set of runs on their way."""
 
     def __init__(self, setup: Setup, episodes: int):
-        """Put every run at its beginning."""
+        """Nothing is started before `go`."""
         self._setup, self._episodes = setup, episodes
-        self._budget, self._last = Budget(setup.cycle), paid_iterations(setup, episodes)
-        self._lanes = Lanes(setup) if setup.sampler is None else Rounds(setup, setup.sampler)
-        self._records = Records(setup.record_every, self._budget)
+        self._last = paid_iterations(setup, episodes)
+        self._records = Records(setup.record_every, setup.schedule)
         self._checkpoints: Checkpoints | None = None
+        self._saved: tuple[dict[str, np.ndarray], int] | None = None
         self._resume_hint = ""
         self._seconds = 0.0
 
@@ -160,28 +158,25 @@ class Training:
         self._checkpoints = Checkpoints(folder / "checkpoint", config["fingerprint"])
         found = self._checkpoints.load()
         if found is not None:
-            try:
-                self._restore(*found)
-            except ValueError as error:
-                raise ValueError(f"{folder} cannot be resumed: {error}") from None
-            if self._lanes.iteration > self._last:
-                done = self._budget.episodes(self._lanes.iteration)
+            saved, content = found
+            runs = {name: array for name, array in saved.items() if name.startswith(".")}
+            self._saved = runs, content["iteration"]
+            self._records.restore({name: array for name, array in saved.items() if name not in runs})
+            self._seconds = content["seconds"]
+            if content["iteration"] > self._last:
+                done = self._setup.schedule.episodes(content["iteration"])
                 raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
         run_folder.write_config(folder, config, arrays)
         (folder / SUMMARY).unlink(missing_ok=True)  # the run is not finished any more
 
-    def _restore(self, saved: dict[str, np.ndarray], content: dict[str, Any]) -> None:
-        lanes = {name: array for name, array in saved.items() if name.startswith(".")}
-        self._lanes.restore(lanes, content["iteration"])
-        self._records.restore({name: array for name, array in saved.items() if name not in lanes})
-        self._seconds = content["seconds"]
-
     def go(
-        self, functions: Sequence[Callable[[Moment], Any]], loggers: Sequence[Logger], checkpoint_every: float
+        self, functions: Sequence[Callable[[Progress], Any]], loggers: Sequence[Logger], checkpoint_every: float
     ) -> None:
         """Train until the budget is spent, a function says stop, or Ctrl-C."""
         seeds = [seed for _, seed, _ in self._setup.runs]
+        self._executor = make_executor(self._setup)
         try:
+            self._restore()
             for logger in loggers:
                 logger.open(seeds, self._episodes, self._records.table(complete=True))
             with _noticing_interrupts() as interrupted:
@@ -189,17 +184,25 @@ class Training:
                 self._save()
         except EpisodeError as error:
             self._save()
-            raise EpisodeError(f"{error} The training was {self._farewell()}") from error
+            raise EpisodeError(f"{error} The training was {self._where_it_stopped()}") from error
         finally:
-            self._lanes.close()
+            self._executor.close()
             for logger in loggers:
                 logger.close()
         if interrupted.is_set():
-            raise KeyboardInterrupt(self._farewell())
+            raise KeyboardInterrupt(self._where_it_stopped())
+
+    def _restore(self) -> None:
+        """Go on from the checkpoint, if there is one."""
+        if self._saved is not None:
+            try:
+                self._executor.restore(*self._saved)
+            except ValueError as error:
+                raise ValueError(f"the run cannot be resumed: {error}") from None
 
     def _loop(
         self,
-        functions: Sequence[Callable[[Moment], Any]],
+        functions: Sequence[Callable[[Progress], Any]],
         loggers: Sequence[Logger],
         checkpoint_every: float,
         interrupted: threading.Event,
@@ -207,7 +210,7 @@ class Training:
         count, saved, over = 1, time.monotonic(), False
         start = saved - self._seconds
         by_record = bool(functions) or self._setup.exact
-        while self._lanes.iteration < self._last and not over and not interrupted.is_set():
+        while self._executor.iteration < self._last and not over and not interrupted.is_set():
             began = time.monotonic()
             records = self._advance(self._fitting(count, by_record))
             took = time.monotonic() - began
@@ -215,7 +218,7 @@ class Training:
             if records is not None:
                 for logger in loggers:
                     logger.log(records)
-                over = bool(functions) and self._over(functions, self._moment(records))
+                over = bool(functions) and self._over(functions, self._progress(records))
             self._seconds = time.monotonic() - start
             if time.monotonic() - saved >= checkpoint_every:
                 self._save()
@@ -223,25 +226,25 @@ class Training:
 
     def _fitting(self, count: int, by_record: bool) -> int:
         """The iterations of the next call: never beyond the budget nor, where that matters, the end of a record."""
-        left = self._last - self._lanes.iteration
+        left = self._last - self._executor.iteration
         if by_record:
-            count = min(count, self._setup.record_every - self._lanes.iteration % self._setup.record_every)
+            count = min(count, self._setup.record_every - self._executor.iteration % self._setup.record_every)
         return min(count, left, MOST_ITERATIONS)
 
-    def _advance(self, count: int) -> Table | None:
+    def _advance(self, count: int) -> RecordTable | None:
         """Run iterations; return the records they complete."""
-        iterations = self._lanes.advance(count)
+        iterations = self._executor.advance(count)
         if self._setup.exact:
             iterations |= self._exact_values(count)
         return self._records.add(iterations)
 
     def _exact_values(self, count: int) -> dict[str, np.ndarray]:
         """The exact utility and the gap of every policy where a record or the budget ends, which is looked at last."""
-        problem, iteration = self._setup.problem, self._lanes.iteration
+        problem, iteration = self._setup.problem, self._executor.iteration
         names = EXACT if problem.utility.concave else EXACT[:1]
-        columns = {name: np.full((count, self._lanes.count), np.nan) for name in names}
+        columns = {name: np.full((count, self._executor.count), np.nan) for name in names}
         if iteration % self._setup.record_every == 0 or iteration == self._last:
-            tables = [probabilities(problem, policy) for policy in self._lanes.outputs()]
+            tables = [probabilities(problem, policy) for policy in self._executor.outputs()]
             known = [i for i, table in enumerate(tables) if np.isfinite(table).all()]
             if problem.utility.concave:
                 found = [certificate(problem, tables[i]) for i in known]
@@ -251,20 +254,24 @@ class Training:
                 columns["exact_utility"][-1, known] = [value(problem, tables[i]) for i in known]
         return columns
 
-    def _moment(self, records: Table) -> Moment:
+    def _progress(self, records: RecordTable) -> Progress:
         metrics = {name: values[:, -1] for name, values in records.metrics.items()}
-        return Moment(int(records.episodes[-1]), self._episodes, metrics, self._lanes.outputs())
+        return Progress(int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs())
 
-    def _over(self, functions: Sequence[Callable[[Moment], Any]], moment: Moment) -> bool:
+    def _over(self, functions: Sequence[Callable[[Progress], Any]], progress: Progress) -> bool:
         """Call all functions; whether one of them says stop."""
-        return any([_says_stop(function(moment)) for function in functions])  # noqa: C419
+        return any([_says_stop(function(progress)) for function in functions])  # noqa: C419
 
     def _save(self) -> None:
         if self._checkpoints is not None:
-            self._checkpoints.save(self._lanes.iteration, self._seconds, self._lanes.arrays() | self._records.arrays())
+            self._checkpoints.save(
+                self._executor.iteration, self._seconds, self._executor.arrays() | self._records.arrays()
+            )
 
-    def _farewell(self) -> str:
-        done = f"stopped after {self._budget.episodes(self._lanes.iteration):,} of {self._episodes:,} episodes"
+    def _where_it_stopped(self) -> str:
+        done = (
+            f"stopped after {self._setup.schedule.episodes(self._executor.iteration):,} of {self._episodes:,} episodes"
+        )
         if not self._resume_hint:
             return f"{done}; nothing was saved, because no folder was given (out)."
         return f"{done}; to go on: {self._resume_hint}."
@@ -272,7 +279,7 @@ class Training:
     def results(self) -> list[Result]:
         """One result for each algorithm."""
         table, seeds = self._records.table(), self._setup.seeds
-        policies, status = self._lanes.outputs(), self._lanes.status()
+        policies, status = self._executor.outputs(), self._executor.status()
         results: list[Result] = []
         for i, algorithm in enumerate(self._setup.algorithms):
             runs = slice(i * len(seeds), (i + 1) * len(seeds))

@@ -5,10 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from occupax.training.schedule import Schedule
+
 EXACT = ("exact_utility", "gap")
 
 
-class Table(NamedTuple):
+class RecordTable(NamedTuple):
     """Consecutive records of all runs."""
 
     episodes: Int[np.ndarray, " record"]
@@ -18,24 +20,6 @@ class Table(NamedTuple):
     metrics: dict[str, Float[np.ndarray, "run record"]]
 
 
-class Budget:
-    """How many iterations a number of episodes pays for: those that fit, be the last cycle complete or not."""
-
-    def __init__(self, cycle: tuple[int, ...]):
-        """Iteration i draws `cycle[i % len(cycle)]` trajectories."""
-        self._after = np.concatenate([[0], np.cumsum(cycle)])
-
-    def episodes(self, iterations: int) -> int:
-        """Trajectories drawn by so many iterations."""
-        cycles, rest = divmod(iterations, len(self._after) - 1)
-        return int(cycles * self._after[-1] + self._after[rest])
-
-    def iterations(self, episodes: int) -> int:
-        """Iterations that never draw more than `episodes`."""
-        cycles, rest = divmod(episodes, int(self._after[-1]))
-        return cycles * (len(self._after) - 1) + int(np.searchsorted(self._after, rest, side="right")) - 1
-
-
 class Records:
     """Turns iterations into records of `every` of them.
 
@@ -43,14 +27,13 @@ class Records:
     exact values, which are computed where a record ends, the last. Iterations that do not fill a record yet wait.
     """
 
-    def __init__(self, every: int, budget: Budget):
-        """Nothing yet."""
-        self._every, self._budget = every, budget
+    def __init__(self, every: int, schedule: Schedule):
+        self._every, self._schedule = every, schedule
         self._complete: list[dict[str, np.ndarray]] = []
         self._count = 0
         self._waiting: dict[str, np.ndarray] = {}
 
-    def add(self, iterations: dict[str, np.ndarray]) -> Table | None:
+    def add(self, iterations: dict[str, np.ndarray]) -> RecordTable | None:
         """Add what was recorded of further iterations, [iteration, run] each; return the records they complete."""
         rows = _join([self._waiting, iterations])
         full = _length(rows) // self._every * self._every
@@ -63,7 +46,7 @@ class Records:
         self._count += _length(made)
         return self._as_table(made, [(i + 1) * self._every for i in range(first, self._count)])
 
-    def table(self, complete: bool = False) -> Table:
+    def table(self, complete: bool = False) -> RecordTable:
         """All records; unless only complete ones are wanted, the last one covers what there is."""
         ends = [(i + 1) * self._every for i in range(self._count)]
         waiting = 0 if complete else _length(self._waiting)
@@ -86,9 +69,9 @@ class Records:
         )
         self._complete, self._count = [complete], _length(complete)
 
-    def _as_table(self, records: dict[str, np.ndarray], ends: list[int]) -> Table:
-        return Table(
-            episodes=np.array([self._budget.episodes(end) for end in ends], np.int64),
+    def _as_table(self, records: dict[str, np.ndarray], ends: list[int]) -> RecordTable:
+        return RecordTable(
+            episodes=np.array([self._schedule.episodes(end) for end in ends], np.int64),
             steps=records["steps"].T if records else np.zeros((0, 0), np.int64),
             metrics={name: records[name].T for name in sorted(records) if name != "steps"},
         )
@@ -96,7 +79,7 @@ class Records:
     def _reduce(self, iterations: dict[str, np.ndarray], every: int) -> dict[str, np.ndarray]:
         """Records of `every` consecutive iterations each, [record, run]."""
         first = self._count * self._every
-        drawn = np.diff([self._budget.episodes(first + i) for i in range(_length(iterations) + 1)]).reshape(-1, every)
+        drawn = np.diff([self._schedule.episodes(first + i) for i in range(_length(iterations) + 1)]).reshape(-1, every)
         share = (drawn / drawn.sum(1, keepdims=True))[..., None]
         before = self._complete[-1]["steps"][-1] if self._count else 0
 

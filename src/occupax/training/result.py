@@ -19,12 +19,13 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Categorical, Policy, action_probs
 from occupax.problem import Problem
-from occupax.samplers import Sampler, draw, make_sampler
-from occupax.samplers.episodes import Player
+from occupax.samplers.base import ProgramSource
+from occupax.samplers.episodes import EpisodeRunner
+from occupax.samplers.kernel import program_sampler
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.policy_files import load_policy, save_policy
-from occupax.training.records import EXACT, Table
+from occupax.training.records import EXACT, RecordTable
 
 TRIALS = 1000
 SLOW_TRIALS = 100
@@ -76,10 +77,10 @@ class Result:
             tables = [probabilities(problem, policy) for policy in self.policies]
             return np.array([exact.value(problem, table) if np.isfinite(table).all() else np.nan for table in tables])
         if isinstance(problem.env, GymnasiumEnv):
-            with closing(Player(problem.env, timeout=SECONDS_A_STEP)) as player:
-                return np.array([_play(player, problem, policy) for policy in self.policies])
-        sampler = make_sampler(problem, self.policies[0])
-        return np.array([_estimate(sampler, policy, jax.random.key(0)) for policy in self.policies], float)
+            with closing(EpisodeRunner(problem.env, timeout=SECONDS_A_STEP)) as runner:
+                return np.array([_play(runner, problem, policy) for policy in self.policies])
+        source = program_sampler(problem, self.policies[0]).open(problem, self.policies[0])
+        return np.array([_estimate(source, policy, jax.random.key(0)) for policy in self.policies], float)
 
     @property
     def best_policy(self) -> Policy:
@@ -98,7 +99,7 @@ class Result:
         """Write configuration, records and policies; `load_result` reads them."""
         path = Path(folder)
         write_config(path, self.config, self.arrays)
-        table = Table(self.episodes, self.steps, self.metrics)
+        table = RecordTable(self.episodes, self.steps, self.metrics)
         serial.write_text(path / "metrics.csv", csv_text(self.seeds, table))
         for seed, policy in zip(self.seeds, self.policies, strict=True):
             save_policy(policy, path / "policies" / f"seed-{seed}.safetensors")
@@ -119,12 +120,12 @@ class Result:
 
 
 @eqx.filter_jit
-def _estimate(sampler: Sampler, policy: Policy, key: Key[Array, ""]) -> Float[Array, ""]:
-    return sampler.problem.estimated_utility(draw(sampler, policy, TRIALS, key).occupancy())
+def _estimate(source: ProgramSource, policy: Policy, key: Key[Array, ""]) -> Float[Array, ""]:
+    return source.problem.estimated_utility(source.draw(policy, TRIALS, key).occupancy())
 
 
-def _play(player: Player, problem: Problem, policy: Policy) -> float:
-    drawn = player.draw(policy, jax.random.key(0), 0, SLOW_TRIALS, SLOW_TRIALS, problem.sampling_horizon())
+def _play(runner: EpisodeRunner, problem: Problem, policy: Policy) -> float:
+    drawn = runner.draw(policy, jax.random.key(0), 0, SLOW_TRIALS, SLOW_TRIALS, problem.sampling_horizon())
     return float(problem.estimated_utility(estimators.occupancy(problem, drawn, policy)))
 
 

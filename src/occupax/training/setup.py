@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from occupax.envs.base import number_of_states
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, refuse_unless_policy, tabular
 from occupax.problem import Problem
-from occupax.samplers import Engine, Host, Ray, choose_engine, default_sampler
+from occupax.samplers import Sampler, choose_sampler
+from occupax.training.schedule import Schedule
 
 INITIALISERS = (tabular, linear, mlp)
 PolicySource = Policy | Callable[[Any, Any], Policy] | None
@@ -36,9 +38,8 @@ class Setup:
     """The first policy of each seed."""
     record_every: int
     exact: bool
-    engine: Engine
-    sampler: Host | Ray | None
-    """Who samples, if it is not the compiled program; it makes no difference to the results but for rounding."""
+    sampler: Sampler
+    """How trajectories are sampled; its random numbers decide the results, all else but for rounding does not."""
 
     @property
     def runs(self) -> list[tuple[Algorithm[Any], int, Policy]]:
@@ -49,10 +50,10 @@ class Setup:
             for seed, policy in zip(self.seeds, self.policies, strict=True)
         ]
 
-    @property
-    def cycle(self) -> tuple[int, ...]:
-        """How many trajectories each iteration of a cycle draws."""
-        return self.algorithms[0].cycle
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The phases of the algorithms, which are the same for all of them."""
+        return Schedule(self.algorithms[0])
 
     def description(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """All that decides the results, but for the number of episodes, as JSON and arrays."""
@@ -64,7 +65,7 @@ class Setup:
             "seed": self.seed,
             "record_every": self.record_every,
             "exact": self.exact,
-            "engine": self.engine,
+            "random_numbers": self.sampler.random_numbers(self.problem, self.policies[0]),
         }
         description, arrays = serial.pack(parts)
         return description["dict"], arrays
@@ -82,8 +83,7 @@ def make_setup(
     seed: int,
     record_every: int,
     exact: bool,
-    engine: Engine = "auto",
-    sampler: Host | Ray | None = None,
+    sampler: Sampler | str = "auto",
 ) -> Setup:
     """Check everything before anything is compiled."""
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -91,10 +91,6 @@ def make_setup(
     for algorithm in algorithms:
         refuse_unless_algorithm(algorithm)
     problem.sampling_horizon()
-    if sampler is not None and not isinstance(sampler, Host | Ray):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(
-            f"sampler must be occupax.samplers.Host(...) or occupax.samplers.Ray(...), got {sampler!r:.60}."
-        )
     if exact and not isinstance(problem.env, TabularMDP):
         raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
     seed = check_integer("seed", seed, minimum=0)
@@ -112,8 +108,7 @@ def make_setup(
         policies=policies,
         record_every=check_integer("record_every", record_every),
         exact=exact,
-        engine=choose_engine(problem, policies[0], engine),
-        sampler=default_sampler(problem) if sampler is None else sampler,
+        sampler=choose_sampler(sampler, problem, policies[0]),
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 
-from occupax.samplers import EpisodeError, Host, Ray, default_sampler
-from occupax.samplers.cluster import LOSSES, Cluster, Parcel, arrived, parting
-from occupax.samplers.shards import Flat, flatten, unflatten
+from occupax.samplers import EpisodeError, Host, Ray, choose_sampler
+from occupax.samplers.cluster import LOSSES, Cluster, Package, with_function_names, with_functions
+from occupax.samplers.kernel import program_sampler
+from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.folder import make_config, refuse_another_run
 from occupax.training.loop import run
 from occupax.training.result import SUMMARY, Result, load_result
@@ -54,9 +55,9 @@ def _run(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tupl
     under_way: dict[Any, int] = {}
     try:
         trial = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
-        host, double = Host(envs=sampler.envs, timeout=sampler.timeout), bool(jax.config.read("jax_enable_x64"))
+        double = bool(jax.config.read("jax_enable_x64"))
         for i, setup in setups.items():
-            under_way[trial.remote(cluster.parcel(_parting(setup, host), episodes, double))] = i
+            under_way[trial.remote(cluster.send(_to_send(setup, sampler), episodes, double))] = i
         failed: list[str] = []
         while under_way:
             for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
@@ -66,7 +67,7 @@ def _run(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tupl
                 except RayTaskError as error:
                     failed.append(f"point {i}: {error.cause}")
                     continue
-                yield i, _arrived(result, policies, setups[i], episodes)
+                yield i, _received(result, policies, setups[i], episodes)
         if failed:
             raise EpisodeError(" ".join(failed))
     finally:
@@ -75,28 +76,31 @@ def _run(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tupl
         cluster.close()
 
 
-def _parting(setup: Setup, host: Host) -> Setup:
-    """A set-up ready to be sent; only environments of Gymnasium are sampled outside of the compiled program there."""
-    by_host = None if default_sampler(setup.problem) is None else host
-    return replace(setup, policies=tuple(map(parting, setup.policies)), sampler=by_host)
+def _to_send(setup: Setup, sampler: Ray) -> Setup:
+    """A set-up that can be sent, and that a worker samples as it would without a cluster."""
+    alone = choose_sampler("auto", setup.problem, setup.policies[0])
+    alone = (
+        sampler.host if isinstance(alone, Host) else program_sampler(setup.problem, setup.policies[0], sampler.engine)
+    )
+    return replace(setup, policies=tuple(map(with_function_names, setup.policies)), sampler=alone)
 
 
-def _trial(parcel: Parcel) -> tuple[Result, list[Flat]]:
+def _trial(package: Package) -> tuple[Result, list[Arrays]]:
     """Run a set-up that was sent; send back what the other side does not have."""
-    setup, episodes, double = parcel.open()
+    setup, episodes, double = package.open()
     with jax.enable_x64(double):
-        setup = replace(setup, policies=tuple(map(arrived, setup.policies)))
+        setup = replace(setup, policies=tuple(map(with_functions, setup.policies)))
         try:
             result = run(setup, episodes, progress=False)[0]
         except EpisodeError as error:
             raise error.__cause__ or error from None  # how far it came is known over there
         bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={})
-        return bare, [flatten(policy) for policy in result.policies]
+        return bare, [named_arrays(policy) for policy in result.policies]
 
 
-def _arrived(result: Result, policies: list[Flat], setup: Setup, episodes: int) -> Result:
+def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: int) -> Result:
     config, arrays = make_config(setup, episodes)
-    trained = tuple(unflatten(first, flat) for first, flat in zip(setup.policies, policies, strict=True))
+    trained = tuple(with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True))
     problem, algorithm = setup.problem, setup.algorithms[0]
     return replace(result, problem=problem, algorithm=algorithm, policies=trained, config=config, arrays=arrays)
 

@@ -15,8 +15,8 @@ from occupax import serial
 from occupax._errors import unknown
 from occupax.algorithms import Algorithm
 from occupax.problem import Problem
-from occupax.samplers import Engine, Host, Ray
-from occupax.training.lanes import same_program
+from occupax.samplers import Ray, Sampler
+from occupax.training.execution import same_program
 from occupax.training.loop import paid_iterations, run
 from occupax.training.result import Result
 from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_algorithm, refuse_unless_path
@@ -64,8 +64,7 @@ def sweep(
     resume: bool = False,
     progress: bool = True,
     record_every: int = 1,
-    engine: Engine = "auto",
-    sampler: Host | Ray | None = None,
+    sampler: Sampler | str = "auto",
 ) -> Sweep:
     """Train with every combination of the settings in `over`.
 
@@ -84,7 +83,6 @@ def sweep(
         resume: go on with what is in `out`.
         progress: show a progress bar.
         record_every: iterations in a record.
-        engine: as for `train`.
         sampler: as for `train`; `occupax.samplers.Ray(...)` spreads the points over a cluster, one a task.
     """
     refuse_unless_algorithm(algorithm)
@@ -95,7 +93,7 @@ def sweep(
     on_cluster = isinstance(sampler, Ray)
     groups = [[i] for i in range(len(variants))] if on_cluster else _groups(variants)
     setups = [
-        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False, engine, sampler)
+        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False, sampler)
         for members in groups
     ]
     for setup in setups:

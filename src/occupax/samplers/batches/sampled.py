@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax import estimators
-from occupax.batch import Baseline, Batch, Earnings, Statistics, Trajectories
+from occupax.batch import Baseline, Batch, Earnings, Trajectories
 from occupax.estimators import LogProbs
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.base import LARGEST_SQUARED, Block, Tally, half_of
+from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
 
 
 class SampledBatch(Block):
@@ -20,6 +20,11 @@ class SampledBatch(Block):
     problem: Problem
     trajectories: Trajectories
     policy: Policy
+
+    @property
+    def size(self) -> int:
+        """How many trajectories there are."""
+        return len(self.trajectories.actions)
 
     def log_probs_of(self, target: Policy | None) -> LogProbs:
         """How the log-probabilities of a target are computed."""
@@ -45,10 +50,6 @@ class SampledBatch(Block):
     def _about(self, target: Policy | None) -> tuple[Trajectories, Policy, LogProbs]:
         return self.trajectories, self.policy if target is None else target, self.log_probs_of(target)
 
-    def statistics(self, target: Policy | None = None) -> Statistics:
-        """Averages over the trajectories."""
-        return self.tally(target).statistics(len(self.trajectories.actions))
-
     def tally(self, target: Policy | None = None) -> Tally:
         """Sums over the trajectories that took a step."""
         taken = self.trajectories
@@ -67,7 +68,7 @@ class SampledBatch(Block):
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""
-        half = half_of(len(self.trajectories.actions))
+        half = half_of(self.size)
         first = jax.tree.map(lambda leaf: leaf[:half], self.trajectories)
         second = jax.tree.map(lambda leaf: leaf[half:], self.trajectories)
         return replace(self, trajectories=first), replace(self, trajectories=second)

@@ -10,17 +10,20 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
-from occupax.batch import Baseline, Batch, Statistics
+from occupax.batch import Baseline, Batch, Earnings
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.samplers.base import LARGEST_SQUARED, Block, Sampler, Tally, half_of
+from occupax.samplers.base import ProgramSource
+from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
 
 BLOCK_STEPS = 4_000_000
+BASELINES = {"none": 0, "mean": 1}
+"""How the kernel counts the baselines; 2 is a mean over more trajectories than it is shown."""
 
 
-class CompiledSampler(Sampler):
+class TabularKernelSource(ProgramSource):
     """Draws trajectories of a tabular problem under tabular policies, step by step, and stops where they end.
 
     A step is one number, its event: which outcome which action had in which state. Tables of events are filled up with
@@ -58,7 +61,7 @@ class CompiledSampler(Sampler):
 
     def block(
         self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
-    ) -> "CompiledBatch":
+    ) -> "TabularKernelBatch":
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         env, probs = _table(self.problem), _probs(policy)
         horizon = self.problem.sampling_horizon()
@@ -77,13 +80,13 @@ class CompiledSampler(Sampler):
             horizon=horizon,
             shift=self.shift,
         )
-        return CompiledBatch(self, policy, probs, events, lengths, finals, 0, n)
+        return TabularKernelBatch(self, policy, probs, events, lengths, finals, 0, n)
 
 
-class CompiledBatch(Block):
+class TabularKernelBatch(Block):
     """Trajectories `start` to `stop` of those that lie here as lists of events, in the order of the kernel."""
 
-    sampler: CompiledSampler
+    source: TabularKernelSource
     policy: Policy
     probs: Float[Array, "S A"]
     events: Int[Array, " steps"]
@@ -93,45 +96,57 @@ class CompiledBatch(Block):
     stop: int = eqx.field(static=True)
 
     @property
-    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def problem(self) -> Problem:
         """What the trajectories were drawn from."""
-        return self.sampler.problem
+        return self.source.problem
+
+    @property
+    def size(self) -> int:
+        """How many trajectories there are."""
+        return self.stop - self.start
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """What `estimators.occupancy` estimates."""
-        output = jax.ShapeDtypeStruct((self.sampler.problem.size,), self.probs.dtype)
+        output = jax.ShapeDtypeStruct((self.problem.size,), self.probs.dtype)
         return self._ask("occupancy", target, output, *self._features(target), absorbing=self._absorbing)
 
-    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
+    def gradient(
+        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
+    ) -> Policy:
         """What `estimators.gradient` estimates."""
         output = jax.ShapeDtypeStruct(self.probs.shape, self.probs.dtype)
-        operands = *self._features(target), jnp.asarray(quasi_reward, self.probs.dtype)
-        settings: dict[str, Any] = {"absorbing": self._absorbing, "baseline": baseline == "mean"}
-        return Tabular(self._ask("gradient", target, output, *operands, **settings))
+        given, kind = jnp.zeros((2, 0), self.probs.dtype), 0 if isinstance(baseline, Earnings) else BASELINES[baseline]
+        if isinstance(baseline, Earnings):
+            given, kind = jnp.stack([baseline.to_go, baseline.live.astype(self.probs.dtype)]), 2
+        operands = *self._features(target), jnp.asarray(quasi_reward, self.probs.dtype), given
+        return Tabular(self._ask("gradient", target, output, *operands, absorbing=self._absorbing, baseline=kind))
 
-    def statistics(self, target: Policy | None = None) -> Statistics:
-        """Averages over the trajectories."""
-        return self.tally(target).statistics(self.stop - self.start)
+    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+        """What `estimators.earnings` sums up."""
+        output = jax.ShapeDtypeStruct((2, self.problem.sampling_horizon()), self.probs.dtype)
+        operands = *self._features(target), jnp.asarray(quasi_reward, self.probs.dtype)
+        to_go, live = self._ask("earnings", target, output, *operands, absorbing=self._absorbing)
+        return Earnings(to_go, live.astype(jnp.int32))
 
     def tally(self, target: Policy | None = None) -> Tally:
         """Sums over the trajectories that took a step."""
-        rewards = jnp.asarray(self.sampler.rewards, self.probs.dtype)
+        rewards = jnp.asarray(self.source.rewards, self.probs.dtype)
         output = jax.ShapeDtypeStruct((5,), self.probs.dtype)
         sums = self._ask("tally", target, output, rewards, largest_squared=LARGEST_SQUARED)
         return Tally(sums[0], sums[1], self.lengths[self.start : self.stop].sum(), sums[2], sums[3], sums[4])
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""
-        middle = self.start + half_of(self.stop - self.start)
+        middle = self.start + half_of(self.size)
         return replace(self, stop=middle), replace(self, start=middle)
 
     @property
     def _absorbing(self) -> bool:
-        return self.sampler.problem.termination == "absorbing"
+        return self.problem.termination == "absorbing"
 
     def _features(self, target: Policy | None) -> list[Array]:
         """The target's probabilities, and the features of events and of what goes on after the end."""
-        counts, ends, dtype = self.sampler.counts, self.sampler.end_counts, self.probs.dtype
+        counts, ends, dtype = self.source.counts, self.source.end_counts, self.probs.dtype
         values = [counts.index, counts.value.astype(dtype), ends.index, ends.value.astype(dtype)]
         return [self.probs if self._acted(target) else _probs(target), *values]
 
@@ -139,7 +154,7 @@ class CompiledBatch(Block):
         return target is None or target is self.policy
 
     def _ask(self, name: str, target: Policy | None, output: Any, *operands: Array, **settings: Any) -> Any:
-        problem = self.sampler.problem
+        problem = self.problem
         return kernels.call(
             f"tabular_{name}",
             self.probs.dtype,
@@ -153,7 +168,7 @@ class CompiledBatch(Block):
             begin=self.start,
             end=self.stop,
             horizon=problem.sampling_horizon(),
-            shift=self.sampler.shift,
+            shift=self.source.shift,
             discount=problem.discount,
             on_policy=self._acted(target),
             **settings,

@@ -18,9 +18,9 @@ from occupax.batch import Trajectories
 from occupax.estimators import LogProbs
 from occupax.policies import Policy, dense_layers
 from occupax.problem import Problem
-from occupax.samplers.base import Sampler
-from occupax.samplers.rollout import Actor, rollout
-from occupax.samplers.sampled import SampledBatch
+from occupax.samplers.base import ProgramSource
+from occupax.samplers.batches.sampled import SampledBatch
+from occupax.samplers.rollout import Acting, rollout
 
 BLOCK_STEPS = 200_000
 FILL = 8
@@ -29,7 +29,7 @@ FILL = 8
 Sizes = tuple[int, ...]
 
 
-class NetworkSampler(Sampler):
+class NetworkKernelSource(ProgramSource):
     """Draws trajectories of any environment in JAX under policies that are networks."""
 
     problem: Problem
@@ -44,11 +44,11 @@ class NetworkSampler(Sampler):
     ) -> "NetworkBatch":
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
-        actor = NetworkActor(_parameters(policy), _sizes(policy))
-        return NetworkBatch(self.problem, rollout(self.problem, actor, numbers, numbers < stop, key), policy)
+        acting = NetworkActing(_parameters(policy), _sizes(policy))
+        return NetworkBatch(self.problem, rollout(self.problem, acting, numbers, numbers < stop, key), policy)
 
 
-class NetworkActor(Actor):
+class NetworkActing(Acting):
     """A network as the kernel wants it."""
 
     parameters: Float[Array, " P"]

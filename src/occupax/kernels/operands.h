@@ -1,6 +1,6 @@
 // Operands with leading axes, and the threads that work on them: what all kernels share.
 //
-// Every operand may have leading axes, which vmap adds; an axis of length one is shared by all lanes.
+// Every operand may have leading axes, which vmap adds; an axis of length one is shared by all runs.
 
 #pragma once
 
@@ -19,21 +19,21 @@ namespace ffi = xla::ffi;
 
 namespace {
 
-constexpr int64_t MOST_SUMS = 16;  // copies of the sums of a lane
+constexpr int64_t MOST_SUMS = 16;  // copies of the sums of a run
 
 template <ffi::DataType D>
 using In = ffi::Buffer<D>;
 template <ffi::DataType D>
 using Out = ffi::Result<ffi::Buffer<D>>;
 
-// The place of a lane in an operand: `rank` axes of its own come last, those before are lanes or of length one.
+// The place of a run in an operand: `rank` axes of its own come last, those before are runs or of length one.
 template <typename T>
-struct Lanes {
+struct Operand {
   T* data;
   int64_t size = 1;
   std::vector<std::pair<int64_t, int64_t>> axes;  // length and stride, the innermost first
 
-  Lanes(T* data, ffi::Span<const int64_t> dims, size_t rank, const std::vector<int64_t>& lead) : data(data) {
+  Operand(T* data, ffi::Span<const int64_t> dims, size_t rank, const std::vector<int64_t>& lead) : data(data) {
     const size_t own = dims.size() - rank;
     for (size_t i = own; i < dims.size(); ++i) size *= dims[i];
     int64_t stride = size;
@@ -43,23 +43,23 @@ struct Lanes {
     }
   }
 
-  T* at(int64_t lane) const {
+  T* at(int64_t run) const {
     T* place = data;
     for (const auto& [length, stride] : axes) {
-      place += (lane % length) * stride;
-      lane /= length;
+      place += (run % length) * stride;
+      run /= length;
     }
     return place;
   }
 };
 
 template <ffi::DataType D>
-Lanes<const ffi::NativeType<D>> in(const In<D>& buffer, size_t rank, const std::vector<int64_t>& lead) {
+Operand<const ffi::NativeType<D>> in(const In<D>& buffer, size_t rank, const std::vector<int64_t>& lead) {
   return {buffer.typed_data(), buffer.dimensions(), rank, lead};
 }
 
 template <ffi::DataType D>
-Lanes<ffi::NativeType<D>> out(Out<D>& buffer, size_t rank, const std::vector<int64_t>& lead) {
+Operand<ffi::NativeType<D>> out(Out<D>& buffer, size_t rank, const std::vector<int64_t>& lead) {
   return {buffer->typed_data(), buffer->dimensions(), rank, lead};
 }
 
@@ -76,7 +76,7 @@ int64_t product(const std::vector<int64_t>& lengths) {
 // Runs unit 0 to count - 1, each once, on at most `threads` threads. The caller works too, and so never waits for a
 // thread that has not begun.
 template <typename Unit>
-void run(ffi::ThreadPool pool, int64_t count, int64_t threads, const Unit& unit) {
+void in_parallel(ffi::ThreadPool pool, int64_t count, int64_t threads, const Unit& unit) {
   struct Shared {
     std::atomic<int64_t> next{0}, done{0};
   };

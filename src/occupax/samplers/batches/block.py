@@ -1,0 +1,155 @@
+"""What the batches of all samplers have in common."""
+
+from abc import abstractmethod
+from typing import Any, Literal, NamedTuple, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from occupax.batch import Baseline, Batch, Earnings, Statistics
+from occupax.policies import Policy
+
+LARGEST_SQUARED = 1e9
+"""Weights beyond it count as this in the effective sample size, whose squares must stay finite."""
+
+
+class Tally(eqx.Module):
+    """Sums over trajectories; those of two parts of a batch add up to those of the whole."""
+
+    returns: Float[Array, ""]
+    discounted_returns: Float[Array, ""]
+    steps: Int[Array, ""]
+    weights: Float[Array, ""]
+    squared_weights: Float[Array, ""]
+    largest_weight: Float[Array, ""]
+
+    def __add__(self, other: "Tally") -> "Tally":
+        total = jax.tree.map(jnp.add, self, other)
+        largest = jnp.maximum(self.largest_weight, other.largest_weight)
+        return eqx.tree_at(lambda it: it.largest_weight, total, largest)
+
+    def statistics(self, n: int) -> Statistics:
+        """The averages over `n` trajectories."""
+        return Statistics(
+            undiscounted_return=self.returns / n,
+            discounted_return=self.discounted_returns / n,
+            steps=self.steps,
+            episode_length=self.steps / n,
+            largest_weight=self.largest_weight,
+            effective_sample_size=self.weights**2 / jnp.maximum(self.squared_weights, 1e-30),
+        )
+
+
+class Request(NamedTuple):
+    """What is asked of a batch, so that it can be passed on to its parts."""
+
+    kind: Literal["occupancy", "gradient", "earnings", "tally"]
+    target: Policy | None = None
+    quasi_reward: Float[Array, " d"] | None = None
+    baseline: Baseline | Earnings = "none"
+    half: int | None = None
+    """Whether it is about the first (0) or the second half (1) of the trajectories alone."""
+
+
+class Block(Batch):
+    """A batch of consecutive trajectories, which may be part of a larger one; some at its end may be empty."""
+
+    size: eqx.AbstractVar[int]
+    """How many trajectories there are, the empty ones included: means are over all of them."""
+
+    @abstractmethod
+    def gradient(
+        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
+    ) -> Policy:
+        """The mean gradient estimate; a part of a batch is given the earnings of the whole of it as its baseline."""
+
+    @abstractmethod
+    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+        """Sums over the trajectories of what they still earn from each step on; see `estimators.earnings`."""
+
+    @abstractmethod
+    def tally(self, target: Policy | None = None) -> Tally:
+        """Sums over the trajectories that took a step; the weights are those of `target`."""
+
+    @final
+    def statistics(self, target: Policy | None = None) -> Statistics:
+        """Averages over the trajectories; the weights are those of `target`."""
+        return self.tally(target).statistics(self.size)
+
+    @final
+    def answer(self, request: Request) -> Any:
+        """The answer to a request: an occupancy, a gradient, earnings or a tally."""
+        if request.half is not None:
+            half: Any = self.halves()[request.half]
+            return half.answer(request._replace(half=None))
+        match request.kind:
+            case "occupancy":
+                return self.occupancy(request.target)
+            case "gradient":
+                return self.gradient(request.target, _given(request), request.baseline)
+            case "earnings":
+                return self.earnings(request.target, _given(request))
+            case "tally":
+                return self.tally(request.target)
+
+
+class PartedBatch(Block):
+    """A batch in parts of equal size, of which the last may have empty trajectories at its end.
+
+    Subclasses say how requests reach the parts, and how answers are added up.
+    """
+
+    part_size: eqx.AbstractVar[int]
+    """How many trajectories the mean of each part is over."""
+
+    @abstractmethod
+    def total(self, request: Request) -> Any:
+        """The sum over the parts of their answers to a request."""
+
+    @final
+    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+        """The mean over all parts."""
+        return self._mean(Request("occupancy", target))
+
+    @final
+    def gradient(
+        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
+    ) -> Policy:
+        """The mean over all parts; a mean baseline is over all of them, too."""
+        if isinstance(baseline, str) and baseline == "mean":
+            baseline = self.earnings(target, quasi_reward)
+        return self._mean(Request("gradient", target, quasi_reward, baseline))
+
+    @final
+    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+        """The sum over all parts."""
+        return self.total(Request("earnings", target, quasi_reward))
+
+    @final
+    def tally(self, target: Policy | None = None) -> Tally:
+        """The sum over all parts."""
+        return self.total(Request("tally", target))
+
+    def _mean(self, request: Request) -> Any:
+        share = self.part_size / self.size
+        return jax.tree.map(lambda leaf: leaf * share, self.total(request))
+
+
+def add(left: Any, right: Any) -> Any:
+    """The sum of two answers to one request."""
+    return left + right if isinstance(left, Tally) else jax.tree.map(jnp.add, left, right)
+
+
+def half_of(n: int) -> int:
+    """Half of an even number of trajectories."""
+    if n % 2:
+        raise ValueError(f"a batch must have an even number of trajectories to be halved, got {n}.")
+    return n // 2
+
+
+def _given(request: Request) -> Float[Array, " d"]:
+    if request.quasi_reward is None:
+        raise ValueError(f"a request for {request.kind} must have a quasi_reward.")
+    return request.quasi_reward

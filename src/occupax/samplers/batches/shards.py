@@ -1,0 +1,72 @@
+"""Batches in shards: each is drawn and asked on its own, anywhere, any number of times, with the same answer.
+
+Answers are sums over trajectories, as long as an occupancy and a policy, and are added up in the order of the shards.
+So neither who answered, nor when, nor how often changes a bit of the result.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any, NamedTuple
+
+import equinox as eqx
+
+from occupax.batch import Batch
+from occupax.problem import Problem
+from occupax.samplers.batches.block import Block, PartedBatch, Request, add, half_of
+
+
+class Shard(NamedTuple):
+    """Trajectories `first` to `stop` of a batch."""
+
+    first: int
+    stop: int
+
+
+class ShardedBatch(PartedBatch):
+    """A batch of which `ask` answers requests about shards, one answer for each."""
+
+    problem: Problem
+    shards: tuple[Shard, ...]
+    size: int
+    part_size: int
+    """How many trajectories each shard makes space for."""
+    ask: Callable[[tuple[Shard, ...], Request], Sequence[Any]]
+    half: int | None = None
+    """Which half of its only shard this batch is, if it is one."""
+
+    def total(self, request: Request) -> Any:
+        """The answers of the shards, added up in order."""
+        return reduce(add, self.ask(self.shards, request._replace(half=self.half)))
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """The first and the second half of the trajectories."""
+        size, count = half_of(self.size), len(self.shards)
+        if self.half is not None:
+            raise ValueError("half of a batch that is sampled in shards cannot be halved again.")
+        if count == 1:
+            return replace(self, size=size, part_size=size, half=0), replace(self, size=size, part_size=size, half=1)
+        middle = count // 2
+        return replace(self, size=size, shards=self.shards[:middle]), replace(
+            self, size=size, shards=self.shards[middle:]
+        )
+
+
+def split(n: int, shards: int) -> tuple[tuple[Shard, ...], int]:
+    """Split `n` trajectories into at most about `shards` parts, and say for how many each makes space.
+
+    No part reaches over the middle of an even number of trajectories, because a batch may be halved.
+    """
+    if shards == 1:
+        return (Shard(0, n),), n
+    if n % 2 == 0:
+        parts, size = split(n // 2, max(1, shards // 2))
+        return (*parts, *(Shard(n // 2 + first, n // 2 + stop) for first, stop in parts)), size
+    size = -(-n // shards)
+    return tuple(Shard(first, min(first + size, n)) for first in range(0, n, size)), size
+
+
+@eqx.filter_jit
+def answer(block: Block, request: Request) -> Any:
+    """The answer of a block, compiled: equal blocks give equal bits on every machine of a kind."""
+    return block.answer(request)

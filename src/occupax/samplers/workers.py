@@ -1,0 +1,214 @@
+"""The workers of a cluster, and who does which task."""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from occupax.samplers.batches.shards import Shard
+from occupax.samplers.cluster import LOSSES, Cluster
+from occupax.samplers.episodes import EpisodeError, episode_seeds
+
+
+@dataclass(eq=False)
+class Task:
+    """Shards of one batch that one worker is asked about."""
+
+    batch: Any
+    shards: tuple[Shard, ...]
+    arguments: tuple[Any, ...]
+    """The rest of what `RemoteWorker.answer` takes."""
+    home: "Worker | None"
+    """The worker that has drawn the shards already, if there is one."""
+    answer: "Future[list[Any]]" = field(default_factory=Future)
+    workers: "list[Worker]" = field(default_factory=list)
+    """Who is at work on it."""
+    losses: int = 0
+
+
+@dataclass(eq=False)
+class Worker:
+    """An actor of Ray, which is replaced when it is lost."""
+
+    actor: Any
+    ready: bool = False
+    since: float = 0.0
+    """When it was given the task that it is at work on."""
+    busy: bool = False
+
+
+class Workers:
+    """Gives tasks to workers: each of them has a thread here, which waits for its answers.
+
+    Args:
+        cluster: where they are.
+        kind: the class of the actors; its `answer` is what they are for.
+        package: what each actor is made from.
+        count: how many there are.
+        patience: after how many seconds a worker is late, and an idle one takes over its task; and how long to wait
+            when no worker is there.
+    """
+
+    def __init__(self, cluster: Cluster, kind: type, package: Any, count: int, patience: float):
+        self._cluster, self._ray, self._patience, self._package = cluster, cluster.ray, patience, package
+        self._kind = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(kind)
+        self._changed = threading.Condition()
+        self._tasks: list[Task] = []
+        self._home: dict[tuple[int, Shard], Worker] = {}
+        self._newest = 0
+        self._failed_starts, self._failure = 0, ""
+        self._closed = False
+        self._workers = [Worker(self._kind.remote(package)) for _ in range(count)]
+        for worker in self._workers:
+            threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
+
+    def put(self, value: Any) -> Any:
+        """Put a value into the memory of the cluster."""
+        return self._ray.put(value)
+
+    def ask(self, batch: Any, shards: Sequence[Shard], *arguments: Any) -> list[Any]:
+        """What the workers answer about each shard; it waits until all have answered."""
+        with self._changed:
+            homes = {shard: self._home.get((batch.number, shard)) for shard in shards}
+            at_home: dict[Worker, list[Shard]] = {}
+            for shard, home in homes.items():
+                if home is not None:
+                    at_home.setdefault(home, []).append(shard)
+            tasks = [Task(batch, tuple(many), arguments, home) for home, many in at_home.items()]
+            tasks += [Task(batch, (shard,), arguments, None) for shard, home in homes.items() if home is None]
+            self._tasks += tasks
+            self._changed.notify_all()
+        try:
+            self._wait(tasks)
+            found = {
+                shard: part for task in tasks for shard, part in zip(task.shards, task.answer.result(), strict=True)
+            }
+        finally:
+            with self._changed:
+                self._tasks = [task for task in self._tasks if task not in tasks]
+        return [found[shard] for shard in shards]
+
+    def close(self) -> None:
+        """End the workers, and the connection to the cluster."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for worker in self._workers:
+            self._ray.kill(worker.actor)
+        self._cluster.close()
+
+    def _wait(self, tasks: list[Task]) -> None:
+        """Wait until all tasks are done, as long as there are workers."""
+        answers, last_seen = [task.answer for task in tasks], time.monotonic()
+        while wait(answers, timeout=1.0, return_when="FIRST_EXCEPTION").not_done:
+            if any(answer.done() and answer.exception() for answer in answers):
+                return
+            if self._failed_starts >= LOSSES:
+                raise EpisodeError(self._failure)
+            if any(worker.ready for worker in self._workers):
+                last_seen = time.monotonic()
+            elif time.monotonic() - last_seen > self._patience:
+                raise EpisodeError(
+                    f"no worker was there for {self._patience:g} seconds: the cluster has {self._cluster.cores()} "
+                    "cores, and each worker needs one."
+                )
+
+    def _serve(self, worker: Worker) -> None:
+        """Give one worker tasks for as long as the pool is open."""
+        while not self._closed:
+            if not worker.ready and not self._start(worker):
+                continue
+            with self._changed:
+                task = self._next(worker)
+                if task is None:
+                    self._changed.wait(1.0)  # another worker may be late by then
+                    continue
+                task.workers.append(worker)
+                worker.since, worker.busy = time.monotonic(), True
+            self._do(worker, task)
+
+    def _start(self, worker: Worker) -> bool:
+        """Wait until a worker is there; whether it is."""
+        try:
+            self._ray.get(worker.actor.ready.remote())
+        except Exception as error:  # noqa: BLE001 - Ray raises what the worker raised, and errors of its own
+            if not self._closed:
+                self._failed_starts += 1
+                self._failure = f"{LOSSES} workers could not be started: {error}"
+                if self._failed_starts < LOSSES:
+                    worker.actor = self._kind.remote(self._package)
+                else:
+                    time.sleep(1.0)
+            return False
+        worker.ready, self._failed_starts = True, 0
+        return True
+
+    def _next(self, worker: Worker) -> Task | None:
+        """A task whose shards the worker has drawn, or one that nobody has begun, or one whose worker is late."""
+        waiting = [task for task in self._tasks if not task.answer.done() and worker not in task.workers]
+        mine = [task for task in waiting if task.home is worker and not task.workers]
+        free = [task for task in waiting if not task.workers and (task.home is None or self._is_late(task.home))]
+        late = [task for task in waiting if task.workers and all(map(self._is_late, task.workers))]
+        return next(iter([*mine, *free, *late]), None)
+
+    def _is_late(self, worker: Worker) -> bool:
+        return worker.busy and time.monotonic() - worker.since > self._patience
+
+    def _do(self, worker: Worker, task: Task) -> None:
+        """Let a worker do a task, and tell those who wait for it."""
+        try:
+            answer = self._ray.get(worker.actor.answer.remote(task.batch, task.shards, *task.arguments))
+        except self._ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            known = isinstance(cause, EpisodeError)
+            self._end(
+                worker, task, EpisodeError(str(cause) if known else f"a worker failed. {type(cause).__name__}: {cause}")
+            )
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises means that the worker is lost
+            self._lose(worker, task, error)
+        else:
+            with self._changed:
+                if task.batch.number > self._newest:
+                    self._newest = task.batch.number
+                    self._home = {key: home for key, home in self._home.items() if key[0] > self._newest - 1000}
+                self._home.update({(task.batch.number, shard): worker for shard in task.shards})
+            self._end(worker, task, answer)
+
+    def _end(self, worker: Worker, task: Task, outcome: Any) -> None:
+        with self._changed:
+            worker.busy = False
+            if not task.answer.done():  # another may have been faster
+                if isinstance(outcome, Exception):
+                    task.answer.set_exception(outcome)
+                else:
+                    task.answer.set_result(outcome)
+            self._changed.notify_all()
+
+    def _lose(self, worker: Worker, task: Task, error: Exception) -> None:
+        """Replace a worker that was lost, and let another do its task."""
+        with self._changed:
+            worker.ready = worker.busy = False
+            self._home = {key: home for key, home in self._home.items() if home is not worker}
+            for other in self._tasks:
+                if other.home is worker:
+                    other.home = None
+            task.workers.remove(worker)
+            task.losses += 1
+            if self._closed:
+                task.answer.cancel()
+            elif task.losses == LOSSES and not task.answer.done():
+                task.answer.set_exception(_lost(task))
+            if not self._closed:
+                worker.actor = self._kind.remote(self._package)
+            self._changed.notify_all()
+
+
+def _lost(task: Task) -> EpisodeError:
+    first, stop = min(task.shards)[0], max(task.shards)[1]
+    seeds = [seed for shard in task.shards for seed in episode_seeds(task.batch.key, *shard)]
+    return EpisodeError(
+        f"{LOSSES} workers died over the episodes {first} to {stop - 1}, whose seeds are "
+        f"{', '.join(map(str, seeds[:10]))}{', ...' if len(seeds) > 10 else ''}."
+    )

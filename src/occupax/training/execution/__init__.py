@@ -1,0 +1,21 @@
+"""How iterations are carried out.
+
+* `iteration`: one iteration of one run: what a batch makes of it, and what is recorded.
+* `executor`: all runs of a set-up, side by side: the abstract class.
+* `program`, `compiled`: runs inside one compiled program.
+* `eager`: runs whose trajectories are sampled outside of it.
+"""
+
+from occupax.samplers.base import ProgramSource
+from occupax.training.execution.compiled import CompiledExecutor
+from occupax.training.execution.eager import EagerExecutor
+from occupax.training.execution.executor import Executor, same_program
+from occupax.training.setup import Setup
+
+__all__ = ["Executor", "make_executor", "same_program"]
+
+
+def make_executor(setup: Setup) -> Executor:
+    """Put every run of a set-up before its first iteration, inside the compiled program if the sampler can be."""
+    source = setup.sampler.open(setup.problem, setup.policies[0])
+    return CompiledExecutor(setup, source) if isinstance(source, ProgramSource) else EagerExecutor(setup, source)

@@ -1,0 +1,279 @@
+"""One iteration of one run: what a batch makes of it, and what is recorded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from occupax.algorithms import Algorithm, AlgorithmState
+from occupax.batch import Baseline, Batch, Statistics
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.steps import global_norm
+
+FAILURES = (
+    "",
+    "the gradient estimate is not finite",
+    "the parameters are not finite",
+    "the estimate of the occupancy or of its quasi-reward is not finite",
+)
+
+RECORDED = (
+    "utility",
+    "running_utility",
+    "return",
+    "discounted_return",
+    "episode_length",
+    "grad_norm",
+    "clipped",
+    "largest_weight",
+    "effective_sample_size",
+    "negative_occupancy",
+)
+"""What is recorded of every algorithm; docs/records.md explains each number."""
+
+OUTPUT, UPDATE, BEHAVIOUR = (np.uint32(2**32 - number) for number in (1, 2, 3))
+"""Numbers that no trajectory has: their streams of random numbers are free for the choice of the output, for the update
+and for the choice of who acts."""
+
+
+class Run(eqx.Module):
+    """All that one run needs to go on: one seed with one set of hyper-parameters."""
+
+    state: Any
+    """The algorithm's own."""
+    kept: Policy | None
+    """The iterate that would be returned, if that is not the last one."""
+    kept_utility: Float[Array, ""]
+    """Its estimated utility, for output "best"."""
+    failure: Int[Array, ""]
+    """Index into `FAILURES`: 0 as long as all is well."""
+    failed_at: Int[Array, ""]
+    """The iteration that could not be finished, if there is one."""
+
+    @property
+    def output(self) -> Policy:
+        """The policy that the run would return now."""
+        return self.state.policy if self.kept is None else self.kept
+
+
+class Row(eqx.Module):
+    """What is recorded of one iteration, packed: each array of a loop costs time at every turn."""
+
+    numbers: Float[Array, " *runs M"]
+    """In the order of `recorded`."""
+    steps: Int[Array, " *runs"]
+
+
+class WatchedBatch(Batch):
+    """A batch that remembers which policies other than the one that acted were asked about."""
+
+    batch: Batch
+    acting: Policy
+    """The policy that acted."""
+    asked: "Asked"
+
+    @property
+    def problem(self) -> Problem:
+        """What the trajectories were drawn from."""
+        return self.batch.problem
+
+    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+        """The mean occupancy estimate; it is computed once for each policy."""
+        self._note(target)
+        return self.asked.once(self.batch, None if target is self.acting else target)
+
+    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
+        """The mean gradient estimate."""
+        self._note(target)
+        return self.batch.gradient(target, quasi_reward, baseline)
+
+    def statistics(self, target: Policy | None = None) -> Statistics:
+        """Averages over the trajectories."""
+        return self.batch.statistics(target)
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """Two batches of half the trajectories each, whose targets are remembered too."""
+        first, second = self.batch.halves()
+        return WatchedBatch(first, self.acting, self.asked), WatchedBatch(second, self.acting, self.asked)
+
+    def weighted_statistics(self) -> Statistics:
+        """Averages, with the largest weight and the smallest effective sample size of all policies asked about."""
+        first, *others = [self.statistics(target) for target in self.asked.targets or [None]]
+        for other in others:
+            largest = jnp.maximum(first.largest_weight, other.largest_weight)
+            smallest = jnp.minimum(first.effective_sample_size, other.effective_sample_size)
+            first = eqx.tree_at(lambda it: (it.largest_weight, it.effective_sample_size), first, (largest, smallest))
+        return first
+
+    def _note(self, target: Policy | None) -> None:
+        if target is not None and target is not self.acting and not any(target is one for one in self.asked.targets):
+            self.asked.targets.append(target)
+
+
+class Asked:
+    """The policies that a batch was asked about, and the occupancies that are known."""
+
+    def __init__(self) -> None:
+        self.targets: list[Policy] = []
+        self._known: list[tuple[Batch, Policy | None, Float[Array, " d"]]] = []
+
+    def once(self, batch: Batch, target: Policy | None) -> Float[Array, " d"]:
+        """The occupancy of a target, computed when it is asked for the first time."""
+        for known_batch, known_target, occupancy in self._known:
+            if known_batch is batch and known_target is target:
+                return occupancy
+        occupancy = batch.occupancy(target)
+        self._known.append((batch, target, occupancy))
+        return occupancy
+
+
+def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Run:
+    """A run before its first iteration."""
+    state = algorithm.init(problem, policy)
+    if not isinstance(state, AlgorithmState):
+        raise ValueError(
+            f"init of {type(algorithm).__name__} must return an occupax.algorithms.AlgorithmState, got "
+            f"{type(state).__name__}."
+        )
+    return Run(
+        state=state,
+        kept=None if algorithm.output == "last" else policy,
+        kept_utility=jnp.asarray(-jnp.inf, state.occupancy.dtype),
+        failure=jnp.zeros((), jnp.int32),
+        failed_at=jnp.zeros((), jnp.int32),
+    )
+
+
+def recorded(algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
+    """The names of the numbers of a row."""
+    own = tuple(eqx.filter_eval_shape(algorithm.metrics, state))
+    taken = next(
+        (name for name in own if name in (*RECORDED, "steps", "episodes", "seed", "exact_utility", "gap")), None
+    )
+    if taken is not None:
+        raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken!r}, which is taken.")
+    return RECORDED + own
+
+
+def iterate(
+    algorithm: Algorithm[Any],
+    phase: int,
+    judging: bool,
+    run: Run,
+    draw: Callable[[Policy], Batch],
+    key: Key[Array, ""],
+    iteration: Int[Array, ""],
+    conclude: Callable[..., tuple[Run, Row]] | None = None,
+) -> tuple[Run, Row]:
+    """Carry out one iteration of one run.
+
+    Args:
+        algorithm: how to train.
+        phase: which of the algorithm's phases it is.
+        judging: whether the iteration tells how good the policy is, for output "best".
+        run: the run.
+        draw: draws the batch of the iteration under a policy.
+        key: of the random numbers of the iteration.
+        iteration: its number.
+        conclude: `conclude`, or a compiled version of it.
+
+    Returns:
+        The run after the iteration, and what is recorded of it. A run that fails stays at its last good iterate.
+    """
+    chosen = algorithm.phases[phase]
+    acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
+    batch = WatchedBatch(draw(acting), acting, Asked())
+    state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
+    statistics = batch.weighted_statistics()
+    fresh = batch.occupancy(run.state.policy)
+    return (conclude or _conclude)(batch.problem, algorithm, judging, run, state, fresh, statistics, key, iteration)
+
+
+def _conclude(
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    judging: bool,
+    run: Run,
+    state: Any,
+    fresh: Float[Array, " d"],
+    statistics: Statistics,
+    key: Key[Array, ""],
+    iteration: Int[Array, ""],
+) -> tuple[Run, Row]:
+    """The run after an update, and what is recorded; `fresh` estimates the occupancy of the policy before it."""
+    utility = problem.estimated_utility(fresh)
+    kept, kept_utility = _keep(algorithm.output, judging, run, utility, key, iteration)
+    failed_before = run.failure > 0
+    failure = jnp.where(failed_before, run.failure, _failure(state))
+    failed_at = jnp.where(failed_before, run.failed_at, iteration)
+    row = _row(problem, algorithm, state, utility, statistics)
+    row = Row(jnp.where(failure > 0, jnp.nan, row.numbers), jnp.where(failure > 0, 0, row.steps))
+    frozen = Run(run.state, run.kept, run.kept_utility, failure, failed_at)
+    return _where(failure > 0, frozen, Run(state, kept, kept_utility, failure, failed_at)), row
+
+
+conclude = eqx.filter_jit(_conclude)
+"""The end of an iteration as a program of its own, for runs outside of the compiled program."""
+
+
+def _keep(
+    output: str, judging: bool, run: Run, utility: Float[Array, ""], key: Key[Array, ""], iteration: Int[Array, ""]
+) -> tuple[Policy | None, Float[Array, ""]]:
+    """The policy to return, if it is not the last, and its estimated utility: the one kept so far, or the present one.
+
+    For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k.
+    """
+    if run.kept is None or (output == "best" and not judging):
+        return run.kept, run.kept_utility
+    if output == "uniform":
+        chosen = jax.random.randint(jax.random.fold_in(key, OUTPUT), (), 0, iteration + 1) == 0
+    else:
+        chosen = utility > run.kept_utility
+    return _where(chosen, run.state.policy, run.kept), jnp.where(chosen, utility, run.kept_utility)
+
+
+def _row(
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    state: AlgorithmState,
+    utility: Float[Array, ""],
+    statistics: Statistics,
+) -> Row:
+    numbers = {
+        "utility": utility,
+        "running_utility": problem.estimated_utility(state.occupancy),
+        "return": statistics.undiscounted_return,
+        "discounted_return": statistics.discounted_return,
+        "episode_length": statistics.episode_length,
+        "grad_norm": global_norm(state.gradient),
+        "clipped": state.memory.clipped,
+        "largest_weight": statistics.largest_weight,
+        "effective_sample_size": statistics.effective_sample_size,
+        "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
+    } | algorithm.metrics(state)
+    for name, number in numbers.items():
+        if jnp.shape(number):
+            raise ValueError(f"the metric {name!r} must be one number, got an array of shape {jnp.shape(number)}.")
+    return Row(jnp.stack([jnp.asarray(number, utility.dtype) for number in numbers.values()]), statistics.steps)
+
+
+def _failure(state: AlgorithmState) -> Int[Array, ""]:
+    """Index into `FAILURES`: of the gradient, the parameters or anything else in the state."""
+    parts = [[jnp.ravel(leaf) for leaf in _floats(tree)] for tree in (state.gradient, state.policy, state)]
+    wrong = ~jnp.isfinite(jnp.concatenate([leaf for part in parts for leaf in part]))
+    ends = np.cumsum([sum(leaf.size for leaf in part) for part in parts])
+    place = jnp.argmax(wrong)  # the first, or 0 if there is none
+    return jnp.where(wrong[place], 1 + (place >= ends[0]) + (place >= ends[1]), 0).astype(jnp.int32)
+
+
+def _floats(tree: Any) -> list[Array]:
+    return jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+
+
+def _where(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b) if eqx.is_array(a) else a, yes, no)
