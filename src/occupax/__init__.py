@@ -9,7 +9,7 @@ from occupax.problem import Problem
 from occupax.samplers import SampledBatch, sample
 from occupax.training import Result, Sweep, evaluate, load_policy, load_result, save_policy, sweep, train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "HSPGA",

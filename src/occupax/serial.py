@@ -299,6 +299,21 @@ def difference(left: Any, right: Any, place: str = "") -> str | None:
     return next((found for found in places if found is not None), None)
 
 
+def unpack_as(kind: type, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Restore a value of a class that `pack` could only describe, by its constructor."""
+    parts = {name.removeprefix("."): part for name, part in description.get("parts", {}).items()}
+    wanted = {field.name for field in dataclasses.fields(kind) if field.init}
+    if not parts.keys() <= wanted:
+        raise ValueError(f"{kind.__name__} has no field {min(parts.keys() - wanted)!r}, which was saved.")
+    return kind(**{name: _build(part, arrays) for name, part in parts.items()})
+
+
+def class_name(description: Any) -> str:
+    """The name of what is described, without its module and its fields."""
+    names = (description.get(kind) for kind in ("class", "opaque", "function")) if description else ()
+    return next((name.rpartition(".")[2] for name in names if name), "unknown")
+
+
 def named_arrays(tree: Any) -> Arrays:
     """The arrays of a tree by where they stand in it."""
     leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))

@@ -7,7 +7,7 @@ import numpy as np
 
 from occupax import serial
 
-FORMAT, VERSION = "occupax-checkpoint", 1
+FORMAT, VERSION = "occupax-checkpoint", 2
 KEPT = 2
 
 Arrays = dict[str, np.ndarray]

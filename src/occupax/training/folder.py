@@ -10,7 +10,7 @@ import numpy as np
 from occupax import serial
 from occupax.training.setup import Setup, versions
 
-FORMAT, VERSION = "occupax-run", 1
+FORMAT, VERSION = "occupax-run", 2
 Arrays = dict[str, np.ndarray]
 
 
@@ -46,7 +46,12 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise ValueError(f"{file} is not the configuration of a run.")
     if config.get("version") != VERSION:
-        raise ValueError(f"{file} has version {config.get('version')!r} of the format; this occupax reads {VERSION}.")
+        versions = config.get("versions")
+        by = versions.get("occupax") if isinstance(versions, dict) else None
+        raise ValueError(
+            f"{file} has version {config.get('version')!r} of the format, and this occupax reads {VERSION}: use "
+            f"occupax {by or 'of another version'}, which wrote it. Its policies can be loaded one by one."
+        )
     arrays, _ = serial.read(folder / "config.safetensors")
     if _fingerprint(config.get("setup"), arrays) != config.get("fingerprint"):
         raise ValueError(f"{file} was changed after it was written: its set-up does not match its fingerprint.")

@@ -19,12 +19,13 @@ from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError, Sampler
 from occupax.training import folder as run_folder
+from occupax.training.assessment import FILE, probabilities
 from occupax.training.checkpoint import Checkpoints
 from occupax.training.execution import make_executor
 from occupax.training.execution.program import MOST_ITERATIONS
 from occupax.training.loggers import CSV, Console, Logger
 from occupax.training.records import EXACT, Records, RecordTable
-from occupax.training.result import SUMMARY, Result, probabilities
+from occupax.training.result import SUMMARY, Result
 from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_path
 
 SECONDS_A_CALL = 0.5
@@ -167,7 +168,8 @@ class Training:
                 done = self._setup.schedule.episodes(content["iteration"])
                 raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
         run_folder.write_config(folder, config, arrays)
-        (folder / SUMMARY).unlink(missing_ok=True)  # the run is not finished any more
+        for file in (SUMMARY, FILE):  # the run is not finished any more
+            (folder / file).unlink(missing_ok=True)
 
     def go(
         self, functions: Sequence[Callable[[Progress], Any]], loggers: Sequence[Logger], checkpoint_every: float

@@ -1,36 +1,26 @@
 """What training returns."""
 
 import json
-from contextlib import closing
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Float, Int
 
-from occupax import estimators, exact, serial
+from occupax import exact, serial
 from occupax.algorithms import Algorithm
-from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.tabular import TabularMDP
-from occupax.policies import Categorical, Policy, action_probs
+from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource
-from occupax.samplers.episodes import EpisodeRunner
-from occupax.samplers.kernel import program_sampler
+from occupax.samplers import EpisodeError
+from occupax.training.assessment import Assessment, assess, load_assessment, probabilities
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.policy_files import load_policy, save_policy
 from occupax.training.records import EXACT, RecordTable
 
-TRIALS = 1000
-SLOW_TRIALS = 100
-SECONDS_A_STEP = 3600.0
-"""Those who train with a longer time limit than the default do not have to say so again."""
 SUMMARY = "summary.json"
 
 
@@ -57,6 +47,8 @@ class Result:
     """What `config.json` says."""
     arrays: dict[str, np.ndarray]
     """The arrays that belong to `config`."""
+    saved_assessment: Assessment | None = None
+    """What was found out about the policies at the end of training, if this was loaded from a file."""
 
     def policy(self, seed: int | None = None) -> Policy:
         """The policy of a seed; by default the first."""
@@ -67,20 +59,17 @@ class Result:
         return exact.certificate(self._problem(), probabilities(self._problem(), self.policy(seed)))
 
     @cached_property
+    def assessment(self) -> Assessment:
+        """What the policies are worth: as it was saved at the end of training or, if it was not, found out now."""
+        return self.saved_assessment or assess(self._problem(), self.policies)
+
+    @property
     def utilities(self) -> Float[np.ndarray, " seed"]:
         """What each policy is worth: exactly for a table, else estimated from trajectories that were not trained on.
 
         There are 1,000 of them and, because it takes longer, 100 of an environment of Gymnasium.
         """
-        problem = self._problem()
-        if isinstance(problem.env, TabularMDP):
-            tables = [probabilities(problem, policy) for policy in self.policies]
-            return np.array([exact.value(problem, table) if np.isfinite(table).all() else np.nan for table in tables])
-        if isinstance(problem.env, GymnasiumEnv):
-            with closing(EpisodeRunner(problem.env, timeout=SECONDS_A_STEP)) as runner:
-                return np.array([_play(runner, problem, policy) for policy in self.policies])
-        source = program_sampler(problem, self.policies[0]).open(problem, self.policies[0])
-        return np.array([_estimate(source, policy, jax.random.key(0)) for policy in self.policies], float)
+        return self.assessment.utilities
 
     @property
     def best_policy(self) -> Policy:
@@ -105,6 +94,11 @@ class Result:
             save_policy(policy, path / "policies" / f"seed-{seed}.safetensors")
         summary = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
         serial.write_text(path / SUMMARY, json.dumps(summary, indent=1))
+        if self.problem is not None or self.saved_assessment is not None:
+            try:
+                self.assessment.save(path)
+            except EpisodeError as error:
+                warnings.warn(f"the trained policies could not be evaluated: {error}", stacklevel=2)
 
     def _index(self, seed: int | None) -> int:
         if seed is None:
@@ -119,36 +113,22 @@ class Result:
         return self.problem
 
 
-@eqx.filter_jit
-def _estimate(source: ProgramSource, policy: Policy, key: Key[Array, ""]) -> Float[Array, ""]:
-    return source.problem.estimated_utility(source.draw(policy, TRIALS, key).occupancy())
-
-
-def _play(runner: EpisodeRunner, problem: Problem, policy: Policy) -> float:
-    drawn = runner.draw(policy, jax.random.key(0), 0, SLOW_TRIALS, SLOW_TRIALS, problem.sampling_horizon())
-    return float(problem.estimated_utility(estimators.occupancy(problem, drawn, policy)))
-
-
-def probabilities(problem: Problem, policy: Policy) -> Float[np.ndarray, "S A"]:
-    """The table of action probabilities of a policy on a tabular problem, in float64."""
-    if not isinstance(problem.env, TabularMDP):
-        raise ValueError("exact values and certificates are for tabular environments.")
-    with jax.enable_x64(True):
-        states, num_actions = jnp.arange(problem.env.num_states), problem.env.num_actions
-        if isinstance(policy, Categorical):
-            logits = np.asarray(jax.vmap(policy.logits)(states), np.float64)
-            return np.asarray(jax.nn.softmax(logits))
-        probs = np.asarray(jax.vmap(lambda state: action_probs(policy, state, num_actions))(states), np.float64)
-        return probs / probs.sum(1, keepdims=True)
-
-
-def load_result(folder: str | Path, problem: Problem | None = None, policy: Policy | None = None) -> Result:
+def load_result(
+    folder: str | Path,
+    problem: Problem | None = None,
+    policy: Policy | None = None,
+    algorithm: Algorithm[Any] | type[Algorithm[Any]] | None = None,
+) -> Result:
     """Read what `Result.save` or `train(out=folder)` wrote.
 
     Args:
         folder: the folder of a finished run.
         problem: the problem, where it holds functions of your own, which no file can restore.
         policy: likewise, a policy of the same structure as those that were trained.
+        algorithm: likewise, an algorithm of your own, or its class, which is given the settings that were saved.
+
+    Returns:
+        The result. Its problem is None if it cannot be restored; for an algorithm there is a warning, too.
     """
     path = Path(folder)
     config, arrays = read_config(path)
@@ -159,8 +139,8 @@ def load_result(folder: str | Path, problem: Problem | None = None, policy: Poli
     seeds, table = read_csv(path / "metrics.csv")
     files = [path / "policies" / f"seed-{seed}.safetensors" for seed in seeds]
     return Result(
-        problem=problem if problem is not None else _restore(config["setup"], "problem", arrays),
-        algorithm=_restore(config["setup"], "algorithm", arrays),
+        problem=problem if problem is not None else _restore_problem(config["setup"]["problem"], arrays),
+        algorithm=_restore_algorithm(config["setup"]["algorithm"], arrays, algorithm),
         seeds=seeds,
         episodes=table.episodes,
         steps=table.steps,
@@ -170,6 +150,7 @@ def load_result(folder: str | Path, problem: Problem | None = None, policy: Poli
         seconds=summary["seconds"],
         config=config,
         arrays=arrays,
+        saved_assessment=load_assessment(path),
     )
 
 
@@ -178,9 +159,30 @@ def _precision(metric: str, config: dict[str, Any]) -> str:
     return "float64" if metric in EXACT or config["versions"]["float64"] else "float32"
 
 
-def _restore(description: dict[str, Any], part: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A part of the set-up, or None if it holds what only its author has."""
+def _restore_problem(description: Any, arrays: dict[str, np.ndarray]) -> Problem | None:
+    """The problem, or None if it holds what only its author has."""
     try:
-        return serial.unpack(description[part], arrays)
+        return serial.unpack(description, arrays)
     except ValueError:
         return None
+
+
+def _restore_algorithm(
+    description: Any, arrays: dict[str, np.ndarray], given: Algorithm[Any] | type[Algorithm[Any]] | None
+) -> Algorithm[Any] | None:
+    """The algorithm: the one that is given, one of the class that is given, or one of occupax."""
+    name = serial.class_name(description)
+    if given is None:
+        try:
+            return serial.unpack(description, arrays)
+        except ValueError as error:
+            warnings.warn(
+                f"the algorithm {name} is not restored, because {error} Pass it, or its class: "
+                f"load_result(folder, algorithm={name}).",
+                stacklevel=3,
+            )
+            return None
+    kind = given if isinstance(given, type) else type(given)
+    if kind.__name__ != name:
+        raise ValueError(f"algorithm must be the {name} that was trained with, or its class, got {kind.__name__}.")
+    return serial.unpack_as(kind, description, arrays) if isinstance(given, type) else given
