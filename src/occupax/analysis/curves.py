@@ -127,7 +127,7 @@ def log_log_line(x: Num[np.ndarray, " point"], y: Num[np.ndarray, " point"], *, 
         y: as many positive numbers.
         level: of confidence.
     """
-    from scipy.special import stdtrit
+    from scipy import stats
 
     tail, found = check_level(level), {"x": read_array("x", x), "y": read_array("y", y)}
     if found["x"].ndim != 1 or len(found["x"]) < 3 or found["x"].shape != found["y"].shape:
@@ -135,15 +135,11 @@ def log_log_line(x: Num[np.ndarray, " point"], y: Num[np.ndarray, " point"], *, 
     for name, numbers in found.items():
         if numbers.min() <= 0:
             raise ValueError(f"{name} must be positive to have a logarithm, got {numbers.min()}.")
-    log_x, log_y = np.log(found["x"]), np.log(found["y"])
-    across, up = log_x - log_x.mean(), log_y - log_y.mean()
     if found["x"].min() == found["x"].max():
         raise ValueError(f"x must have two or more different numbers, got {found['x'][0]} only.")
-    slope = (across @ up) / (across @ across)
-    errors, freedom = up - slope * across, len(up) - 2
-    margin = -stdtrit(freedom, tail) * np.sqrt((errors @ errors) / freedom / (across @ across))
-    intercept = log_y.mean() - slope * log_x.mean()
-    return Line(float(slope), float(intercept), float(slope - margin), float(slope + margin))
+    line = stats.linregress(np.log(found["x"]), np.log(found["y"]))
+    margin = -stats.t.ppf(tail, len(x) - 2) * line.stderr
+    return Line(*map(float, (line.slope, line.intercept, line.slope - margin, line.slope + margin)))
 
 
 def _places(x: np.ndarray, values: np.ndarray) -> np.ndarray:
