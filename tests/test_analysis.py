@@ -17,7 +17,7 @@ import pytest
 import occupax as ox
 from occupax import serial
 from occupax.analysis import moving_average, plot_metric, plots, quartiles, write_report
-from occupax.analysis.charts import MOST_POINTS, Grid, Maps
+from occupax.analysis.charts import MOST_POINTS, HeatMap, Maps
 from occupax.analysis.describe import words
 from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS
 
@@ -208,7 +208,7 @@ def test_seeds_without_records_can_be_drawn(known: int):
 
 def test_maps_show_the_visits():
     grid = np.array([[4.0, 2.0], [1e-9, 0.0]])
-    image = np.ma.asarray(plots.draw(Maps("here", "Here", "", (Grid("here", grid),))).axes[0].images[0].get_array())
+    image = np.ma.asarray(plots.draw(Maps("here", "Here", "", (HeatMap("here", grid),))).axes[0].images[0].get_array())
     np.testing.assert_array_equal(np.ma.getmaskarray(image), grid == 0)
     np.testing.assert_array_equal(image.compressed(), [4.0, 2.0, 0.004])
 
@@ -373,8 +373,8 @@ def test_descriptions_read_like_python():
 def test_figures_are_lazy_and_have_no_window():
     code = (
         "import sys, occupax.analysis; first = 'matplotlib' in sys.modules\n"
-        "from matplotlib.figure import Figure; from occupax.analysis.svg import inline_svg\n"
-        "inline_svg(Figure(), 'a', 'b'); print(first, 'matplotlib.pyplot' in sys.modules)"
+        "from occupax.analysis.charts import Chart; from occupax.analysis.page.figures import interactive\n"
+        "interactive(Chart('a', '', '', 'x', 'y', ())); print(first, 'matplotlib.pyplot' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -86,7 +86,7 @@ class Chart:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class HeatMap:
     """How often each cell is visited, and where a policy goes from there."""
 
     title: str
@@ -109,7 +109,7 @@ class Maps:
     """Of its files, and in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
-    grids: tuple[Grid, ...]
+    grids: tuple[HeatMap, ...]
     label: str = "discounted visits per episode"
     """Of the scale."""
 

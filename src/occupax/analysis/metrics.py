@@ -1,17 +1,19 @@
 """Figures of what a training run recorded."""
 
+from dataclasses import replace
 from math import ceil, gcd
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from occupax._errors import unknown
+from occupax.algorithms import Algorithm
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, spread
 from occupax.analysis.describe import class_name
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.analysis.words import METRICS, label
-from occupax.training.records import EXACT
+from occupax.training.records import EXACT, Budget
 from occupax.training.result import Result
 
 if TYPE_CHECKING:
@@ -89,14 +91,34 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
 def smoothing_window(result: Result) -> int:
     """Over how many records a line is averaged: one, unless there are more of them than can be drawn.
 
-    Whole cycles of the algorithm, because its snapshots and refinements differ, and would make waves otherwise.
+    It is a multiple of the period of the algorithm, whose batches of different sizes would make waves otherwise.
     """
     records = len(result.episodes)
     if records <= MOST_POINTS:
         return 1
-    cycle = 1 if result.algorithm is None else len(result.algorithm.cycle)
-    period = cycle // gcd(cycle, result.config["setup"]["record_every"])
+    repeats = 1 if result.algorithm is None else _period(result.algorithm)
+    period = repeats // gcd(repeats, result.config["setup"]["record_every"])
     return period * ceil(SMOOTHED_SHARE * records / period)
+
+
+def complete(result: Result) -> Result:
+    """The result without a last record of fewer iterations than the others, whose diagnostics do not compare."""
+    if result.algorithm is None or len(result.episodes) < 2:
+        return result
+    if _iterations(result.algorithm, int(result.episodes[-1])) % result.config["setup"]["record_every"] == 0:
+        return result
+    metrics = {name: values[:, :-1] for name, values in result.metrics.items()}
+    return replace(result, episodes=result.episodes[:-1], steps=result.steps[:, :-1], metrics=metrics)
+
+
+def _period(algorithm: Algorithm[Any]) -> int:
+    """After how many iterations the sizes of the batches repeat."""
+    return len(algorithm.cycle)
+
+
+def _iterations(algorithm: Algorithm[Any], episodes: int) -> int:
+    """How many iterations sample so many episodes."""
+    return Budget(algorithm.cycle).iterations(episodes)
 
 
 def algorithm_name(result: Result) -> str:

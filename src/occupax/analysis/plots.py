@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from occupax import serial
-from occupax.analysis.charts import Chart, Grid, Maps, Series, csv_text, thin
+from occupax.analysis.charts import Chart, HeatMap, Maps, Series, csv_text, thin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -204,7 +204,7 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
     return figure
 
 
-def _draw_arrows(axes: Any, grid: Grid, brightness: Float[np.ndarray, "row column"]) -> None:
+def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row column"]) -> None:
     """Arrows from the middle of each cell: light on dark ones, dark on bright ones, as the text where it is hatched."""
     places = [(i, j, arrow) for i, row in enumerate(grid.arrows or ()) for j, text in enumerate(row) for arrow in text]
     if not places:

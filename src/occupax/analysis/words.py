@@ -19,8 +19,8 @@ class Words(NamedTuple):
 
 METRICS = {
     "utility": Words(
-        "utility of the estimated occupancy",
-        "What is maximised, at the occupancy that the algorithm estimates from its samples.",
+        "utility (estimate)",
+        "What is maximised, estimated from the iteration's own new trajectories.",
     ),
     "exact_utility": Words("exact utility", "What is maximised, computed from the table without sampling."),
     "return": Words(
@@ -31,6 +31,11 @@ METRICS = {
     "discounted_return": Words("discounted return per episode", "The discounted sum of the rewards of an episode."),
     "episode_length": Words("steps per episode", "How many steps an episode takes until it ends or is cut."),
     "gap": Words("certified gap", "No policy can be better than the present one by more than this."),
+    "running_utility": Words(
+        "running estimate of the utility",
+        "What is maximised, at the occupancy that the method carries along from iteration to iteration; it may leave "
+        "the range of what is possible.",
+    ),
     "mixture_utility": Words(
         "utility of the mixture", "The utility of the mixture of all policies so far, which MaxEnt is about."
     ),
@@ -63,6 +68,7 @@ HEADLINES = ("utility", "return")
 """What a report shows large."""
 DIAGNOSTICS = (
     "gap",
+    "running_utility",
     "mixture_utility",
     "grad_norm",
     "clipped",

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from html import escape
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -141,24 +141,20 @@ def _csv(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _html(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
-    entries = [("claims", "The claims"), *((it.anchor, it.title) for it in sections), ("conventions", "Conventions")]
-    head = page.table(
-        claims.caption,
-        claims.header,
-        [
-            [*map(escape, row[:3]), page.badge(row[3], BADGES[row[3]]), escape(row[4])]  # pyright: ignore
-            for row in claims.rows
-        ],
-        words=claims.words,
-    )
-    parts = [
-        page.definitions(facts),
-        page.contents(entries),
-        f'<section id="claims">\n<h2>The claims</h2>\n{head}\n<p class="quiet">{escape(RULE)}</p>\n</section>',
-        *map(_section, sections),
-        f'<section id="conventions">\n<h2>{OPEN}</h2>\n{page.definitions(conventions())}\n</section>',
+    rows = [
+        [*row[:3], page.Cell(row[3], kind=BADGES[row[3]]), row[4]]  # pyright: ignore
+        for row in claims.rows
     ]
-    return page.page(TITLE, TITLE, "\n".join(parts))
+    return page.render(
+        "experiments.html",
+        title=TITLE,
+        facts=facts,
+        claims=replace(claims, rows=rows),
+        rule=RULE,
+        sections=sections,
+        open=OPEN,
+        conventions=conventions(),
+    )
 
 
 RULE = (
@@ -166,19 +162,6 @@ RULE = (
     "Partly: some do. Not reproduced: none does, and one or more are refuted. Cannot tell: the intervals leave it "
     "open. Tests compare interquartile means over seeds by 95% bootstrap intervals."
 )
-
-
-def _section(section: Section) -> str:
-    tables = "\n".join(
-        page.table(table.caption, table.header, [list(map(escape, row)) for row in table.rows], words=table.words)
-        for table in section.tables
-    )
-    figures = "\n".join(page.interactive(figure) for figure in section.figures)
-    grid = f'<div class="figures">\n{figures}\n</div>' if figures else ""
-    return (
-        f'<section id="{section.anchor}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.text)}</p>\n'
-        f"{grid}\n{tables}\n</section>"
-    )
 
 
 def _markdown(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
