@@ -3,9 +3,9 @@
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Num
@@ -87,7 +87,7 @@ class Chart:
 
 @dataclass(frozen=True, eq=False)
 class HeatMap:
-    """How often each cell is visited, and where a policy goes from there."""
+    """A map of how often each cell is visited, and where a policy goes from there."""
 
     title: str
     values: Num[np.ndarray, "row column"]
@@ -127,11 +127,9 @@ def thin(series: Series) -> Series:
     """At most `MOST_POINTS` points of a series, evenly spread, the first and the last among them."""
     if len(series.x) <= MOST_POINTS:
         return series
+    columns = {"x": series.x, "y": series.y, "lower": series.lower, "upper": series.upper}
     kept = spread(len(series.x))
-    bounds = {
-        name: array[kept] for name, array in (("lower", series.lower), ("upper", series.upper)) if array is not None
-    }
-    return replace(series, x=series.x[kept], y=series.y[kept], **bounds)
+    return replace(series, **{name: array[kept] for name, array in columns.items() if array is not None})
 
 
 def spread(count: int) -> np.ndarray:
@@ -144,20 +142,24 @@ def csv_text(chart: Chart | Maps) -> str:
 
     Levels are series without x. What is not known is left empty.
     """
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     if isinstance(chart, Maps):
-        writer.writerow(["map", "row", "column", "value", "arrow"])
+        rows: list[Sequence[Any]] = [("map", "row", "column", "value", "arrow")]
         for grid in chart.grids:
             for (i, j), value in np.ndenumerate(grid.values):
-                writer.writerow([grid.title, i, j, _cell(value), grid.arrows[i][j] if grid.arrows else ""])
-        return stream.getvalue()
-    writer.writerow(["series", "x", "y", "lower", "upper"])
+                rows.append((grid.title, i, j, _cell(value), grid.arrows[i][j] if grid.arrows else ""))
+        return csv_lines(rows)
+    rows = [("series", "x", "y", "lower", "upper")]
     for series in chart.series:
         nothing = np.full(len(series.x), np.nan)
         columns = (series.x, series.y, *(nothing if one is None else one for one in (series.lower, series.upper)))
-        writer.writerows([series.name, *map(_cell, row)] for row in zip(*columns, strict=True))
-    writer.writerows([level.name, "", _cell(level.y), "", ""] for level in chart.levels)
+        rows += [(series.name, *map(_cell, row)) for row in zip(*columns, strict=True)]
+    return csv_lines([*rows, *((level.name, "", _cell(level.y), "", "") for level in chart.levels)])
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as the text of a CSV file."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from occupax._errors import unknown
 from occupax.algorithms import Algorithm
 from occupax.analysis import plots
-from occupax.analysis.charts import MOST_POINTS, Chart, Series, spread
+from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
 from occupax.analysis.describe import class_name
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.analysis.words import METRICS, label
@@ -68,10 +68,8 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     episodes = np.broadcast_to(result.episodes[shown].astype(float), steps.shape)
     own = np.where(np.isnan(values), np.nan, steps if against == "steps" else episodes)
     common = quartiles(own)[1] if against == "steps" else episodes[0]
-    lower, median, upper = quartiles(values)
     count = len(result.seeds)
-    title = f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}"
-    series = [Series(title, common, median, lower, upper) if count > 1 else Series(title, common, median)]
+    series = [seeds_series(f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}", common, values)]
     if metric == "utility" and "exact_utility" in result.metrics:
         exact = quartiles(result.metrics["exact_utility"][:, shown])[1]
         series.append(Series("exact utility", common, exact, style="dashed"))

@@ -195,9 +195,8 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         axes.set_xticks([])
         axes.set_yticks([])
     if image is not None:
-        bar = figure.colorbar(
-            image, ax=panels[: len(maps.grids)], orientation="horizontal", label=maps.label, aspect=32
-        )
+        shared = panels[: len(maps.grids)]
+        bar = figure.colorbar(image, ax=shared, orientation="horizontal", label=maps.label, aspect=32)
         bar.ax.minorticks_off()
     if not bare:
         figure.suptitle(maps.title, fontsize=13, fontweight="bold")
@@ -214,21 +213,9 @@ def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row co
     bright: Bool[np.ndarray, " arrow"] = brightness[list(i), list(j)] > 0.5
     hatched = np.isnan(brightness[list(i), list(j)])
     colours = np.where(hatched, "#000000", np.where(bright, "#101010", "#fafafa"))
-    axes.quiver(
-        j,
-        i,
-        *(0.42 * directions).T,
-        color=list(colours),
-        angles="xy",
-        units="xy",
-        scale_units="xy",
-        scale=1,
-        width=0.07,
-        headwidth=4,
-        headlength=3.6,
-        headaxislength=3.4,
-        minlength=0,
-    )
+    units = {"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1}
+    sizes = {"width": 0.07, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.4, "minlength": 0}
+    axes.quiver(j, i, *(0.42 * directions).T, color=list(colours), **units, **sizes)
 
 
 def _tenths(found: re.Match[str]) -> str:
