@@ -1,4 +1,4 @@
-"""What a figure shows, apart from how it is drawn: `plots` makes a picture of it, and `page` one that answers."""
+"""What a figure shows, as data: `plots` draws it, and a page adds the numbers behind it."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ Style = Literal["line", "points", "dashed"]
 Points = Num[np.ndarray, " point"]
 
 MOST_POINTS = 160
-"""Of a drawn line: more than a page resolves, and few enough for a small file."""
+"""The most points of a drawn line: more than a page resolves, and few enough for a small file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +56,12 @@ class Chart:
     """Series over one x axis."""
 
     name: str
-    """Of its files, and in a page: letters, digits, hyphens and underscores."""
+    """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
     x_label: str
     y_label: str
-    """With its unit, as that of x."""
+    """The label of the axis with its unit, as `x_label` is."""
     series: tuple[Series, ...]
     levels: tuple[Level, ...] = ()
     log: bool = False
@@ -81,7 +81,7 @@ class Chart:
             )
 
     def number(self, series: Series) -> int:
-        """What the colour, the dashes and the marker of a series follow from."""
+        """The number from which the colour, the dashes and the marker of a series follow."""
         return (self.look or {}).get(series.name, self.series.index(series))
 
 
@@ -106,12 +106,12 @@ class Maps:
     """Grids of visits side by side, on one logarithmic scale of colours."""
 
     name: str
-    """Of its files, and in a page: letters, digits, hyphens and underscores."""
+    """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
     grids: tuple[HeatMap, ...]
     label: str = "discounted visits per episode"
-    """Of the scale."""
+    """The label of the scale of colours."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)

@@ -20,9 +20,9 @@ Runs = Sequence[tuple[str, Result]]
 
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
 MOST_PLACES = 2000
-"""Of a grid on which curves are compared."""
+"""The most points of a grid on which curves are compared."""
 MATTERS = ("Environment", "Utility", "Features", "Discount", "Horizon", "Termination")
-"""Settings that make another problem."""
+"""The settings in which two runs of one problem agree."""
 
 
 def comparison(runs: Runs) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
 
 
 def _range(result: Result, against: Against) -> tuple[float, float]:
-    """From where to where every seed has records."""
+    """The first and the last place between which every seed has records."""
     x = np.atleast_2d(_x(result, against))
     return float(x[:, 0].max()), float(x[:, -1].min())
 

@@ -66,7 +66,7 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def class_name(description: Any) -> str:
-    """What is described, without its home and its fields."""
+    """The name of the class or function that is described, without its module and its fields."""
     names = (description.get(kind) for kind in ("class", "opaque", "function")) if description else ()
     return next((name.rpartition(".")[2] for name in names if name), "unknown")
 

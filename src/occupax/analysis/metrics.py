@@ -23,9 +23,9 @@ Against = Literal["episodes", "steps"]
 
 MOST_SINGLE_LINES = 10
 SMOOTHED_SHARE = 0.02
-"""Of the records in the window of the moving average, where there are more of them than points."""
+"""The share of all records that a moving average covers, where there are more records than points."""
 FROM_ZERO = ("gap", "episode_length", "grad_norm", "clipped", "effective_sample_size", "negative_occupancy")
-"""What is drawn from zero on."""
+"""The metrics whose axis begins at zero."""
 HUGE_WEIGHT = 100
 """Importance weights above this are drawn on a logarithmic scale."""
 
@@ -40,6 +40,9 @@ def plot_metric(result: Result, metric: str = "utility", *, against: Against = "
         result: the run.
         metric: what to draw, one of `result.metrics`.
         against: sampled "episodes", or environment "steps", of which seeds take different numbers: the median is used.
+
+    Returns:
+        A figure of Matplotlib.
     """
     if metric not in result.metrics:
         raise unknown("metric", metric, result.metrics)
@@ -60,7 +63,17 @@ def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
 
 
 def metric_chart(name: str, result: Result, metric: str, against: Against = "episodes") -> Chart:
-    """What there is to see of a metric of a run."""
+    """The chart of a metric of a run.
+
+    Args:
+        name: the name of the chart.
+        result: the run.
+        metric: one of `result.metrics`.
+        against: as in `plot_metric`.
+
+    Returns:
+        The median over the seeds between the quartiles, and the single seeds if they are few.
+    """
     window = 1 if metric in EXACT else smoothing_window(result)
     shown = spread(len(result.episodes))
     values = moving_average(result.metrics[metric], window)[:, shown]

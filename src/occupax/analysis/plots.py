@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Of Okabe and Ito, which colour-blind readers can tell apart, without yellow, which is hard to see on white."""
+"""The colours of Okabe and Ito, which colour-blind readers can tell apart, but for yellow, hard to see on white."""
 DASHES = ((), (6, 1.6), (6, 1.6, 1.2, 1.6), (1.5, 1.3), (10, 2), (4, 1.4, 1.2, 1.4, 1.2, 1.4), (3, 3))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""With the dashes they tell lines apart where there is no colour."""
+"""Markers and dashes tell lines apart where there is no colour."""
 REFERENCE = (3.5, 2)
 """The dashes of fitted lines."""
 LEVELS = ((1, 1.5), (8, 2, 1, 2), (5, 4))
@@ -28,12 +28,12 @@ MARKED = 8
 ROUND = (1, 2, 2.5, 5, 10)
 """Steps between the numbers of an axis, but for a power of ten."""
 VISITS_SHOWN = 1e-3
-"""Of the most visited cell: what is visited less than that has the same colour as this."""
+"""The share of the visits of the most visited cell below which all cells have one colour."""
 MOVES = {"←": (-1, 0), "↓": (0, 1), "→": (1, 0), "↑": (0, -1)}
-"""In columns and rows."""
+"""The columns and rows by which each arrow moves."""
 MAPS_ABREAST = 3
 LEGEND_WIDTH = 100
-"""In letters."""
+"""How many letters fit beside each other in a legend."""
 
 
 def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
@@ -42,6 +42,9 @@ def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
     Args:
         chart: what it shows.
         bare: leave out the title and the legend, which a page has in its text, and draw as large as a page shows it.
+
+    Returns:
+        A figure of Matplotlib.
     """
     return _draw_maps(chart, bare) if isinstance(chart, Maps) else _draw_chart(chart, bare)
 

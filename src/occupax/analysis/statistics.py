@@ -28,8 +28,13 @@ class Interval(NamedTuple):
 def quartiles(values: Float[np.ndarray, "seed record"]) -> tuple[Records, Records, Records]:
     """The lower quartile, the median and the upper quartile over the seeds, for each record.
 
-    Quantiles between two seeds are interpolated linearly; next to an infinity that is the infinity. A record that no
-    seed has is NaN.
+    Quantiles between two seeds are interpolated linearly; next to an infinity that is the infinity.
+
+    Args:
+        values: one line of records for each seed.
+
+    Returns:
+        Three numbers for each record; NaN for a record that no seed has.
     """
     known = ~np.isnan(values).all(0)
     result = np.full((3, values.shape[1]), np.nan)
@@ -69,7 +74,13 @@ def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.nd
     Exactly half of the weight counts, whatever the number n of seeds: sorted, seed i of 0..n-1 has the length of what
     [i, i + 1] and [n / 4, 3 n / 4] have in common, divided by n / 2. For a multiple of four this is
     `scipy.stats.trim_mean(values, 0.25)`; otherwise `trim_mean` cuts off whole seeds, fewer than half of them, and here
-    the two at the edge count in part. A record that no seed has is NaN.
+    the two at the edge count in part.
+
+    Args:
+        values: one number, or one line of records, for each seed.
+
+    Returns:
+        One number for each record; NaN for a record that no seed has.
     """
     ranked = np.sort(np.asarray(values, float), axis=0)  # NaN comes last
     count = (~np.isnan(ranked)).sum(0)
@@ -98,9 +109,9 @@ def bootstrap(
     Args:
         values: one number, or one line of records, for each seed.
         statistic: a function of such an array that takes the first axis away, `lambda runs: np.median(runs, axis=0)`.
-        level: of confidence.
+        level: the level of confidence.
         resamples: how many times to draw.
-        seed: of the draws. The same one draws the same seeds.
+        seed: the seed of the random draws. The same one draws the same runs.
 
     Returns:
         The interval. It is NaN where the statistic of `values` is; resamples of which it is NaN are left out.
@@ -126,9 +137,9 @@ def bootstrap_difference(
         first: one number, or one line of records, for each seed of one group.
         second: the same of the other group, which may have another number of seeds.
         statistic: as in `bootstrap`, as are the other arguments.
-        level: of confidence.
+        level: the level of confidence.
         resamples: how many times to draw.
-        seed: of the draws.
+        seed: the seed of the random draws.
 
     Returns:
         The interval, as that of `bootstrap`.

@@ -17,7 +17,7 @@ from occupax.exact.dynamics import Table
 from occupax.problem import Problem
 
 MOST_STATES_SOLVED = 400
-"""Of a process whose optimum is found in seconds."""
+"""The most states of a process whose optimum is found in seconds."""
 TOLERANCE = 1e-3
 AS_GOOD = 0.99
 """Actions of this share of the largest probability have an arrow too."""
@@ -27,7 +27,7 @@ def visits(name: str, problem: Problem, best: Table, title: str) -> Maps | None:
     """Maps of the visits of a policy, the optimal one where it is found, and the uniform one.
 
     Args:
-        name: of the maps.
+        name: the name of the maps.
         problem: where the policies act, with a table.
         best: the action probabilities of the policy.
         title: what it is called.
@@ -59,7 +59,7 @@ def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"]) -> Maps 
     """A map of known visits.
 
     Args:
-        name: of the map.
+        name: the name of the map.
         title: what the policy is called.
         visited: the exact discounted visits of each state in an episode.
 

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 UNKNOWN = "\N{EN DASH}"
-"""What stands for a number that is not known."""
+"""The text in the place of a number that is not known."""
 
 
 class Words(NamedTuple):
     """A metric in words."""
 
     label: str
-    """For an axis: a noun and its unit."""
+    """A noun and its unit, for an axis."""
     meaning: str
     """One sentence for the report."""
 
@@ -65,7 +65,7 @@ METRICS = {
 }
 
 HEADLINES = ("utility", "return")
-"""What a report shows large."""
+"""The metrics that a report shows large."""
 DIAGNOSTICS = (
     "gap",
     "running_utility",
@@ -76,11 +76,11 @@ DIAGNOSTICS = (
     "effective_sample_size",
     "negative_occupancy",
 )
-"""What a report shows small, as far as it was recorded."""
+"""The metrics that a report shows small, as far as they were recorded."""
 
 
 def label(metric: str) -> str:
-    """What to write at the axis of a metric."""
+    """The text at the axis of a metric."""
     return METRICS[metric].label if metric in METRICS else metric.replace("_", " ")
 
 

@@ -7,26 +7,22 @@ import base64
 import hashlib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from occupax.analysis.page.figures import interactive
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Kind = Literal["good", "partly", "bad", "unknown"]
-
 
 class Cell(NamedTuple):
-    """A cell of a table that is more than a text; it has one of the others beside its text."""
+    """A cell of a table that is more than a text: a link, or a number with its interval."""
 
     text: str
     anchor: str = ""
     """The part of the page to which the text is a link."""
-    kind: Kind | None = None
-    """The verdict in whose colour the text is a label."""
     bounds: str = ""
-    """The interval of the number that the text is."""
+    """The bounds of the interval of the number that the text is."""
 
 
 def render(template: str, **data: Any) -> str:
