@@ -15,6 +15,7 @@ from occupax.experiments.sections import Claim, Section, Table
 from occupax.training.setup import versions
 
 TITLE = "Variance-reduced policy gradients: the experiments again"
+BADGES = {"reproduced": "good", "partly": "partly", "not reproduced": "bad", "cannot tell": "unknown"}
 OPEN = "What the paper leaves open, and how it is settled here"
 PAPER = (
     "Zhang, Ni, Yu, Szepesvári and Wang: On the Convergence and Sample Efficiency of Variance-Reduced Policy Gradient "
@@ -114,7 +115,7 @@ def _facts(command: str, notice: str, done: Sequence[Done]) -> list[tuple[str, s
 
 def _html(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
     texts = {"title": TITLE, "facts": facts, "rule": RULE, "open": OPEN, "conventions": conventions()}
-    return page.render("experiments.html", **texts, claims=claims, sections=sections)
+    return page.render("experiments.html", **texts, claims=claims, badges=BADGES, sections=sections)
 
 
 RULE = (
