@@ -10,7 +10,7 @@ from occupax.analysis.charts import Chart, seeds_series
 from occupax.analysis.curves import mean_over_grid, on_grid
 from occupax.analysis.describe import settings
 from occupax.analysis.metrics import Against, smoothing_window
-from occupax.analysis.page import Cell
+from occupax.analysis.page import TableCell
 from occupax.analysis.statistics import bootstrap, interquartile_mean, moving_average
 from occupax.analysis.words import METRICS, UNKNOWN, number
 from occupax.training.records import EXACT
@@ -104,20 +104,20 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
     return Chart(name, title, caption, AXES[against], words.label, tuple(series), look=look)
 
 
-def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[Cell]:
+def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
     """The mean height of the curve of each metric, over the grid and over its last tenth."""
     last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for metric in metrics:
         curves = on_grid(_x(result, against), result.metrics[metric], grid)
         cells += [interval(mean_over_grid(grid, curves)), interval(mean_over_grid(grid[last], curves[:, last]))]
     return cells
 
 
-def interval(values: Float[np.ndarray, " seed"]) -> Cell:
+def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
     """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
     known = np.asarray(values, float)[~np.isnan(values)]
     if len(known) < 2:
-        return Cell(number(interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
+        return TableCell(number(interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
     found = bootstrap(known)
-    return Cell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")
+    return TableCell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")

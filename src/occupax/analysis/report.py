@@ -84,7 +84,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "settings": settings(result),
         "assessment": assessment,
         "overview": [
-            page.Cell(name, anchor),
+            page.TableCell(name, anchor),
             metrics.algorithm_name(result),
             assessment.source,
             f"{finished} of {len(result.seeds)}",

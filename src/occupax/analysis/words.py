@@ -33,8 +33,8 @@ METRICS = {
     "gap": Words("certified gap", "No policy can be better than the present one by more than this."),
     "running_utility": Words(
         "running estimate of the utility",
-        "What is maximised, at the occupancy that the method carries along from iteration to iteration; it may leave "
-        "the range of what is possible.",
+        "What is maximised, at the occupancy that the method carries along from iteration to iteration: a diagnostic, "
+        "which may leave the range of what is possible.",
     ),
     "mixture_utility": Words(
         "utility of the mixture", "The utility of the mixture of all policies so far, which MaxEnt is about."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell of a table that is more than a text: a link, or a number with its interval."""
 
     text: str
