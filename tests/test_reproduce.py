@@ -101,7 +101,7 @@ def test_a_report_has_all_that_belongs_to_it(reports, part):
     assert [verdict for _, verdict in shown] == [claim["Verdict"] for claim in claims]
     assert all(BADGES[verdict] == kind for kind, verdict in shown)
     for claim in claims:
-        assert claim["The paper says"].replace("'", "&#x27;") in page
+        assert claim["The paper says"].replace("'", "&#39;") in page
         assert f"| {claim['Verdict']} | {claim['Measured here']} |" in text
     for name, settled in conventions():
         assert f"- **{name}.** {settled}" in text
