@@ -21,8 +21,8 @@ from occupax.analysis import moving_average, plot_metric, plots, quartiles, writ
 from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
 from occupax.analysis.describe import words
 from occupax.analysis.page import environment
-from occupax.analysis.report import Assessment
 from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS
+from occupax.training.assessment import Assessment
 
 NAN = np.nan
 LAKE = ox.make("FrozenLake-v1")
@@ -322,7 +322,7 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.
     result = make_result(status=(f"stopped: {HOSTILE}", "finished", "finished"))
     result.config["setup"]["problem"]["fields"]["env"] = {"opaque": HOSTILE}
     hostile = Assessment(np.ones(3), HOSTILE, None, HOSTILE)
-    monkeypatch.setattr("occupax.analysis.report.assess", lambda _: hostile)
+    monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: hostile)
     far = replace(result, episodes=result.episodes + 1000)
     text, page = written(tmp_path / "report.html", (HOSTILE, result), ("other", result), (f"{HOSTILE} far", far))
     assert text.count("<script>") == 1  # that of the page
@@ -344,7 +344,7 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_is_known_of_the_end_is_shown_without_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     known = Assessment(np.array([1.25, 3.75, 2.0]), "exact", np.array([0.5, 0.125, 0.25]), "", np.eye(3, 16))
-    monkeypatch.setattr("occupax.analysis.report.assess", lambda _: known)
+    monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: known)
     lost = replace(make_result(), problem=None, algorithm=None)
     _, page = written(tmp_path / "report.html", ("lost", lost))
     assert {"3.750", "0.1250", "Certified gap"} <= set(page.cells)

@@ -126,7 +126,7 @@ def test_lanes_and_more_trajectories_change_no_bit():
 
     @eqx.filter_jit
     def estimates(policy, key, n=9):
-        batch = sampler.draw(policy, n, key)
+        batch = source.draw(policy, n, key)
         return batch.trajectories, batch.gradient(jnp.ones(1))
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *policies)
@@ -142,7 +142,7 @@ def test_unwanted_batches_are_empty():
     task = cart()
     policy = ox.policies.mlp((6,))(task.env, KEY)
     for source in (NetworkKernelSource(task), JaxSource(task)):
-        batch = sampler.draw(policy, 5, KEY, jnp.asarray(False))
+        batch = source.draw(policy, 5, KEY, jnp.asarray(False))
         assert int(batch.trajectories.lengths.sum()) == 0
         assert not batch.trajectories.terminated.any()
         np.testing.assert_array_equal(batch.occupancy(), 0.0)

@@ -7,8 +7,8 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
-from sources import source_of
 from occupax.steps import Memory, Step
+from sources import source_of
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}

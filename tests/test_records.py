@@ -270,7 +270,9 @@ def test_callbacks_are_told_every_record_once(every):
 
 @pytest.mark.parametrize("yes", [True, np.True_, np.bool_(1)])
 def test_a_callback_ends_training_by_saying_true(tmp_path, yes):
-    result = train(callbacks=[lambda progress: yes if progress.episodes >= 12 else np.False_, lambda _: 1], out=tmp_path)
+    result = train(
+        callbacks=[lambda progress: yes if progress.episodes >= 12 else np.False_, lambda _: 1], out=tmp_path
+    )
     assert result.episodes.tolist() == [4, 6, 8, 12]
     whole, resumed = train(), train(out=tmp_path, resume=True)
     np.testing.assert_array_equal(whole.metrics["utility"], resumed.metrics["utility"])

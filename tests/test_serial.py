@@ -90,7 +90,7 @@ def test_what_comes_back_samples_the_same_trajectories(problem, policy):
     ids=lambda algorithm: type(algorithm).__name__,
 )
 def test_algorithms_and_their_states_come_back_the_same(algorithm):
-    state = algorithm.init(LAKE_PROBLEM, POLICIES["tabular"])
+    state = algorithm.init(PROBLEMS["coverage"], POLICIES["tabular"])
     assert bool(eqx.tree_equal(through_json((algorithm, state)), (algorithm, state), typematch=True))
 
 

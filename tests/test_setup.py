@@ -45,7 +45,10 @@ def test_the_random_numbers_that_were_used_belong_to_the_run(tmp_path, monkeypat
     expected = "jax" if kernels.missing() else "kernel"
     assert ox.load_result(tmp_path).config["setup"]["random_numbers"] == expected
     monkeypatch.setattr(kernels, "missing", lambda: "it was not compiled")
-    with pytest.warns(UserWarning, match="plain JAX is slower"), pytest.raises(ValueError, match="differs in random_numbers"):
+    with (
+        pytest.warns(UserWarning, match="plain JAX is slower"),
+        pytest.raises(ValueError, match="differs in random_numbers"),
+    ):
         ox.train(problem(), TINY, episodes=20, out=tmp_path, resume=True, progress=False)
     with pytest.raises(ValueError, match="the compiled kernel cannot be used: it was not compiled"):
         ox.train(problem(), TINY, episodes=10, sampler="kernel", progress=False)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from occupax.serial import class_name
 from occupax.training.result import Result
 
 MOST_NUMBERS = 6
@@ -63,12 +64,6 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
             return f"{description:,.6g}"
         case _:
             return "none" if description is None else str(description)
-
-
-def class_name(description: Any) -> str:
-    """The name of the class or function that is described, without its module and its fields."""
-    names = (description.get(kind) for kind in ("class", "opaque", "function")) if description else ()
-    return next((name.rpartition(".")[2] for name in names if name), "unknown")
 
 
 def _environment(description: Any, arrays: Mapping[str, np.ndarray]) -> str:

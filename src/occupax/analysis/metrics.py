@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 from math import ceil, gcd
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from occupax import serial
 from occupax._errors import unknown
-from occupax.algorithms import Algorithm
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
-from occupax.analysis.describe import class_name
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.analysis.words import METRICS, label
-from occupax.training.records import EXACT, Budget
+from occupax.training.records import EXACT
 from occupax.training.result import Result
+from occupax.training.schedule import Schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ def smoothing_window(result: Result) -> int:
     records = len(result.episodes)
     if records <= MOST_POINTS:
         return 1
-    repeats = 1 if result.algorithm is None else _period(result.algorithm)
+    repeats = 1 if result.algorithm is None else Schedule(result.algorithm).period
     period = repeats // gcd(repeats, result.config["setup"]["record_every"])
     return period * ceil(SMOOTHED_SHARE * records / period)
 
@@ -116,24 +116,14 @@ def complete(result: Result) -> Result:
     """The result without a last record of fewer iterations than the others, whose diagnostics do not compare."""
     if result.algorithm is None or len(result.episodes) < 2:
         return result
-    if _iterations(result.algorithm, int(result.episodes[-1])) % result.config["setup"]["record_every"] == 0:
+    if Schedule(result.algorithm).iterations(int(result.episodes[-1])) % result.config["setup"]["record_every"] == 0:
         return result
     metrics = {name: values[:, :-1] for name, values in result.metrics.items()}
     return replace(result, episodes=result.episodes[:-1], steps=result.steps[:, :-1], metrics=metrics)
-
-
-def _period(algorithm: Algorithm[Any]) -> int:
-    """After how many iterations the sizes of the batches repeat."""
-    return len(algorithm.cycle)
-
-
-def _iterations(algorithm: Algorithm[Any], episodes: int) -> int:
-    """How many iterations sample so many episodes."""
-    return Budget(algorithm.cycle).iterations(episodes)
 
 
 def algorithm_name(result: Result) -> str:
     """The class of the algorithm, even of one that could not be restored."""
     if result.algorithm is not None:
         return type(result.algorithm).__name__
-    return class_name(result.config["setup"]["algorithm"])
+    return serial.class_name(result.config["setup"]["algorithm"])

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from occupax import serial
 from occupax.analysis import metrics, page
@@ -18,29 +17,17 @@ from occupax.analysis.statistics import quartiles
 from occupax.analysis.visits import visits, visits_map
 from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number
 from occupax.envs.tabular import TabularMDP
+from occupax.training.assessment import Assessment, probabilities
 from occupax.training.records import EXACT
-from occupax.training.result import TRIALS, Result, probabilities
-
-
-class Assessment(NamedTuple):
-    """What the policies of a run are worth."""
-
-    utilities: Float[np.ndarray, " seed"]
-    source: str
-    """Where `utilities` come from."""
-    gaps: Float[np.ndarray, " seed"] | None = None
-    """The certified gaps, for a concave utility on a table."""
-    reason: str = ""
-    """Why there is no gap, where one was tried."""
-    visits: Float[np.ndarray, "seed S"] | None = None
-    """The exact discounted visits of each state, for a table; they are needed where the problem is not known."""
+from occupax.training.result import Result
 
 
 def write_report(runs: Sequence[tuple[str, Result]], path: str | Path) -> None:
     """Write one HTML page about training runs, which needs no other file and no network.
 
     Args:
-        runs: a name and a result for each. What their policies are worth is worked out anew, which takes a while.
+        runs: a name and a result for each. What their policies are worth is found out if it was not
+            saved, which takes a while.
         path: the file.
     """
     from matplotlib import style
@@ -51,26 +38,18 @@ def write_report(runs: Sequence[tuple[str, Result]], path: str | Path) -> None:
     if len(set(names)) < len(names):
         raise ValueError(f"runs must have different names, got {', '.join(names)}.")
     with style.context("default"):  # the page has its own colours, whatever the user's figures look like
-        sections = [_section(f"run-{i}", name, result, assess(result)) for i, (name, result) in enumerate(runs)]
+        sections = [_section(f"run-{i}", name, result, _assessment(result)) for i, (name, result) in enumerate(runs)]
         compared = comparison(runs) if len(runs) > 1 else None
         text = page.render("report.html", sections=sections, comparison=compared)
     serial.write_text(path, text)
 
 
-def assess(result: Result) -> Assessment:
-    """What the policies of a run are worth, worked out anew where the problem is known."""
-    problem = result.problem
-    if problem is None:
-        return Assessment(result.metrics["utility"][:, -1].astype(float), "estimate of the last record")
-    if not isinstance(problem.env, TabularMDP):
-        return Assessment(result.utilities, f"estimate from {TRIALS:,} new episodes")
-    if not problem.utility.concave:
-        return Assessment(result.utilities, "exact")
-    try:
-        gaps = np.array([result.certificate(seed).gap for seed in result.seeds])
-    except ValueError as error:  # a utility that is infinitely steep where a policy never goes
-        return Assessment(result.utilities, "exact", reason=f"There is no certificate: {error}")
-    return Assessment(result.utilities, "exact", gaps)
+def _assessment(result: Result) -> Assessment:
+    """What the policies of a run are worth, as far as it is known."""
+    if result.problem is None and result.saved_assessment is None:
+        unknown = np.full(len(result.seeds), np.nan)
+        return Assessment(unknown, "not known, because the problem cannot be restored from a file")
+    return result.assessment
 
 
 def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> dict[str, Any]:

@@ -41,15 +41,14 @@ Key = tuple[str, str]
 class NewestQuasiReward(TSIVRPG):
     """TSIVR-PG with r_j in the place of r_{j-1}: what the paper warns of, because r_j depends on the batch itself."""
 
-    def refine(self, state: TSIVRPGState, batch: Batch) -> TSIVRPGState:
-        """Carry the estimates over to the new policy, with quasi-rewards that are one step too new."""
+    def _recursion(self, state: TSIVRPGState, batch: Batch, key: Any) -> TSIVRPGState:
         then, now = state.previous, state.policy
         u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
         r = batch.quasi_reward(u)
-        new, old = (batch.gradient(it, policy, self.baseline) for it, policy in ((r, now), (state.quasi_reward, then)))
+        new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, state.quasi_reward, self.baseline)
         g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return TSIVRPGState(policy, now, u, g, r, state.quasi_reward, memory)
+        return TSIVRPGState(policy, u, g, memory, now, r, state.quasi_reward)
 
 
 def log_coverage(occupancy: Float[Array, " d"]) -> Float[Array, ""]:
