@@ -1,0 +1,17 @@
+"""Values as JSON and named arrays, and files of both: nothing is pickled, and nothing in a file is ever executed."""
+
+from occupax.serial.files import checksum, read, write, write_text
+from occupax.serial.values import FUNCTIONS, difference, named_arrays, pack, unpack, with_arrays_of
+
+__all__ = [
+    "FUNCTIONS",
+    "checksum",
+    "difference",
+    "named_arrays",
+    "pack",
+    "read",
+    "unpack",
+    "with_arrays_of",
+    "write",
+    "write_text",
+]
