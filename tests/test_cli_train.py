@@ -89,7 +89,7 @@ def test_the_text_has_a_row_for_each_seed_a_certificate_and_ends_with_the_report
 
 
 def test_json_has_the_same_numbers_and_tensorboard_gets_them(done, tmp_path):
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboardX")
     folder, _ = done
     code, out, err = occupax(*RUN, "--episodes", 70, "--json", "--tensorboard", tmp_path, "--exact")
     assert (code, err) == (0, "")

@@ -1,14 +1,16 @@
 """Ground truth for tabular problems, in float64: occupancies, values, gradients, optima and certificates."""
 
-from occupax.exact.certificate import Certificate, certificate
+from occupax.exact.certificates import Certificate, certificate
 from occupax.exact.evaluation import feature_occupancy, gradient, occupancy, value
+from occupax.exact.evaluator import Evaluator
 from occupax.exact.optimum import Optimum, solve
-from occupax.exact.planning import Plan, value_iteration
+from occupax.exact.planning import BestResponse, value_iteration
 
 __all__ = [
+    "BestResponse",
     "Certificate",
+    "Evaluator",
     "Optimum",
-    "Plan",
     "certificate",
     "feature_occupancy",
     "gradient",

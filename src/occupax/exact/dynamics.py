@@ -15,7 +15,7 @@ from occupax.problem import Problem
 DENSE_STATES = 1000
 SOLVE_TOLERANCE = 1e-12
 
-Table = Float[np.ndarray, "S A"]
+StateActionArray = Float[np.ndarray, "S A"]
 
 
 class Dynamics(NamedTuple):
@@ -41,13 +41,13 @@ class Dynamics(NamedTuple):
         states = self.initial.size
         return states, self.transition.shape[0] // states
 
-    def under(self, probs: Table) -> sparse.csr_array:
+    def under(self, probs: StateActionArray) -> sparse.csr_array:
         """The transitions [S, S] under a table of action probabilities."""
         S, A = self.shape
         choice = sparse.csr_array((probs.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
         return sparse.csr_array(choice @ self.transition)
 
-    def following(self, values: Float[np.ndarray, " S"]) -> Table:
+    def following(self, values: Float[np.ndarray, " S"]) -> StateActionArray:
         """The expected value of the next state."""
         return (self.transition @ values).reshape(self.shape)
 

@@ -46,7 +46,7 @@ class NewestQuasiReward(TSIVRPG):
         then, now = state.previous, state.policy
         u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
         r = batch.quasi_reward(u)
-        new, old = (batch.gradient(it, policy, self.baseline) for it, policy in ((r, now), (state.quasi_reward, then)))
+        new, old = (batch.gradient(*it, self.baseline) for it in ((now, r), (then, state.quasi_reward)))
         g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
         return TSIVRPGState(policy, now, u, g, r, state.quasi_reward, memory)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from occupax import algorithms
 from occupax._errors import unknown
 from occupax.algorithms import Algorithm
+from occupax.training.records import Budget
 
 PRINTED = files("occupax.experiments") / "printed.csv"
 """The two tables of the paper's appendix, as they are printed."""
@@ -76,6 +77,21 @@ def make(name: str, snapshot: int, sizes: tuple[int, int] | None = None, **setti
         return method.algorithm(batch=snapshot, **settings)
     batch, epoch_length = method.sizes(snapshot) if sizes is None else sizes
     return method.algorithm(snapshot_batch=snapshot, batch=batch, epoch_length=epoch_length, **settings)
+
+
+def budget(algorithm: Algorithm[Any]) -> Budget:
+    """How many episodes iterations of an algorithm take."""
+    return Budget(algorithm.cycle)
+
+
+def period(algorithm: Algorithm[Any]) -> int:
+    """The iterations of an epoch."""
+    return len(algorithm.cycle)
+
+
+def epoch_episodes(algorithm: Algorithm[Any]) -> int:
+    """The episodes of an epoch."""
+    return budget(algorithm).episodes(period(algorithm))
 
 
 def described(algorithm: Algorithm[Any]) -> str:

@@ -11,7 +11,7 @@ from occupax.algorithms import TSIVRPG
 from occupax.analysis.charts import Chart, Series
 from occupax.analysis.curves import Line, log_log_line
 from occupax.experiments.cells import Cell, Done
-from occupax.experiments.methods import RATE_SNAPSHOT, Trial
+from occupax.experiments.methods import RATE_SNAPSHOT, Trial, epoch_episodes
 from occupax.experiments.scales import Scale
 from occupax.experiments.sections import Claim, Section, Table, verdict
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
@@ -41,7 +41,7 @@ def cells(scale: Scale, trials: Mapping[tuple[str, str], Trial]) -> dict[Key, Ce
 def _cell(scale: Scale, task: Task, root: int, settings: Mapping[str, Any]) -> Cell:
     algorithm = TSIVRPG(root * root, root, root, **settings)
     name = f"rate-{'lake' if task.name == LAKE else 'coverage'}-{root * root}"
-    return Cell(name, task, algorithm, scale.epochs * sum(algorithm.cycle), min(scale.most_seeds, 10))
+    return Cell(name, task, algorithm, scale.epochs * epoch_episodes(algorithm), min(scale.most_seeds, 10))
 
 
 class Gaps(NamedTuple):
@@ -111,7 +111,7 @@ def sections(done: Mapping[Key, Done]) -> list[Section]:
     found = {task: [fit(done, task, way) for way in ways(tasks()[task])] for task in TASKS}
     first = next(iter(done.values())).cell
     algorithm: Any = first.algorithm
-    epochs = first.episodes // sum(algorithm.cycle)
+    epochs = first.episodes // epoch_episodes(algorithm)
     text = (
         f"TSIVR-PG for E = {epochs} epochs with B = m = sqrt(N), {first.seeds} runs for each N; on the lake with step "
         f"size {algorithm.step_size:g} and radius {algorithm.radius:g}, the best in the end of a search at N = "
@@ -205,8 +205,8 @@ def _claims(found: Mapping[str, list[Fit]], algorithm: Any) -> list[Claim]:
             "6.2",
             "E epochs take E (N + B m) = 2 E N episodes.",
             "counted",
-            f"Algorithm 1 draws N + (m - 1) B an epoch: {sum(algorithm.cycle)} for N = {snapshot}, "
+            f"Algorithm 1 draws N + (m - 1) B an epoch: {epoch_episodes(algorithm)} for N = {snapshot}, "
             f"B = m = {batch}, instead of {snapshot + batch * length}; the difference is B an epoch.",
-            verdict([sum(algorithm.cycle) == snapshot + batch * length]),
+            verdict([epoch_episodes(algorithm) == snapshot + batch * length]),
         ),
     ]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from occupax.algorithms import Algorithm
 from occupax.experiments.cells import Cell
+from occupax.experiments.methods import budget
 from occupax.experiments.tasks import COVERAGE, LAKE, TASKS, Task
 
 
@@ -27,7 +28,7 @@ class Scale(NamedTuple):
     def cell(self, setting: str, task: Task, label: str, algorithm: Algorithm[Any]) -> Cell:
         """A method on a task at this scale; experiments that need the same one share it."""
         name = "-".join(re.findall(r"[a-z0-9]+", f"{task.name} {setting} {label}".lower()))
-        episodes = max(int(self.share * task.episodes), 4 * algorithm.cycle[0])
+        episodes = max(int(self.share * task.episodes), 4 * budget(algorithm).episodes(1))
         return Cell(name, task, algorithm, episodes, min(self.most_seeds, task.seeds))
 
 

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,17 @@ import numpy as np
 
 from occupax.experiments import runs
 from occupax.experiments.cells import Cell
-from occupax.experiments.methods import METHODS, RATE_SNAPSHOT, SEARCHED, SNAPSHOTS, Trial, make, read_search
-from occupax.experiments.progress import Progress
+from occupax.experiments.methods import (
+    METHODS,
+    RATE_SNAPSHOT,
+    SEARCHED,
+    SNAPSHOTS,
+    Trial,
+    epoch_episodes,
+    make,
+    read_search,
+)
+from occupax.experiments.progress import Job, run_jobs
 from occupax.experiments.scales import Scale
 from occupax.experiments.tasks import Task
 from occupax.training.loggers import Logger
@@ -47,26 +57,36 @@ def search(wanted: Sequence[tuple[Task, str, int]], path: Path, scale: Scale, pr
     What the file has already is not tried again.
     """
     tried = {(trial.task, trial.method, trial.snapshot) for trial in _read(path)}
-    left = [one for one in wanted if (one[0].name, *one[1:]) not in tried]
-    costs = [
-        Cell("", task, make(method, snapshot), _episodes(task, method, snapshot, scale), SEEDS * task.trials).cost
-        for task, method, snapshot in left
-    ]
-    with Progress(costs, progress) as bar:
-        for (task, method, snapshot), cost in zip(left, costs, strict=True):
-            logger = bar.begin(f"search for {method} on {task.name}, N = {snapshot}", cost)
-            points = candidates(task, method)
-            _append(path, _try(task, method, snapshot, points, range(SEEDS), scale, logger))
-            bar.end()
-    pairs = dict.fromkeys((task.name, method) for task, method, snapshot in wanted if snapshot in SNAPSHOTS)
-    known = {task.name: task for task, _, _ in wanted}
+
+    def try_all(task: Task, method: str, snapshot: int, logger: Logger) -> None:
+        _append(path, _try(task, method, snapshot, candidates(task, method), range(SEEDS), scale, logger))
+
+    def cost(task: Task, method: str, snapshot: int) -> float:
+        episodes = _episodes(task, method, snapshot, scale)
+        return Cell("", task, make(method, snapshot), episodes, SEEDS * task.trials).cost
+
+    run_jobs(
+        [
+            Job(f"search for {it[1]} on {it[0].name}, N = {it[2]}", cost(*it), partial(try_all, *it))
+            for it in wanted
+            if (it[0].name, *it[1:]) not in tried
+        ],
+        progress,
+    )
     confirmed = {(trial.task, trial.method) for trial in _read(path) if trial.seeds == len(CONFIRMING)}
-    pairs = [pair for pair in pairs if pair not in confirmed]
-    with Progress([1.0] * len(pairs), progress) as bar:
-        for name, method in pairs:
-            logger = bar.begin(f"the best for {method} on {name} again", 1.0)
-            _append(path, _confirm(known[name], method, finalists(_read(path), name, method), scale, logger))
-            bar.end()
+
+    def try_again(task: Task, method: str, logger: Logger) -> None:
+        _append(path, _confirm(task, method, finalists(_read(path), task.name, method), scale, logger))
+
+    pairs = {(task.name, method): (task, method) for task, method, snapshot in wanted if snapshot in SNAPSHOTS}
+    run_jobs(
+        [
+            Job(f"the best for {method} on {task.name} again", 1.0, partial(try_again, task, method))
+            for name, (task, method) in pairs.items()
+            if name not in confirmed
+        ],
+        progress,
+    )
 
 
 def finalists(trials: Iterable[Trial], task: str, method: str) -> list[Trial]:
@@ -92,7 +112,7 @@ def _confirm(task: Task, method: str, best: Sequence[Trial], scale: Scale, logge
 def _episodes(task: Task, method: str, snapshot: int, scale: Scale) -> int:
     """Of each run of the search; at least two of the largest snapshots. For the rate the epochs are given."""
     if snapshot == RATE_SNAPSHOT:
-        return scale.epochs * sum(make(method, snapshot).cycle)
+        return scale.epochs * epoch_episodes(make(method, snapshot))
     return max(int(SHARE * scale.share * task.episodes), 2 * max(SNAPSHOTS))
 
 
