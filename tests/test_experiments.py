@@ -2,7 +2,6 @@
 
 import csv
 from dataclasses import replace
-from importlib import import_module
 from math import inf
 
 import jax.numpy as jnp
@@ -10,15 +9,14 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.experiments import ablations, cells, methods, rate, report, reward, runs, tuning, utility
-from occupax.experiments.cells import Cell, Done, Outcome
+from occupax.experiments import ablations, cells, methods, rate, report, reproduction, reward, runs, tuning, utility
+from occupax.experiments.cells import Cell, Done, Measurement
 from occupax.experiments.scales import SCALES
 from occupax.experiments.sections import above, answer, centre, median, median_difference, shown, tally, verdict
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, TASKS, Task, tasks
 from occupax.training.setup import make_setup
 
 SIGMA = 0.125
-reproduction = import_module("occupax.experiments.reproduce")  # the package has a function of this name
 
 
 PROBLEM = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(SIGMA), 0.9, 12)
@@ -310,7 +308,7 @@ def gaps_made(means, seeds=4) -> dict[rate.Key, Done]:
     done: dict[rate.Key, Done] = {}
     spread = np.linspace(0.9, 1.1, seeds)
     nothing = np.zeros(0)
-    outcome = Outcome(nothing, np.zeros((seeds, 0)), nothing, np.zeros((seeds, 0)), *[np.zeros(seeds)] * 3)
+    outcome = Measurement(nothing, np.zeros((seeds, 0)), nothing, np.zeros((seeds, 0)), *[np.zeros(seeds)] * 3)
     for task in rate.TASKS:
         for root, episodes, mean in zip(ROOTS, EPISODES, means, strict=True):
             cell = Cell("", tasks()[task], ox.TSIVRPG(16, 4, 4, step_size=0.1, radius=0.2), int(episodes), seeds)
@@ -506,7 +504,7 @@ def test_outcomes_are_those_of_brute_force(sampled):
     np.testing.assert_allclose(done.tables.sum(2), 1.0, rtol=1e-6)
 
 
-def same(one: Outcome, other: Outcome) -> None:
+def same(one: Measurement, other: Measurement) -> None:
     for name, array in vars(one).items():
         np.testing.assert_array_equal(getattr(other, name), array, strict=True)
 
@@ -687,5 +685,5 @@ def test_below_the_threshold_a_rising_curve_cannot_tell(end, rise, solved):
     noise = np.array([-0.02, 0.01, 0.02, -0.01, 0.0])
     curve = np.linspace(-rise, rise, 100) + noise[:, None] + np.zeros((5, 100))
     nothing = np.zeros(100)
-    outcome = Outcome(nothing, curve, nothing, curve, noise, noise, end + noise)
+    outcome = Measurement(nothing, curve, nothing, curve, noise, noise, end + noise)
     assert reward._solved(outcome, 1.0) is solved

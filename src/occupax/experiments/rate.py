@@ -13,7 +13,7 @@ from occupax.analysis.curves import Line, log_log_line
 from occupax.experiments.cells import Cell, Done
 from occupax.experiments.methods import RATE_SNAPSHOT, Trial, epoch_episodes
 from occupax.experiments.scales import Scale
-from occupax.experiments.sections import Claim, Section, Table, verdict
+from occupax.experiments.sections import Claim, Section, TextTable, verdict
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
 from occupax.problem import Problem
 
@@ -82,7 +82,7 @@ class Fit(NamedTuple):
 
     @property
     def means(self) -> Float[np.ndarray, " point"]:
-        """Over the seeds."""
+        """The mean gap over the seeds, for each number of episodes."""
         return np.array([gap.mean() for gap in self.gaps])
 
     @property
@@ -107,7 +107,7 @@ def fit(done: Mapping[Key, Done], task: str, way: Gaps) -> Fit:
 
 
 def sections(done: Mapping[Key, Done]) -> list[Section]:
-    """What came of it."""
+    """What the report says of section 6.2."""
     found = {task: [fit(done, task, way) for way in ways(tasks()[task])] for task in TASKS}
     first = next(iter(done.values())).cell
     algorithm: Any = first.algorithm
@@ -121,7 +121,7 @@ def sections(done: Mapping[Key, Done]) -> list[Section]:
         "that may depend on time, an upper bound for those that are trained."
     )
     figures = [_chart(task, found[task]) for task in TASKS]
-    table = Table(
+    table = TextTable(
         "rate-slopes",
         "Slope of log gap against log episodes, with its 95% interval (Student), and the gap at the ends.",
         [

@@ -14,14 +14,14 @@ class Scale(NamedTuple):
 
     name: str
     share: float
-    """Of the episodes of each task."""
+    """The share of the episodes of each task that are run."""
     most_seeds: int
     tasks: tuple[str, ...]
-    """Those that are run."""
+    """The names of the tasks that are run."""
     roots: tuple[int, ...]
     """The square roots of the snapshots N of the rate."""
     epochs: int
-    """Of the rate (E)."""
+    """How many epochs the rate is measured over (E)."""
     notice: str
     """What a reader of the report should know."""
 

@@ -27,14 +27,14 @@ from occupax.experiments.tasks import Task
 from occupax.training.loggers import Logger
 
 SEED = 1
-"""Of the search; runs that are shown have another, and so share no random number with it."""
+"""The seed of the search; runs that are shown have another, and so share no random number with it."""
 SEEDS = 3
 FINALISTS = 5
 """How many of the best settings of a task and a method are tried again."""
 CONFIRMING = range(SEEDS, SEEDS + 10)
-"""The seeds on which they are."""
+"""The seeds on which the best settings are tried again."""
 SHARE = 0.5
-"""Of the episodes of the runs that are shown."""
+"""The share of the episodes of the runs that are shown."""
 RADII = (0.01, 0.05, 0.2, 0.8)
 MIXINGS = (0.01, 0.03, 0.1, 0.3)
 

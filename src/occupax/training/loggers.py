@@ -23,7 +23,7 @@ class Logger(ABC):
 
     @abstractmethod
     def log(self, table: Table) -> None:
-        """Take note of further records."""
+        """Take further records."""
 
     @abstractmethod
     def close(self) -> None:
@@ -34,7 +34,6 @@ class CSV(Logger):
     """`metrics.csv`: one line for each record and seed; numbers that are not known are left out."""
 
     def __init__(self, path: Path):
-        """Keep the path."""
         self._path = path
         self._seeds: Sequence[int] = ()
 
@@ -44,14 +43,14 @@ class CSV(Logger):
         serial.write_text(self._path, csv_text(seeds, table))
 
     def log(self, table: Table) -> None:
-        """Append lines."""
+        """Append the lines of further records."""
         with self._path.open("a", newline="") as file:
             if file.tell() == 0:
                 file.write(_header(table))
             file.write(_lines(self._seeds, table))
 
     def close(self) -> None:
-        """Nothing is open between two calls."""
+        """The file is closed after every call already."""
 
 
 def csv_text(seeds: Sequence[int], table: Table) -> str:

@@ -93,7 +93,7 @@ class ConcaveUtility(Utility):
 
     @property
     def concave(self) -> bool:
-        """Yes."""
+        """True, whatever the settings."""
         return True
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 
 import occupax as ox
-from occupax.cli import names, settings
+from occupax.cli.choices import make_problem
 from occupax.cli.output import print_json, print_line
 
 
@@ -36,8 +36,7 @@ def theory(
         given: settings such as utility.sigma=0.5 or env.is_slippery=false.
         json: print JSON instead of text.
     """
-    targets = settings.apply(settings.parse(given), {"utility": names.utility(utility), "env": {}})
-    problem = ox.Problem(ox.make(env, **targets["env"]), targets["utility"], discount)
+    problem = make_problem(env, utility, given, discount=discount)
     try:
         plan = ox.theory.plan(
             epsilon, ox.theory.problem_constants(problem, lipschitz_psi, smoothness_psi, reward_bound)
