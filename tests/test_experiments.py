@@ -10,8 +10,7 @@ import pytest
 
 import occupax as ox
 from occupax.experiments import ablations, cells, methods, rate, report, reproduction, reward, runs, tuning, utility
-from occupax.experiments.cells import Cell, Done, Measurement
-from occupax.experiments.scales import SCALES
+from occupax.experiments.cells import SCALES, Cell, Done, Measurement
 from occupax.experiments.sections import above, answer, centre, median, median_difference, shown, tally, verdict
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, TASKS, Task, tasks
 from occupax.training.setup import make_setup

@@ -12,9 +12,8 @@ import pytest
 
 import occupax as ox
 from occupax.experiments import ablations, cells, methods, rate, reproduce, reproduction, reward, sections, utility
-from occupax.experiments.cells import Done
+from occupax.experiments.cells import SCALES, Done
 from occupax.experiments.report import BADGES, conventions
-from occupax.experiments.scales import SCALES
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, LAKE, TASKS, Task
 from test_cli_train import occupax
 from test_page import opened

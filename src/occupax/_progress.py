@@ -37,7 +37,8 @@ class ProgressBar:
         self._total, self._first, self._guess = total, done, seconds_a_unit
         self._began = self._said = time.monotonic()
         self._between = seconds_between_lines
-        self._task = self._bar.add_task(text, total=total, completed=done, left="")
+        self._task = self._bar.add_task(text, total=total, left="")
+        self._bar.update(self._task, completed=done)
         if shown and self._bar.console.is_terminal:
             self._bar.start()
 

@@ -44,7 +44,7 @@ def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse
     while True:
         values = model.discounted_solve(model.under(np.eye(A)[choice]), reward[states, choice])
         action_values, improves = _look_ahead(model, reward, choice, values)
-        if not improves.any() or values.sum() <= progress:  # among equal actions, rounding could go round in circles
+        if not improves.any() or values.sum() <= progress:  # among equal actions, rounding could go in circles
             break
         progress = values.sum()
         # sweeps of value iteration, as long as they change the policy, carry news along a corridor far more cheaply

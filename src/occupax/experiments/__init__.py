@@ -5,8 +5,7 @@ What is run:
 - `tasks`: the environments and utilities, and how success is measured.
 - `methods`: the algorithms, with the settings that are printed and those that a search found.
 - `tuning`: that search.
-- `scales`: how much of everything is run.
-- `cells`: one method on one task with one setting, trained and kept in a file.
+- `cells`: one method on one task with one setting, at a scale, trained and kept in a file.
 - `runs`: training, and the curves of what the policies are worth.
 - `progress`: a bar over all the training.
 

@@ -14,9 +14,8 @@ from occupax.algorithms.base import add, subtract
 from occupax.algorithms.tsivrpg import TSIVRPGState
 from occupax.analysis.charts import Chart
 from occupax.batch import Batch
-from occupax.experiments.cells import Cell, Done
+from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import Settings
-from occupax.experiments.scales import Scale
 from occupax.experiments.sections import Section, TextTable, centre, shown
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, SIGMA, Task, tasks
 from occupax.experiments.views import both_curves, gains_table

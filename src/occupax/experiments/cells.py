@@ -1,10 +1,11 @@
-"""One method on one task with one setting: trained, summed up in a few arrays, and kept in a file."""
+"""One method on one task with one setting, at a scale: trained, summed up in a few arrays, and kept in a file."""
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -15,8 +16,8 @@ from occupax.algorithms import Algorithm
 from occupax.analysis.curves import on_grid, time_to_threshold, trailing_average
 from occupax.analysis.describe import words
 from occupax.experiments import runs
-from occupax.experiments.methods import SNAPSHOTS
-from occupax.experiments.tasks import Task
+from occupax.experiments.methods import SNAPSHOTS, budget
+from occupax.experiments.tasks import COVERAGE, LAKE, TASKS, Task
 from occupax.training.loggers import Logger
 from occupax.training.result import probabilities
 from occupax.training.setup import versions
@@ -63,6 +64,41 @@ class Cell:
         if self.task.tabular:
             return 4.0 + episodes / 5e5
         return 12.0 + episodes * self.task.problem.sampling_horizon() / 2e6
+
+
+class Scale(NamedTuple):
+    """The size of the experiments."""
+
+    name: str
+    share: float
+    """The share of the episodes of each task that are run."""
+    most_seeds: int
+    tasks: tuple[str, ...]
+    """The names of the tasks that are run."""
+    roots: tuple[int, ...]
+    """The square roots of the snapshots N of the rate."""
+    epochs: int
+    """How many epochs the rate is measured over (E)."""
+    notice: str
+    """What a reader of the report should know."""
+
+    def cell(self, setting: str, task: Task, label: str, algorithm: Algorithm[Any]) -> Cell:
+        """A method on a task at this scale; experiments that need the same one share it."""
+        name = "-".join(re.findall(r"[a-z0-9]+", f"{task.name} {setting} {label}".lower()))
+        episodes = max(int(self.share * task.episodes), 4 * budget(algorithm).episodes(1))
+        return Cell(name, task, algorithm, episodes, min(self.most_seeds, task.seeds))
+
+
+QUICK = (
+    "quick: a tenth of the episodes, 5 seeds, the lake only. It shows that everything runs; its verdicts are those of "
+    "runs that are too short, and not to be quoted."
+)
+SCALES = {
+    "quick": Scale("quick", 0.1, 5, (LAKE, COVERAGE), (4, 8, 16, 32), 50, QUICK),
+    "full": Scale(
+        "full", 1.0, 50, TASKS, (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128), 100, "full: all tasks, seeds and episodes."
+    ),
+}
 
 
 class Measurement(eqx.Module):
@@ -144,7 +180,8 @@ def load(folder: Path, cell: Cell) -> Done | None:
     arrays, content = serial.read(file)
     if content.get("cell") != cell.description or "measured" not in content:
         return None
-    return Done(cell, *serial.unpack(content["measured"], arrays), content["stopped"], content["seconds"])
+    last, mixture, tables = serial.unpack(content["measured"], arrays)
+    return Done(cell, last, mixture, tables, content["stopped"], content["seconds"])
 
 
 def _file(folder: Path, cell: Cell) -> Path:

@@ -39,7 +39,7 @@ class Method(NamedTuple):
     """What is searched for besides the step size."""
 
 
-def _recursive(snapshot: int) -> tuple[int, int]:
+def recursive_sizes(snapshot: int) -> tuple[int, int]:
     """B = m = 1 / epsilon where N = 1 / epsilon^2."""
     return round(sqrt(snapshot)), round(sqrt(snapshot))
 
@@ -55,11 +55,11 @@ def _as_printed_for_coverage(snapshot: int) -> tuple[int, int]:
 
 
 METHODS = {
-    "TSIVR-PG": Method(algorithms.TSIVRPG, _recursive, "radius"),
+    "TSIVR-PG": Method(algorithms.TSIVRPG, recursive_sizes, "radius"),
     "REINFORCE": Method(algorithms.REINFORCE, None),
     "SVRPG": Method(algorithms.SVRPG, _by_snapshot),
-    "SRVR-PG": Method(algorithms.SRVRPG, _recursive),
-    "HSPGA": Method(algorithms.HSPGA, _recursive),
+    "SRVR-PG": Method(algorithms.SRVRPG, recursive_sizes),
+    "HSPGA": Method(algorithms.HSPGA, recursive_sizes),
     "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, _as_printed_for_coverage, "radius"),
     "MaxEnt": Method(algorithms.MaxEnt, None, "mixing"),
     "REINFORCE (truncated)": Method(algorithms.REINFORCE, None, "radius"),

@@ -10,9 +10,8 @@ from occupax import exact
 from occupax.algorithms import TSIVRPG
 from occupax.analysis.charts import Chart, Series
 from occupax.analysis.curves import Line, log_log_line
-from occupax.experiments.cells import Cell, Done
+from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import RATE_SNAPSHOT, Trial, epoch_episodes
-from occupax.experiments.scales import Scale
 from occupax.experiments.sections import Claim, Section, TextTable, verdict
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
 from occupax.problem import Problem

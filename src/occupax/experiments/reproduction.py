@@ -7,10 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 from occupax._errors import unknown
 from occupax.experiments import ablations, cells, rate, report, reward, tuning, utility
-from occupax.experiments.cells import Cell, Done
+from occupax.experiments.cells import SCALES, Cell, Done, Scale
 from occupax.experiments.methods import RATE_SNAPSHOT, SEARCH, SNAPSHOTS, best_trials, printed, read_search, tuned
 from occupax.experiments.progress import Job, run_jobs
-from occupax.experiments.scales import SCALES, Scale
 from occupax.experiments.sections import Section
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, Task, tasks
 from occupax.training.loggers import Logger

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from occupax.analysis.charts import Chart, Maps
-from occupax.experiments.cells import Cell, Done, Measurement
+from occupax.experiments.cells import Cell, Done, Measurement, Scale
 from occupax.experiments.methods import REWARD, Settings
-from occupax.experiments.scales import Scale
 from occupax.experiments.sections import Claim, Section, above, centre, median_difference, tally, verdict
 from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE, tasks
 from occupax.experiments.views import best_visits, both_curves, gain, gains_table, summary_table
@@ -58,7 +57,8 @@ def _section(done: Mapping[Key, Done], name: str) -> Section:
         candidates = [done["tuned", name, method] for method in REWARD]
         figures += best_visits(f"reward-{slug}-visits", candidates, "best of all trained policies")
     pairs = [(setting, method, done[setting, name, method]) for setting in SETTINGS for method in REWARD]
-    summary = summary_table(f"reward-{slug}", task, [(*labels, it.last, it.stopped) for *labels, it in pairs])
+    parts = [(setting, method, it.last, it.stopped) for setting, method, it in pairs]
+    summary = summary_table(f"reward-{slug}", task, parts)
     against = gains_table(
         f"reward-{slug}-differences",
         f"{OURS} minus each other algorithm: mean {task.unit} over the whole training, with 95% interval.",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from occupax.experiments import runs
-from occupax.experiments.cells import Cell
+from occupax.experiments.cells import Cell, Scale
 from occupax.experiments.methods import (
     METHODS,
     RATE_SNAPSHOT,
@@ -22,7 +22,6 @@ from occupax.experiments.methods import (
     read_search,
 )
 from occupax.experiments.progress import Job, run_jobs
-from occupax.experiments.scales import Scale
 from occupax.experiments.tasks import Task
 from occupax.training.loggers import Logger
 
@@ -65,28 +64,21 @@ def search(wanted: Sequence[tuple[Task, str, int]], path: Path, scale: Scale, pr
         episodes = _episodes(task, method, snapshot, scale)
         return Cell("", task, make(method, snapshot), episodes, SEEDS * task.trials).cost
 
-    run_jobs(
-        [
-            Job(f"search for {it[1]} on {it[0].name}, N = {it[2]}", cost(*it), partial(try_all, *it))
-            for it in wanted
-            if (it[0].name, *it[1:]) not in tried
-        ],
-        progress,
-    )
+    left = [it for it in wanted if (it[0].name, *it[1:]) not in tried]
+    names = [f"search for {method} on {task.name}, N = {snapshot}" for task, method, snapshot in left]
+    run_jobs([Job(name, cost(*it), partial(try_all, *it)) for name, it in zip(names, left, strict=True)], progress)
     confirmed = {(trial.task, trial.method) for trial in _read(path) if trial.seeds == len(CONFIRMING)}
 
     def try_again(task: Task, method: str, logger: Logger) -> None:
         _append(path, _confirm(task, method, finalists(_read(path), task.name, method), scale, logger))
 
-    pairs = {(task.name, method): (task, method) for task, method, snapshot in wanted if snapshot in SNAPSHOTS}
-    run_jobs(
-        [
-            Job(f"the best for {method} on {task.name} again", 1.0, partial(try_again, task, method))
-            for name, (task, method) in pairs.items()
-            if name not in confirmed
-        ],
-        progress,
-    )
+    pairs = {(task.name, method): task for task, method, snapshot in wanted if snapshot in SNAPSHOTS}
+    jobs = [
+        Job(f"the best for {method} on {name} again", 1.0, partial(try_again, task, method))
+        for (name, method), task in pairs.items()
+        if (name, method) not in confirmed
+    ]
+    run_jobs(jobs, progress)
 
 
 def finalists(trials: Iterable[Trial], task: str, method: str) -> list[Trial]:

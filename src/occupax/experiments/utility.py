@@ -1,14 +1,13 @@
 """Section 6.3: log coverage, a utility that is not linear."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from occupax.algorithms import Algorithm
 from occupax.analysis.charts import Chart, Maps
-from occupax.experiments.cells import Cell, Done, Measurement
-from occupax.experiments.methods import METHODS, REWARD, Settings
-from occupax.experiments.scales import Scale
+from occupax.experiments.cells import Cell, Done, Measurement, Scale
+from occupax.experiments.methods import REWARD, Settings, recursive_sizes
 from occupax.experiments.sections import Claim, Section, above, centre, difference, shown, tally, verdict
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, SIGMA, tasks
 from occupax.experiments.views import best_visits, both_curves, gain, gains_table, summary_table
@@ -30,29 +29,21 @@ Key = tuple[str, str, str]
 def printed_settings(printed: Settings) -> dict[str, Algorithm[Any]]:
     """What section 6.3 prints, and the same with B = m = sqrt(N)."""
     given: Any = printed[COVERAGE, OURS[0]]
-    root, rule = given.snapshot_batch, METHODS[OURS[0]].sizes
-    batch, length = (root, root) if rule is None else rule(root)
-    return {
-        OURS[0]: replace(given, batch=batch, epoch_length=length),
-        OURS[1]: given,
-        MAXENT: printed[COVERAGE, MAXENT],
-    }
+    batch, length = recursive_sizes(given.snapshot_batch)
+    by_rule = replace(given, batch=batch, epoch_length=length)
+    return {OURS[0]: by_rule, OURS[1]: given, MAXENT: printed[COVERAGE, MAXENT]}
 
 
 def cells(scale: Scale, printed: Settings, tuned: Settings) -> dict[Key, Cell]:
     """All that is to be trained."""
     as_printed = printed_settings(printed)
     return {
-        (setting, task, method): scale.cell(
-            setting,
-            tasks()[task],
-            method,
-            as_printed[method] if setting == "printed" else tuned[task, method],
-        )
+        (setting, task, method): scale.cell(setting, tasks()[task], method, algorithm)
         for setting, methods in METHODS_OF.items()
         for task in TASKS
         if task in scale.tasks
         for method in methods
+        for algorithm in [as_printed[method] if setting == "printed" else tuned[task, method]]
     }
 
 
@@ -154,13 +145,12 @@ def _benchmarks(done: Mapping[Key, Done]) -> Claim:
 
 def _sizes(printed: Settings) -> Claim:
     given: Any = printed[COVERAGE, OURS[0]]
-    rule = METHODS[OURS[0]].sizes
-    expected: Sequence[int] = (0, 0) if rule is None else rule(given.snapshot_batch)
+    expected = recursive_sizes(given.snapshot_batch)
     return Claim(
         "6.3",
         "N, B and m are set in the same way as in section 6.1.",
         "as printed",
         f"The appendix prints B = {given.batch}, m = {given.epoch_length} for N = {given.snapshot_batch}; the rule of "
         f"section 6.1 gives B = m = {expected[0]}. Both were run.",
-        verdict([(given.batch, given.epoch_length) == tuple(expected)]),
+        verdict([(given.batch, given.epoch_length) == expected]),
     )

@@ -5,12 +5,16 @@ Gradient Method"; each docstring names the lemma or theorem by its label there. 
 do not follow from its own proofs, the corrected ones are used and the docstring says so.
 """
 
-from occupax.theory.bounds import (
+from occupax.theory.constants import TABULAR_SOFTMAX, Constants, occupancy_smoothness, problem_constants
+from occupax.theory.theorems import (
+    Plan,
+    Prescription,
     VarianceConstants,
     gradient_bound,
     gradient_mapping,
     horizon,
     occupancy_lipschitz,
+    plan,
     radius,
     smoothness_theta,
     step_size_global,
@@ -19,8 +23,6 @@ from occupax.theory.bounds import (
     weight_bound,
     weight_variance,
 )
-from occupax.theory.constants import TABULAR_SOFTMAX, Constants, occupancy_smoothness, problem_constants
-from occupax.theory.plans import Plan, Prescription, plan
 
 __all__ = [
     "TABULAR_SOFTMAX",

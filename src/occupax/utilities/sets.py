@@ -256,7 +256,7 @@ def _nearest(
         steps=jnp.asarray(0),
         done=jnp.zeros((), dtype=bool),
     )
-    # A constraint enters about once; the limit only keeps rounding from going round for ever.
+    # A constraint enters about once; the limit only keeps rounding errors from going on for ever.
     limit = 10 * (rows + size)
     return lax.while_loop(lambda state: ~state.done & (state.steps < limit), step, first).point
 
