@@ -187,7 +187,7 @@ class Table(Feature):
     values: Float[np.ndarray, "S A d"]
 
     def __init__(self, values: ArrayLike):
-        """Copy the array."""
+        """Keep a copy of the array."""
         self.values = read_array("values", values)
         if self.values.ndim != 3:
             raise ValueError(f"values must be an array [S, A, d], got shape {self.values.shape}.")

@@ -95,7 +95,7 @@ class TrainingArguments:
 
 
 def build(choices: Choices) -> TrainingArguments:
-    """Make what was chosen."""
+    """Make the problem, the algorithm and the options that were chosen."""
     if choices.env is None:
         raise ValueError("an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all.")
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}

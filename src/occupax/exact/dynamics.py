@@ -26,10 +26,10 @@ class Dynamics(NamedTuple):
     """
 
     transition: sparse.csr_array
-    """[S * A, S], row s * A + a."""
+    """Probabilities [S * A, S]; row s * A + a is where action a leads from state s."""
     initial: Float[np.ndarray, " S"]
     features: sparse.csr_array
-    """phi, [S * A, d]."""
+    """What each state and action counts, phi, [S * A, d]."""
     counting: Float[np.ndarray, " S"]
     """1 for states in which time is spent, 0 for those that end an episode."""
     discount: float
@@ -37,7 +37,7 @@ class Dynamics(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(S, A)."""
+        """The numbers of states and actions, (S, A)."""
         states = self.initial.size
         return states, self.transition.shape[0] // states
 

@@ -89,13 +89,13 @@ def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -
 
 
 def utility_value(utility: Utility, features: Float[np.ndarray, " d"]) -> float:
-    """F(u) in float64."""
+    """The value F(u), computed in float64."""
     with jax.enable_x64(True):
         return float(_value(utility, features))
 
 
 def utility_gradient(utility: Utility, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-    """Grad F(u) in float64."""
+    """The gradient of F at u, computed in float64."""
     with jax.enable_x64(True):
         return np.asarray(_gradient(utility, features))
 

@@ -70,7 +70,7 @@ def unguarded(task: Task) -> Task:
 
 
 def cells(scale: Scale, tuned: Settings) -> dict[Key, Cell]:
-    """All that is to be trained."""
+    """Every cell of the ablations at a scale."""
     found: dict[Key, Cell] = {}
     for name, variants in VARIANTS.items():
         for variant in variants if name in scale.tasks else ():

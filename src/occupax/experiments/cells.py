@@ -32,7 +32,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Cell:
-    """What is to be trained."""
+    """A method with its settings, what it is trained on, and for how long."""
 
     name: str
     """What its file is called."""

@@ -85,12 +85,12 @@ def budget(algorithm: Algorithm[Any]) -> Budget:
 
 
 def period(algorithm: Algorithm[Any]) -> int:
-    """The iterations of an epoch."""
+    """How many iterations an epoch has."""
     return len(algorithm.cycle)
 
 
 def epoch_episodes(algorithm: Algorithm[Any]) -> int:
-    """The episodes of an epoch."""
+    """How many episodes an epoch takes."""
     return budget(algorithm).episodes(period(algorithm))
 
 
@@ -127,7 +127,7 @@ class Trial(NamedTuple):
 
 
 def read_search(path: Any = SEARCH) -> list[Trial]:
-    """The record of a search."""
+    """All trials of a search, from its file."""
     return [
         Trial(
             row["task"],

@@ -8,7 +8,7 @@ from occupax.training.loggers import Logger
 
 
 class Job(NamedTuple):
-    """A piece of work."""
+    """Work that takes a while, and trains something."""
 
     name: str
     seconds: float
@@ -39,7 +39,7 @@ class _JobLogger(Logger):
         self._budget = budget
 
     def log(self, table: Any) -> None:
-        """Move the bar."""
+        """Move the bar to where the training is."""
         self._bar.update(self._start + self._length * int(table.episodes[-1]) / self._budget)
 
     def close(self) -> None:

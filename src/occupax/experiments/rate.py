@@ -25,7 +25,7 @@ NEAR = 0.1
 """How far a slope may be from the theory's and still be close to it."""
 
 Key = tuple[str, int]
-"""Task, and square root of N."""
+"""The name of a task, and the square root of N."""
 
 
 def cells(scale: Scale, trials: Mapping[tuple[str, str], Trial]) -> dict[Key, Cell]:
@@ -77,7 +77,7 @@ class Fit(NamedTuple):
     gaps: list[Float[np.ndarray, " seed"]]
     line: Line
     large: Line
-    """Through those of large N only."""
+    """The line through the gaps of the largest N only."""
 
     @property
     def means(self) -> Float[np.ndarray, " point"]:
@@ -86,7 +86,7 @@ class Fit(NamedTuple):
 
     @property
     def fitted(self) -> Float[np.ndarray, " point"]:
-        """The line, where the means are."""
+        """The values of the line at these numbers of episodes."""
         return np.exp(self.line.intercept) * self.episodes**self.line.slope
 
     @property

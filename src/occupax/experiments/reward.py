@@ -18,11 +18,11 @@ ROUNDING = 0.1
 """By how much a printed size may differ from the theory's."""
 
 Key = tuple[str, str, str]
-"""Setting, task and method."""
+"""The names of a setting, a task and a method."""
 
 
 def cells(scale: Scale, printed: Settings, tuned: Settings) -> dict[Key, Cell]:
-    """All that is to be trained."""
+    """Every cell of this section at a scale."""
     return {
         (setting, task, method): scale.cell(setting, tasks()[task], method, settings[task, method])
         for setting, settings in zip(SETTINGS, (printed, tuned), strict=True)

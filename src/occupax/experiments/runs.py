@@ -30,7 +30,7 @@ class Run:
     episodes: Int[np.ndarray, " record"]
     steps: Int[np.ndarray, "seed record"]
     values: Float[np.ndarray, "seed record"]
-    """The measure of the task."""
+    """What the task measures, at each record."""
     mixture: Float[np.ndarray, "seed record"] | None
     """The exact utility of the mixture of all policies so far, which MaxEnt is about."""
     result: Result
@@ -48,12 +48,12 @@ def train(
     """Run algorithms that differ in numbers only; return one run for each.
 
     Args:
-        task: what to train on.
-        algorithms: how.
-        episodes: trajectories each seed may sample.
-        seeds: which.
-        seed: of everything.
-        logger: is told about the records.
+        task: what to train on, and what to measure.
+        algorithms: the algorithms.
+        episodes: how many trajectories each seed may sample.
+        seeds: the numbers of the runs of each algorithm.
+        seed: what all random numbers depend on, besides the number of the run.
+        logger: a logger for the records.
         mixtures: whether to work out what the mixtures of MaxEnt are worth, which takes a record for every iteration.
     """
     mixes = mixtures and isinstance(algorithms[0], MaxEnt) and task.measure == "exact"

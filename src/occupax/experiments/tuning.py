@@ -102,7 +102,7 @@ def _confirm(task: Task, method: str, best: Sequence[Trial], scale: Scale, logge
 
 
 def _episodes(task: Task, method: str, snapshot: int, scale: Scale) -> int:
-    """Of each run of the search; at least two of the largest snapshots. For the rate the epochs are given."""
+    """The episodes of each run of the search: at least two of the largest snapshots, and given epochs for the rate."""
     if snapshot == RATE_SNAPSHOT:
         return scale.epochs * epoch_episodes(make(method, snapshot))
     return max(int(SHARE * scale.share * task.episodes), 2 * max(SNAPSHOTS))

@@ -23,7 +23,7 @@ LOOK = {label: i for i, label in enumerate((*OURS, *VIEWS, *BENCHMARKS))} | {BEN
 """One more than there are colours: the last has that of MaxEnt, with other dashes."""
 
 Key = tuple[str, str, str]
-"""Setting, task and method."""
+"""The names of a setting, a task and a method."""
 
 
 def printed_settings(printed: Settings) -> dict[str, Algorithm[Any]]:
@@ -35,7 +35,7 @@ def printed_settings(printed: Settings) -> dict[str, Algorithm[Any]]:
 
 
 def cells(scale: Scale, printed: Settings, tuned: Settings) -> dict[Key, Cell]:
-    """All that is to be trained."""
+    """Every cell of this section at a scale."""
     as_printed = printed_settings(printed)
     return {
         (setting, task, method): scale.cell(setting, tasks()[task], method, algorithm)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import equinox as eqx
 import numpy as np
@@ -47,9 +47,9 @@ class Constants:
 
     def __post_init__(self) -> None:
         check_discount(self.discount)
-        check_positive(lipschitz_psi=self.lipschitz_psi, lipschitz_utility=self.lipschitz_utility)
-        check_non_negative(smoothness_psi=self.smoothness_psi, smoothness_utility=self.smoothness_utility)
-        check_non_negative(smoothness_utility_l1=self.smoothness_utility_l1)
+        check_finite("positive", lipschitz_psi=self.lipschitz_psi, lipschitz_utility=self.lipschitz_utility)
+        check_finite("non-negative", smoothness_psi=self.smoothness_psi, smoothness_utility=self.smoothness_utility)
+        check_finite("non-negative", smoothness_utility_l1=self.smoothness_utility_l1)
 
 
 def problem_constants(
@@ -124,18 +124,11 @@ def _norms(problem: Problem, reward_bound: float | None) -> tuple[float, float]:
     return check_number("reward_bound", reward_bound, low=0.0, open_low=True), 0.0
 
 
-def check_positive(**values: int | float) -> None:
-    """Refuse arguments that are not positive and finite."""
+def check_finite(sign: Literal["positive", "non-negative"], **values: int | float) -> None:
+    """Refuse arguments that are not finite, or not of this sign."""
     for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"`{name}` is {value}; it must be a positive finite number.")
-
-
-def check_non_negative(**values: int | float) -> None:
-    """Refuse arguments that are negative or not finite."""
-    for name, value in values.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"`{name}` is {value}; it must be a non-negative finite number.")
+        if not (0 < value < math.inf or (value == 0 and sign == "non-negative")):
+            raise ValueError(f"`{name}` is {value}; it must be a {sign} finite number.")
 
 
 def check_discount(value: float) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from occupax.theory.constants import Constants, check_discount, check_non_negative, check_positive
+from occupax.theory.constants import Constants, check_discount, check_finite
 
 
 class VarianceConstants(NamedTuple):
@@ -99,14 +99,14 @@ def horizon(epsilon: float, discount: float) -> int:
 
 def radius(horizon: int, lipschitz_psi: float) -> float:
     """Truncation radius that keeps importance weights at most e, delta = 1 / (2 H l_psi) (theorem:ncvx)."""
-    check_positive(horizon=horizon, lipschitz_psi=lipschitz_psi)
+    check_finite("positive", horizon=horizon, lipschitz_psi=lipschitz_psi)
     return 1 / (2 * horizon * lipschitz_psi)
 
 
 def weight_bound(step: int, distance: float, lipschitz_psi: float) -> float:
     """Largest importance weight w_t of steps 0..t, exp(2 (t + 1) l_psi ||theta_1 - theta_2||) (lemma:Weight-Var0)."""
-    check_non_negative(step=step, distance=distance)
-    check_positive(lipschitz_psi=lipschitz_psi)
+    check_finite("non-negative", step=step, distance=distance)
+    check_finite("positive", lipschitz_psi=lipschitz_psi)
     return _exp(2 * (step + 1) * lipschitz_psi * distance)
 
 
@@ -117,7 +117,7 @@ def weight_variance(step: int, radius: float, lipschitz_psi: float, smoothness_p
     C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the argument behind it gives
     C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi and L = L_psi.
     """
-    check_non_negative(radius=radius, smoothness_psi=smoothness_psi)
+    check_finite("non-negative", radius=radius, smoothness_psi=smoothness_psi)
     count = step + 1
     curvature = count * (8 * lipschitz_psi**2 * count + 2 * (lipschitz_psi**2 + smoothness_psi))
     return curvature * weight_bound(step, radius, lipschitz_psi)
@@ -150,8 +150,8 @@ def variance_constants(constants: Constants, horizon: int, radius: float) -> Var
     Two are printed wrongly. In C_1 the term in l_{lambda,inf}^2 lacks a factor 4 l_psi^2. In C_3 the first term has
     l_psi for l_psi^2, and the second has l_{lambda,inf}^2 for l_psi^2 in front of the bracket.
     """
-    check_positive(horizon=horizon)
-    check_non_negative(radius=radius)
+    check_finite("positive", horizon=horizon)
+    check_finite("non-negative", radius=radius)
     left = 1 - constants.discount
     squared = constants.lipschitz_psi**2
     slope = constants.lipschitz_utility**2
@@ -170,13 +170,13 @@ def variance_constants(constants: Constants, horizon: int, radius: float) -> Var
 
 def step_size_stationary(smoothness: float, variance: VarianceConstants) -> float:
     """Step size of theorem:ncvx, eta = 1 / (2 L_theta (1 + (C_3 + C_4) / L_theta^2)); `smoothness` is L_theta."""
-    check_positive(smoothness=smoothness)
+    check_finite("positive", smoothness=smoothness)
     return 1 / (2 * (smoothness + (variance.drift + variance.last_step) / smoothness))
 
 
 def step_size_global(smoothness: float, variance: VarianceConstants) -> float:
     """Largest step size of theorem:convergence-rate, 1 / (2 L_theta + 8 (C_3 + C_4) / L_theta)."""
-    check_positive(smoothness=smoothness)
+    check_finite("positive", smoothness=smoothness)
     return 1 / (2 * smoothness + 8 * (variance.drift + variance.last_step) / smoothness)
 
 
@@ -187,7 +187,7 @@ def gradient_mapping(gradient: Float[ArrayLike, "*n"], step_size: float, radius:
     (over all entries) is at most the radius. The projection maximises <g, x - theta> - ||x - theta||^2 / (2 eta) over
     that ball; defn:TR prints the minus as a plus.
     """
-    check_positive(step_size=step_size, radius=radius)
+    check_finite("positive", step_size=step_size, radius=radius)
     vector = np.asarray(gradient, dtype=float)
     length = step_size * float(np.linalg.norm(vector.ravel()))
     return vector * (radius / length) if length > radius else vector.copy()

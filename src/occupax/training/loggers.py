@@ -1,4 +1,4 @@
-"""Who is told about the records: the console, a CSV file, TensorBoard."""
+"""Loggers, which are given the records of a training: the console, a CSV file, TensorBoard."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from occupax.training.records import Table
 
 
 class Logger(ABC):
-    """Is given every record once, some at a time."""
+    """Something that is given every record once, several at a time."""
 
     @abstractmethod
     def open(self, seeds: Sequence[int], budget: int, table: Table) -> None:
@@ -27,7 +27,7 @@ class Logger(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End, in success or failure."""
+        """Finish, whether the training succeeded or failed."""
 
 
 class CSV(Logger):
@@ -105,7 +105,7 @@ class Console(Logger):
         self._bar = ProgressBar(budget, text, episodes)
 
     def log(self, table: Table) -> None:
-        """Move the bar."""
+        """Show how far the training is, how fast, and the median utility."""
         if self._bar is not None:
             episodes, steps = _reached(table)
             pace = (steps - self._first_steps) / max(time.monotonic() - self._began, 1e-9)
@@ -151,6 +151,6 @@ class TensorBoard(Logger):
                     writer.add_scalar(name, float(number), int(episodes))
 
     def close(self) -> None:
-        """Finish the files."""
+        """Write what is left, and close the files."""
         for writer in self._writers:
             writer.close()

@@ -179,7 +179,7 @@ class Point(ConvexSet):
         return self.point.shape[0]
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
-        """Find the only point there is."""
+        """Return the only point of the set."""
         return jnp.clip(point, self.point, self.point)
 
 
