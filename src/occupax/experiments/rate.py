@@ -1,6 +1,6 @@
 """Section 6.2: how fast the gap to the optimum closes as snapshots grow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -48,12 +48,12 @@ class Gaps(NamedTuple):
 
     label: str
     optimum: float
-    worth: Callable[[np.ndarray], float]
-    """What a table of action probabilities is worth."""
+    evaluator: exact.Evaluator
+    """Says what policies are worth."""
 
     def of(self, tables: np.ndarray) -> Float[np.ndarray, " seed"]:
         """The gap of each table."""
-        return self.optimum - np.array([self.worth(table) for table in tables])
+        return self.optimum - self.evaluator.utilities(self.evaluator.occupancies(tables))
 
 
 def ways(task: Task) -> list[Gaps]:
@@ -61,11 +61,11 @@ def ways(task: Task) -> list[Gaps]:
     finite = task.problem
     endless = Problem(finite.env, finite.utility, finite.discount, None, finite.termination)
     best, steps = exact.solve(endless).value, cast("float", task.optimum)
-    mixed = f"{finite.horizon} steps, infinite optimum"
+    within, ever = (exact.Evaluator(problem) for problem in (finite, endless))
     return [
-        Gaps("infinite horizon", best, lambda table: exact.value(endless, table)),
-        Gaps(f"horizon of {finite.horizon}", steps, lambda table: exact.value(finite, table)),
-        Gaps(mixed, best, lambda table: exact.value(finite, table)),
+        Gaps("infinite horizon", best, ever),
+        Gaps(f"horizon of {finite.horizon}", steps, within),
+        Gaps(f"{finite.horizon} steps, infinite optimum", best, within),
     ]
 
 
