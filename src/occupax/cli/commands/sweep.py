@@ -32,7 +32,7 @@ def sweep(
         episodes: trajectories each seed may sample with each combination.
         out: folder for what `occupax train` would save of each combination.
         resume: go on with the sweep in the folder, which the same command began.
-        workers: who trains: N processes (for environments of Gymnasium), or Ray, where a combination is a training.
+        workers: who trains: N processes (for environments of Gymnasium), or Ray, where a combination is a task.
         progress: show no progress.
         json: print JSON instead of a table.
     """
