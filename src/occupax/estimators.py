@@ -181,5 +181,5 @@ def _summed(to_go: Float[Array, "B H"], live: Bool[Array, "B H"]) -> Earnings:
 
 
 def _mean_of_others(to_go: Float[Array, "B H"], live: Bool[Array, "B H"], whole: Earnings) -> Float[Array, "B H"]:
-    """For each live step, what the other trajectories of the whole batch that take it earn from there on, on average."""
+    """For each live step, what the others of the whole batch that take it earn from there on, on average."""
     return (whole.to_go - to_go) / jnp.maximum(whole.live - live, 1)

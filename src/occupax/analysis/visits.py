@@ -13,7 +13,7 @@ from occupax.analysis.charts import HeatMap, Maps
 from occupax.analysis.plots import MOVES
 from occupax.envs.tables import MOVES as CELL_MOVES
 from occupax.envs.tabular import TabularMDP
-from occupax.exact.dynamics import Table
+from occupax.exact.dynamics import StateActionArray
 from occupax.problem import Problem
 
 MOST_STATES_SOLVED = 400
@@ -23,7 +23,7 @@ AS_GOOD = 0.99
 """Actions of this share of the largest probability have an arrow too."""
 
 
-def visits(name: str, problem: Problem, best: Table, title: str) -> Maps | None:
+def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
     """Maps of the visits of a policy, the optimal one where it is found, and the uniform one.
 
     Args:
@@ -92,7 +92,7 @@ def is_grid(env: TabularMDP, side: int) -> bool:
     return bool((abs(down) + abs(right) <= 1)[possible].all() and (ahead >= 0)[possible].all() and reaches[live].all())
 
 
-def _grid(title: str, problem: Problem, policy: Table, moving: Bool[np.ndarray, " S"]) -> HeatMap:
+def _grid(title: str, problem: Problem, policy: StateActionArray, moving: Bool[np.ndarray, " S"]) -> HeatMap:
     """Visits, and arrows in those states in which the policy is to be seen moving."""
     visited = exact.occupancy(problem, policy).sum(1)
     square = (isqrt(len(visited)), -1)

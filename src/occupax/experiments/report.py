@@ -11,7 +11,7 @@ from occupax.analysis.charts import csv_lines
 from occupax.experiments import tuning
 from occupax.experiments.cells import SEED, Done
 from occupax.experiments.methods import PRINTED_STEP_SIZES, SNAPSHOTS, best_trials, described, read_search
-from occupax.experiments.sections import Claim, Section, Table
+from occupax.experiments.sections import Claim, Section, TextTable
 from occupax.training.setup import versions
 
 TITLE = "Variance-reduced policy gradients: the experiments again"
@@ -44,8 +44,8 @@ def write(
     return path
 
 
-def _claims(claims: Sequence[Claim]) -> Table:
-    return Table(
+def _claims(claims: Sequence[Claim]) -> TextTable:
+    return TextTable(
         "claims",
         "The paper's claims, what was measured here, and the verdict.",
         ["Section", "The paper says", "Settings", "Verdict", "Measured here"],
@@ -54,17 +54,17 @@ def _claims(claims: Sequence[Claim]) -> Table:
     )
 
 
-def _settings(done: Sequence[Done]) -> Table:
+def _settings(done: Sequence[Done]) -> TextTable:
     rows = [
         [cell.name, described(cell.algorithm), f"{cell.episodes:,}", str(cell.seeds), f"{it.seconds:,.0f}"]
         for it in done
         for cell in [it.cell]
     ]
     caption = f"Every run: seeds 0 to one less than their number, of the random key {SEED}."
-    return Table("runs", caption, ["Run", "Algorithm", "Episodes a seed", "Seeds", "Seconds"], rows, 2)
+    return TextTable("runs", caption, ["Run", "Algorithm", "Episodes a seed", "Seeds", "Seconds"], rows, 2)
 
 
-def _search(search: Any, names: Iterable[str]) -> Table:
+def _search(search: Any, names: Iterable[str]) -> TextTable:
     """What the search found, and what it would have found in the paper's range of step sizes."""
     trials = [it for it in read_search(search) if it.task in set(names) and it.snapshot in SNAPSHOTS]
     low, high = PRINTED_STEP_SIZES
@@ -83,7 +83,7 @@ def _search(search: Any, names: Iterable[str]) -> Table:
         f"step size in the paper's range, {low:g} to {high:g}."
     )
     header = ["Task", "Algorithm", "Best setting", "Trials", "Score", "Score in the paper's range"]
-    return Table("search", caption, header, rows, 3)
+    return TextTable("search", caption, header, rows, 3)
 
 
 def _seeds(done: Sequence[Done]) -> list[list[str]]:
@@ -113,7 +113,7 @@ def _facts(command: str, notice: str, done: Sequence[Done]) -> list[tuple[str, s
     ]
 
 
-def _html(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
+def _html(claims: TextTable, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
     texts = {"title": TITLE, "facts": facts, "rule": RULE, "open": OPEN, "conventions": conventions()}
     return page.render("experiments.html", **texts, claims=claims, badges=BADGES, sections=sections)
 
@@ -125,7 +125,7 @@ RULE = (
 )
 
 
-def _markdown(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
+def _markdown(claims: TextTable, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
     parts = [f"# {TITLE}", "\n".join(f"- {name}: {text}" for name, text in facts), "## The claims"]
     parts += [_markdown_table(claims), RULE]
     for section in sections:
@@ -139,7 +139,7 @@ def _markdown(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: TextTable) -> str:
     lines = [table.header, [":--" if i < table.words else "--:" for i in range(len(table.header))], *table.rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 
