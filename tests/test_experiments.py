@@ -685,7 +685,7 @@ def test_scales_have_enough_episodes_and_names_for_files():
 def test_the_report_shows_the_settings_that_were_run():
     shown_settings = {(row[0], row[1]): row[2] for row in report._search(methods.SEARCH, TASKS).rows}
     for (task, method), algorithm in methods.tuned().items():
-        snapshot = getattr(algorithm, "snapshot_batch", methods.budget(algorithm).episodes(1))
+        snapshot = getattr(algorithm, "snapshot_batch", algorithm.batch)
         assert shown_settings[task, method].startswith(f"N {snapshot}, step size {algorithm.step_size:g}")
 
 

@@ -13,8 +13,9 @@ import pytest
 import occupax as ox
 from occupax.experiments import ablations, cells, methods, rate, reproduce, reproduction, reward, sections, utility
 from occupax.experiments.cells import SCALES, Done
-from occupax.experiments.report import BADGES, conventions
+from occupax.experiments.report import BADGES
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, LAKE, TASKS, Task
+from occupax.experiments.texts import text as words
 from test_cli_train import occupax
 from test_page import opened
 
@@ -100,7 +101,7 @@ def test_a_report_has_all_that_belongs_to_it(reports, part):
     for claim in claims:
         assert claim["The paper says"].replace("'", "&#39;") in page
         assert f"| {claim['Verdict']} | {claim['Measured here']} |" in text
-    for name, settled in conventions():
+    for name, settled in words("conventions").items():
         assert f"- **{name}.** {settled}" in text
     figures = re.findall(r"!\[.*\]\(figures/([\w-]+)\.svg\)", text)
     assert len(figures) == len(set(figures)) == {"reward": 5 + 2, "rate": 2, "utility": 5}[part]

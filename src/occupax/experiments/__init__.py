@@ -15,6 +15,7 @@ What is made of it:
 - `rate`: section 6.2, the rate of convergence.
 - `utility`: section 6.3, a utility that is not linear.
 - `ablations`: one ingredient at a time.
+- `texts`: what the report says, which is in `report.toml`.
 - `sections`: claims, verdicts and tables.
 - `views`: figures and tables that several experiments share.
 - `report`: the page, Markdown and CSV.

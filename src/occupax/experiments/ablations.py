@@ -12,12 +12,12 @@ from occupax import utilities
 from occupax.algorithms import TSIVRPG, Algorithm
 from occupax.algorithms.base import add, subtract
 from occupax.algorithms.tsivrpg import TSIVRPGState
-from occupax.analysis.charts import Chart
 from occupax.batch import Batch
 from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import Settings
 from occupax.experiments.sections import Section, TextTable, centre, shown
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, SIGMA, Task, tasks
+from occupax.experiments.texts import text
 from occupax.experiments.views import both_curves, gains_table
 from occupax.problem import Problem
 
@@ -31,6 +31,7 @@ VARIANTS = {
 }
 """The age of the quasi-reward and the guard make no difference to a reward, whose quasi-reward is constant."""
 PAIRS = ((UNCUT, OURS), (CUT, PLAIN), (CUT, OURS), (NEWEST, OURS), (UNGUARDED, OURS))
+SLUGS = {LAKE: "lake", CARTPOLE: "cartpole", COVERAGE: "coverage", COVERAGE_CARTPOLE: "cartpole-coverage"}
 LOOK = {name: i for i, name in enumerate((OURS, PLAIN, UNCUT, CUT, NEWEST, UNGUARDED))}
 
 Key = tuple[str, str]
@@ -89,39 +90,21 @@ def _algorithm(tuned: Settings, task: str, variant: str) -> Algorithm[Any]:
 
 def sections(done: Mapping[Key, Done]) -> list[Section]:
     """What the report says of the ablations."""
-    figures: list[Chart] = []
     names = list(dict.fromkeys(task for task, _ in done))
-    for task in names:
-        slug = {LAKE: "lake", CARTPOLE: "cartpole", COVERAGE: "coverage", COVERAGE_CARTPOLE: "cartpole-coverage"}[task]
-        parts = [(variant, done[task, variant].last) for variant in VARIANTS[task]]
-        figures.append(both_curves(f"ablation-{slug}", task, tasks()[task], parts, LOOK)[0])
+    figures = [
+        both_curves(f"ablation-{SLUGS[task]}", task, tasks()[task], parts, LOOK)[0]
+        for task in names
+        for parts in [[(variant, done[task, variant].last) for variant in VARIANTS[task]]]
+    ]
     rows = [
         [task, variant, shown(centre(it.last.heights)), shown(centre(it.last.final)), str(it.stopped)]
         for (task, variant), it in done.items()
     ]
-    outcomes = TextTable(
-        "ablations",
-        "Mean over the whole training (area under the curve) and in the end, interquartile means with 95% intervals.",
-        ["Task", "Variant", "Area under curve", "In the end", "Seeds stopped"],
-        rows,
-        2,
-    )
-    differences = gains_table(
-        "ablation-differences",
-        "Differences of the area under the curve, with 95% intervals.",
-        ["Task", "Difference of", "By", "First better"],
-        [
-            ((task, f"{first} minus {second}"), done[task, first].last, done[task, second].last)
-            for task in names
-            for first, second in PAIRS
-            if (task, first) in done and (task, second) in done
-        ],
-    )
-    text = (
-        "Truncation alone: REINFORCE with a radius, its settings found by a search of the same size. TSIVR-PG without "
-        "truncation has the settings of TSIVR-PG and an infinite radius; for a reward it is SRVR-PG. A quasi-reward of "
-        "the present iteration (r_j), and no projection on the domain of the utility (no guard), change nothing for a "
-        "reward, whose quasi-reward is constant; they are tried on log coverage, over the states of the lake and over "
-        "a grid of 8 x 8 cells of CartPole's position and angle. All with the tuned settings of TSIVR-PG."
-    )
-    return [Section("ablations", "Ablations", text, (), figures, (outcomes, differences))]
+    pairs = [
+        ((task, f"{first} minus {second}"), done[task, first].last, done[task, second].last)
+        for task in names
+        for first, second in PAIRS
+        if (task, first) in done and (task, second) in done
+    ]
+    tables = [TextTable(**text("tables", "ablations"), rows=rows), gains_table("ablation-differences", pairs)]
+    return [Section(**text("sections", "ablations"), figures=figures, tables=tables)]

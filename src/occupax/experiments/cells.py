@@ -80,8 +80,6 @@ class Scale(NamedTuple):
     """The square roots of the snapshots N of the rate."""
     epochs: int
     """How many epochs the rate is measured over (E)."""
-    notice: str
-    """What a reader of the report should know."""
 
     def cell(self, setting: str, task: Task, label: str, algorithm: Algorithm[Any]) -> Cell:
         """A method on a task at this scale; experiments that need the same one share it."""
@@ -90,15 +88,9 @@ class Scale(NamedTuple):
         return Cell(name, task, algorithm, episodes, min(self.most_seeds, task.seeds))
 
 
-QUICK = (
-    "quick: a tenth of the episodes, 5 seeds, the lake only. It shows that everything runs; its verdicts are those of "
-    "runs that are too short, and not to be quoted."
-)
 SCALES = {
-    "quick": Scale("quick", 0.1, 5, (LAKE, COVERAGE), (4, 8, 16, 32), 50, QUICK),
-    "full": Scale(
-        "full", 1.0, 50, TASKS, (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128), 100, "full: all tasks, seeds and episodes."
-    ),
+    "quick": Scale("quick", 0.1, 5, (LAKE, COVERAGE), (4, 8, 16, 32), 50),
+    "full": Scale("full", 1.0, 50, TASKS, (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128), 100),
 }
 
 

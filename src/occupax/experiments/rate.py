@@ -12,8 +12,9 @@ from occupax.analysis.charts import Chart, Series
 from occupax.analysis.curves import Line, log_log_line
 from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import RATE_SNAPSHOT, Trial, epoch_episodes
-from occupax.experiments.sections import Claim, Section, TextTable, verdict
+from occupax.experiments.sections import Claim, Section, TextTable, claim
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
+from occupax.experiments.texts import text
 from occupax.problem import Problem
 
 TASKS = (LAKE, COVERAGE)
@@ -109,32 +110,16 @@ def sections(done: Mapping[Key, Done]) -> list[Section]:
     """What the report says of section 6.2."""
     found = {task: [fit(done, task, way) for way in ways(tasks()[task])] for task in TASKS}
     first = next(iter(done.values())).cell
-    algorithm: Any = first.algorithm
-    epochs = first.episodes // epoch_episodes(algorithm)
-    text = (
-        f"TSIVR-PG for E = {epochs} epochs with B = m = sqrt(N), {first.seeds} runs for each N; on the lake with step "
-        f"size {algorithm.step_size:g} and radius {algorithm.radius:g}, the best in the end of a search at N = "
-        f"{RATE_SNAPSHOT:,}. The gap of the last policy is exact, not sampled. The theorem behind the slope -1/2 does "
-        "not cover a linear utility with a tabular softmax, whose optimum is at infinity; log coverage has its optimum "
-        "inside, and its settings are those of a search of its own. An optimum for so many steps is that of policies "
-        "that may depend on time, an upper bound for those that are trained."
-    )
-    figures = [_chart(task, found[task]) for task in TASKS]
-    table = TextTable(
-        "rate-slopes",
-        "Slope of log gap against log episodes, with its 95% interval (Student), and the gap at the ends.",
-        [
-            "Task",
-            "Gap measured",
-            "Slope",
-            f"Slope, {LARGEST} largest N",
-            "Gap with the smallest N",
-            "Gap with the largest N",
-        ],
-        [_row(task, it) for task in TASKS for it in found[task]],
-        2,
-    )
-    return [Section("rate", "6.2 The rate of convergence", text, _claims(found, algorithm), figures, (table,))]
+    epochs = first.episodes // epoch_episodes(first.algorithm)
+    values = {"epochs": epochs, "seeds": first.seeds, "algorithm": first.algorithm, "snapshot": RATE_SNAPSHOT}
+    rows = [
+        [task, it.way.label, _slope(it.line), _slope(it.large), f"{it.means[0]:.4g}", f"{it.means[-1]:.4g}"]
+        for task in TASKS
+        for it in found[task]
+    ]
+    table = TextTable(**text("tables", "rate-slopes", largest=LARGEST), rows=rows)
+    claims, figures = _claims(found[LAKE], first.algorithm), [_chart(task, found[task]) for task in TASKS]
+    return [Section(**text("sections", "rate", **values), claims=claims, figures=figures, tables=[table])]
 
 
 def _chart(task: str, fits: list[Fit]) -> Chart:
@@ -150,62 +135,29 @@ def _chart(task: str, fits: list[Fit]) -> Chart:
         Series(f"fit, slope {first.line.slope:.3f}", first.episodes, first.fitted, style="dashed"),
         Series("slope -1/2", first.episodes, theory, style="dashed"),
     ]
-    caption = (
-        "Mean over the runs of the exact gap of the last policy, against all episodes that were sampled; bars: one "
-        "standard deviation of the logarithm, as in the paper. The line is fitted to the gaps of the infinite horizon."
-    )
+    caption = text("captions", "rate")
     return Chart(f"rate-{slug}", task, caption, "sampled episodes", "gap to the optimum", tuple(series), log=True)
-
-
-def _row(task: str, it: Fit) -> list[str]:
-    return [task, it.way.label, _slope(it.line), _slope(it.large), f"{it.means[0]:.4g}", f"{it.means[-1]:.4g}"]
 
 
 def _slope(line: Line) -> str:
     return f"{line.slope:.3f} [{line.lower:.3f}, {line.upper:.3f}]"
 
 
-def _claims(found: Mapping[str, list[Fit]], algorithm: Any) -> list[Claim]:
-    lake, mixed = found[LAKE][0], found[LAKE][2]
-    optimum = lake.way.optimum
-    slopes = [
-        Claim(
-            "6.2",
-            f"The fitted slope is {PAPER}, which nearly matches the theory's {THEORY}.",
-            f"tuned, {it.way.label}",
-            f"Slope {_slope(it.line)} over all N, {_slope(it.large)} over the {LARGEST} largest; gaps are off the line "
-            f"by a factor of up to {it.off:.1f}.",
-            verdict(
-                test
-                for line in (it.line, it.large)
-                for test in (line.lower <= THEORY <= line.upper, abs(line.slope - THEORY) <= NEAR)
-            ),
-        )
-        for it in (lake, mixed)
-    ]
-    snapshot, batch, length = algorithm.snapshot_batch, algorithm.batch, algorithm.epoch_length
+def _claims(lake: list[Fit], algorithm: Any) -> list[Claim]:
+    best, means, line = lake[0].way.optimum, lake[0].means, lake[0].line
+    decreases = [line.upper < 0, bool(means[-1] < means[0])]
+    drawn, expected = epoch_episodes(algorithm), algorithm.snapshot_batch + algorithm.batch * algorithm.epoch_length
     return [
-        Claim(
-            "6.2",
-            f"The optimal value of FrozenLake8x8 is {PRINTED_OPTIMUM} for a discount of 0.99.",
-            "exact",
-            f"Value iteration gives {optimum:.6f}.",
-            verdict([abs(optimum - PRINTED_OPTIMUM) < 5e-5]),
-        ),
-        *slopes,
-        Claim(
-            "6.2",
-            "The gap decreases as the number of samples increases.",
-            "tuned",
-            f"From {lake.means[0]:.4g} to {lake.means[-1]:.4g} on average; the slope is below {lake.line.upper:.3f}.",
-            verdict([lake.line.upper < 0, bool(lake.means[-1] < lake.means[0])]),
-        ),
-        Claim(
-            "6.2",
-            "E epochs take E (N + B m) = 2 E N episodes.",
-            "counted",
-            f"Algorithm 1 draws N + (m - 1) B an epoch: {epoch_episodes(algorithm)} for N = {snapshot}, "
-            f"B = m = {batch}, instead of {snapshot + batch * length}; the difference is B an epoch.",
-            verdict([epoch_episodes(algorithm) == snapshot + batch * length]),
-        ),
+        claim("optimum", [abs(best - PRINTED_OPTIMUM) < 5e-5], printed=PRINTED_OPTIMUM, optimum=best),
+        *(_slope_claim(it) for it in (lake[0], lake[2])),
+        claim("decrease", decreases, first=means[0], last=means[-1], upper=line.upper),
+        claim("episodes", [drawn == expected], drawn=drawn, expected=expected, algorithm=algorithm),
     ]
+
+
+def _slope_claim(it: Fit) -> Claim:
+    lines = it.line, it.large
+    near = [abs(line.slope - THEORY) <= NEAR for line in lines]
+    within = [line.lower <= THEORY <= line.upper for line in lines]
+    slopes = {"slope": _slope(it.line), "large": _slope(it.large), "largest": LARGEST}
+    return claim("slope", near + within, fit=it, paper=PAPER, theory=THEORY, **slopes)

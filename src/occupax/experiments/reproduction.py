@@ -104,5 +104,5 @@ def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progr
         for experiment in chosen
         for section in experiment.sections({key: done[cell.name] for key, cell in experiment.cells.items()})
     ]
-    command, notice = f"occupax reproduce {part} --scale {scale}", SCALES[scale].notice
-    return report.write(folder, command, notice, sections, [done[name] for name in every], search)
+    command = f"occupax reproduce {part} --scale {scale}"
+    return report.write(folder, command, SCALES[scale].name, sections, [done[name] for name in every], search)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -10,11 +10,10 @@ from jaxtyping import Float
 from occupax.analysis.charts import Chart, Maps
 from occupax.analysis.statistics import Interval, bootstrap, bootstrap_difference, interquartile_mean
 from occupax.analysis.words import number
+from occupax.experiments.texts import text
 
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
 Seeds = Float[np.ndarray, " seed"]
-
-NEVER = "never"
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class TextTable:
     name: str
     caption: str
     header: Sequence[str]
+    words: int
     rows: Sequence[Sequence[str]]
-    words: int = 1
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,12 @@ class Section:
     claims: Sequence[Claim] = ()
     figures: Sequence[Chart | Maps] = ()
     tables: Sequence[TextTable] = ()
+
+
+def claim(name: str, tests: Iterable[bool | None], **values: Any) -> Claim:
+    """A claim of the texts, with what tests of it come to; `values` are what was measured."""
+    found = list(tests)
+    return Claim(**text("claims", name, tally=tally(found), **values), verdict=verdict(found))
 
 
 def verdict(tests: Iterable[bool | None]) -> Verdict:
@@ -114,5 +119,5 @@ def _median(values: np.ndarray) -> np.ndarray:
 
 def shown(interval: Interval) -> str:
     """A number and its interval."""
-    estimate, lower, upper = (NEVER if np.isinf(bound) else number(bound) for bound in interval)
+    estimate, lower, upper = ("never" if np.isinf(bound) else number(bound) for bound in interval)
     return estimate if estimate == lower == upper else f"{estimate} [{lower}, {upper}]"

@@ -10,6 +10,7 @@ import numpy as np
 from occupax import exact, features, policies, utilities
 from occupax.envs import make
 from occupax.envs.tabular import TabularMDP
+from occupax.experiments.texts import text
 from occupax.problem import Problem, Termination
 
 Measure = Literal["return", "discounted_return", "utility", "exact"]
@@ -60,12 +61,7 @@ class Task:
     @property
     def unit(self) -> str:
         """What the measure is called on an axis."""
-        return {
-            "return": "return per episode",
-            "discounted_return": "discounted return per episode",
-            "utility": "utility of the snapshot's estimate",
-            "exact": "exact utility of the policy",
-        }[self.measure]
+        return text("units", self.measure)
 
     @cached_property
     def optimum(self) -> float | None:

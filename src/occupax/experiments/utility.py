@@ -8,8 +8,9 @@ from occupax.algorithms import Algorithm
 from occupax.analysis.charts import Chart, Maps
 from occupax.experiments.cells import Cell, Done, Measurement, Scale
 from occupax.experiments.methods import REWARD, Settings, recursive_sizes
-from occupax.experiments.sections import Claim, Section, above, centre, difference, shown, tally, verdict
+from occupax.experiments.sections import Claim, Section, above, centre, claim, difference, shown
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, SIGMA, tasks
+from occupax.experiments.texts import text
 from occupax.experiments.views import best_visits, both_curves, gain, gains_table, summary_table
 
 TASKS = {COVERAGE: "episodic", COVERAGE_ABSORBING: "absorbing"}
@@ -49,16 +50,9 @@ def cells(scale: Scale, printed: Settings, tuned: Settings) -> dict[Key, Cell]:
 
 def sections(done: Mapping[Key, Done], printed: Settings) -> list[Section]:
     """What the report says of section 6.3."""
-    text = (
-        f"Maximise sum_s log(lambda_s + {SIGMA:g}) over all 64 states of FrozenLake8x8. All utilities are exact, of "
-        "the policies as they are and, for MaxEnt, of the mixture of all policies so far. The optimum comes from a "
-        "conic solver; it is over policies that may depend on time, and so an upper bound. When an episode ends in a "
-        "hole, either nothing more counts (episodic) or the hole goes on being visited (absorbing); the paper does "
-        "not say which."
-    )
     names = [task for task in TASKS if ("printed", task, MAXENT) in done]
     claims = [_outperforms(done, setting, task) for setting in METHODS_OF for task in names]
-    head = Section("utility", "6.3 A utility that is not linear", text, [*claims, _benchmarks(done), _sizes(printed)])
+    head = Section(**text("sections", "utility", sigma=SIGMA), claims=[*claims, _benchmarks(done), _sizes(printed)])
     return [head, *(_section(done, task) for task in names)]
 
 
@@ -81,30 +75,22 @@ def _section(done: Mapping[Key, Done], name: str) -> Section:
     for setting in METHODS_OF:
         parts = _parts(done, setting, name)
         title = f"Log coverage, {convention}, {setting} settings"
-        shown_parts = [(label, outcome) for label, outcome, _ in parts]
-        figures += both_curves(f"utility-{convention}-{setting}", title, task, shown_parts, LOOK)
+        curves = [(label, outcome) for label, outcome, _ in parts]
+        figures += both_curves(f"utility-{convention}-{setting}", title, task, curves, LOOK)
         rows += [(setting, *part) for part in parts]
     ours = [done["tuned", name, method] for method in OURS]
     figures += best_visits(f"utility-{convention}-visits", ours, "best policy of TSIVR-PG")
-    differences = gains_table(
-        f"utility-{convention}-differences",
-        "TSIVR-PG minus the others: mean exact utility over the whole training, with 95% interval.",
-        ["Settings", "Ours", "Other", "Difference", "Ours better"],
-        [
-            ((setting, method, label), done[setting, name, method].last, outcome)
-            for setting in METHODS_OF
-            for method in OURS
-            for label, outcome, _ in _parts(done, setting, name)
-            if label not in OURS
-        ],
-    )
-    tables = (summary_table(f"utility-{convention}", task, rows), differences)
-    text = (
-        f"{ours[0].cell.seeds} seeds. The uniform policy has {task.uniform:.4f}, the optimum for "
-        f"{task.problem.horizon} steps is {task.optimum:.4f}, and nearly optimal means {task.threshold:.4f}: nine "
-        "tenths of the way."
-    )
-    return Section(f"utility-{convention}", f"Log coverage, {convention}", text, (), figures, tables)
+    pairs = [
+        ((setting, method, label), done[setting, name, method].last, outcome)
+        for setting in METHODS_OF
+        for method in OURS
+        for label, outcome, _ in _parts(done, setting, name)
+        if label not in OURS
+    ]
+    differences = gains_table("utility-differences", pairs, convention=convention)
+    tables = [summary_table(f"utility-{convention}", task, rows), differences]
+    words = text("sections", "utility-task", task=task, convention=convention, seeds=ours[0].cell.seeds)
+    return Section(**words, figures=figures, tables=tables)
 
 
 def _outperforms(done: Mapping[Key, Done], setting: str, task: str) -> Claim:
@@ -114,43 +100,23 @@ def _outperforms(done: Mapping[Key, Done], setting: str, task: str) -> Claim:
         for label, outcome, _ in _parts(done, setting, task)
         if label in VIEWS
     )
-    tests = [above(it) for it in gains]
-    return Claim(
-        "6.3",
-        "TSIVR-PG consistently outperforms MaxEnt.",
-        f"{setting}, {TASKS[task]}",
-        "Mean exact utility over the training, both choices of B and m against mixture and last iterate: "
-        f"{tally(tests)}. Differences from {shown(gains[0])} to {shown(gains[-1])}.",
-        verdict(tests),
-    )
+    values = {"setting": setting, "convention": TASKS[task], "low": shown(gains[0]), "high": shown(gains[-1])}
+    return claim("maxent", map(above, gains), **values)
 
 
 def _benchmarks(done: Mapping[Key, Done]) -> Claim:
     """The claim is about abilities: it fails for a benchmark of which nothing says that it ends lower."""
     task, finals = tasks()[COVERAGE], {name: done["tuned", COVERAGE, name].last.final for name in (*OURS, *BENCHMARKS)}
     best = max(OURS, key=lambda name: float(centre(finals[name]).estimate))
-    tests = [above(difference(finals[best], finals[name])) is True for name in BENCHMARKS]
+    tests = {name: above(difference(finals[best], finals[name])) is True for name in BENCHMARKS}
     way = cast("float", task.optimum) - task.uniform
-    found = [f"{name} {(centre(final).estimate - task.uniform) / way:.0%}" for name, final in finals.items()]
-    unable = ", ".join(name for name, test in zip(BENCHMARKS, tests, strict=True) if test) or "none"
-    return Claim(
-        "6.3",
-        "None of the benchmark algorithms of section 6.1 can solve a problem with such a utility.",
-        "tuned, episodic, with quasi-rewards grad F",
-        f"In the end, of the way from the uniform policy to the optimum: {', '.join(found)}. Below {best} in the end, "
-        f"by an interval above zero: {unable}.",
-        verdict(tests),
-    )
+    found = ", ".join(f"{name} {(centre(it).estimate - task.uniform) / way:.0%}" for name, it in finals.items())
+    unable = ", ".join(name for name, test in tests.items() if test) or "none"
+    return claim("benchmarks", tests.values(), found=found, best=best, unable=unable)
 
 
 def _sizes(printed: Settings) -> Claim:
     given: Any = printed[COVERAGE, OURS[0]]
     expected = recursive_sizes(given.snapshot_batch)
-    return Claim(
-        "6.3",
-        "N, B and m are set in the same way as in section 6.1.",
-        "as printed",
-        f"The appendix prints B = {given.batch}, m = {given.epoch_length} for N = {given.snapshot_batch}; the rule of "
-        f"section 6.1 gives B = m = {expected[0]}. Both were run.",
-        verdict([(given.batch, given.epoch_length) == expected]),
-    )
+    same = (given.batch, given.epoch_length) == expected
+    return claim("utility-sizes", [same], printed=given, expected=expected[0])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
+from typing import Any
 
 from occupax.analysis.charts import Chart, Level, Maps, seeds_series
 from occupax.analysis.statistics import Interval
@@ -9,23 +10,7 @@ from occupax.analysis.visits import visits
 from occupax.experiments.cells import SPAN, Done, Measurement
 from occupax.experiments.sections import TextTable, above, answer, centre, difference, median, shown
 from occupax.experiments.tasks import Task
-
-
-def both_curves(
-    name: str, title: str, task: Task, parts: Sequence[tuple[str, Measurement]], look: Mapping[str, int]
-) -> tuple[Chart, Chart]:
-    """Medians and quartiles over the seeds, against sampled episodes and against environment steps."""
-    average = "" if task.measure in ("exact", "utility") else f" (mean of the last {SPAN} episodes)"
-    levels = (Level("solved", task.threshold),) if isfinite(task.threshold) else ()
-    if task.optimum is not None:
-        levels = (*levels, Level("optimum", task.optimum))
-    caption = f"Median over the seeds of the {task.unit}{average}; band: quartiles."
-    by_episodes = tuple(seeds_series(label, it.grid, it.curve) for label, it in parts)
-    by_steps = tuple(seeds_series(label, it.step_grid, it.step_curve) for label, it in parts)
-    return (
-        Chart(name, title, caption, "sampled episodes", task.unit, by_episodes, levels, look=look),
-        Chart(f"{name}-steps", title, caption, "environment steps", task.unit, by_steps, levels, look=look),
-    )
+from occupax.experiments.texts import text
 
 
 def gain(first: Measurement, second: Measurement) -> Interval:
@@ -33,13 +18,35 @@ def gain(first: Measurement, second: Measurement) -> Interval:
     return difference(first.heights, second.heights)
 
 
-def gains_table(
-    name: str, caption: str, header: Sequence[str], pairs: Iterable[tuple[Sequence[str], Measurement, Measurement]]
-) -> TextTable:
+def gains_table(name: str, pairs: Iterable[tuple[Sequence[str], Measurement, Measurement]], **values: Any) -> TextTable:
     """The gain of one measurement over another, and whether it is above zero, after some words, for each row."""
     found = [(labels, gain(first, second)) for labels, first, second in pairs]
-    rows = [[*labels, shown(it), answer(above(it))] for labels, it in found]
-    return TextTable(name, caption, header, rows, len(header) - 2)
+    return TextTable(**text("tables", name, **values), rows=[[*it, shown(by), answer(above(by))] for it, by in found])
+
+
+def summary_table(name: str, task: Task, parts: Iterable[tuple[str, str, Measurement, int]]) -> TextTable:
+    """Area under the curve, episodes to the threshold and outcome, with intervals, for settings and algorithms."""
+    rows = [
+        [setting, label, *map(shown, (centre(it.heights), median(it.reached), centre(it.final))), str(stopped)]
+        for setting, label, it, stopped in parts
+    ]
+    return TextTable(**text("tables", "summary", name=name, task=task), rows=rows)
+
+
+def both_curves(
+    name: str, title: str, task: Task, parts: Sequence[tuple[str, Measurement]], look: Mapping[str, int]
+) -> tuple[Chart, Chart]:
+    """Medians and quartiles over the seeds, against sampled episodes and against environment steps."""
+    average = "" if task.measure in ("exact", "utility") else f" (mean of the last {SPAN} episodes)"
+    known = {"solved": task.threshold, "optimum": task.optimum}
+    levels = tuple(Level(label, level) for label, level in known.items() if level is not None and isfinite(level))
+    caption = text("captions", "curves", task=task, average=average)
+    by_episodes = tuple(seeds_series(label, it.grid, it.curve) for label, it in parts)
+    by_steps = tuple(seeds_series(label, it.step_grid, it.step_curve) for label, it in parts)
+    return (
+        Chart(name, title, caption, "sampled episodes", task.unit, by_episodes, levels, look=look),
+        Chart(f"{name}-steps", title, caption, "environment steps", task.unit, by_steps, levels, look=look),
+    )
 
 
 def best_visits(name: str, candidates: Iterable[Done], title: str) -> list[Maps]:
@@ -49,17 +56,3 @@ def best_visits(name: str, candidates: Iterable[Done], title: str) -> list[Maps]
         return []
     maps = visits(name, best.cell.task.problem, best.tables[int(best.last.final.argmax())], title)
     return [] if maps is None else [maps]
-
-
-def summary_table(name: str, task: Task, parts: Iterable[tuple[str, str, Measurement, int]]) -> TextTable:
-    """Area under the curve, episodes to the threshold and outcome, with intervals, for settings and algorithms."""
-    rows = [
-        [setting, label, *map(shown, (centre(it.heights), median(it.reached), centre(it.final))), str(stopped)]
-        for setting, label, it, stopped in parts
-    ]
-    caption = (
-        f"{task.name}: mean {task.unit} over the whole training (area under the curve) and in the end, interquartile "
-        f"means over the seeds; median number of episodes until {task.threshold:.4g}; with 95% bootstrap intervals."
-    )
-    header = ["Settings", "Algorithm", "Area under curve", "Episodes to threshold", "In the end", "Seeds stopped"]
-    return TextTable(name, caption, header, rows, 2)
