@@ -141,7 +141,6 @@ def measure(cell: Cell, logger: Logger | None = None) -> Done:
 
 
 def _outcome(cell: Cell, run: runs.Run, values: np.ndarray, final: np.ndarray | None) -> Measurement:
-    """Sum up the curves of all seeds."""
     first = max(min(max(SNAPSHOTS), cell.episodes // 2), int(run.episodes[0]))
     smooth = values if cell.task.measure in ("exact", "utility") else trailing_average(run.episodes, values, SPAN)
     grid = np.linspace(first, cell.episodes, POINTS)

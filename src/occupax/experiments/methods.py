@@ -23,7 +23,8 @@ SNAPSHOTS = (10, 25, 50, 100, 200)
 """The paper's grid for N."""
 RATE_SNAPSHOT = 4096
 """The N at which the settings of the rate are searched for."""
-
+SEARCHED = ("step_size", "radius", "mixing")
+"""What is tried besides N; not all of it for every method."""
 
 Settings = Mapping[tuple[str, str], Algorithm[Any]]
 """An algorithm for each task and method."""
@@ -87,11 +88,9 @@ def epoch_episodes(algorithm: Algorithm[Any]) -> int:
 
 def described(algorithm: Algorithm[Any]) -> str:
     """The settings of an algorithm in the paper's letters."""
-    letters = {"snapshot_batch": "N", "batch": "B", "epoch_length": "m", "step_size": "eta", "radius": "delta"}
-    if not hasattr(algorithm, "snapshot_batch"):
-        letters["batch"] = "N"
-    letters["mixing"] = "alpha"
-    given = {letter: getattr(algorithm, name, None) for name, letter in letters.items()}
+    batch = "B" if hasattr(algorithm, "snapshot_batch") else "N"
+    letters = {"snapshot_batch": "N", "batch": batch, "epoch_length": "m", "step_size": "eta", "radius": "delta"}
+    given = {letter: getattr(algorithm, name, inf) for name, letter in (letters | {"mixing": "alpha"}).items()}
     return ", ".join(f"{letter} = {value:g}" for letter, value in given.items() if value not in (None, inf))
 
 
@@ -119,21 +118,12 @@ class Trial(NamedTuple):
 
 def read_search(path: Any = SEARCH) -> list[Trial]:
     """All trials of a search, from its file."""
-    return [
-        Trial(
-            row["task"],
-            row["method"],
-            int(row["N"]),
-            {name: float(row[name]) for name in SEARCHED if row[name]},
-            int(row["seeds"]),
-            float(row["score"]),
-        )
-        for row in _rows(path)
-    ]
-
-
-SEARCHED = ("step_size", "radius", "mixing")
-"""What is tried besides N; not all of it for every method."""
+    trials: list[Trial] = []
+    for row in _rows(path):
+        settings = {name: float(row[name]) for name in SEARCHED if row[name]}
+        numbers = int(row["N"]), settings, int(row["seeds"]), float(row["score"])
+        trials.append(Trial(row["task"], row["method"], *numbers))
+    return trials
 
 
 def best_trials(trials: Iterable[Trial]) -> dict[tuple[str, str], Trial]:

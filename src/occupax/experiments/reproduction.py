@@ -1,6 +1,6 @@
 """Run the paper's experiments, and write the report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,11 +11,10 @@ from occupax.experiments.cells import SCALES, Cell, Done, Scale
 from occupax.experiments.methods import RATE_SNAPSHOT, SEARCH, SNAPSHOTS, best_trials, printed, read_search, tuned
 from occupax.experiments.progress import Job, run_jobs
 from occupax.experiments.sections import Section
-from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, Task, tasks
+from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, tasks
 from occupax.training.loggers import Logger
 
 Part = Literal["reward", "rate", "utility", "all"]
-PARTS = ("reward", "rate", "utility")
 SEARCHED = {
     "reward": [
         *((task, method, SNAPSHOTS) for task in reward.TASKS for method in reward.REWARD),
@@ -39,35 +38,17 @@ def experiments(part: Part, scale: Scale, search: Any = SEARCH) -> list[Experime
     """Those of a part of section 6, with the tuned settings of a search; the ablations belong to the reward."""
     as_printed, as_tuned = printed(), tuned(search)
     at_one_size = best_trials(trial for trial in read_search(search) if trial.snapshot == RATE_SNAPSHOT)
-    made = {
-        "reward": lambda: [
-            Experiment(reward.cells(scale, as_printed, as_tuned), partial(reward.sections, printed=as_printed)),
-            Experiment(ablations.cells(scale, as_tuned), ablations.sections),
-        ],
-        "rate": lambda: [Experiment(rate.cells(scale, at_one_size), rate.sections)],
-        "utility": lambda: [
-            Experiment(utility.cells(scale, as_printed, as_tuned), partial(utility.sections, printed=as_printed))
-        ],
-    }
-    return [experiment for name in _names(part) for experiment in made[name]()]
-
-
-def _names(part: Part) -> tuple[str, ...]:
-    if part not in (*PARTS, "all"):
-        raise unknown("part", part, (*PARTS, "all"))
-    return PARTS if part == "all" else (part,)
-
-
-def _wanted(names: Sequence[str], scale: Scale) -> list[tuple[Task, str, int]]:
-    """What is to be searched for, each once."""
-    every = dict.fromkeys(
-        (task, method, snapshot)
-        for name in names
-        for task, method, snapshots in SEARCHED[name]
-        for snapshot in snapshots
-        if task in scale.tasks
-    )
-    return [(tasks()[task], method, snapshot) for task, method, snapshot in every]
+    made: list[Experiment] = []
+    if part in ("reward", "all"):
+        trained = reward.cells(scale, as_printed, as_tuned)
+        made.append(Experiment(trained, partial(reward.sections, printed=as_printed)))
+        made.append(Experiment(ablations.cells(scale, as_tuned), ablations.sections))
+    if part in ("rate", "all"):
+        made.append(Experiment(rate.cells(scale, at_one_size), rate.sections))
+    if part in ("utility", "all"):
+        trained = utility.cells(scale, as_printed, as_tuned)
+        made.append(Experiment(trained, partial(utility.sections, printed=as_printed)))
+    return made
 
 
 def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progress: bool = True) -> Path:
@@ -85,10 +66,18 @@ def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progr
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
-    names, folder, search = _names(part), Path(out), SEARCH
+    if part not in (*SEARCHED, "all"):
+        raise unknown("part", part, (*SEARCHED, "all"))
+    folder, search = Path(out), SEARCH
     if tune:
         search = folder / "search.csv"
-        tuning.search(_wanted(names, SCALES[scale]), search, SCALES[scale], progress)
+        needed = [it for name in SEARCHED if part in (name, "all") for it in SEARCHED[name]]
+        wanted = [
+            (tasks()[task], method, snapshot)
+            for task, method, snapshots in dict.fromkeys(needed)
+            for snapshot in (snapshots if task in SCALES[scale].tasks else ())
+        ]
+        tuning.search(wanted, search, SCALES[scale], progress)
     chosen = experiments(part, SCALES[scale], search)
     every = {cell.name: cell for experiment in chosen for cell in experiment.cells.values()}
     done = {name: found for name, cell in every.items() if (found := cells.load(folder, cell)) is not None}

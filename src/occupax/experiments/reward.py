@@ -53,9 +53,9 @@ def _section(done: Mapping[Key, Done], name: str) -> Section:
         candidates = [done["tuned", name, method] for method in REWARD]
         figures += best_visits(f"reward-{slug}-visits", candidates, "best of all trained policies")
     every = [(setting, method, done[setting, name, method]) for setting in SETTINGS for method in REWARD]
-    pairs = [((setting, it), done[setting, name, OURS].last, other.last) for setting, it, other in every if it != OURS]
+    pairs = [((setting, it), done[setting, name, OURS].last, of.last) for setting, it, of in every if it != OURS]
     tables = [
-        summary_table(f"reward-{slug}", task, [(*labels, it.last, it.stopped) for *labels, it in every]),
+        summary_table(f"reward-{slug}", task, [(setting, it, of.last, of.stopped) for setting, it, of in every]),
         gains_table("reward-differences", pairs, task=task, slug=slug),
     ]
     seeds = done["tuned", name, OURS].cell.seeds

@@ -47,27 +47,22 @@ def train(
 ) -> list[Run]:
     """Run algorithms that differ in numbers only; return one run for each.
 
-    Args:
-        task: what to train on, and what to measure.
-        algorithms: the algorithms.
-        episodes: how many trajectories each seed may sample.
-        seeds: the numbers of the runs of each algorithm.
-        seed: what all random numbers depend on, besides the number of the run.
-        logger: a logger for the records.
-        mixtures: whether to work out what the mixtures of MaxEnt are worth, which takes a record for every iteration.
+    Without `mixtures` it is not worked out what the mixtures of MaxEnt are worth, which takes a record for every
+    iteration.
     """
     mixes = mixtures and isinstance(algorithms[0], MaxEnt) and task.measure == "exact"
-    every = 1
+    every, schedule = 1, Schedule(algorithms[0])
     if task.measure == "exact" and not mixes:
-        every = max(1, Schedule(algorithms[0]).iterations(episodes) // EXACT_RECORDS)
+        every = max(1, schedule.iterations(episodes) // EXACT_RECORDS)
     setup = make_setup(task.problem, algorithms, task.policy, seeds, seed, every, exact=False)
     loggers = [] if logger is None else [logger]
     if task.measure != "exact":
         results = run(setup, episodes, loggers, progress=False)
-        shown = slice(None, None, Schedule(algorithms[0]).period if task.measure == "utility" else 1)
+        at = slice(None, None, schedule.period if task.measure == "utility" else 1)
+        measured = [it.metrics[task.measure].astype(float) for it in results]
         return [
-            Run(it.episodes[shown], it.steps[:, shown], it.metrics[task.measure][:, shown].astype(float), None, it)
-            for it in results
+            Run(it.episodes[at], it.steps[:, at], values[:, at], None, it)
+            for it, values in zip(results, measured, strict=True)
         ]
     curves = ExactCurves(setup, mixes)
     results = run(setup, episodes, [lambda at: curves.add(at.policies), *loggers], progress=False)
@@ -77,9 +72,8 @@ def train(
 def _with_curves(result: Result, values: np.ndarray, mixture: np.ndarray | None) -> Run:
     """A run whose first value is that of the first policy; callbacks do not see a last record that is incomplete."""
     known = values.shape[1] - 1
-    episodes = np.concatenate([[0], result.episodes[:known]])
     steps = np.pad(result.steps[:, :known], ((0, 0), (1, 0)))
-    return Run(episodes, steps, values, mixture, result)
+    return Run(np.pad(result.episodes[:known], (1, 0)), steps, values, mixture, result)
 
 
 def mean_heights(

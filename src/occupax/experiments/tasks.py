@@ -46,11 +46,7 @@ class Task:
 
     @property
     def policy(self) -> policies.Initialiser:
-        """What every run starts from, drawn anew for each.
-
-        A network 64x4 is a table. Its logits begin as the weights of a linear layer with 64 inputs usually do, with the
-        deviation of a uniform law on [-1/8, 1/8].
-        """
+        """What every run starts from, drawn anew for each; tables as the weights of a linear layer with 64 inputs."""
         return policies.tabular(scale=0.125 / np.sqrt(3)) if self.tabular else policies.mlp()
 
     @property
