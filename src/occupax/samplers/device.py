@@ -12,7 +12,7 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler
-from occupax.samplers.episodes import Player
+from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.rollout import PlainActor, rollout
 from occupax.samplers.sampled import SampledBatch
 
@@ -31,7 +31,7 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
     problem.sampling_horizon()
     refuse_unless_fitting(policy, problem.env)
     if isinstance(problem.env, GymnasiumEnv):
-        with closing(Player(problem.env)) as player:
+        with closing(EpisodeRunner(problem.env)) as player:
             return player.draw(policy, key, 0, n, n, problem.sampling_horizon())
     return trajectories(problem, policy, jnp.arange(n), key)
 

@@ -7,7 +7,7 @@ from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler
 from occupax.samplers.engine import Engine
-from occupax.samplers.episodes import Player
+from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.network import NetworkBatch
 from occupax.samplers.sampled import SampledBatch
 
@@ -17,7 +17,7 @@ class HostSampler(Sampler):
 
     problem: Problem
     engine: Engine
-    player: Player
+    player: EpisodeRunner
 
     def __init__(self, problem: Problem, engine: Engine, envs: int = 8, processes: bool = False, timeout: float = 60.0):
         """Nothing runs yet.
@@ -32,7 +32,7 @@ class HostSampler(Sampler):
         if not isinstance(problem.env, GymnasiumEnv):
             raise ValueError(f"problem must have a GymnasiumEnv, got {type(problem.env).__name__}.")
         self.problem, self.engine = problem, engine
-        self.player = Player(problem.env, envs, processes, timeout)
+        self.player = EpisodeRunner(problem.env, envs, processes, timeout)
 
     @property
     def block_size(self) -> int:

@@ -20,7 +20,7 @@ from occupax.envs.tabular import TabularMDP
 from occupax.policies import Categorical, Policy, action_probs
 from occupax.problem import Problem
 from occupax.samplers import Sampler, draw, make_sampler
-from occupax.samplers.episodes import Player
+from occupax.samplers.episodes import EpisodeRunner
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.policy_files import load_policy, save_policy
@@ -76,7 +76,7 @@ class Result:
             tables = [probabilities(problem, policy) for policy in self.policies]
             return np.array([exact.value(problem, table) if np.isfinite(table).all() else np.nan for table in tables])
         if isinstance(problem.env, GymnasiumEnv):
-            with closing(Player(problem.env, timeout=SECONDS_A_STEP)) as player:
+            with closing(EpisodeRunner(problem.env, timeout=SECONDS_A_STEP)) as player:
                 return np.array([_play(player, problem, policy) for policy in self.policies])
         sampler = make_sampler(problem, self.policies[0])
         return np.array([_estimate(sampler, policy, jax.random.key(0)) for policy in self.policies], float)
@@ -123,7 +123,7 @@ def _estimate(sampler: Sampler, policy: Policy, key: Key[Array, ""]) -> Float[Ar
     return sampler.problem.estimated_utility(draw(sampler, policy, TRIALS, key).occupancy())
 
 
-def _play(player: Player, problem: Problem, policy: Policy) -> float:
+def _play(player: EpisodeRunner, problem: Problem, policy: Policy) -> float:
     drawn = player.draw(policy, jax.random.key(0), 0, SLOW_TRIALS, SLOW_TRIALS, problem.sampling_horizon())
     return float(problem.estimated_utility(estimators.occupancy(problem, drawn, policy)))
 

@@ -1,4 +1,4 @@
-"""One place of a vector of Gymnasium environments.
+"""One environment of a vector of Gymnasium environments.
 
 It makes the environment plain: observations are states or flat vectors, actions count from 0, and of the `info` only
 the values asked for remain. It waits when there is no episode left to play, and nothing that goes wrong leaves it as
@@ -9,48 +9,56 @@ import contextlib
 import multiprocessing
 import signal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
+
+from occupax.envs.episode import Episode, EpisodeFailedError, read_number, useless
 
 FAILURE = "failure"
 VALUES = "values"
 LARGEST = float(np.finfo(np.float32).max)
 
 
-class EpisodeFailedError(Exception):
-    """What is wrong with an episode."""
+class VectorSlot(gym.Env[Any, Any]):
+    """Plays an episode after each reset with a seed; after one without a seed it waits.
 
+    Args:
+        make: makes the environment.
+        info: the names of the values to keep of the `info`.
+        flat: whether observations of several parts become one vector; otherwise they stay as they are.
+    """
 
-class Slot(gym.Env[Any, Any]):
-    """Plays an episode after each reset with a seed; after one without a seed it waits."""
-
-    def __init__(self, make: Callable[[], Any], info: tuple[str, ...]):
+    def __init__(self, make: Callable[[], Any], info: tuple[str, ...], flat: bool = True):
         if multiprocessing.current_process().name.startswith("Worker<AsyncVectorEnv>"):
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
-        self._env, self._info = make(), info
-        space = self._env.observation_space
-        self._first_action = int(self._env.action_space.start)
+        self._env, self._info, self._flat = make(), info, flat
+        space, actions = self._env.observation_space, self._env.action_space
+        self._vector: Any = gym.spaces.flatten_space(space)
         self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
-        self.action_space = gym.spaces.Discrete(int(self._env.action_space.n))
-        self.observation_space: Any = gym.spaces.flatten_space(space)
+        self._first_action = int(actions.start)
+        self.action_space = gym.spaces.Discrete(int(actions.n))
+        self.observation_space: Any = self._vector if flat else space
         if self._first_state is not None:
             self.observation_space = gym.spaces.Discrete(int(space.n))
-        self._seen = np.zeros(self.observation_space.shape, self.observation_space.dtype)
-        self._waits, self._step = True, 0
-        self.busy = False
+        self._seen = self.observation_space.sample()
+        self._episode, self._waits = Episode(self._env, 0), True
+
+    @property
+    def busy(self) -> bool:
         """Whether a call of the environment is under way."""
+        return self._episode.busy
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin the episode of a seed, or wait."""
         del options
-        self._waits, self._step = seed is None, 0
+        self._waits = seed is None
         if seed is None:
             return self._seen, {}
+        self._episode = Episode(self._env, seed)
         try:
-            observation, _ = self._call(lambda: self._env.reset(seed=seed), "reset")
-            self._seen = self._read(observation)
+            self._seen = self._read(self._episode.reset()[0])
         except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
             return self._seen, {FAILURE: self._failure(error)}
         return self._seen, {}
@@ -59,62 +67,51 @@ class Slot(gym.Env[Any, Any]):
         """Take a step of the episode; while waiting, nothing happens."""
         if self._waits:
             return self._seen, 0.0, False, False, {}
-        self._step += 1
-        taken = self._first_action + int(action)
         try:
-            returned = self._call(lambda: self._env.step(taken), f"step {self._step} with action {taken}")
-            observation, reward, terminated, truncated, info = returned
+            observation, reward, terminated, truncated, info = self._episode.step(self._first_action + int(action))
             self._seen = self._read(observation)
             earned = self._number("the reward", reward)
             values = {VALUES: self._values(info)} if self._info else {}
+            return self._seen, earned, bool(terminated), bool(truncated), values
         except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
             return self._seen, 0.0, True, False, {FAILURE: self._failure(error)}
-        return self._seen, earned, bool(terminated), bool(truncated), values
 
     def close(self) -> None:
         """Close the environment; if that fails, nothing is lost."""
         with contextlib.suppress(Exception):
             self._env.close()
 
-    def _call(self, function: Callable[[], Any], what: str) -> Any:
-        self.busy = True
-        try:
-            return function()
-        except Exception as error:
-            raise EpisodeFailedError(f"raised {type(error).__name__} at {what}: {error}") from error
-        finally:
-            self.busy = False
-
     def _failure(self, error: Exception) -> str:
         if isinstance(error, EpisodeFailedError):
             return str(error)
-        reason = f"{type(error).__name__}: {error}"
-        return f"returned what is of no use at step {self._step}, as occupax.check_env can tell: {reason}"
+        return f"{useless(self._episode.steps)}: {type(error).__name__}: {error}"
 
-    def _read(self, observation: Any) -> np.ndarray:
-        """A state or a vector."""
-        space, ours = self._env.observation_space, self.observation_space
+    def _refuse(self, returned: str, more: str = "") -> NoReturn:
+        raise EpisodeFailedError(f"returned {returned} at step {self._episode.steps}{more}")
+
+    def _read(self, observation: Any) -> Any:
+        """A state, a vector or, if they are not to be flat, all the parts."""
+        space = self._env.observation_space
         if not isinstance(space, gym.spaces.Box) and not space.contains(observation):
-            raise EpisodeFailedError(f"returned {observation!r:.60} at step {self._step}, which is not in {space}")
+            self._refuse(f"{observation!r:.60}", f", which is not in {space}")
         if self._first_state is not None:
-            return np.asarray(int(observation) - self._first_state, ours.dtype)
-        flat = np.array(gym.spaces.flatten(space, observation), ours.dtype)
-        if flat.shape != ours.shape:
-            raise EpisodeFailedError(f"returned an observation at step {self._step} that is not of {space}")
-        real = np.abs(flat) <= LARGEST
+            return np.asarray(int(observation) - self._first_state, self.observation_space.dtype)
+        vector = np.asarray(gym.spaces.flatten(space, observation), self._vector.dtype)
+        if vector.shape != self._vector.shape:
+            self._refuse("an observation", f" that is not of {space}")
+        real = np.abs(vector) <= LARGEST
         if not real.all():
-            unreal = flat[~real][0]
-            raise EpisodeFailedError(f"returned an observation with {unreal} at step {self._step}")
-        return flat
+            self._refuse(f"an observation with {vector[~real][0]}")
+        return vector if self._flat else observation
 
     def _number(self, what: str, value: Any) -> float:
-        number = float(value)
+        number = read_number(value)
         if not abs(number) <= LARGEST:
-            raise EpisodeFailedError(f"returned {number} as {what} at step {self._step}")
+            self._refuse(f"{number} as {what}")
         return number
 
     def _values(self, info: dict[str, Any]) -> np.ndarray:
         missing = [name for name in self._info if name not in info]
         if missing:
-            raise EpisodeFailedError(f"returned no {missing[0]!r} in its info at step {self._step}")
+            self._refuse(f"no {missing[0]!r} in its info")
         return np.array([self._number(f"{name!r} in its info", info[name]) for name in self._info])

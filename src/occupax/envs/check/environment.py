@@ -6,14 +6,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from occupax._errors import check_integer, check_number
 from occupax.envs.base import Environment
-from occupax.envs.finding import BrokenError, Finding, Findings, kind, text
-from occupax.envs.observations import check_space
-from occupax.envs.play import Episode, Player, same
-from occupax.envs.tables import unknown_id
+from occupax.envs.check.episodes import EpisodeChecker, place, same
+from occupax.envs.check.findings import BrokenError, Finding, Findings, kind, text
+from occupax.envs.check.observations import check_space
+from occupax.envs.episode import episode_seeds, time_limit
+from occupax.envs.lookup import unknown_id
 
 SEEDED = "call super().reset(seed=seed) in reset, and draw every random number from self.np_random."
 
@@ -107,17 +109,16 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
     observations = _space(env, "observation_space", findings)
     _check_actions(actions, findings)
     findings.add(*check_space(observations))
-    player = Player(env, observations, findings)
-    for number in range(episodes):
-        of_env, of_actions = np.random.SeedSequence([seed, number]).spawn(2)
-        episode = Episode(number, int(of_env.generate_state(1)[0]))
+    checker = EpisodeChecker(env, observations, findings)
+    key = np.asarray(jax.random.key_data(jax.random.key(seed)))
+    for number, of_env in enumerate(episode_seeds(key, 0, episodes)):
         with contextlib.suppress(BrokenError):
-            draw = _drawing(actions, int(of_actions.generate_state(1)[0]), findings)
-            first = player.play(episode, (draw() for _ in range(max_steps)))
+            draw = _drawing(actions, of_env + 1, findings)
+            first = checker.play(number, of_env, (draw() for _ in range(max_steps)))
             if not first.ended:
-                _check_limit(env, episode, max_steps, findings)
-            again = player.play(episode, first.actions)
-            _compare(episode, first.returned, again.returned, findings)
+                _check_limit(env, f"episode {number}, seed {of_env}", max_steps, findings)
+            again = checker.play(number, of_env, first.actions)
+            _compare(number, of_env, first.returned, again.returned, findings)
 
 
 def _space(env: Any, name: str, findings: Findings) -> Any:
@@ -158,35 +159,21 @@ def _check_actions(space: Any, findings: Findings) -> None:
         findings.add(Finding("error", what, expected, text(space), "env.action_space", remedy))
 
 
-def _check_limit(env: Any, episode: Episode, steps: int, findings: Findings) -> None:
+def _check_limit(env: Any, where: str, steps: int, findings: Findings) -> None:
     """Warn of an episode that has not ended, unless a limit was still to come."""
-    import gymnasium as gym
-
-    layer = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, gym.wrappers.TimeLimit):
-            return
-        layer = layer.env
-    declared = getattr(layer.spec, "max_episode_steps", None)
-    if declared is None or declared <= steps:
-        findings.add(
-            Finding(
-                "warning",
-                "an episode does not end",
-                "terminated or truncated, or a time limit",
-                f"no end after {steps:,} steps, and no time limit",
-                f"episode {episode.number}, seed {episode.seed}",
-                "wrap it: gymnasium.wrappers.TimeLimit(env, max_episode_steps=...), or give the problem a horizon=.",
-            )
-        )
+    declared = getattr(env.unwrapped.spec, "max_episode_steps", None)
+    if time_limit(env) is None and (declared is None or declared <= steps):
+        what, expected = "an episode does not end", "terminated or truncated, or a time limit"
+        actual = f"no end after {steps:,} steps, and no time limit"
+        remedy = "wrap it: gymnasium.wrappers.TimeLimit(env, max_episode_steps=...), or give the problem a horizon=."
+        findings.add(Finding("warning", what, expected, actual, where, remedy))
 
 
-def _compare(episode: Episode, first: list[Any], again: list[Any], findings: Findings) -> None:
+def _compare(number: int, seed: int, first: list[Any], again: list[Any], findings: Findings) -> None:
     """Compare two plays of the same seed and actions, up to the first difference."""
     for step, (one, other) in enumerate(zip(first, again, strict=False)):
         if not same(one, other):
-            name = "step" if step else "reset"
-            what = f"{name} is not deterministic"
+            what = f"{'step' if step else 'reset'} is not deterministic"
             expected = f"for the same seed{' and actions' if step else ''} the same as before, {text(one)}"
-            findings.add(Finding("error", what, expected, text(other), episode.place(step), SEEDED))
+            findings.add(Finding("error", what, expected, text(other), place(number, seed, step), SEEDED))
             return
