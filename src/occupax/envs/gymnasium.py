@@ -10,7 +10,7 @@ import jax
 from occupax.envs.base import DecisionProcess
 from occupax.envs.check.observations import check_space
 from occupax.envs.episode import time_limit
-from occupax.envs.lookup import make_gymnasium, unknown_id
+from occupax.envs.lookup import make_gymnasium
 
 
 class GymnasiumEnv(DecisionProcess):
@@ -78,8 +78,6 @@ class GymnasiumEnv(DecisionProcess):
         import gymnasium as gym
 
         if isinstance(self.source, str):
-            if self.source not in gym.registry and ":" not in self.source:
-                raise unknown_id(self.source)
             return make_gymnasium(self.source, dict(self.options))
         try:
             made = self.source(**dict(self.options))

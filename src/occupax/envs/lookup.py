@@ -47,14 +47,16 @@ def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
     try:
         return gym.make(env, **options)
     except Exception as error:  # the constructor of an environment may raise anything
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"Gymnasium could not make {env!r} with the options {options}. {reason}") from error
+        raise not_made(env, error, options) from error
 
 
-def unknown_id(name: str) -> ValueError:
-    """The error for an id that Gymnasium does not know."""
+def not_made(name: str, error: BaseException, options: dict[str, Any] | None = None) -> ValueError:
+    """The error for an id of which Gymnasium made no environment, and why, in one sentence."""
     import gymnasium as gym
 
+    if not isinstance(error, gym.error.UnregisteredEnv):
+        given = f" with the options {options}" if options else ""
+        return ValueError(f"Gymnasium could not make {name!r}{given}. {type(error).__name__}: {error}")
     alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
     close = difflib.get_close_matches(name, alike, n=3)
     if close:

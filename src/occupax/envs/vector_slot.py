@@ -16,8 +16,6 @@ import numpy as np
 
 from occupax.envs.episode import Episode, EpisodeFailedError, read_number, useless
 
-FAILURE = "failure"
-VALUES = "values"
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -34,11 +32,11 @@ class VectorSlot(gym.Env[Any, Any]):
         if multiprocessing.current_process().name.startswith("Worker<AsyncVectorEnv>"):
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
         self._env, self._info, self._flat = make(), info, flat
-        space, actions = self._env.observation_space, self._env.action_space
+        self._space = space = self._env.observation_space
         self._vector: Any = gym.spaces.flatten_space(space)
         self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
-        self._first_action = int(actions.start)
-        self.action_space = gym.spaces.Discrete(int(actions.n))
+        self._first_action = int(self._env.action_space.start)
+        self.action_space = gym.spaces.Discrete(int(self._env.action_space.n))
         self.observation_space: Any = self._vector if flat else space
         if self._first_state is not None:
             self.observation_space = gym.spaces.Discrete(int(space.n))
@@ -60,7 +58,7 @@ class VectorSlot(gym.Env[Any, Any]):
         try:
             self._seen = self._read(self._episode.reset()[0])
         except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
-            return self._seen, {FAILURE: self._failure(error)}
+            return self._seen, {"failure": self._failure(error)}
         return self._seen, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -71,10 +69,10 @@ class VectorSlot(gym.Env[Any, Any]):
             observation, reward, terminated, truncated, info = self._episode.step(self._first_action + int(action))
             self._seen = self._read(observation)
             earned = self._number("the reward", reward)
-            values = {VALUES: self._values(info)} if self._info else {}
+            values = {"values": self._values(info)} if self._info else {}
             return self._seen, earned, bool(terminated), bool(truncated), values
         except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
-            return self._seen, 0.0, True, False, {FAILURE: self._failure(error)}
+            return self._seen, 0.0, True, False, {"failure": self._failure(error)}
 
     def close(self) -> None:
         """Close the environment; if that fails, nothing is lost."""
@@ -91,7 +89,7 @@ class VectorSlot(gym.Env[Any, Any]):
 
     def _read(self, observation: Any) -> Any:
         """A state, a vector or, if they are not to be flat, all the parts."""
-        space = self._env.observation_space
+        space = self._space
         if not isinstance(space, gym.spaces.Box) and not space.contains(observation):
             self._refuse(f"{observation!r:.60}", f", which is not in {space}")
         if self._first_state is not None:

@@ -30,7 +30,6 @@ TRIES = 2
 SECONDS_TO_BEGIN = 120.0
 """What making the environments may take at least: their processes import everything anew."""
 
-
 Result = TypeVar("Result")
 
 
@@ -43,8 +42,6 @@ class VectorStep(NamedTuple):
 
     live: Bool[np.ndarray, " E"]
     """Which environments play an episode; the entries of the others have no meaning."""
-    over: Bool[np.ndarray, " E"]
-    """Which of their episodes are over after the step."""
     row: Int[np.ndarray, " E"]
     """The number of the episode among those that are played."""
     time: Int[np.ndarray, " E"]
@@ -142,25 +139,16 @@ class EpisodeRunner:
         if self._vector is None:
             return
         try:
-            self._watch.run(self._close)
+            self._watch.run(self._vector.close, whole=True)
             self._vector = None
         except (HungError, EOFError, OSError):
             self._abandon()
 
-    def _close(self) -> None:
-        with self._watch.call():
-            self._vector.close()
-
     def _begin(self) -> Any:
         """The environments; to make them may take longer than a step."""
         watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
-
-        def make() -> Any:
-            with watch.call():
-                return self._make()
-
         try:
-            return watch.run(make)
+            return watch.run(self._make, whole=True)
         except HungError:
             raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
         except ValueError as error:
@@ -202,12 +190,10 @@ class EpisodeRunner:
             actions, log_probs = map(np.asarray, act(observations, keys[row], time))
             following, rewards, terminated, truncated, infos = self._ask("step", actions)
             self._refuse_failure(infos)
-            live, values = row >= 0, infos["values"] if self._env.info else None
-            over = live & (terminated | truncated | (time + 1 == horizon))
-            yield VectorStep(
-                live, over, row, time, observations, actions, log_probs, rewards, terminated, following, values
-            )
+            live, info = row >= 0, infos["values"] if self._env.info else None
+            yield VectorStep(live, row, time, observations, actions, log_probs, rewards, terminated, following, info)
             time[live] += 1
+            over = live & (terminated | truncated | (time == horizon))
             observations = begin(over) if over.any() else following
 
     def _ask(self, what: str, *given: Any, **named: Any) -> Any:
@@ -262,14 +248,13 @@ def _record(env: GymnasiumEnv, n: int, horizon: int, steps: Iterator[VectorStep]
     terminated, last = np.zeros(n, bool), np.zeros((n, *spec.shape), spec.dtype)
     info = np.zeros((n, horizon, len(env.info)), number) if env.info else None
     for step in steps:
-        at = step.row[step.live], step.time[step.live]
-        observations[at], actions[at] = step.observations[step.live], step.actions[step.live]
-        log_probs[at], rewards[at] = step.log_probs[step.live], step.rewards[step.live]
-        live[at] = True
+        row, on = step.row[step.live], step.live
+        at = row, step.time[on]
+        observations[at], actions[at], live[at] = step.observations[on], step.actions[on], True
+        log_probs[at], rewards[at] = step.log_probs[on], step.rewards[on]
+        terminated[row], last[row] = step.terminated[on], step.following[on]
         if info is not None and step.info is not None:
-            info[at] = step.info[step.live]
-        terminated[step.row[step.over]] = step.terminated[step.over]
-        last[step.row[step.over]] = step.following[step.over]
+            info[at] = step.info[on]
     ended = ~live.reshape(*live.shape, *[1] * len(spec.shape))
     np.copyto(observations, last[:, None], where=ended)
     columns = observations, actions, log_probs, rewards, live, terminated, last, info

@@ -15,7 +15,7 @@ from occupax.envs.check.episodes import EpisodeChecker, place, same
 from occupax.envs.check.findings import BrokenError, Finding, Findings, kind, text
 from occupax.envs.check.observations import check_space
 from occupax.envs.episode import episode_seeds, time_limit
-from occupax.envs.lookup import unknown_id
+from occupax.envs.lookup import not_made
 
 SEEDED = "call super().reset(seed=seed) in reset, and draw every random number from self.np_random."
 
@@ -50,9 +50,7 @@ def check_env(
         if not isinstance(made, gym.Env):
             actual = f"an object of type {type(made).__name__}"
             remedy = "let its class inherit from gymnasium.Env; check the environments of a vector one by one."
-            what, expected = "env is no Gymnasium environment", "a gymnasium.Env"
-            findings.add(Finding("error", what, expected, actual, "env", remedy))
-            return
+            findings.refuse("env is no Gymnasium environment", "a gymnasium.Env", actual, "env", remedy)
         try:
             _check(made, episodes, seed, max_steps, findings)
         finally:
@@ -86,16 +84,15 @@ def _make_id(name: str, findings: Findings) -> Any:
     def make() -> Any:
         return gym.make(name, disable_env_checker=True)
 
-    where = f"gymnasium.make({name!r})"
+    remedy = "call it yourself to see all of the error."
     try:
-        return findings.call(make, "making the environment", where, "call it yourself to see all of the error.")
+        return findings.call(make, "making the environment", f"gymnasium.make({name!r})", remedy)
     except BrokenError as broken:
         error = broken.__cause__
-        if isinstance(error, gym.error.UnregisteredEnv):
-            raise unknown_id(name) from error
-        # a name of the wrong form, one that is no longer offered, or one in a module that is not there
-        if type(error) in (gym.error.Error, gym.error.DeprecatedEnv, ModuleNotFoundError):
-            raise ValueError(f"Gymnasium could not make {name!r}. {type(error).__name__}: {error}") from error
+        # a name that is not known, of the wrong form or no longer offered, or one in a module that is not there
+        refused = type(error) in (gym.error.Error, gym.error.DeprecatedEnv, ModuleNotFoundError)
+        if error is not None and (refused or isinstance(error, gym.error.UnregisteredEnv)):
+            raise not_made(name, error) from error
         raise
 
 
@@ -127,9 +124,7 @@ def _space(env: Any, name: str, findings: Findings) -> Any:
     remedy = f"set self.{name} to a gymnasium.spaces.Space in __init__."
     space = findings.call(lambda: getattr(env, name), name, f"env.{name}", remedy)
     if not isinstance(space, gym.Space):
-        what, expected = f"{name} is no space", "a Gymnasium space"
-        findings.add(Finding("error", what, expected, kind(space), f"env.{name}", remedy))
-        raise BrokenError
+        findings.refuse(f"{name} is no space", "a Gymnasium space", kind(space), f"env.{name}", remedy)
     return space
 
 
@@ -137,9 +132,8 @@ def _drawing(space: Any, seed: int, findings: Findings) -> Callable[[], Any]:
     """Draws actions without touching the random numbers of the environment's own space."""
 
     def call(function: Callable[[], Any], where: str) -> Any:
-        return findings.call(
-            function, "sampling the action space", where, "let copies of the space be seeded and sampled."
-        )
+        remedy = "let copies of the space be seeded and sampled."
+        return findings.call(function, "sampling the action space", where, remedy)
 
     drawn = call(lambda: copy.deepcopy(space), "copy.deepcopy(env.action_space)")
     call(lambda: drawn.seed(seed), f"env.action_space.seed({seed})")

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from occupax.envs.check.findings import BrokenError, Finding, Findings, kind, text
+from occupax.envs.check.findings import BrokenError, Finding, Findings, kind, raised, text
 from occupax.envs.check.observations import check_observation
 from occupax.envs.episode import Episode, EpisodeFailedError, WrongStructureError, read_number
 
@@ -84,18 +84,17 @@ class EpisodeChecker:
         except WrongStructureError as error:
             self._refuse_structure(name, error.returned, where)
         except EpisodeFailedError as error:
-            what = f"{name} raised {type(error.__cause__).__name__}"
-            raised = Finding("error", what, "no exception", text(error.__cause__), where, remedy)
+            finding = raised(error.__cause__, name, where, remedy)
             if actions and self._env.unwrapped is not self._env:
-                self._check_inside(Episode(self._env.unwrapped, episode.seed), actions[-1], where, raised)
-            self._findings.add(raised)
+                self._check_inside(Episode(self._env.unwrapped, episode.seed), actions[-1], where, finding)
+            self._findings.add(finding)
             raise BrokenError from error
 
-    def _check_inside(self, inner: Episode, action: Any, where: str, raised: Finding) -> None:
+    def _check_inside(self, inner: Episode, action: Any, where: str, finding: Finding) -> None:
         """See what a step returns inside of all wrappers, whose own errors do not tell that it is not five values."""
         repeat = f"env.unwrapped.reset(seed={inner.seed}), then env.unwrapped.step({action})"
         try:
-            with self._findings.watch("the environment inside of all wrappers", where, repeat, raised):
+            with self._findings.watch("the environment inside of all wrappers", where, repeat, finding):
                 inner.reset()
                 inner.step(action)
         except EpisodeFailedError as error:  # what is raised is reported as it came from the outside
@@ -104,12 +103,12 @@ class EpisodeChecker:
 
     def _refuse_structure(self, name: str, returned: Any, where: str) -> NoReturn:
         expected, remedy = STRUCTURES[name]
-        self._refuse(f"{name} returns the wrong structure", expected, _structure(returned), where, remedy)
+        self._findings.refuse(f"{name} returns the wrong structure", expected, _structure(returned), where, remedy)
 
     def _check_flag(self, name: str, flag: Any, where: str) -> None:
         if not isinstance(flag, (bool, np.bool_)):
             remedy = f"return bool(...) of it, or False if an episode is never {name}."
-            self._refuse(f"{name} is not a bool", "True or False", kind(flag), where, remedy)
+            self._findings.refuse(f"{name} is not a bool", "True or False", kind(flag), where, remedy)
 
     def _check_info(self, info: Any, name: str, where: str) -> None:
         if not isinstance(info, dict):
@@ -142,10 +141,6 @@ class EpisodeChecker:
         copied = snapshot(observation)
         self._last = (observation, copied, where)
         return copied
-
-    def _refuse(self, what: str, expected: str, actual: str, where: str, remedy: str) -> NoReturn:
-        self._findings.add(Finding("error", what, expected, actual, where, remedy))
-        raise BrokenError
 
 
 def snapshot(value: Any) -> Any:
