@@ -64,6 +64,7 @@ class TimeLimited(Environment):
     """An environment of `Timed` states that cuts its episodes after `time_limit` steps."""
 
     spread: eqx.AbstractClassVar[float]
+    """How far the four numbers of a first state may be from 0."""
     time_limit: int = eqx.field(default=500, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __check_init__(self):

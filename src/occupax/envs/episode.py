@@ -13,7 +13,10 @@ from jaxtyping import Array, Int, Key, UInt32
 
 
 class EpisodeFailedError(Exception):
-    """An environment raised an exception or returned what is of no use; the message says which, and at which step."""
+    """An environment returned what is of no use, or raised an exception, which is the cause of this one.
+
+    The message says what happened at which step, but not what the exception of the environment says.
+    """
 
 
 class WrongStructureError(EpisodeFailedError):
@@ -52,7 +55,7 @@ class Episode:
         try:
             returned = call()
         except Exception as error:
-            raise EpisodeFailedError(f"raised {type(error).__name__} at {what}: {error}") from error
+            raise EpisodeFailedError(f"raised {type(error).__name__} at {what}") from error
         finally:
             self.busy = False
         if not isinstance(returned, tuple) or len(returned) != expected:

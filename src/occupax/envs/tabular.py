@@ -86,7 +86,14 @@ class TabularMDP(Environment):
 
     @classmethod
     def garnet(cls, num_states: int, num_actions: int, branching: int, key: Key[Array, ""]) -> "TabularMDP":
-        """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1]."""
+        """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1].
+
+        Args:
+            num_states: how many states there are.
+            num_actions: how many actions there are.
+            branching: how many states an action may lead to.
+            key: of the random numbers.
+        """
         return cls(*tables.garnet(num_states, num_actions, branching, key))
 
     @property

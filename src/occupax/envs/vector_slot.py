@@ -81,7 +81,7 @@ class VectorSlot(gym.Env[Any, Any]):
 
     def _failure(self, error: Exception) -> str:
         if isinstance(error, EpisodeFailedError):
-            return str(error)
+            return str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
         return f"{useless(self._episode.steps)}: {type(error).__name__}: {error}"
 
     def _refuse(self, returned: str, more: str = "") -> NoReturn:

@@ -59,12 +59,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    policy: Policy,
-    env: Any,
-    episodes: int = 100,
-    seed: int = 0,
-    max_steps: int | None = None,
-    timeout: float = 60.0,
+    policy: Policy, env: Any, episodes: int = 100, seed: int = 0, max_steps: int | None = None, timeout: float = 60.0
 ) -> Evaluation:
     """Run a policy for a number of episodes. Episode i depends on (seed, i) alone.
 
