@@ -30,8 +30,6 @@ TRIES = 2
 SECONDS_TO_BEGIN = 120.0
 """What making the environments may take at least: their processes import everything anew."""
 
-Result = TypeVar("Result")
-
 
 class EpisodeError(RuntimeError):
     """An environment failed; the message names the episode and its seed."""
@@ -43,7 +41,7 @@ class VectorStep(NamedTuple):
     live: Bool[np.ndarray, " E"]
     """Which environments play an episode; the entries of the others have no meaning."""
     row: Int[np.ndarray, " E"]
-    """The number of the episode among those that are played."""
+    """The place of the episode among those that are played."""
     time: Int[np.ndarray, " E"]
     """How many steps the episode had before."""
     observations: Any
@@ -56,6 +54,10 @@ class VectorStep(NamedTuple):
     """What is observed after the step."""
     info: Float[np.ndarray, "E k"] | None
     """The values that are recorded of the `info`, if any."""
+
+
+Result = TypeVar("Result")
+Record = Callable[[Iterator[VectorStep]], Result]
 
 
 class EpisodeRunner:
@@ -90,25 +92,18 @@ class EpisodeRunner:
             n: how many there are, with the empty ones.
             horizon: where episodes are cut.
         """
-        count = max(0, min(n, stop - first))
-        return self.play(policy, key, first, count, partial(_record, self._env, n, horizon), horizon)
+        numbers = range(first, min(first + n, stop))
+        return self.play(policy, key, numbers, partial(_record, self._env, n, horizon), horizon)
 
     def play(
-        self,
-        policy: Policy,
-        key: Key[Array, ""],
-        first: int,
-        count: int,
-        record: Callable[[Iterator[VectorStep]], Result],
-        horizon: int | None = None,
+        self, policy: Policy, key: Key[Array, ""], numbers: range, record: Record[Result], horizon: int | None = None
     ) -> Result:
         """Play episodes. Episode i depends on (key, i) and the policy alone.
 
         Args:
             policy: what acts.
             key: of the random numbers.
-            first: the number of the first episode, whose row is 0.
-            count: how many there are.
+            numbers: which episodes.
             record: takes all steps of all episodes, and makes something of them.
             horizon: where episodes are cut; None plays all of them to their end.
 
@@ -119,7 +114,7 @@ class EpisodeRunner:
             if self._vector is None:
                 self._vector = self._begin()
             try:
-                return self._watch.run(lambda: record(self._steps(policy, key, first, count, horizon)))
+                return self._watch.run(lambda: record(self._steps(policy, key, numbers, horizon)))
             except HungError:
                 silent = self._silent()
                 self._abandon()
@@ -169,17 +164,15 @@ class EpisodeRunner:
             return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
-    def _steps(
-        self, policy: Policy, key: Key[Array, ""], first: int, count: int, horizon: int | None
-    ) -> Iterator[VectorStep]:
-        seeds, keys = (np.asarray(part) for part in seeds_and_keys(key, jnp.arange(first, first + max(1, count))))
+    def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
+        seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left, act = iter(range(count)), _acting(policy)
+        left, act = iter(range(len(numbers))), _acting(policy)
 
         def begin(over: Bool[np.ndarray, " E"]) -> Any:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""
             row[over], time[over] = [next(left, -1) for _ in range(over.sum())], 0
-            self._playing = [(first + int(i), int(seeds[i])) if i >= 0 else None for i in row]
+            self._playing = [(numbers[i], int(seeds[i])) if i >= 0 else None for i in row]
             given = [int(seeds[i]) if i >= 0 else None for i in row]
             observations, infos = self._ask("reset", seed=given, options={"reset_mask": over})
             self._refuse_failure(infos)

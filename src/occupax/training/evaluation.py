@@ -91,7 +91,7 @@ def evaluate(
             return _in_jax(policy, process, episodes, seed, limit)
         envs = min(episodes, ENVS) if isinstance(env, str | GymnasiumEnv) else 1
         with closing(EpisodeRunner(process, envs, timeout=timeout, flat=flat)) as runner:
-            return runner.play(policy, jax.random.key(seed), 0, episodes, partial(_add_up, episodes), limit)
+            return runner.play(policy, jax.random.key(seed), range(episodes), partial(_add_up, episodes), limit)
 
 
 def _add_up(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
