@@ -43,18 +43,20 @@ class Episode:
 
     def reset(self) -> tuple[Any, Any]:
         """Begin; returns observation and info as the environment returns them."""
-        return self._call(lambda: self.env.reset(seed=self.seed), "reset", 2)
+        return self._call(2, self.env.reset, seed=self.seed)
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Take an action; returns observation, reward, terminated, truncated and info as the environment does."""
         self.steps += 1
-        return self._call(lambda: self.env.step(action), f"step {self.steps} with action {action}", 5)
+        return self._call(5, self.env.step, action)
 
-    def _call(self, call: Callable[[], Any], what: str, expected: int) -> Any:
+    def _call(self, expected: int, function: Callable[..., Any], *action: Any, **seed: int) -> Any:
+        """Call a function that returns so many values."""
         self.busy = True
         try:
-            returned = call()
+            returned = function(*action, **seed)
         except Exception as error:
+            what = f"step {self.steps} with action {action[0]}" if action else "reset"
             raise EpisodeFailedError(f"raised {type(error).__name__} at {what}") from error
         finally:
             self.busy = False

@@ -167,7 +167,7 @@ class EpisodeRunner:
     def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left, act = iter(range(len(numbers))), _acting(policy)
+        left, act, recorded = iter(range(len(numbers))), _acting(policy), bool(self._env.info)
 
         def begin(over: Bool[np.ndarray, " E"]) -> Any:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""
@@ -183,7 +183,7 @@ class EpisodeRunner:
             actions, log_probs = map(np.asarray, act(observations, keys[row], time))
             following, rewards, terminated, truncated, infos = self._ask("step", actions)
             self._refuse_failure(infos)
-            live, info = row >= 0, infos["values"] if self._env.info else None
+            live, info = row >= 0, infos["values"] if recorded else None
             yield VectorStep(live, row, time, observations, actions, log_probs, rewards, terminated, following, info)
             time[live] += 1
             over = live & (terminated | truncated | (time == horizon))
