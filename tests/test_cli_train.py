@@ -189,7 +189,9 @@ def test_a_damaged_checkpoint_is_named(copy):
 
 def test_if_every_seed_is_stopped_the_table_says_why_and_the_exit_code_is_1():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CompiledExecutor, "status", lambda _: ["stopped at iteration 3: [it] is not finite"] * 2)
+        patch.setattr(
+            CompiledExecutor, "status", lambda runs: ["stopped at iteration 3: [it] is not finite"] * runs.count
+        )
         code, out, err = occupax(*RUN, "--episodes", 70)
     assert code == 1
     assert "stopped at iteration 3" in out
