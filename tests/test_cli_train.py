@@ -12,9 +12,8 @@ import pytest
 
 import occupax as ox
 from occupax import cli
-from occupax.cli.choices import Choices, build
-from occupax.cli.resume import restore
-from occupax.cli.summary import summarise
+from occupax.cli.choices import Choices, build, restore
+from occupax.cli.commands.train import summarise
 from occupax.training import folder as run_folder
 from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.setup import make_setup

@@ -637,7 +637,7 @@ def test_a_search_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_the_score_of_a_trial_is_the_mean_of_its_curves(tmp_path, monkeypatch):
     monkeypatch.setattr(methods, "SNAPSHOTS", (4,))
-    monkeypatch.setattr(tuning, "RATE_SNAPSHOT", 5)
+    monkeypatch.setattr(methods, "RATE_SNAPSHOT", 5)
     task, path = small("utility", episodes=40), tmp_path / "search.csv"
     tuning.search([(task, "REINFORCE", 4), (task, "REINFORCE", 5)], path, TINY, progress=False)
     for trial in methods.read_search(path):

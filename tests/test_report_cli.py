@@ -13,7 +13,7 @@ from occupax.analysis.charts import Maps
 from occupax.analysis.comparison import interval, overlapping
 from occupax.analysis.page import TableCell
 from occupax.analysis.visits import is_grid, visits
-from occupax.cli.commands.report import run_names
+from occupax.cli.commands.pages import run_names
 from occupax.training.folder import _fingerprint
 from test_analysis import LAKE, make_problem, make_result, written
 from test_cli_train import occupax

@@ -117,10 +117,10 @@ def test_a_field_whose_annotation_is_open_is_read_like_its_present_value():
 
 
 def test_every_field_of_every_algorithm_and_utility_takes_its_own_default():
-    for make in names.ALGORITHMS.values():
+    for make in names.MAKERS["algorithm"].values():
         for name, value in settings.known({"": make()}).items():
             assert settings.read(name, str(value), {"": make()}) == value, name
-    for make in names.UTILITIES.values():
+    for make in names.MAKERS["utility"].values():
         for name, value in settings.known({"utility": make()}).items():
             assert settings.read(name, str(value), {"utility": make()}) == value, name
 
@@ -204,24 +204,24 @@ def test_known_gives_present_values_under_dotted_names():
 
 
 def test_names_make_what_they_name():
-    assert isinstance(names.algorithm("tsivr-pg"), ox.TSIVRPG)
-    assert isinstance(names.algorithm("srvr-pg"), ox.SRVRPG)
-    assert isinstance(names.utility("log-coverage"), ox.utilities.LogCoverage)
-    assert callable(names.policy("mlp"))
+    assert isinstance(names.make("algorithm", "tsivr-pg"), ox.TSIVRPG)
+    assert isinstance(names.make("algorithm", "srvr-pg"), ox.SRVRPG)
+    assert isinstance(names.make("utility", "log-coverage"), ox.utilities.LogCoverage)
+    assert callable(names.make("policy", "mlp"))
 
 
 @pytest.mark.parametrize(
-    ("look_up", "name", "meant"),
+    ("kind", "name", "meant"),
     [
-        (names.algorithm, "tsivrpg", "tsivr-pg"),
-        (names.algorithm, "reinforced", "reinforce"),
-        (names.utility, "entrop", "entropy"),
-        (names.policy, "tabuler", "tabular"),
+        ("algorithm", "tsivrpg", "tsivr-pg"),
+        ("algorithm", "reinforced", "reinforce"),
+        ("utility", "entrop", "entropy"),
+        ("policy", "tabuler", "tabular"),
     ],
 )
-def test_wrong_names_are_answered_with_the_nearest(look_up, name, meant):
+def test_wrong_names_are_answered_with_the_nearest(kind, name, meant):
     with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
-        look_up(name)
+        names.make(kind, name)
 
 
 def test_json_has_no_infinities(capsys):

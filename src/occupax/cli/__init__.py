@@ -1,12 +1,11 @@
 """The command line: `occupax --help`.
 
-- `commands`: one file for each command.
-- `choices`: the options that several commands share.
+- `commands`: `train`, `sweep` and `list`; `exact` for solve and theory, `gymnasium` for check-env and evaluate, `pages`
+  for report and reproduce.
+- `choices`: what is trained, by options that several commands share or by the folder of a run.
 - `names`: what the command line calls environments, utilities, algorithms and policies.
 - `settings`: `--set name=value`.
 - `output`: how lines, tables and JSON are printed.
-- `resume`: the run in a folder, taken up again.
-- `summary`: what a finished run is worth.
 """
 
 import os
@@ -18,14 +17,11 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from occupax.cli.commands.check_env import check_env
-from occupax.cli.commands.evaluate import evaluate
+from occupax.cli.commands.exact import solve, theory
+from occupax.cli.commands.gymnasium import check_env, evaluate
 from occupax.cli.commands.list import list_names
-from occupax.cli.commands.report import report
-from occupax.cli.commands.reproduce import reproduce
-from occupax.cli.commands.solve import solve
+from occupax.cli.commands.pages import report, reproduce
 from occupax.cli.commands.sweep import sweep
-from occupax.cli.commands.theory import theory
 from occupax.cli.commands.train import train
 
 COMMANDS = {

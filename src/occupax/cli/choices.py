@@ -1,15 +1,22 @@
-"""What `train` and `sweep` have in common: the options that say what is trained, and what they stand for."""
+"""What is trained, for `train` and `sweep`: as the options that both have say, or as the folder of a run says."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
+import equinox as eqx
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 import occupax as ox
+from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.cli import names, settings
+from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.samplers.choice import SAMPLERS
+from occupax.training.folder import read_config
+from occupax.training.setup import PolicySource, make_setup
 
 DEFAULTS: dict[str, Any] = {
     "utility": "reward",
@@ -41,13 +48,9 @@ def number(kind: type[int] | type[float]) -> PrimitiveConstructorSpec[Any]:
     )
 
 
-def shown(default: str, metavar: str | None = None) -> Any:
+def shown(default: Any, metavar: str | None = None) -> Any:
     """What the help says of an option: its default where None stands for it, and how its value is called."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {default})" if default else "")
-
-
-def _default(name: str, metavar: str | None = None) -> Any:
-    return shown(str(DEFAULTS[name]), metavar)
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="" if default == "" else f"(default: {default})")
 
 
 @dataclass(frozen=True)
@@ -56,31 +59,31 @@ class Choices:
 
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
     """an environment, see `occupax list`; any other Gymnasium id; or module:factory."""
-    utility: Annotated[str | None, _default("utility", "NAME")] = None
+    utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
     """what to maximise, see `occupax list`."""
-    algorithm: Annotated[str | None, _default("algorithm", "NAME")] = None
+    algorithm: Annotated[str | None, shown(DEFAULTS["algorithm"], "NAME")] = None
     """how, see `occupax list`."""
     policy: Annotated[str | None, shown("a table for a tabular environment, else mlp", "NAME")] = None
     """tabular, linear or mlp."""
-    discount: Annotated[float | None, number(float), _default("discount")] = None
+    discount: Annotated[float | None, number(float), shown(DEFAULTS["discount"])] = None
     """the discount factor, in [0, 1)."""
     horizon: Annotated[int | None, number(int), shown("the time limit of the environment")] = None
     """how many steps count."""
-    termination: Annotated[str | None, _default("termination", "{episodic,absorbing}")] = None
+    termination: Annotated[str | None, shown(DEFAULTS["termination"], "{episodic,absorbing}")] = None
     """whether steps after the end of an episode count."""
-    seeds: Annotated[int | None, number(int), _default("seeds")] = None
+    seeds: Annotated[int | None, number(int), shown(DEFAULTS["seeds"])] = None
     """how many seeds to train with."""
-    seed: Annotated[int | None, number(int), _default("seed")] = None
+    seed: Annotated[int | None, number(int), shown(DEFAULTS["seed"])] = None
     """run k depends on this number and on k alone."""
-    record_every: Annotated[int | None, number(int), _default("record_every")] = None
+    record_every: Annotated[int | None, number(int), shown(DEFAULTS["record_every"])] = None
     """iterations in a record."""
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
     """settings such as step_size=0.05 utility.sigma=0.5 env.is_slippery=false."""
 
     def options(self) -> list[str]:
         """The options that were given, as they are typed."""
-        typed = {"given": "--set", "record_every": "--record-every"}
-        return [typed.get(name, f"--{name}") for name, value in vars(self).items() if value not in (None, ())]
+        used = [name for name, value in vars(self).items() if value not in (None, ())]
+        return ["--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used]
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,13 @@ def build(choices: Choices) -> TrainingArguments:
     targets = settings.apply(
         settings.parse(choices.given),
         {
-            "": names.algorithm(chosen["algorithm"]),
-            "utility": names.utility(chosen["utility"]),
+            "": names.make("algorithm", chosen["algorithm"]),
+            "utility": names.make("utility", chosen["utility"]),
             "problem": {name: chosen.get(name) for name in ("discount", "horizon", "termination")},
             "env": {},
         },
     )
-    policy = None if choices.policy is None else names.policy(choices.policy)
+    policy = None if choices.policy is None else names.make("policy", choices.policy)
     problem = ox.Problem(ox.make(choices.env, **targets["env"]), targets["utility"], **targets["problem"])
     reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""
     if problem.horizon is None:
@@ -120,7 +123,7 @@ def build(choices: Choices) -> TrainingArguments:
 
 def make_problem(env: str, utility: str, given: Sequence[str], **options: Any) -> ox.Problem:
     """A problem from names and the words of `--set`; `options` are further arguments of `occupax.Problem`."""
-    targets = settings.apply(settings.parse(given), {"utility": names.utility(utility), "env": {}})
+    targets = settings.apply(settings.parse(given), {"utility": names.make("utility", utility), "env": {}})
     return ox.Problem(ox.make(env, **targets["env"]), targets["utility"], **options)
 
 
@@ -141,3 +144,42 @@ def _finite_horizon(env: str, problem: ox.Problem) -> tuple[int, str]:
     if limit is not None:
         return limit, "the time limit of the environment"
     return problem.effective_horizon, "less than 1% of the discounted mass is later"
+
+
+def restore(folder: Path) -> tuple[TrainingArguments, int]:
+    """What is trained in a folder, and for how many episodes."""
+    config, arrays = read_config(folder)
+    try:
+        options: dict[str, Any] = serial.unpack({"dict": config["setup"]}, arrays)
+    except ValueError as error:
+        raise ValueError(
+            f"the run in {folder} has parts that no file can restore: repeat the command that began it, with --resume, "
+            f"or resume it in Python. {error}"
+        ) from error
+    problem, algorithm = options.pop("problem"), options.pop("algorithm")
+    if isinstance(algorithm, list):
+        raise ValueError(f"{folder} is a part of a sweep: repeat the command that began it, with --resume.")
+    random_numbers = options.pop("random_numbers")
+    options["sampler"] = "auto" if isinstance(problem.env, GymnasiumEnv) else random_numbers
+    if options["sampler"] not in ("auto", *SAMPLERS):
+        raise ValueError(f"the run was sampled by {random_numbers}, which no file can restore: resume it in Python.")
+    training = TrainingArguments(problem, algorithm, options, describe(problem, algorithm, f"as in {folder}"))
+    if len(options["seeds"]) > 1 and not any((folder / "checkpoint").glob("iteration-*.safetensors")):
+        options["policy"] = _initialiser(training, folder)
+    return training, config["episodes"]
+
+
+def _initialiser(training: TrainingArguments, folder: Path) -> PolicySource:
+    """What made the first policies of a run without a checkpoint, whose folder has that of the first seed only."""
+    for name in names.MAKERS["policy"]:
+        initialiser = names.make("policy", name)
+        options: dict[str, Any] = {**training.options, "policy": initialiser, "seeds": training.options["seeds"][:1]}
+        try:
+            made = make_setup(training.problem, [training.algorithm], **options).policies[0]
+        except ValueError:  # it is not for this environment
+            continue
+        if eqx.tree_equal(made, training.options["policy"]):
+            return initialiser
+    raise ValueError(
+        f"{folder} has no checkpoint yet, and its first policies were made in Python: start the run there again."
+    )

@@ -13,11 +13,7 @@ UNSAVED = "nothing is saved: give --out FOLDER to keep it"
 
 
 def print_json(value: Any) -> None:
-    """Print dicts, sequences, numbers and texts as JSON.
-
-    JSON has no infinities and no NaN: they become the texts "Infinity", "-Infinity" and "NaN", which Python's `float`
-    and JavaScript's `Number` both read.
-    """
+    """Print JSON, in which infinities and NaN are texts that Python's `float` and JavaScript's `Number` both read."""
     print(json.dumps(_plain(value), indent=2, allow_nan=False))  # noqa: T201
 
 
@@ -27,14 +23,7 @@ def print_line(text: str) -> None:
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-", last_apart: bool = False) -> None:
-    """Print a table with a column for each key.
-
-    Args:
-        title: the line above it.
-        rows: the entries.
-        missing: what stands for an entry that is None or not there.
-        last_apart: draw a line above the last row.
-    """
+    """Print a table with a column for each key; `missing` stands for an entry that is None or not there."""
     table = Table(title=escape(title), title_justify="left")
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in columns:

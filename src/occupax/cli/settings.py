@@ -48,7 +48,7 @@ def read(name: str, text: str, targets: dict[str, Any]) -> Any:
     kinds = _kinds(prefix, targets[prefix], field)
     for kind, (_, reader) in READERS.items():
         if kind in kinds:
-            with suppress(ValueError):
+            with suppress(LookupError, ValueError):
                 return reader(text)
     taken = " or ".join(described for kind, (described, _) in READERS.items() if kind in kinds)
     raise ValueError(f"setting {name!r} takes {taken}, got {text!r}.")
@@ -60,33 +60,27 @@ def apply(settings: dict[str, str], targets: dict[str, Any]) -> dict[str, Any]:
     for name, text in settings.items():
         prefix, field = _find(name, targets)
         changes.setdefault(prefix, {})[field] = read(name, text, targets)
-    return {prefix: _changed(target, changes.get(prefix, {})) for prefix, target in targets.items()}
+    changed = dict(targets)
+    for prefix, new in changes.items():
+        values = {**_present(targets[prefix]), **new}
+        changed[prefix] = values if isinstance(targets[prefix], dict) else type(targets[prefix])(**values)
+    return changed
 
 
 def _find(name: str, targets: dict[str, Any]) -> tuple[str, str]:
     """The prefix of the target, and the field of it, that a name stands for."""
     prefix, _, field = name.rpartition(".")
-    if prefix in targets and (field in _present(targets[prefix]) or _is_option(prefix, field)):
+    is_option = prefix == "env" and field.isidentifier() and field != "name"  # `make` calls its own argument so
+    if prefix in targets and (is_option or field in _present(targets[prefix])):
         return prefix, field
     options = ["env.OPTION"] if "env" in targets else []
     raise unknown("setting", name, [*known(targets), *options])
-
-
-def _is_option(prefix: str, field: str) -> bool:
-    return prefix == "env" and field.isidentifier() and field != "name"  # `make` calls its own argument so
 
 
 def _present(target: Any) -> dict[str, Any]:
     if isinstance(target, dict):
         return target
     return {field.name: getattr(target, field.name) for field in fields(target) if field.init}
-
-
-def _changed(target: Any, changes: dict[str, Any]) -> Any:
-    if not changes:
-        return target
-    values = {**_present(target), **changes}
-    return values if isinstance(target, dict) else type(target)(**values)
 
 
 def _kinds(prefix: str, target: Any, field: str) -> set[type]:
@@ -101,17 +95,6 @@ def _kinds(prefix: str, target: Any, field: str) -> set[type]:
     return {kind for kind in READERS if kind in allowed} or {str}
 
 
-def _read_none(text: str) -> None:
-    if text.lower() != "none":
-        raise ValueError(text)
-
-
-def _read_bool(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(text)
-    return text.lower() == "true"
-
-
 def _read_whole(text: str) -> int:
     with suppress(ValueError):
         return int(text)
@@ -122,8 +105,8 @@ def _read_whole(text: str) -> int:
 
 
 READERS: dict[type, tuple[str, Callable[[str], Any]]] = {
-    NoneType: ("none", _read_none),
-    bool: ("true or false", _read_bool),
+    NoneType: ("none", lambda text: {"none": None}[text.lower()]),
+    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
     int: ("a whole number", _read_whole),
     float: ("a number", float),
     str: ("a word", str),

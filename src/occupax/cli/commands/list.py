@@ -20,17 +20,13 @@ def list_names(json: bool = False) -> None:
     """
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},
-        "utilities": {name: known({"utility": make()}) for name, make in names.UTILITIES.items()},
-        "algorithms": {name: known({"": make()}) for name, make in names.ALGORITHMS.items()},
-        "policies": {name: {} for name in names.POLICIES},
+        "utilities": {name: known({"utility": make()}) for name, make in names.MAKERS["utility"].items()},
+        "algorithms": {name: known({"": make()}) for name, make in names.MAKERS["algorithm"].items()},
+        "policies": {name: {} for name in names.MAKERS["policy"]},
     }
     if json:
         print_json(kinds)
-    else:
-        _print_text(kinds)
-
-
-def _print_text(kinds: dict[str, dict[str, dict[str, Any]]]) -> None:
+        return
     console = Console()
     for kind, entries in kinds.items():
         console.print(f"[bold]{kind}[/]")

@@ -1,17 +1,17 @@
 """`occupax train`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import tyro
 
 import occupax as ox
 from occupax.cli import names
-from occupax.cli.choices import Choices, TrainingArguments, build, number, shown
+from occupax.cli.choices import Choices, TrainingArguments, build, number, restore, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
-from occupax.cli.resume import restore
-from occupax.cli.summary import NUMBERS, Summary, save_pictures, summarise
 
+NUMBERS = ("utility", "gap", "return")
 HEADINGS = {"gap": "certified gap", "return": "last return"}
 
 
@@ -66,7 +66,7 @@ def train(
     summary = summarise(training.problem, result)
     if not json:
         _print_text(result, summary)
-    report = None if out is None else save_pictures(choices.env or str(out), result, out)
+    report = None if out is None else _write_report(choices.env or str(out), result, out)
     if json:
         _print_json(training, result, summary, report)
     else:
@@ -88,6 +88,51 @@ def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume:
     if episodes is None:
         raise ValueError("--episodes must be given, for example --episodes 50000.")
     return build(choices), episodes
+
+
+class Summary(NamedTuple):
+    """What a finished run is worth: the numbers of every seed, their medians, and what is certified."""
+
+    rows: list[dict[str, Any]]
+    median: dict[str, float | None]
+    certificate: ox.exact.Certificate | None
+    """The one of the best seed, where there are any."""
+    verdict: str
+    """The certificate as a sentence, or why there is none."""
+
+
+def summarise(problem: ox.Problem, result: ox.Result) -> Summary:
+    """Look at the policies of all seeds: exactly, where there is a table."""
+    certificates: list[ox.exact.Certificate] = []
+    verdict = ""
+    if isinstance(problem.env, ox.TabularMDP):
+        try:
+            certificates = [result.certificate(seed) for seed in result.seeds]
+        except ValueError as error:
+            verdict = f"not certified: {error}"
+    columns: dict[str, list[Any]] = {
+        "seed": list(result.seeds),
+        "utility": [float(utility) for utility in result.utilities],
+        "gap": [it.gap for it in certificates] or [None] * len(result.seeds),
+        "return": [float(last) if np.isfinite(last) else None for last in result.metrics["return"][:, -1]],
+        "status": list(result.status),
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    known = {name: [number for number in columns[name] if number is not None] for name in NUMBERS}
+    median = {name: float(np.median(numbers)) if numbers else None for name, numbers in known.items()}
+    if not certificates:
+        return Summary(rows, median, None, verdict)
+    seed, best = max(zip(result.seeds, certificates, strict=True), key=lambda pair: pair[1].value)
+    verdict = f"certified: no policy is better than that of seed {seed}, {best.value:.6g}, by more than {best.gap:.3g}"
+    return Summary(rows, median, best, verdict)
+
+
+def _write_report(name: str, result: ox.Result, folder: Path) -> Path:
+    from occupax.analysis.report import write_report
+
+    result.plot().savefig(folder / "plot.png")
+    write_report([(name, result)], folder / "report.html")
+    return folder / "report.html"
 
 
 def _print_json(training: TrainingArguments, result: ox.Result, summary: Summary, report: Path | None) -> None:
