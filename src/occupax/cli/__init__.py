@@ -25,15 +25,8 @@ from occupax.cli.commands.sweep import sweep
 from occupax.cli.commands.train import train
 
 COMMANDS = {
-    "train": train,
-    "sweep": sweep,
-    "evaluate": evaluate,
-    "check-env": check_env,
-    "report": report,
-    "reproduce": reproduce,
-    "solve": solve,
-    "theory": theory,
-    "list": list_names,
+    command.__name__.removesuffix("_names").replace("_", "-"): command
+    for command in (train, sweep, evaluate, check_env, report, reproduce, solve, theory, list_names)
 }
 
 

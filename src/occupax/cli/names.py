@@ -8,11 +8,7 @@ from occupax._errors import unknown
 from occupax.samplers.choice import SAMPLERS
 
 MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
-    "utility": {
-        "reward": utilities.Reward,
-        "entropy": utilities.Entropy,
-        "log-coverage": utilities.LogCoverage,
-    },
+    "utility": {"reward": utilities.Reward, "entropy": utilities.Entropy, "log-coverage": utilities.LogCoverage},
     "algorithm": {
         "reinforce": algorithms.REINFORCE,
         "svrpg": algorithms.SVRPG,

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax import utilities
-from occupax.algorithms import TSIVRPG, Algorithm
+from occupax.algorithms import TSIVRPG
 from occupax.algorithms.base import add, subtract
 from occupax.algorithms.tsivrpg import TSIVRPGState
 from occupax.batch import Batch
@@ -24,10 +24,8 @@ from occupax.problem import Problem
 OURS, PLAIN, CUT = "TSIVR-PG", "REINFORCE", "REINFORCE (truncated)"
 UNCUT, NEWEST, UNGUARDED = "TSIVR-PG (no truncation)", "TSIVR-PG (r_j)", "TSIVR-PG (no guard)"
 VARIANTS = {
-    LAKE: (OURS, UNCUT, PLAIN, CUT),
-    CARTPOLE: (OURS, UNCUT, PLAIN, CUT),
-    COVERAGE: (OURS, UNCUT, NEWEST, UNGUARDED),
-    COVERAGE_CARTPOLE: (OURS, UNCUT, NEWEST, UNGUARDED),
+    **dict.fromkeys((LAKE, CARTPOLE), (OURS, UNCUT, PLAIN, CUT)),
+    **dict.fromkeys((COVERAGE, COVERAGE_CARTPOLE), (OURS, UNCUT, NEWEST, UNGUARDED)),
 }
 """The age of the quasi-reward and the guard make no difference to a reward, whose quasi-reward is constant."""
 PAIRS = ((UNCUT, OURS), (CUT, PLAIN), (CUT, OURS), (NEWEST, OURS), (UNGUARDED, OURS))
@@ -74,18 +72,15 @@ def cells(scale: Scale, tuned: Settings) -> dict[Key, Cell]:
     found: dict[Key, Cell] = {}
     for name, variants in VARIANTS.items():
         for variant in variants if name in scale.tasks else ():
-            task = unguarded(tasks()[name]) if variant == UNGUARDED else tasks()[name]
-            found[name, variant] = scale.cell("tuned", task, variant, _algorithm(tuned, name, variant))
+            task, algorithm = tasks()[name], cast("Any", tuned[name, variant if variant in (PLAIN, CUT) else OURS])
+            if variant == UNCUT:
+                algorithm = replace(algorithm, radius=inf)
+            if variant == NEWEST:
+                algorithm = NewestQuasiReward(**vars(algorithm))
+            if variant == UNGUARDED:
+                task = unguarded(task)
+            found[name, variant] = scale.cell("tuned", task, variant, algorithm)
     return found
-
-
-def _algorithm(tuned: Settings, task: str, variant: str) -> Algorithm[Any]:
-    if variant in (PLAIN, CUT):
-        return tuned[task, variant]
-    ours: Any = tuned[task, OURS]
-    if variant == UNCUT:
-        return replace(ours, radius=inf)
-    return NewestQuasiReward(**vars(ours)) if variant == NEWEST else ours
 
 
 def sections(done: Mapping[Key, Done]) -> list[Section]:

@@ -1,6 +1,7 @@
 """Section 6.2: how fast the gap to the optimum closes as snapshots grow."""
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
 from occupax.experiments.texts import text
 from occupax.problem import Problem
 
-TASKS = (LAKE, COVERAGE)
+TASKS = {LAKE: "lake", COVERAGE: "coverage"}
 OURS, THEORY, PAPER = "TSIVR-PG", -0.5, -0.496
 PRINTED_OPTIMUM = 0.4146
 LARGEST = 7
@@ -31,17 +32,13 @@ Key = tuple[str, int]
 
 def cells(scale: Scale, trials: Mapping[tuple[str, str], Trial]) -> dict[Key, Cell]:
     """All that is to be trained; `trials` has the settings for each task and method."""
-    return {
-        (task, root): _cell(scale, tasks()[task], root, trials[task, OURS].settings)
-        for task in TASKS
-        for root in scale.roots
-    }
-
-
-def _cell(scale: Scale, task: Task, root: int, settings: Mapping[str, Any]) -> Cell:
-    algorithm = TSIVRPG(root * root, root, root, **settings)
-    name = f"rate-{'lake' if task.name == LAKE else 'coverage'}-{root * root}"
-    return Cell(name, task, algorithm, scale.epochs * epoch_episodes(algorithm), min(scale.most_seeds, 10))
+    found: dict[Key, Cell] = {}
+    for task, root in product(TASKS, scale.roots):
+        algorithm = TSIVRPG(root * root, root, root, **trials[task, OURS].settings)
+        episodes = scale.epochs * epoch_episodes(algorithm)
+        name = f"rate-{TASKS[task]}-{root * root}"
+        found[task, root] = Cell(name, tasks()[task], algorithm, episodes, min(scale.most_seeds, 10))
+    return found
 
 
 class Gaps(NamedTuple):
@@ -76,14 +73,10 @@ class Fit(NamedTuple):
     way: Gaps
     episodes: Float[np.ndarray, " point"]
     gaps: list[Float[np.ndarray, " seed"]]
+    means: Float[np.ndarray, " point"]
     line: Line
     large: Line
     """The line through the gaps of the largest N only."""
-
-    @property
-    def means(self) -> Float[np.ndarray, " point"]:
-        """The mean gap over the seeds, for each number of episodes."""
-        return np.array([gap.mean() for gap in self.gaps])
 
     @property
     def fitted(self) -> Float[np.ndarray, " point"]:
@@ -103,7 +96,7 @@ def fit(done: Mapping[Key, Done], task: str, way: Gaps) -> Fit:
     gaps = [way.of(np.asarray(it.tables)) for it in parts]
     means = np.array([gap.mean() for gap in gaps])
     large = slice(-LARGEST, None)
-    return Fit(way, episodes, gaps, log_log_line(episodes, means), log_log_line(episodes[large], means[large]))
+    return Fit(way, episodes, gaps, means, log_log_line(episodes, means), log_log_line(episodes[large], means[large]))
 
 
 def sections(done: Mapping[Key, Done]) -> list[Section]:
@@ -123,7 +116,6 @@ def sections(done: Mapping[Key, Done]) -> list[Section]:
 
 
 def _chart(task: str, fits: list[Fit]) -> Chart:
-    slug = "lake" if task == LAKE else "coverage"
     series: list[Series] = []
     for it in fits:
         spread = np.array([np.log(np.maximum(gap, 1e-12)).std(ddof=1) for gap in it.gaps])
@@ -136,7 +128,9 @@ def _chart(task: str, fits: list[Fit]) -> Chart:
         Series("slope -1/2", first.episodes, theory, style="dashed"),
     ]
     caption = text("captions", "rate")
-    return Chart(f"rate-{slug}", task, caption, "sampled episodes", "gap to the optimum", tuple(series), log=True)
+    return Chart(
+        f"rate-{TASKS[task]}", task, caption, "sampled episodes", "gap to the optimum", tuple(series), log=True
+    )
 
 
 def _slope(line: Line) -> str:

@@ -59,10 +59,9 @@ def train(
     if task.measure != "exact":
         results = run(setup, episodes, loggers, progress=False)
         at = slice(None, None, schedule.period if task.measure == "utility" else 1)
-        measured = [it.metrics[task.measure].astype(float) for it in results]
         return [
-            Run(it.episodes[at], it.steps[:, at], values[:, at], None, it)
-            for it, values in zip(results, measured, strict=True)
+            Run(it.episodes[at], it.steps[:, at], it.metrics[task.measure][:, at].astype(float), None, it)
+            for it in results
         ]
     curves = ExactCurves(setup, mixes)
     results = run(setup, episodes, [lambda at: curves.add(at.policies), *loggers], progress=False)

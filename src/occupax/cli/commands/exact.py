@@ -55,12 +55,10 @@ def solve(
     S, A = best.occupancy.shape
     uniform = np.full((S, A), 1 / A)
     certificate = ox.exact.certificate(problem, uniform)
-    rows = [
-        {"policy": "uniform", "utility": certificate.value, "gap": certificate.gap},
-        {"policy": "optimal", "utility": best.value, "gap": best.gap},
+    rows: list[dict[str, Any]] = [
+        {"policy": name, "utility": found.value, "gap": found.gap, **_sampled(problem, table, trajectories, seed)}
+        for name, found, table in (("uniform", certificate, uniform), ("optimal", best, best.policy))
     ]
-    if trajectories:
-        _check_by_sampling(rows, problem, [uniform, best.policy], trajectories, seed)
     if json:
         print_json({"discount": problem.discount, "horizon": problem.horizon, "policies": rows})
     else:
@@ -68,19 +66,16 @@ def solve(
         print_table(title, rows, missing="depends on time")
 
 
-def _check_by_sampling(
-    rows: list[dict[str, Any]], problem: ox.Problem, tables: list[np.ndarray], trajectories: int, seed: int
-) -> None:
-    """Add what the first steps of stationary policies give exactly and by sampling."""
+def _sampled(problem: ox.Problem, table: np.ndarray, trajectories: int, seed: int) -> dict[str, Any]:
+    """What the first steps of a stationary policy give exactly and by sampling."""
+    if table.ndim != 2 or not trajectories:
+        return {}
     steps = min(problem.effective_horizon, MOST_SAMPLED_STEPS)
     short = ox.Problem(problem.env, problem.utility, problem.discount, steps, problem.termination)
-    for row, table in zip(rows, tables, strict=True):
-        if table.ndim == 2:
-            policy = ox.policies.Tabular(jnp.log(jnp.asarray(table)))
-            batch = ox.sample(short, policy, trajectories, jax.random.key(seed))
-            row["steps"] = steps
-            row["exact at these steps"] = ox.exact.value(short, table)
-            row["sampled"] = float(short.utility.value(ox.estimators.occupancy(short, batch, policy)))
+    policy = ox.policies.Tabular(jnp.log(jnp.asarray(table)))
+    batch = ox.sample(short, policy, trajectories, jax.random.key(seed))
+    sampled = float(short.utility.value(ox.estimators.occupancy(short, batch, policy)))
+    return {"steps": steps, "exact at these steps": ox.exact.value(short, table), "sampled": sampled}
 
 
 def theory(

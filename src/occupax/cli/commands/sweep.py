@@ -45,18 +45,10 @@ def sweep(
         raise ValueError("--over must name values to try, for example --over step_size=0.01,0.1.")
     if not json:
         print_line(training.title)
+    sampler = "auto" if workers is None else names.sampler(workers)
+    training.options.update(out=out, resume=resume, progress=progress and not json, sampler=sampler)
     try:
-        done = ox.sweep(
-            training.problem,
-            training.algorithm,
-            grid,
-            episodes,
-            out=out,
-            resume=resume,
-            sampler="auto" if workers is None else names.sampler(workers),
-            progress=progress and not json,
-            **training.options,
-        )
+        done = ox.sweep(training.problem, training.algorithm, grid, episodes, **training.options)
     except KeyboardInterrupt:
         onward = "nothing was saved (--out)" if out is None else "go on by repeating the command with --resume"
         raise KeyboardInterrupt(f"stopped; {onward}.") from None

@@ -46,6 +46,7 @@ def train(
         json: print JSON instead of a table.
     """
     training, episodes = _arguments(choices, episodes, out, resume)
+    training.options.update(out=out, resume=resume, progress=progress and not json)
     if exact:
         training.options["exact"] = True
     if workers is not None:
@@ -53,16 +54,7 @@ def train(
     callbacks = [] if tensorboard is None else [ox.training.TensorBoard(tensorboard)]
     if not json:
         print_line(training.title)
-    result = ox.train(
-        training.problem,
-        training.algorithm,
-        episodes,
-        callbacks=callbacks,
-        out=out,
-        resume=resume,
-        progress=progress and not json,
-        **training.options,
-    )
+    result = ox.train(training.problem, training.algorithm, episodes, callbacks=callbacks, **training.options)
     summary = summarise(training.problem, result)
     if not json:
         _print_text(result, summary)
