@@ -11,7 +11,7 @@ import pytest
 import occupax as ox
 from occupax.experiments import ablations, cells, methods, rate, report, reproduction, reward, runs, tuning, utility
 from occupax.experiments.cells import SCALES, Cell, Done, Measurement
-from occupax.experiments.sections import above, answer, centre, median, median_difference, shown, tally, verdict
+from occupax.experiments.sections import above, answer, centre, difference, median, shown, tally, upper_median, verdict
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, TASKS, Task, tasks
 from occupax.training.setup import make_setup
 
@@ -279,10 +279,10 @@ def test_the_median_of_times_may_be_never():
         assert {float(found.lower), float(found.upper)} <= set(times)
     assert shown(median(np.full(5, inf))) == "never"
     fast, slow = np.full(5, 100.0), np.full(5, 900.0)
-    assert above(median_difference(slow, fast)) is True
-    assert above(median_difference(np.full(5, inf), slow)) is True
-    assert above(median_difference(fast, np.full(5, inf))) is False
-    assert above(median_difference(np.full(5, inf), np.full(5, inf))) is None  # both never: none is slower
+    assert above(difference(slow, fast, upper_median)) is True
+    assert above(difference(np.full(5, inf), slow, upper_median)) is True
+    assert above(difference(fast, np.full(5, inf), upper_median)) is False
+    assert above(difference(np.full(5, inf), np.full(5, inf), upper_median)) is None  # both never: none is slower
 
 
 def test_a_single_seed_is_its_own_interval():

@@ -114,8 +114,12 @@ def build(choices: Choices) -> TrainingArguments:
     policy = None if choices.policy is None else names.make("policy", choices.policy)
     problem = ox.Problem(ox.make(choices.env, **targets["env"]), targets["utility"], **targets["problem"])
     reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""
-    if problem.horizon is None:
-        horizon, reason = _finite_horizon(choices.env, problem)
+    if problem.horizon is None:  # a table has no clock of its own
+        import gymnasium
+
+        horizon = gymnasium.registry[choices.env].max_episode_steps if choices.env in gymnasium.registry else None
+        if horizon is None:
+            horizon, reason = problem.effective_horizon, "less than 1% of the discounted mass is later"
         problem = ox.Problem(problem.env, targets["utility"], **targets["problem"] | {"horizon": horizon})
     options = {"policy": policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
     return TrainingArguments(problem, targets[""], options, describe(problem, targets[""], f"on {choices.env}", reason))
@@ -134,16 +138,6 @@ def describe(problem: ox.Problem, algorithm: Algorithm[Any], where: str, reason:
         f"{type(algorithm).__name__} maximises {type(problem.utility).__name__} {where}: discount "
         f"{problem.discount:g}, horizon {problem.horizon}{why}, {problem.termination}"
     )
-
-
-def _finite_horizon(env: str, problem: ox.Problem) -> tuple[int, str]:
-    """The horizon for a table, which has no clock of its own, and where it comes from."""
-    import gymnasium as gym
-
-    limit = gym.registry[env].max_episode_steps if env in gym.registry else None
-    if limit is not None:
-        return limit, "the time limit of the environment"
-    return problem.effective_horizon, "less than 1% of the discounted mass is later"
 
 
 def restore(folder: Path) -> tuple[TrainingArguments, int]:

@@ -167,9 +167,7 @@ def save(folder: Path, done: Done) -> None:
 def load(folder: Path, cell: Cell) -> Done | None:
     """The outcome of a cell, if the folder has it, from the same settings and versions."""
     file = _file(folder, cell)
-    if not file.exists():
-        return None
-    arrays, content = serial.read(file)
+    arrays, content = serial.read(file) if file.exists() else ({}, {})
     if content.get("cell") != cell.description or "measured" not in content:
         return None
     last, mixture, tables = serial.unpack(content["measured"], arrays)

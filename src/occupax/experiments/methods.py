@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from math import inf, isnan, sqrt
+from math import inf, isnan
 from typing import Any, NamedTuple
 
 from occupax import algorithms
@@ -31,40 +31,35 @@ Settings = Mapping[tuple[str, str], Algorithm[Any]]
 
 
 class Method(NamedTuple):
-    """An algorithm by the name the paper gives it, and how the sizes B and m of its epochs follow from N."""
+    """An algorithm by the name the paper gives it."""
 
     algorithm: Callable[..., Algorithm[Any]]
-    sizes: Callable[[int], tuple[int, int]] | None
-    """(B, m) of N; None for an algorithm without epochs."""
     second: str | None = None
     """What is searched for besides the step size."""
+    powers: tuple[float, float] | None = None
+    """B and m of an epoch as powers of N; None for an algorithm without epochs."""
+    factors: tuple[float, float] = (1, 1)
+    """What these powers are multiplied by."""
 
-
-def recursive_sizes(snapshot: int) -> tuple[int, int]:
-    """B = m = 1 / epsilon where N = 1 / epsilon^2."""
-    return round(sqrt(snapshot)), round(sqrt(snapshot))
-
-
-def _by_snapshot(snapshot: int) -> tuple[int, int]:
-    """B = epsilon^(-4/3) and m = epsilon^(-2/3)."""
-    return round(snapshot ** (2 / 3)), round(snapshot ** (1 / 3))
-
-
-def _as_printed_for_coverage(snapshot: int) -> tuple[int, int]:
-    """B = 20 and m = 5 for N = 100, which is no rule of the paper's; here twice and half the square root."""
-    return round(2 * sqrt(snapshot)), max(2, round(sqrt(snapshot) / 2))
+    def sizes(self, snapshot: int) -> tuple[int, int]:
+        """B and m for N trajectories a snapshot."""
+        batch, length = (
+            round(factor * snapshot**power) for factor, power in zip(self.factors, self.powers or (), strict=True)
+        )
+        return batch, length
 
 
 METHODS = {
-    "TSIVR-PG": Method(algorithms.TSIVRPG, recursive_sizes, "radius"),
-    "REINFORCE": Method(algorithms.REINFORCE, None),
-    "SVRPG": Method(algorithms.SVRPG, _by_snapshot),
-    "SRVR-PG": Method(algorithms.SRVRPG, recursive_sizes),
-    "HSPGA": Method(algorithms.HSPGA, recursive_sizes),
-    "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, _as_printed_for_coverage, "radius"),
-    "MaxEnt": Method(algorithms.MaxEnt, None, "mixing"),
-    "REINFORCE (truncated)": Method(algorithms.REINFORCE, None, "radius"),
+    "TSIVR-PG": Method(algorithms.TSIVRPG, "radius", (1 / 2, 1 / 2)),
+    "REINFORCE": Method(algorithms.REINFORCE),
+    "SVRPG": Method(algorithms.SVRPG, None, (2 / 3, 1 / 3)),
+    "SRVR-PG": Method(algorithms.SRVRPG, None, (1 / 2, 1 / 2)),
+    "HSPGA": Method(algorithms.HSPGA, None, (1 / 2, 1 / 2)),
+    "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, "radius", (1 / 2, 1 / 2), (2, 1 / 2)),
+    "MaxEnt": Method(algorithms.MaxEnt, "mixing"),
+    "REINFORCE (truncated)": Method(algorithms.REINFORCE, "radius"),
 }
+"""B = 20 and m = 5 for N = 100, which section 6.3 prints, is no rule of the paper's."""
 REWARD = tuple(METHODS)[:5]
 """The methods of section 6.1."""
 
@@ -74,7 +69,7 @@ def make(name: str, snapshot: int, sizes: tuple[int, int] | None = None, **setti
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     method = METHODS[name]
-    if method.sizes is None:
+    if method.powers is None:
         return method.algorithm(batch=snapshot, **settings)
     batch, epoch_length = method.sizes(snapshot) if sizes is None else sizes
     return method.algorithm(snapshot_batch=snapshot, batch=batch, epoch_length=epoch_length, **settings)

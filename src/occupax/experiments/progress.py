@@ -35,11 +35,9 @@ class _JobLogger(Logger):
         self._bar, self._start, self._length, self._budget = bar, start, length, 1
 
     def open(self, seeds: Sequence[int], budget: int, table: Any) -> None:
-        """Remember how many episodes there will be."""
         self._budget = budget
 
     def log(self, table: Any) -> None:
-        """Move the bar to where the training is."""
         self._bar.update(self._start + self._length * int(table.episodes[-1]) / self._budget)
 
     def close(self) -> None:

@@ -32,16 +32,10 @@ def write(
     for name, table in numbers.items():
         serial.write_text(folder / "numbers" / f"{name}.csv", csv_lines([table.header, *table.rows]))
     serial.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds(done)))
-    shown = {
-        **text("report"),
-        "facts": _facts(command, scale, done),
-        "conventions": list(text("conventions").items()),
-        "claims": claims,
-        "badges": BADGES,
-        "sections": everything,
-    }
+    words = text("report") | {"facts": _facts(command, scale, done), "conventions": list(text("conventions").items())}
     for kind in ("md", "html"):
-        serial.write_text(folder / f"report.{kind}", page.render(f"experiments.{kind}", **shown))
+        content = page.render(f"experiments.{kind}", **words, claims=claims, badges=BADGES, sections=everything)
+        serial.write_text(folder / f"report.{kind}", content)
     return folder / "report.html"
 
 
@@ -74,24 +68,19 @@ def _seeds(done: Sequence[Done]) -> list[list[str]]:
     """Every number of every seed."""
     rows = [["run", "of", "seed", "area_under_curve", "episodes_to_threshold", "final"]]
     for it in done:
-        for of, outcome in (("policy", it.last), ("mixture", it.mixture)):
-            if outcome is not None:
-                columns = zip(outcome.heights, outcome.reached, outcome.final, strict=True)
-                rows += [
-                    [it.cell.name, of, str(seed), *(f"{number:.10g}" for number in numbers)]
-                    for seed, numbers in enumerate(columns)
-                ]
+        for of, outcome in {"policy": it.last, "mixture": it.mixture}.items():
+            columns = zip(outcome.heights, outcome.reached, outcome.final, strict=True) if outcome else ()
+            rows += [[it.cell.name, of, str(seed), *(f"{x:.10g}" for x in found)] for seed, found in enumerate(columns)]
     return rows
 
 
 def _facts(command: str, scale: str, done: Sequence[Done]) -> list[tuple[str, str]]:
     used = ", ".join(f"{name} {version}" for name, version in versions().items() if name != "float64")
-    seconds = sum(it.seconds for it in done)
     return [
         ("Command", command),
         ("Scale", text("scales", scale)),
         ("Paper", text("report", "paper")),
         ("Runs", f"{len(done)}, of {sum(it.cell.seeds for it in done):,} seeds in all"),
-        ("Training time", f"{seconds / 60:,.1f} minutes, compilation included"),
+        ("Training time", f"{sum(it.seconds for it in done) / 60:,.1f} minutes, compilation included"),
         ("Versions", used),
     ]

@@ -1,12 +1,13 @@
 """Section 6.1: all algorithms maximise the cumulative reward."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from itertools import product
+from typing import Any
 
 from occupax.analysis.charts import Chart, Maps
 from occupax.experiments.cells import Cell, Done, Measurement, Scale
-from occupax.experiments.methods import REWARD, Settings
-from occupax.experiments.sections import Claim, Section, above, centre, claim, median_difference
+from occupax.experiments.methods import METHODS, REWARD, Settings
+from occupax.experiments.sections import Claim, Section, above, centre, claim, difference, upper_median
 from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE, tasks
 from occupax.experiments.texts import text
 from occupax.experiments.views import best_visits, both_curves, gain, gains_table, summary_table
@@ -72,7 +73,7 @@ def _claims(done: Mapping[Key, Done], setting: str, names: Sequence[str]) -> lis
 
     every = {
         "solved": {(task, method): _solved(it, tasks()[task].threshold) for (task, method), it in last.items()},
-        "slowest": against(PLAIN, lambda it, plain: above(median_difference(plain.reached, it.reached))),
+        "slowest": against(PLAIN, lambda it, plain: above(difference(plain.reached, it.reached, upper_median))),
         "faster": against(PLAIN, lambda it, plain: above(gain(it, plain))),
         "outperforms": against(OURS, lambda it, ours: above(gain(ours, it))),
     }
@@ -99,13 +100,9 @@ def _solved(outcome: Measurement, threshold: float) -> bool | None:
 
 def _sizes(printed: Settings) -> Claim:
     """Whether the printed B and m are powers of N as the theory has them, but for rounding."""
-    powers = dict.fromkeys(REWARD, (1 / 2, 1 / 2)) | {"SVRPG": (2 / 3, 1 / 3)}
-    errors = [
-        max(abs(size / it.snapshot_batch**power - 1) for size, power in zip(sizes, powers[method], strict=True))
-        for task in TASKS
-        for method in REWARD
-        if method != PLAIN
-        for it in [cast("Any", printed[task, method])]
-        for sizes in [(it.batch, it.epoch_length)]
-    ]
+    errors: list[float] = []
+    for task, method in product(TASKS, (method for method in REWARD if method != PLAIN)):
+        it: Any = printed[task, method]
+        pairs = zip((it.batch, it.epoch_length), METHODS[method].powers or (), strict=True)
+        errors.append(max(abs(size / it.snapshot_batch**power - 1) for size, power in pairs))
     return claim("sizes", (error < ROUNDING for error in errors), error=max(errors))

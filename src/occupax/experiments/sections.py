@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.analysis.charts import Chart, Maps
-from occupax.analysis.statistics import Interval, bootstrap, bootstrap_difference, interquartile_mean
+from occupax.analysis.statistics import Interval, Statistic, bootstrap, bootstrap_difference, interquartile_mean
 from occupax.analysis.words import number
 from occupax.experiments.texts import text
 
@@ -97,24 +97,19 @@ def centre(values: Seeds) -> Interval:
     return Interval(*[interquartile_mean(values)] * 3)
 
 
-def difference(first: Seeds, second: Seeds) -> Interval:
-    """By how much the interquartile mean of the first is larger, and its 95% bootstrap interval."""
-    return bootstrap_difference(first, second)
+def upper_median(values: np.ndarray) -> np.ndarray:
+    """The upper median over seeds, which is one of the values: an infinite one never makes a mean."""
+    return np.asarray(np.sort(values, axis=0)[len(values) // 2])
+
+
+def difference(first: Seeds, second: Seeds, statistic: Statistic = interquartile_mean) -> Interval:
+    """By how much the statistic of the first is larger, and its 95% bootstrap interval."""
+    return bootstrap_difference(first, second, statistic)
 
 
 def median(values: Seeds) -> Interval:
     """The median over seeds, which may be infinite, and its 95% bootstrap interval."""
-    return bootstrap(values, _median)
-
-
-def median_difference(first: Seeds, second: Seeds) -> Interval:
-    """By how much the median of the first is larger, and its 95% bootstrap interval."""
-    return bootstrap_difference(first, second, _median)
-
-
-def _median(values: np.ndarray) -> np.ndarray:
-    """The upper median, which is one of the values: an infinite one never makes a mean."""
-    return np.asarray(np.sort(values, axis=0)[len(values) // 2])
+    return bootstrap(values, upper_median)
 
 
 def shown(interval: Interval) -> str:

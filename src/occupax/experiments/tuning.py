@@ -118,8 +118,8 @@ def _append(path: Path, trials: list[Trial]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[list[Any]] = [] if path.exists() else [["task", "method", "N", "B", "m", *SEARCHED, "seeds", "score"]]
     for trial in trials:
-        rule = METHODS[trial.method].sizes
-        sizes = ("", "") if rule is None else rule(trial.snapshot)
+        method = METHODS[trial.method]
+        sizes = ("", "") if method.powers is None else method.sizes(trial.snapshot)
         settings = [trial.settings.get(name, "") for name in SEARCHED]
         rows.append([trial.task, trial.method, trial.snapshot, *sizes, *settings, trial.seeds, f"{trial.score:.6g}"])
     with path.open("a", newline="") as stream:

@@ -7,7 +7,8 @@ from typing import Any, cast
 from occupax.algorithms import Algorithm
 from occupax.analysis.charts import Chart, Maps
 from occupax.experiments.cells import Cell, Done, Measurement, Scale
-from occupax.experiments.methods import REWARD, Settings, recursive_sizes
+from occupax.experiments.methods import METHODS, REWARD, Settings
+from occupax.experiments.reward import Key
 from occupax.experiments.sections import Claim, Section, above, centre, claim, difference, shown
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, SIGMA, tasks
 from occupax.experiments.texts import text
@@ -23,14 +24,11 @@ VIEWS = (f"{MAXENT} (mixture)", f"{MAXENT} (last)")
 LOOK = {label: i for i, label in enumerate((*OURS, *VIEWS, *BENCHMARKS))} | {BENCHMARKS[-1]: 10}
 """One more than there are colours: the last has that of MaxEnt, with other dashes."""
 
-Key = tuple[str, str, str]
-"""The names of a setting, a task and a method."""
-
 
 def printed_settings(printed: Settings) -> dict[str, Algorithm[Any]]:
     """What section 6.3 prints, and the same with B = m = sqrt(N)."""
     given: Any = printed[COVERAGE, OURS[0]]
-    batch, length = recursive_sizes(given.snapshot_batch)
+    batch, length = METHODS[OURS[0]].sizes(given.snapshot_batch)
     by_rule = replace(given, batch=batch, epoch_length=length)
     return {OURS[0]: by_rule, OURS[1]: given, MAXENT: printed[COVERAGE, MAXENT]}
 
@@ -117,6 +115,6 @@ def _benchmarks(done: Mapping[Key, Done]) -> Claim:
 
 def _sizes(printed: Settings) -> Claim:
     given: Any = printed[COVERAGE, OURS[0]]
-    expected = recursive_sizes(given.snapshot_batch)
+    expected = METHODS[OURS[0]].sizes(given.snapshot_batch)
     same = (given.batch, given.epoch_length) == expected
     return claim("utility-sizes", [same], printed=given, expected=expected[0])
