@@ -43,9 +43,8 @@ class Method(NamedTuple):
 
     def sizes(self, snapshot: int) -> tuple[int, int]:
         """B and m for N trajectories a snapshot."""
-        batch, length = (
-            round(factor * snapshot**power) for factor, power in zip(self.factors, self.powers or (), strict=True)
-        )
+        pairs = zip(self.factors, self.powers or (), strict=True)
+        batch, length = (round(factor * snapshot**power) for factor, power in pairs)
         return batch, length
 
 
@@ -59,7 +58,7 @@ METHODS = {
     "MaxEnt": Method(algorithms.MaxEnt, "mixing"),
     "REINFORCE (truncated)": Method(algorithms.REINFORCE, "radius"),
 }
-"""B = 20 and m = 5 for N = 100, which section 6.3 prints, is no rule of the paper's."""
+"""By name; B = 4 m is what section 6.3 prints for N = 100, which is no rule of the paper's."""
 REWARD = tuple(METHODS)[:5]
 """The methods of section 6.1."""
 
