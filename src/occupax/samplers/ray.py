@@ -182,12 +182,13 @@ def _without_target(request: Request) -> Request:
 
 def _restored(policy: Policy, request: Request, arrays: Arrays) -> Any:
     """The answer to a request, from its arrays."""
+    parts = map(jnp.asarray, arrays.values())
     match request.kind:
         case "occupancy":
-            return next(iter(arrays.values()))
+            return next(parts)
         case "gradient":
             return with_arrays_of(eqx.filter(policy, eqx.is_inexact_array), arrays)
         case "earnings":
-            return Earnings(*arrays.values())
+            return Earnings(*parts)
         case "tally":
-            return Tally(*arrays.values())
+            return Tally(*parts)
