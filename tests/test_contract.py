@@ -73,7 +73,6 @@ SAMPLERS = {
     "host": ox.samplers.Host(),
     "shards": ox.samplers.Host(shards=3),
     "ray": Shared(ox.samplers.Ray(workers=1, shards=3)),
-    "ray, network": Shared(ox.samplers.Ray(workers=1, shards=3)),
 }
 
 
@@ -83,10 +82,9 @@ def cluster():
         warnings.simplefilter("ignore")
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # as in this process: it changes the last bits
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+        ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
         yield
         SAMPLERS["ray"].close()
-        SAMPLERS["ray, network"].close()
         ray.shutdown()
 
 
@@ -332,7 +330,7 @@ def test_a_cluster_gives_the_same_bits(name, cluster):
     assert_same_bits(trained(name, "ray"), trained(name, "shards"))
 
 
-def test_a_network_is_trained_in_a_simulator(cluster):
+def test_a_network_is_trained_in_a_simulator():
     problem = ox.Problem(
         ox.GymnasiumEnv(Diary), lambda u: -jnp.sum((u / 1e4 - 3.0) ** 2), horizon=4, features=ox.features.Reward()
     )
@@ -341,10 +339,10 @@ def test_a_network_is_trained_in_a_simulator(cluster):
     def by(sampler):
         return ox.train(problem, algorithm, 12, SEEDS, policy=policy, sampler=SAMPLERS[sampler], progress=False)
 
-    here, there = by("shards"), by("ray, network")
-    assert_same_bits(here, there)
-    assert here.metrics["grad_norm"].min() > 0
-    assert np.abs(here.metrics["effective_sample_size"][:, 1:] - 4).max() > 1e-6  # others than the one that acted
+    whole = by("host")
+    assert_close(by("shards"), whole)
+    assert whole.metrics["grad_norm"].min() > 0
+    assert np.abs(whole.metrics["effective_sample_size"][:, 1:] - 4).max() > 1e-6  # others than the one that acted
 
 
 # Budgets
