@@ -8,7 +8,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 from signal import SIGKILL
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -123,7 +123,7 @@ def assert_same_bits(one, other):
 class Drawn(NamedTuple):
     """Trajectories, as lists of (state, action, reward), with the estimates of tables of logits."""
 
-    episodes: list
+    episodes: list[Any]
     acting: np.ndarray
 
     def weights(self, table):
@@ -156,7 +156,7 @@ class Done(NamedTuple):
     after: np.ndarray
     u: np.ndarray
     g: np.ndarray
-    weighed: list
+    weighed: list[Any]
     """The tables that the update put weights on."""
 
 
@@ -349,7 +349,8 @@ def test_a_network_is_trained_in_a_simulator():
 
 
 def test_a_method_that_never_begins_again_costs_the_same_in_every_iteration():
-    schedule, algorithm = Schedule(ALGORITHMS["storm"]), ALGORITHMS["storm"]
+    algorithm = Storm(step_size=ETA)
+    schedule = Schedule(algorithm)
     for iterations in (1, 2, BLOCK, BLOCK + 1, 5 * BLOCK + 7):
         assert schedule.episodes(iterations) == 6 + 4 * (iterations - 1)
         assert schedule.iterations(6 + 4 * (iterations - 1)) == iterations

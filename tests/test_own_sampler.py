@@ -4,6 +4,8 @@ Both draw trajectories in pairs, one with uniform random numbers u and the other
 reference of the other.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,7 +114,8 @@ class AntitheticSource(ProgramSource):
             final, steps = jax.lax.scan(step, jnp.searchsorted(jnp.cumsum(initial), u[0, 0]), u[1:])
             return *steps, terminal[final] & (number < stop), final
 
-        drawn = ox.Trajectories(*jax.vmap(trajectory)(first + jnp.arange(n)))
+        parts: Any = jax.vmap(trajectory)(first + jnp.arange(n))
+        drawn = ox.Trajectories(*parts)
         return ox.SampledBatch(self.problem, drawn, policy)
 
 
@@ -162,9 +165,7 @@ def test_a_run_is_resumed_with_its_own_random_numbers_alone(played):
     ids=["class", "object", "number", "nothing", "source"],
 )
 def test_what_is_no_sampler_is_refused(wrong):
-    with pytest.raises(
-        ValueError, match=r"sampler must be a sampler such as occupax\.samplers.*, or a name, got"
-    ):
+    with pytest.raises(ValueError, match=r"sampler must be a sampler such as occupax\.samplers.*, or a name, got"):
         train(wrong)
 
 
@@ -175,8 +176,6 @@ def test_a_name_that_is_misspelt_is_put_right(name, meant):
 
 
 def test_a_sampler_without_open_cannot_be_made():
-    class Empty(Sampler):
-        pass
-
+    empty: Any = type("Empty", (Sampler,), {})
     with pytest.raises(TypeError, match=r"abstract method.* open"):
-        Empty()
+        empty()
