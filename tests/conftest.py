@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,10 @@ import jaxtyping
 import pytest
 
 OPTIMISATIONS = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+
+# A suite that is started in the background of a shell inherits that interrupts are ignored, and so would the processes
+# that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What is compiled is kept until the end, and to look through all of it for garbage takes longer and longer.
 gc.set_threshold(100_000, 20, 20)

@@ -117,6 +117,10 @@ class Sampled(gym.Env[Any, Any]):
         return self._script[self._time], float(action), self._time == 6, False, {}
 
 
+REWARDS = {"reward": np.nan, "text reward": "much", "no reward": None, "array reward": np.ones(1), "two": np.ones(2)}
+"""What the faults of that name return as a reward."""
+
+
 class Faulty(Diary):
     """Goes wrong at one step, 0 being the reset, of the episode of one seed: always, or as long as a file is there.
 
@@ -142,7 +146,7 @@ class Faulty(Diary):
                 Path(self._marker).unlink()
         return due
 
-    def _look(self):
+    def _look(self) -> Any:
         seen = super()._look()
         due = self._due()
         if self._fault == "state":
@@ -156,6 +160,8 @@ class Faulty(Diary):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "shape":
                 return seen[:2]
+            case "type":
+                return "north"
             case _:
                 return seen
         return seen
@@ -164,14 +170,17 @@ class Faulty(Diary):
         if self._fault == "close":
             raise RuntimeError("the line is dead")
 
-    def step(self, action):
+    def step(self, action) -> Any:
         seen, reward, terminated, truncated, info = super().step(action)
         due = self._due()
-        reward = {"reward": np.nan, "text reward": "much"}.get(self._fault, reward) if due else reward
-        if due and self._fault == "no info":
-            del info["seed"]
-        if due and self._fault == "info":
-            info["seed"] = np.inf
+        if due:
+            reward = REWARDS.get(self._fault, reward)
+            if self._fault == "no info":
+                del info["seed"]
+            if self._fault == "info":
+                info["seed"] = np.inf
+            if self._fault == "four values":
+                return seen, reward, terminated, info
         return seen, reward, terminated, truncated, info
 
 

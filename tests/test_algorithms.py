@@ -9,6 +9,7 @@ import occupax as ox
 
 pytestmark = pytest.mark.usefixtures("x64")
 
+KEY = jax.random.key(0)
 SIZES = {"snapshot_batch": 8, "batch": 4, "epoch_length": 3}
 COVERAGE = ox.utilities.LogCoverage(0.1)
 REWARD = ox.utilities.Reward()
@@ -29,12 +30,11 @@ def draw(task, policy, n, number):
 
 def run(algorithm, task, iterations):
     """All states, the batches of iteration i drawn with key i."""
-    state = algorithm.init(first_policy(), task.size)
+    state = algorithm.init(task, first_policy())
     states = []
     for i in range(iterations):
-        position = i % len(algorithm.cycle)
-        batch = draw(task, state.policy, algorithm.cycle[position], i)
-        state = (algorithm.start if position == 0 else algorithm.refine)(state, batch)
+        phase = algorithm.phases[algorithm.phase(i)]
+        state = phase.update(state, draw(task, state.policy, phase.trajectories, i), KEY)
         states.append(state)
     return states
 
@@ -81,22 +81,22 @@ def test_svrpg_is_srvr_pg_for_epochs_of_two(utility):
 
 def test_hspga_that_only_recurses_is_srvr_pg_on_its_first_batch():
     hybrid, recursive = ox.HSPGA(**SIZES, step_size=0.3, mixing=1.0), ox.SRVRPG(**SIZES, step_size=0.3)
-    state = other = hybrid.init(first_policy(), 3)
-    for i, n in enumerate(hybrid.cycle):
-        batch = draw(problem(), state.policy, n, i)
-        if i == 0:
-            state, other = hybrid.start(state, batch), recursive.start(recursive.init(first_policy(), 3), batch)
-        else:
-            state, other = hybrid.refine(state, batch), recursive.refine(other, batch.halves()[0])
+    state, other = hybrid.init(problem(), first_policy()), recursive.init(problem(), first_policy())
+    for i in range(3):
+        phase, theirs = hybrid.phases[i > 0], recursive.phases[i > 0]
+        batch = draw(problem(), state.policy, phase.trajectories, i)
+        state = phase.update(state, batch, KEY)
+        other = theirs.update(other, batch.halves()[0] if i else batch, KEY)
         np.testing.assert_allclose(state.policy.table, other.policy.table, atol=1e-12)
 
 
 def test_hspga_that_never_recurses_is_reinforce_on_its_second_batch():
     hybrid, fresh = ox.HSPGA(**SIZES, step_size=0.3, mixing=0.0), ox.REINFORCE(batch=4, step_size=0.3)
-    state = hybrid.start(hybrid.init(first_policy(), 3), draw(problem(), first_policy(), 8, 0))
+    snapshot, refinement = (phase.update for phase in hybrid.phases)
+    state = snapshot(hybrid.init(problem(), first_policy()), draw(problem(), first_policy(), 8, 0), KEY)
     batch = draw(problem(), state.policy, 8, 1)
-    expected = fresh.start(fresh.init(state.policy, 3), batch.halves()[1])
-    np.testing.assert_allclose(hybrid.refine(state, batch).policy.table, expected.policy.table, atol=1e-12)
+    expected = fresh.phases[0].update(fresh.init(problem(), state.policy), batch.halves()[1], KEY)
+    np.testing.assert_allclose(refinement(state, batch, KEY).policy.table, expected.policy.table, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [ox.TSIVRPG, ox.SRVRPG, ox.SVRPG])
@@ -110,8 +110,9 @@ def test_a_radius_of_zero_leaves_policy_and_estimates_unchanged(kind):
 
 def test_hspga_mixes_by_its_formula_unless_told():
     assert ox.HSPGA(snapshot_batch=100, batch=10, epoch_length=9)._mixing() == pytest.approx(1 - np.sqrt(10 / 1000))
-    assert ox.HSPGA(**SIZES).cycle == (8, 8, 8)  # 2 B for each refinement
-    assert ox.TSIVRPG(**SIZES).cycle == (8, 4, 4)
+    assert [phase.trajectories for phase in ox.HSPGA(**SIZES).phases] == [8, 8]  # 2 B for each refinement
+    assert [phase.trajectories for phase in ox.TSIVRPG(**SIZES).phases] == [8, 4]
+    assert [ox.TSIVRPG(**SIZES).phase(i) for i in range(7)] == [0, 1, 1, 0, 1, 1, 0]
 
 
 # A transcription of the pseudocode in NumPy, on recorded trajectories
@@ -194,13 +195,13 @@ def test_every_algorithm_is_its_pseudocode(name):
     sizes = {"batch": 4} if name in ("REINFORCE", "MaxEnt") else SIZES
     options = {"mixing": 0.3} if name in ("HSPGA", "MaxEnt") else {}
     algorithm = getattr(ox, name)(**sizes, **options, step_size=0.3, radius=0.2)
-    state = algorithm.init(first_policy(), task.size)
+    state = algorithm.init(task, first_policy())
     thetas, batches = [], []
     for j in range(3):
-        n = algorithm.cycle[j % len(algorithm.cycle)]
-        batches.append(draw(task, state.policy, n, j))
+        phase = algorithm.phases[algorithm.phase(j)]
+        batches.append(draw(task, state.policy, phase.trajectories, j))
         thetas.append(np.asarray(state.policy.table))
-        state = (algorithm.refine if j else algorithm.start)(state, batches[-1])
+        state = phase.update(state, batches[-1], KEY)
     g = transcribe(name, thetas, batches, 0.3, 0.2, 0.3)
     np.testing.assert_allclose(state.gradient.table, g, atol=1e-12)
     np.testing.assert_allclose(state.policy.table, truncated(thetas[2], g, 0.3, 0.2), atol=1e-12)
@@ -235,10 +236,11 @@ def test_on_a_fixed_path_the_estimates_of_tsivr_pg_are_exact_in_expectation(term
     algorithm = ox.TSIVRPG(**SIZES)
     state = eqx.tree_at(
         lambda it: (it.policy, it.previous, it.occupancy, it.gradient.table, it.quasi_reward, it.previous_quasi_reward),
-        algorithm.init(now, 3),
+        algorithm.init(problem(), now),
         (now, before, jnp.asarray(u), jnp.asarray(np.tensordot(old, slopes, 1)), jnp.asarray(r), jnp.asarray(old)),
     )
-    mean = over_all_batches_of_one(algorithm.refine, state, termination)
+    refinement = algorithm.phases[1].update
+    mean = over_all_batches_of_one(lambda *given: refinement(*given, KEY), state, termination)
     u_now, slopes_now = exact(np.asarray(now.table), termination)
     np.testing.assert_allclose(mean.occupancy, u_now, atol=1e-9)
     np.testing.assert_allclose(mean.gradient.table, np.tensordot(r, slopes_now, 1), atol=1e-9)

@@ -1,6 +1,7 @@
 """Statistics against hand-worked values and NumPy, figures read back, and the page as a browser would take it apart."""
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -17,9 +18,11 @@ import pytest
 import occupax as ox
 from occupax import serial
 from occupax.analysis import moving_average, plot_metric, plots, quartiles, write_report
-from occupax.analysis.charts import MOST_POINTS, Grid, Maps
+from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
 from occupax.analysis.describe import words
+from occupax.analysis.page import environment
 from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS
+from occupax.training.assessment import Assessment
 
 NAN = np.nan
 LAKE = ox.make("FrozenLake-v1")
@@ -208,7 +211,7 @@ def test_seeds_without_records_can_be_drawn(known: int):
 
 def test_maps_show_the_visits():
     grid = np.array([[4.0, 2.0], [1e-9, 0.0]])
-    image = np.ma.asarray(plots.draw(Maps("here", "Here", "", (Grid("here", grid),))).axes[0].images[0].get_array())
+    image = np.ma.asarray(plots.draw(Maps("here", "Here", "", (HeatMap("here", grid),))).axes[0].images[0].get_array())
     np.testing.assert_array_equal(np.ma.getmaskarray(image), grid == 0)
     np.testing.assert_array_equal(image.compressed(), [4.0, 2.0, 0.004])
 
@@ -225,6 +228,8 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.labels: list[str] = []
         self.cells: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.data: list[str] = []
         self.words = ""
         self.feed(text)
         self.close()
@@ -237,6 +242,7 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
+        self.attributes += attrs
         self.ids += [found["id"] or ""] if "id" in found else []
         self.labels += [found["aria-label"] or ""] if tag == "svg" and found.get("role") == "img" else []
 
@@ -245,6 +251,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words += data
+        if self.open[-1:] == ["script"] and data.startswith("{"):
+            self.data.append(data)
         if self.open and self.open[-1] in ("td", "th", "dd"):
             self.cells.append(data)
 
@@ -305,6 +313,46 @@ def test_names_and_status_are_text_and_not_html(tmp_path: Path):
     assert "<b>" not in text
     assert "<script>alert('a')</script>" in page.words
     assert "Stopped: <b>NaN</b>" in page.words
+
+
+HOSTILE = """</script><script>alert("a")</script>' onload='b' " onload="b" {{ 7 * 7 }} <!-- &lt;"""
+
+
+def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    result = make_result(status=(f"stopped: {HOSTILE}", "finished", "finished"))
+    result.config["setup"]["problem"]["fields"]["env"] = {"opaque": HOSTILE}
+    hostile = Assessment(np.ones(3), HOSTILE, None, HOSTILE)
+    monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: hostile)
+    far = replace(result, episodes=result.episodes + 1000)
+    text, page = written(tmp_path / "report.html", (HOSTILE, result), ("other", result), (f"{HOSTILE} far", far))
+    assert text.count("<script>") == 1  # that of the page
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    labels = [value for name, value in page.attributes if name == "aria-label" and HOSTILE in (value or "")]
+    assert len(labels) == 4  # of the charts that compare
+    names = [series["name"] for figure in map(json.loads, page.data) for series in figure.get("series", [])]
+    assert names.count(HOSTILE) == 4
+    assert HOSTILE in page.cells  # the environment
+    assert page.words.count(HOSTILE) > 10  # title, contents, headings, tables, buttons, status, source and reason
+    chart = Chart("c", HOSTILE, HOSTILE, HOSTILE, "y", (Series(HOSTILE, np.arange(3), np.arange(3)),))
+    maps = Maps("m", HOSTILE, HOSTILE, (HeatMap(HOSTILE, np.ones((2, 2))),))
+    parts = '{% from "parts.html" import live %}{{ live(chart) }}{{ live(maps) }}'
+    drawn = Page(environment().from_string(parts).render(chart=chart, maps=maps))
+    assert drawn.words.count(HOSTILE) == 7  # a button, two titles, two captions, a label of an axis, and that of a map
+    assert [name for name, value in drawn.attributes if HOSTILE in (value or "")] == ["aria-label"] * 4
+    assert json.loads(drawn.data[0])["label"] == json.loads(drawn.data[1])["grids"][0]["title"] == HOSTILE
+
+
+def test_what_is_known_of_the_end_is_shown_without_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    known = Assessment(np.array([1.25, 3.75, 2.0]), "exact", np.array([0.5, 0.125, 0.25]), "", np.eye(3, 16))
+    monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: known)
+    lost = replace(make_result(), problem=None, algorithm=None)
+    _, page = written(tmp_path / "report.html", ("lost", lost))
+    assert {"3.750", "0.1250", "Certified gap"} <= set(page.cells)
+    assert "Utility: exact." in page.words
+    (maps,) = [figure for figure in map(json.loads, page.data) if "grids" in figure]
+    (grid,) = maps["grids"]
+    assert grid["title"] == "best policy (seed 1)"
+    np.testing.assert_array_equal(np.ravel(grid["values"]), np.eye(3, 16)[1])
 
 
 def test_what_cannot_be_restored_is_described_all_the_same(tmp_path: Path):
@@ -373,8 +421,8 @@ def test_descriptions_read_like_python():
 def test_figures_are_lazy_and_have_no_window():
     code = (
         "import sys, occupax.analysis; first = 'matplotlib' in sys.modules\n"
-        "from matplotlib.figure import Figure; from occupax.analysis.svg import inline_svg\n"
-        "inline_svg(Figure(), 'a', 'b'); print(first, 'matplotlib.pyplot' in sys.modules)"
+        "from occupax.analysis.charts import Chart; from occupax.analysis.page.figures import interactive\n"
+        "interactive(Chart('a', '', '', 'x', 'y', ())); print(first, 'matplotlib.pyplot' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -12,10 +12,13 @@ import enumeration as enum
 import occupax as ox
 from occupax import kernels
 from occupax.batch import Trajectories
-from occupax.samplers import CompiledSampler, DeviceSampler, StreamedBatch, draw, make_sampler
+from occupax.samplers.batches.streamed import StreamedBatch
+from occupax.samplers.plain import JaxSource
+from occupax.samplers.tabular_kernel import TabularKernelSource
+from sources import source_of
 
 KEY = jax.random.key(3)
-SAMPLERS = [DeviceSampler] if kernels.missing() else [DeviceSampler, CompiledSampler]
+SOURCES = [JaxSource] if kernels.missing() else [JaxSource, TabularKernelSource]
 
 
 def tiny(termination="episodic", seed=11):
@@ -31,7 +34,7 @@ def blocks_of(monkeypatch):
     """Make every sampler hold so many trajectories at once."""
 
     def hold(block, horizon=enum.HORIZON):
-        for module in ("device", "compiled", "network"):
+        for module in ("plain", "tabular_kernel", "network_kernel"):
             monkeypatch.setattr(f"occupax.samplers.{module}.BLOCK_STEPS", block * horizon + horizon // 2)
 
     return hold
@@ -55,18 +58,18 @@ def assert_same_answers(one, other, target, size, **tolerance):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "n", "termination"),
-    [*((sampler, 14, "episodic") for sampler in SAMPLERS), (SAMPLERS[-1], 20, "absorbing")],
+    ("source", "n", "termination"),
+    [*((source, 14, "episodic") for source in SOURCES), (SOURCES[-1], 20, "absorbing")],
 )
-def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, sampler, n, termination):
+def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, source, n, termination):
     # in blocks of 7, into which 14 and its halves divide, and 20 and its halves do not
     task, behaviour, target = tiny(termination), table(0), table(1)
-    held = draw(sampler(task), behaviour, n, KEY)
+    held = source(task).draw(behaviour, n, KEY)
     assert not isinstance(held, StreamedBatch)
     blocks_of(7)
-    streamed = draw(sampler(task), behaviour, n, KEY)
+    streamed = source(task).draw(behaviour, n, KEY)
     assert isinstance(streamed, StreamedBatch)
-    assert streamed.sampler.block_size == 7
+    assert streamed.source.block_size == 7
     assert_same_answers(streamed, held, target, task.size, rtol=1e-12, atol=1e-13)
     halves = [[half.occupancy(target) for half in batch.halves()] for batch in (streamed, held)]
     np.testing.assert_allclose(halves[0], halves[1], rtol=1e-12)
@@ -74,42 +77,43 @@ def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, sampler, n,
     np.testing.assert_allclose(streamed.occupancy(), held.occupancy(), rtol=1e-12)  # of the policy that acted
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_an_odd_number_of_trajectories_has_no_halves(blocks_of, sampler):
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_odd_number_of_trajectories_has_no_halves(blocks_of, source):
     blocks_of(7)
     for n in (5, 15):
         with pytest.raises(ValueError, match=f"an even number of trajectories to be halved, got {n}"):
-            draw(sampler(tiny()), table(0), n, KEY).halves()
+            source(tiny()).draw(table(0), n, KEY).halves()
 
 
 def test_the_plain_sampler_draws_the_trajectories_that_anybody_can_draw(x64):
     task, behaviour = tiny("absorbing"), table(0)
-    drawn = draw(DeviceSampler(task), behaviour, 20, KEY).trajectories
+    drawn = JaxSource(task).draw(behaviour, 20, KEY).trajectories
     for one, other in zip(jax.tree.leaves(drawn), jax.tree.leaves(ox.sample(task, behaviour, 20, KEY)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS[-1:])
-def test_a_baseline_is_the_mean_over_the_others_of_a_block(x64, blocks_of, sampler):
-    task, behaviour, target = tiny(), table(0), table(1)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("termination", ["episodic", "absorbing"])
+def test_a_mean_baseline_is_over_the_whole_batch_however_it_is_drawn(x64, blocks_of, source, termination):
+    task, behaviour, target = tiny(termination), table(0), table(1)
     r = jnp.asarray(np.random.default_rng(2).normal(size=task.size))
-    # 15 in blocks of 7: two full blocks and one trajectory alone, which has no others
-    blocks = [(sampler(task).block(behaviour, KEY, first, 15, n), n) for first, n in ((0, 7), (7, 7), (14, 1))]
-    expected = sum(n * block.gradient(target, r, "mean").table for block, n in blocks) / 15
-    plain = draw(sampler(task), behaviour, 15, KEY).gradient(target, r).table
+    # 15 in blocks of 7: two full blocks and one trajectory alone, which has no others in its own block
+    blocks = [(source(task).block(behaviour, KEY, first, 15, n), n) for first, n in ((0, 7), (7, 7), (14, 1))]
+    over_blocks = sum(n * block.gradient(target, r, "mean").table for block, n in blocks) / 15
+    held = source(task).draw(behaviour, 15, KEY).gradient(target, r, "mean").table
     blocks_of(7)
-    ours = draw(sampler(task), behaviour, 15, KEY).gradient(target, r, "mean").table
-    np.testing.assert_allclose(ours, expected, rtol=1e-11, atol=1e-13)
-    assert np.abs(ours - plain).max() > 1e-3
+    streamed = source(task).draw(behaviour, 15, KEY).gradient(target, r, "mean").table
+    np.testing.assert_allclose(streamed, held, rtol=1e-11, atol=1e-13)
+    assert np.abs(held - over_blocks).max() > 1e-3  # means over the blocks are another estimate
 
 
 def test_a_network_is_streamed_as_well(blocks_of):
     env = ox.make("CartPole-v1")
     task = ox.Problem(env, horizon=12)
     behaviour, target = (ox.policies.mlp((3,))(env, jax.random.key(i)) for i in range(2))
-    held = draw(make_sampler(task, behaviour), behaviour, 10, KEY)
+    held = source_of(task, behaviour).draw(behaviour, 10, KEY)
     blocks_of(4, 12)
-    streamed = draw(make_sampler(task, behaviour), behaviour, 10, KEY)
+    streamed = source_of(task, behaviour).draw(behaviour, 10, KEY)
     assert isinstance(streamed, StreamedBatch)
     assert_same_answers(streamed, held, target, task.size, rtol=2e-5, atol=1e-5)
 
@@ -130,19 +134,19 @@ MEMORY = """
 import resource, sys
 import occupax as ox
 problem = ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(), horizon=20)
-n, engine = int(sys.argv[1]), sys.argv[2]
-result = ox.train(problem, ox.REINFORCE(batch=n), n, progress=False, engine=engine)
+n, sampler = int(sys.argv[1]), sys.argv[2]
+result = ox.train(problem, ox.REINFORCE(batch=n), n, progress=False, sampler=sampler)
 print(int(result.steps[0, 0]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-@pytest.mark.parametrize(("engine", "sizes"), [("jax", (3000, 25_000)), ("auto", (220_000, 900_000))])
-def test_the_memory_of_training_does_not_grow_with_the_batch(engine, sizes):
+@pytest.mark.parametrize(("sampler", "sizes"), [("jax", (3000, 25_000)), ("auto", (220_000, 900_000))])
+def test_the_memory_of_training_does_not_grow_with_the_batch(sampler, sizes):
     # The smaller batch is a little more than a block. In memory the larger one would take, in each of the five runs of
     # a program, 18 bytes a step with plain JAX and 4 with the kernel: 38 and 259 MiB more, before any gradient. What
     # was seen is 2 MiB; 30 MiB are far from all of these.
     def measure(n):
-        command = [sys.executable, "-c", MEMORY, str(n), engine]
+        command = [sys.executable, "-c", MEMORY, str(n), sampler]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         steps, kibibytes = map(int, done.stdout.split())
@@ -186,12 +190,12 @@ def test_the_statistics_are_those_of_the_raw_trajectories(x64):
 
 def test_equal_weights_count_every_trajectory(x64):
     task, behaviour = enum.tiny(11, ()).problem("episodic"), table(0)
-    for sampler in SAMPLERS:
-        found = draw(sampler(task), behaviour, 37, KEY).statistics()
+    for source in SOURCES:
+        found = source(task).draw(behaviour, 37, KEY).statistics()
         assert float(found.effective_sample_size) == pytest.approx(37, rel=1e-12)
         assert float(found.largest_weight) == pytest.approx(1, rel=1e-12)
         assert int(found.steps) == 37 * enum.HORIZON
-        moved = draw(sampler(task), behaviour, 37, KEY).statistics(table(1))
+        moved = source(task).draw(behaviour, 37, KEY).statistics(table(1))
         assert 1 <= float(moved.effective_sample_size) < 37
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from occupax.analysis import plots
-from occupax.analysis.charts import MOST_POINTS, Chart, Grid, Level, Maps, Series, csv_text, seeds_series, thin
+from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Level, Maps, Series, csv_text, seeds_series, thin
 
 NAN = np.nan
 X = np.array([1.0, 2.0, 3.0])
@@ -21,7 +21,7 @@ def make_chart(*series: Series, **options) -> Chart:
 
 
 def make_maps() -> Maps:
-    return Maps("maps", "Where", "", (Grid("one", np.array([[1.0, 0.5]]), [["→", "←↑"]]), Grid("two", np.eye(2))))
+    return Maps("maps", "Where", "", (HeatMap("one", np.array([[1.0, 0.5]]), [["→", "←↑"]]), HeatMap("two", np.eye(2))))
 
 
 def test_seeds_become_a_median_between_quartiles():
@@ -123,4 +123,4 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"name must consist of letters, digits, hyphens and underscores, got 'a b'\."):
         Maps("a b", "", "", ())
     with pytest.raises(ValueError, match=r"the arrows of the grid 'a' must be 2 rows of 2 texts\."):
-        Grid("a", np.eye(2), [["", ""]])
+        HeatMap("a", np.eye(2), [["", ""]])

@@ -411,10 +411,17 @@ def test_registered_environments_are_made_without_the_checks_of_gymnasium(monkey
 
 def test_objects_that_cannot_be_shown_or_converted_do_no_harm():
     Stubborn = type("Stubborn", (), {"__repr__": divide, "__array__": divide})
+    Mute = type("Mute", (Exception,), {"__repr__": divide, "__str__": divide})
     for env in (observing(BOX, Stubborn()), walk(reward=lambda _: Stubborn()), returning(4, Stubborn())):
         (finding,) = ox.check_env(env)
         assert finding.actual == "Stubborn an object of type Stubborn"
-    (finding,) = ox.check_env(walk(action_space=type("Mute", (spaces.Discrete,), {"sample": divide})(2)))
+
+    def fail(self):
+        raise Mute
+
+    (finding,) = ox.check_env(walk(reward=fail))
+    assert (finding.what, finding.actual) == ("step raised Mute", "an object of type Mute")
+    (finding,) = ox.check_env(walk(action_space=type("Still", (spaces.Discrete,), {"sample": divide})(2)))
     assert finding.what == "sampling the action space raised ZeroDivisionError"
 
 

@@ -27,7 +27,7 @@ RUNS = {
     "srvr-pg": (ox.SRVRPG(**SIZES), {}),
     "hspga": (ox.HSPGA(**SIZES), {}),
     "maxent": (ox.MaxEnt(batch=4), {"record_every": 3}),
-    "plain jax": (ox.REINFORCE(batch=4), {"engine": "jax"}),
+    "plain jax": (ox.REINFORCE(batch=4), {"sampler": "jax"}),
     "adam": (ox.REINFORCE(batch=4, step_size=1.0, rule=ADAM, baseline="mean"), {"record_every": 7}),
     "adaptive": (ox.TSIVRPG(**SIZES, radius="adaptive"), {}),
     "uniform": (ox.REINFORCE(batch=4, output="uniform"), {}),
@@ -164,7 +164,7 @@ def test_another_run_is_refused_and_told_apart(tmp_path):
         ({"seed": 1}, "seed"),
         ({"record_every": 2}, "record_every"),
         ({"exact": True}, "exact"),
-        ({"engine": "jax"}, "engine"),
+        ({"sampler": "jax"}, "random_numbers"),
         ({"policy": ox.policies.tabular(0.6)}, r"policy\.table"),
     ):
         with pytest.raises(ValueError, match=f"holds another run, which differs in {place}: resume it"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import equinox as eqx
 import numpy as np
 import pytest
+from occupax.training.lanes import Lanes
 
 import occupax as ox
 from occupax import cli
@@ -16,7 +17,6 @@ from occupax.cli.choices import Choices, build
 from occupax.cli.resume import restore
 from occupax.cli.summary import summarise
 from occupax.training import folder as run_folder
-from occupax.training.lanes import Lanes
 from occupax.training.setup import make_setup
 
 ICE = "FrozenLake-v1"
@@ -89,7 +89,7 @@ def test_the_text_has_a_row_for_each_seed_a_certificate_and_ends_with_the_report
 
 
 def test_json_has_the_same_numbers_and_tensorboard_gets_them(done, tmp_path):
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboardX")
     folder, _ = done
     code, out, err = occupax(*RUN, "--episodes", 70, "--json", "--tensorboard", tmp_path, "--exact")
     assert (code, err) == (0, "")

@@ -12,7 +12,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import occupax as ox
-from occupax.samplers.ray import Actors
+from occupax.samplers.workers import Task, Worker, Workers
 
 ALGORITHM = ox.TSIVRPG(snapshot_batch=8, batch=4, epoch_length=3, step_size=0.01)
 SHARDS = 4
@@ -78,18 +78,18 @@ def test_machine_lost_in_the_middle_changes_nothing(
 ):
     lost: list[int] = []
     replaced: list[Exception] = []
-    replace = Actors._replace
+    lose = Workers._lose
 
-    def note(pool: Actors, seat: Any, error: Exception) -> None:
+    def remember(pool: Workers, worker: Worker, task: Task, error: Exception) -> None:
         replaced.append(error)
-        replace(pool, seat, error)
+        lose(pool, worker, task, error)
 
-    monkeypatch.setattr(Actors, "_replace", note)
+    monkeypatch.setattr(Workers, "_lose", remember)
 
-    def pull_the_plug(moment: ox.training.Moment) -> None:
-        if not lost and moment.episodes >= 30:
+    def pull_the_plug(progress: ox.training.Progress) -> None:
+        if not lost and progress.episodes >= 30:
             cluster.remove_node(cluster.list_all_nodes()[-1])
-            lost.append(moment.episodes)
+            lost.append(progress.episodes)
 
     there = ox.samplers.Ray(address=cluster.address, workers=2, shards=SHARDS)
     result = train(problem, there, callbacks=[pull_the_plug])

@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 import occupax as ox
 from occupax.exact import conic, optimum
 from occupax.exact.dynamics import dynamics
+from occupax.exact.evaluator import stationary_occupancies
 
 CONVENTIONS = ("episodic", "absorbing")
 utilities = ox.utilities
@@ -272,3 +273,46 @@ def test_frank_wolfe_reaches_its_tolerance_with_sharp_utilities(env):
         utilities.LogCoverage(1e-3),
     ):
         assert ox.solve(ox.Problem(env, utility, discount=0.95)).gap <= 1e-6
+
+
+@pytest.mark.parametrize("termination", ["episodic", "absorbing"])
+@pytest.mark.parametrize("horizon", [1, 2, 17, 100, None])
+def test_many_occupancies_at_once_are_those_of_one_after_the_other(termination, horizon):
+    def problem(steps):
+        return ox.Problem(ox.make("FrozenLake-v1"), discount=0.8, horizon=steps, termination=termination)
+
+    tables = np.random.default_rng(0).dirichlet(np.full(4, 0.3), (5, 16))
+    found = stationary_occupancies(dynamics(problem(horizon)), tables)
+    long = 300 if horizon is None else horizon  # 0.8^300 is below the precision of a double
+    np.testing.assert_allclose(found, [ox.exact.occupancy(problem(long), one) for one in tables], atol=1e-14)
+    if horizon is None:
+        np.testing.assert_allclose(found, [ox.exact.occupancy(problem(None), one) for one in tables], rtol=1e-12)
+
+
+@pytest.mark.parametrize("at_once", [0, 10**7])
+@pytest.mark.parametrize("horizon", [12, None])
+def test_many_policies_have_the_values_and_gaps_of_each(monkeypatch, at_once, horizon):
+    monkeypatch.setattr("occupax.exact.evaluator.MOST_NUMBERS_AT_ONCE", at_once)
+    tables = np.random.default_rng(0).dirichlet(np.full(4, 0.3), (4, 16))
+    tables[1, 3, 2] = np.nan
+    for utility in (ox.utilities.LogCoverage(), lambda u: (u**2).sum()):
+        problem = ox.Problem(ox.make("FrozenLake-v1"), utility, 0.8, horizon)
+        utilities, gaps = ox.exact.Evaluator(problem).values(tables)
+        assert np.isnan(utilities[1])
+        for i in (0, 2, 3):
+            assert utilities[i] == pytest.approx(ox.exact.value(problem, tables[i]), rel=1e-12)
+        if not problem.utility.concave:
+            assert gaps is None
+            continue
+        assert gaps is not None
+        assert np.isnan(gaps[1])
+        for i in (0, 2, 3):
+            assert gaps[i] == pytest.approx(ox.exact.certificate(problem, tables[i]).gap, rel=1e-9)
+
+
+def test_no_policy_at_all_has_a_value():
+    tables = np.full((2, 16, 4), np.nan)
+    utilities, gaps = ox.exact.Evaluator(ox.Problem(ox.make("FrozenLake-v1"), discount=0.8)).values(tables)
+    assert np.isnan(utilities).all()
+    assert gaps is not None
+    assert np.isnan(gaps).all()

@@ -2,7 +2,6 @@
 
 import csv
 from dataclasses import replace
-from importlib import import_module
 from math import inf
 
 import jax.numpy as jnp
@@ -10,19 +9,13 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.exact.dynamics import dynamics
-from occupax.exact.evaluation import stationary_occupancies
-from occupax.experiments import ablations, cells, methods, rate, report, reward, runs, tuning, utility
-from occupax.experiments.cells import Cell, Done, Outcome
-from occupax.experiments.progress import Progress
-from occupax.experiments.scales import SCALES
+from occupax.experiments import ablations, cells, methods, rate, report, reproduction, reward, runs, tuning, utility
+from occupax.experiments.cells import SCALES, Cell, Done, Measurement
 from occupax.experiments.sections import above, answer, centre, median, median_difference, shown, tally, verdict
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, TASKS, Task, tasks
-from occupax.training.records import Table
 from occupax.training.setup import make_setup
 
 SIGMA = 0.125
-reproduction = import_module("occupax.experiments.reproduce")  # the package has a function of this name
 
 
 PROBLEM = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(SIGMA), 0.9, 12)
@@ -33,23 +26,6 @@ def small(measure="exact", **settings) -> Task:
     """Log coverage of a lake of 16 cells."""
     given = {"episodes": 60, "seeds": 2, "step_sizes": (1e-2, 1.0), "trials": 4} | settings
     return Task("small", PROBLEM, measure, **given)
-
-
-# Exact occupancies of many policies
-
-
-@pytest.mark.parametrize("termination", ["episodic", "absorbing"])
-@pytest.mark.parametrize("horizon", [1, 2, 17, 100, None])
-def test_many_occupancies_at_once_are_those_of_one_after_the_other(termination, horizon):
-    def problem(steps):
-        return ox.Problem(ox.make("FrozenLake-v1"), discount=0.8, horizon=steps, termination=termination)
-
-    tables = np.random.default_rng(0).dirichlet(np.full(4, 0.3), (5, 16))
-    found = stationary_occupancies(dynamics(problem(horizon)), tables)
-    long = 300 if horizon is None else horizon  # 0.8^300 is below the precision of a double
-    np.testing.assert_allclose(found, [ox.exact.occupancy(problem(long), one) for one in tables], atol=1e-14)
-    if horizon is None:
-        np.testing.assert_allclose(found, [ox.exact.occupancy(problem(None), one) for one in tables], rtol=1e-12)
 
 
 # Settings
@@ -321,6 +297,19 @@ ROOTS = (4, 8, 16, 24, 32, 48, 64, 96)
 EPISODES = np.array([100, 400, 900, 2500, 6400, 10_000, 40_000, 90_000])
 
 
+class StandIn(ox.exact.Evaluator):
+    """Evaluates policies whose gap is their first number."""
+
+    def __init__(self, optimum):
+        self.optimum = optimum
+
+    def occupancies(self, tables):
+        return tables[:, 0, :1]
+
+    def utilities(self, occupancies):
+        return self.optimum - occupancies[:, 0]
+
+
 def policy_with_gap(gap: float) -> np.ndarray:
     """A table in which a way below finds this gap."""
     return np.array([[gap, 1 - gap]])
@@ -331,7 +320,7 @@ def gaps_made(means, seeds=4) -> dict[rate.Key, Done]:
     done: dict[rate.Key, Done] = {}
     spread = np.linspace(0.9, 1.1, seeds)
     nothing = np.zeros(0)
-    outcome = Outcome(nothing, np.zeros((seeds, 0)), nothing, np.zeros((seeds, 0)), *[np.zeros(seeds)] * 3)
+    outcome = Measurement(nothing, np.zeros((seeds, 0)), nothing, np.zeros((seeds, 0)), *[np.zeros(seeds)] * 3)
     for task in rate.TASKS:
         for root, episodes, mean in zip(ROOTS, EPISODES, means, strict=True):
             cell = Cell("", tasks()[task], ox.TSIVRPG(16, 4, 4, step_size=0.1, radius=0.2), int(episodes), seeds)
@@ -342,7 +331,7 @@ def gaps_made(means, seeds=4) -> dict[rate.Key, Done]:
 
 def verdicts(monkeypatch, means) -> list[str]:
     best = 0.41464
-    made = [rate.Gaps(name, best, lambda table: best - table[0, 0]) for name in ("infinite", "steps", "mixed")]
+    made = [rate.Gaps(name, best, StandIn(best)) for name in ("infinite", "steps", "mixed")]
     monkeypatch.setattr(rate, "ways", lambda _: made)
     return [claim.verdict for claim in rate.sections(gaps_made(means))[0].claims]
 
@@ -351,7 +340,7 @@ WOBBLE = np.exp(0.01 * np.array([1, -1, 1, -1, -1, 1, -1, 1]))
 
 
 def test_a_rate_is_fitted():
-    way = rate.Gaps("", 1.0, lambda table: 1.0 - table[0, 0])
+    way = rate.Gaps("", 1.0, StandIn(1.0))
     found = rate.fit(gaps_made(3.0 * EPISODES**-0.5), LAKE, way)
     assert found.line.slope == pytest.approx(-0.5, abs=1e-12)
     assert np.exp(found.line.intercept) == pytest.approx(3.0)
@@ -527,7 +516,7 @@ def test_outcomes_are_those_of_brute_force(sampled):
     np.testing.assert_allclose(done.tables.sum(2), 1.0, rtol=1e-6)
 
 
-def same(one: Outcome, other: Outcome) -> None:
+def same(one: Measurement, other: Measurement) -> None:
     for name, array in vars(one).items():
         np.testing.assert_array_equal(getattr(other, name), array, strict=True)
 
@@ -672,40 +661,7 @@ def test_the_search_for_the_rate_is_a_matter_of_its_own(tmp_path):
     assert numbers(methods.tuned(file)["lake", "TSIVR-PG"]) == (5, 25, 5, 0.1, 0.2)
 
 
-# Progress
-
-
-def test_without_a_terminal_progress_is_lines_with_the_time_left(capsys):
-    with Progress([60.0, 30.0, 35.5]) as bar:
-        for i, cost in enumerate((60.0, 30.0, 35.5)):
-            bar.begin(f"part {i}", cost)
-            bar.end()
-    assert capsys.readouterr().err.splitlines() == [
-        "1 of 3: part 0 (about 2:05 left)",
-        "2 of 3: part 1 (about 1:05 left)",
-        "3 of 3: part 2 (about 0:35 left)",
-    ]
-    with Progress([60.0], shown=False) as bar:
-        bar.begin("part", 60.0)
-        bar.end()
-    assert capsys.readouterr().err == ""
-
-
-def test_the_time_left_follows_the_pace(monkeypatch, capsys):
-    clock = [1000.0]
-    monkeypatch.setattr("occupax.experiments.progress.time.monotonic", lambda: clock[0])
-    with Progress([10.0, 20.0, 20.0]) as bar:
-        watcher = bar.begin("first", 10.0)
-        table = Table(np.array([50, 100]), np.zeros((1, 2), int), {})
-        watcher.open([0], 200, table)
-        clock[0] += 15
-        watcher.log(table)  # half of it took 15 seconds: 30 for 10
-        assert bar._bar.tasks[0].fields["left"] == "about 2:15 left"
-        assert bar._bar.tasks[0].completed == 5
-        clock[0] += 5
-        bar.end()  # 20 seconds for 10
-        bar.begin("second", 20.0)
-    assert capsys.readouterr().err.splitlines()[-1] == "2 of 3: second (about 1:20 left)"
+# Costs and scales
 
 
 def test_costs_grow_with_the_work():
@@ -729,7 +685,7 @@ def test_scales_have_enough_episodes_and_names_for_files():
 def test_the_report_shows_the_settings_that_were_run():
     shown_settings = {(row[0], row[1]): row[2] for row in report._search(methods.SEARCH, TASKS).rows}
     for (task, method), algorithm in methods.tuned().items():
-        snapshot = getattr(algorithm, "snapshot_batch", algorithm.cycle[0])
+        snapshot = getattr(algorithm, "snapshot_batch", methods.budget(algorithm).episodes(1))
         assert shown_settings[task, method].startswith(f"N {snapshot}, step size {algorithm.step_size:g}")
 
 
@@ -741,5 +697,5 @@ def test_below_the_threshold_a_rising_curve_cannot_tell(end, rise, solved):
     noise = np.array([-0.02, 0.01, 0.02, -0.01, 0.0])
     curve = np.linspace(-rise, rise, 100) + noise[:, None] + np.zeros((5, 100))
     nothing = np.zeros(100)
-    outcome = Outcome(nothing, curve, nothing, curve, noise, noise, end + noise)
+    outcome = Measurement(nothing, curve, nothing, curve, noise, noise, end + noise)
     assert reward._solved(outcome, 1.0) is solved

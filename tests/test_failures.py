@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from contextlib import closing
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.samplers.episodes import Player
-from simulators import Diary, Faulty, FaultyBox, key_of, play, seeds_of
+from occupax.samplers.episodes import EpisodeRunner
+from simulators import Diary, Faulty, FaultyBox, key_of, seeds_of
+from simulators import play as by_hand
 
 KEY = jax.random.key(3)
 SEEDS = seeds_of(KEY, 20)
@@ -22,11 +24,13 @@ HORIZON = 6
 
 
 def draw(env, n=12, **options):
-    player = Player(env, **options)
-    try:
-        return player.draw(UNIFORM, KEY, 0, n, n, HORIZON)
-    finally:
-        player.close()
+    with closing(EpisodeRunner(env, **options)) as runner:
+        return runner.draw(UNIFORM, KEY, 0, n, n, HORIZON)
+
+
+def evaluate(env, n=12, **options):
+    """The same episodes as those that are drawn."""
+    return ox.evaluate(UNIFORM, env, n, seed=3, max_steps=HORIZON, **options)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,12 @@ def named(caught):
 STEPS = {
     "raise": "raised RuntimeError at step 3 with action {action}: the motor is hot",
     "reward": "returned nan as the reward at step 3",
-    "text reward": "returned what is of no use at step 3, .* ValueError: could not convert string to float: 'much'",
+    "text reward": "returned what is of no use at step 3, .* TypeError: 'much' is not a number",
+    "no reward": "returned what is of no use at step 3, as occupax.check_env can tell: TypeError: .*NoneType",
+    "array reward": r"returned what is of no use at step 3, .* TypeError: array\(\[1\.\]\) is not a number",
+    "two": r"returned what is of no use at step 3, .* TypeError: array\(\[1\., 1\.\]\) is not a number",
+    "four values": "returned what is of no use at step 3, .*: it is not a tuple of 5 values",
+    "type": "returned what is of no use at step 3, .* ValueError: .*'north'",
     "shape": "returned an observation at step 3 that is not of Box",
     "state": r"returned 3 at step 3, which is not in Discrete\(3\)",
     "nan": "returned an observation with nan at step 3",
@@ -57,20 +66,20 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("envs", [1, 4])
+@pytest.mark.parametrize("play", [partial(draw, envs=1), partial(draw, envs=4), evaluate], ids=["1", "4", "evaluate"])
 @pytest.mark.parametrize("fault", STEPS)
-def test_what_a_step_does_wrong_is_said_with_the_episode_and_its_seed(fault, envs, expected):
+def test_what_a_step_does_wrong_is_said_with_the_episode_and_its_seed(fault, play, expected):
     drawn, number = expected
     make = FaultyBox if fault == "nan" else Faulty
     options = {"fault": fault, "when": SEEDS[number], "step": 3}
     with pytest.raises(ox.samplers.EpisodeError) as caught:
-        draw(ox.GymnasiumEnv(make, info=["time", "seed"], **options), envs=envs)
+        play(ox.GymnasiumEnv(make, info=["time", "seed"], **options))
     assert named(caught) == (number, SEEDS[number])
     assert re.search(STEPS[fault].format(action=int(drawn.actions[number, 2])), str(caught.value))
     # and it happens again by hand
     if fault == "raise":
         with pytest.raises(RuntimeError, match="the motor is hot"):
-            play(make(**options), SEEDS[number], drawn.actions[number])
+            by_hand(make(**options), SEEDS[number], drawn.actions[number])
 
 
 @pytest.mark.parametrize(
@@ -81,11 +90,27 @@ def test_what_a_step_does_wrong_is_said_with_the_episode_and_its_seed(fault, env
         ("nan", "returned an observation with nan at step 0"),
     ],
 )
-def test_what_a_reset_does_wrong_is_said_with_the_episode_and_its_seed(fault, message):
+@pytest.mark.parametrize("play", [draw, evaluate])
+def test_what_a_reset_does_wrong_is_said_with_the_episode_and_its_seed(fault, message, play):
     make = FaultyBox if fault == "nan" else Faulty
     with pytest.raises(ox.samplers.EpisodeError, match=message) as caught:
-        draw(ox.GymnasiumEnv(make, fault=fault, when=SEEDS[9], step=0), envs=4)
+        play(ox.GymnasiumEnv(make, fault=fault, when=SEEDS[9], step=0))
     assert named(caught) == (9, SEEDS[9])
+
+
+def test_evaluation_plays_the_episodes_that_are_drawn(expected):
+    found = evaluate(ox.GymnasiumEnv(Diary), 20)
+    np.testing.assert_array_equal(found.lengths, expected[0].lengths)
+    np.testing.assert_array_equal(found.returns, np.asarray(expected[0].rewards, np.float64).sum(1))
+    np.testing.assert_array_equal(found.terminated, expected[0].terminated)
+
+
+@pytest.mark.parametrize("fault", ["raise", "reward", "hang"])
+def test_an_environment_that_is_passed_to_evaluate_is_guarded_too(fault, expected):
+    number = expected[1]
+    with pytest.raises(ox.samplers.EpisodeError) as caught:
+        evaluate(Faulty(fault, SEEDS[number], 3), timeout=1.0)
+    assert named(caught) == (number, SEEDS[number])
 
 
 def test_nothing_is_said_about_episodes_that_are_not_asked_for(expected):
@@ -102,6 +127,13 @@ def test_an_environment_that_hangs_is_given_up(processes, step, expected):
     assert named(caught) == (number, SEEDS[number])
 
 
+def test_evaluation_gives_up_an_environment_that_hangs(expected):
+    env = ox.GymnasiumEnv(Faulty, fault="hang", when=SEEDS[expected[1]], step=0)
+    with pytest.raises(ox.samplers.EpisodeError, match="did not answer within 1 seconds") as caught:
+        evaluate(env, timeout=1.0)
+    assert named(caught) == (expected[1], SEEDS[expected[1]])
+
+
 def test_a_process_that_is_killed_is_replaced_and_nothing_changes(expected, tmp_path):
     drawn, number = expected
     marker = tmp_path / "armed"
@@ -116,12 +148,12 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_changes(expected, tmp_
 
 
 def test_ctrl_c_does_not_reach_the_processes_of_the_environments():
-    with closing(Player(ox.GymnasiumEnv(Diary), 1, processes=True)) as player:
-        player.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
-        [process] = player._vector.processes
+    with closing(EpisodeRunner(ox.GymnasiumEnv(Diary), 1, processes=True)) as runner:
+        runner.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
+        [process] = runner._vector.processes
         os.kill(process.pid, signal.SIGINT)
-        player.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
-        assert player._vector.processes == [process]
+        runner.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
+        assert runner._vector.processes == [process]
 
 
 def test_an_environment_that_cannot_be_closed_spoils_nothing(expected):

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import wrappers
 
 import occupax as ox
-from occupax.samplers.episodes import Player
+from occupax.samplers.episodes import EpisodeRunner
 from simulators import CALLS, SPACES, Chain, Diary, Played, Sampled, key_of, play, seeds_of
 
 KEY = jax.random.key(3)
@@ -99,9 +99,9 @@ def diaries():
     batches, calls = {}, {}
     for envs in (1, 3, 8):
         CALLS.clear()
-        player = Player(env, envs)
-        batches[envs] = player.draw(UNIFORM, KEY, 0, 40, 40, horizon=8)
-        player.close()
+        runner = EpisodeRunner(env, envs)
+        batches[envs] = runner.draw(UNIFORM, KEY, 0, 40, 40, horizon=8)
+        runner.close()
         calls[envs] = CALLS.copy()
     return env, batches, calls
 
@@ -114,11 +114,13 @@ def test_it_makes_no_difference_how_many_environments_play(diaries):
 
 def test_a_trajectory_depends_on_its_number_and_not_on_the_batch(diaries):
     env, batches, _ = diaries
-    part, whole = (jax.tree.map(np.asarray, it) for it in (Player(env, 3).draw(UNIFORM, KEY, 7, 12, 8, 8), batches[8]))
+    part, whole = (
+        jax.tree.map(np.asarray, it) for it in (EpisodeRunner(env, 3).draw(UNIFORM, KEY, 7, 12, 8, 8), batches[8])
+    )
     for one, all_of_them in zip(jax.tree.leaves(part), jax.tree.leaves(whole), strict=True):
         np.testing.assert_array_equal(one[:5], all_of_them[7:12])
     assert not part.live[5:].any()  # those from number 12 on are empty
-    other = Player(env, 3).draw(UNIFORM, key_of(0, 0), 7, 12, 8, 8)
+    other = EpisodeRunner(env, 3).draw(UNIFORM, key_of(0, 0), 7, 12, 8, 8)
     assert not set(np.asarray(other.observations)[:5, 0, 0]) & set(SEEDS)
 
 

@@ -6,7 +6,9 @@ import pytest
 import enumeration as enum
 import occupax as ox
 from occupax import kernels
-from occupax.samplers import CompiledSampler, DeviceSampler, draw, make_sampler
+from occupax.samplers.plain import JaxSource
+from occupax.samplers.tabular_kernel import TabularKernelSource
+from sources import source_of
 
 pytestmark = [
     pytest.mark.usefixtures("x64"),
@@ -31,7 +33,7 @@ def policy(seed=0, scale=1.0):
 
 def as_trajectories(batch):
     """The trajectories of a compiled batch in the plain form, by walking through its events."""
-    env, horizon, part = batch.sampler.problem.env, batch.sampler.problem.horizon, 128
+    env, horizon, part = batch.problem.env, batch.problem.horizon, 128
     A, K = env.num_actions, 1 << (env.successors.shape[2] - 1).bit_length()
     n = len(batch.lengths)
     columns = {name: np.zeros((n, horizon), int) for name in ("states", "actions", "outcomes")}
@@ -72,7 +74,7 @@ def assert_same_answers(ours, theirs, task, target, baseline="none"):
 @pytest.mark.parametrize("baseline", ["none", "mean"])
 def test_estimates_equal_the_plain_ones_on_the_same_trajectories(termination, utility, baseline):
     task, behaviour, target = tiny(termination, utility), policy(), policy(1)
-    ours = CompiledSampler(task).block(behaviour, jax.random.key(0), 0, 300, 300)
+    ours = TabularKernelSource(task).block(behaviour, jax.random.key(0), 0, 300, 300)
     theirs = ox.SampledBatch(task, as_trajectories(ours), behaviour)
     assert_same_answers(ours, theirs, task, target, baseline)
     assert_same_answers(ours, theirs, task, None, baseline)
@@ -80,26 +82,26 @@ def test_estimates_equal_the_plain_ones_on_the_same_trajectories(termination, ut
         np.testing.assert_allclose(
             ours.occupancy(target),
             ox.SampledBatch(
-                task, as_trajectories(CompiledSampler(task).block(target, jax.random.key(0), 0, 300, 300)), target
+                task, as_trajectories(TabularKernelSource(task).block(target, jax.random.key(0), 0, 300, 300)), target
             ).occupancy(behaviour),
         )
 
 
 def test_halves_are_the_halves_of_the_same_trajectories():
     task, behaviour, target = tiny(), policy(), policy(1)
-    whole = CompiledSampler(task).block(behaviour, jax.random.key(0), 0, 300, 300)
+    whole = TabularKernelSource(task).block(behaviour, jax.random.key(0), 0, 300, 300)
     plain = ox.SampledBatch(task, as_trajectories(whole), behaviour)
     for ours, theirs in zip(whole.halves(), plain.halves(), strict=True):
         assert_same_answers(ours, theirs, task, target, "mean")
 
 
 def test_a_trajectory_depends_on_its_number_alone():
-    sampler, behaviour, key = CompiledSampler(tiny()), policy(), jax.random.key(4)
-    whole = as_trajectories(sampler.block(behaviour, key, 0, 300, 300))
-    later = as_trajectories(sampler.block(behaviour, key, 100, 300, 50))
+    source, behaviour, key = TabularKernelSource(tiny()), policy(), jax.random.key(4)
+    whole = as_trajectories(source.block(behaviour, key, 0, 300, 300))
+    later = as_trajectories(source.block(behaviour, key, 100, 300, 50))
     for all_of_them, some in zip(jax.tree.leaves(whole), jax.tree.leaves(later), strict=True):
         np.testing.assert_array_equal(all_of_them[100:150], some)
-    cut = sampler.block(behaviour, key, 280, 290, 50)
+    cut = source.block(behaviour, key, 280, 290, 50)
     assert (np.asarray(cut.lengths[10:]) == 0).all()
     assert (np.asarray(cut.finals[10:]) == -1).all()
     np.testing.assert_array_equal(cut.lengths[:10], whole.lengths[280:290])
@@ -107,20 +109,20 @@ def test_a_trajectory_depends_on_its_number_alone():
 
 def test_streaming_in_blocks_gives_the_whole(monkeypatch):
     task, behaviour, target, key = tiny(), policy(), policy(1), jax.random.key(2)
-    sampler = CompiledSampler(task)
-    whole = sampler.block(behaviour, key, 0, 1000, 1000)
-    monkeypatch.setattr("occupax.samplers.compiled.BLOCK_STEPS", 150 * task.sampling_horizon())
-    assert_same_answers(draw(sampler, behaviour, 1000, key), whole, task, target)
+    source = TabularKernelSource(task)
+    whole = source.block(behaviour, key, 0, 1000, 1000)
+    monkeypatch.setattr("occupax.samplers.tabular_kernel.BLOCK_STEPS", 150 * task.sampling_horizon())
+    assert_same_answers(source.draw(behaviour, 1000, key), whole, task, target)
 
 
 def test_lanes_are_independent_under_vmap_scan_and_jit():
     task, target = tiny(), policy(9)
-    sampler = CompiledSampler(task)
+    source = TabularKernelSource(task)
     tables = jnp.stack([policy(i).table for i in range(4)])
     keys = jax.random.split(jax.random.key(0), 4)
 
     def ask(table, key):
-        batch = draw(sampler, ox.policies.Tabular(table), 20, key)
+        batch = source.draw(ox.policies.Tabular(table), 20, key)
         return batch.occupancy(target), batch.gradient(target, jnp.ones(task.size)).table, batch.statistics(target)
 
     together = jax.jit(jax.vmap(ask))(tables, keys)
@@ -135,7 +137,7 @@ def test_lanes_are_independent_under_vmap_scan_and_jit():
 
 def test_the_expectation_of_the_estimates_is_exact():
     task, behaviour = tiny("absorbing"), policy()
-    batch = draw(CompiledSampler(task), behaviour, 400_000, jax.random.key(1))
+    batch = TabularKernelSource(task).draw(behaviour, 400_000, jax.random.key(1))
     target = policy(1, 0.3)
     exact = ox.exact.feature_occupancy(task, jax.vmap(target.probs)(jnp.arange(3)))
     # the discounted mass is below 4 and the weights of this pair mostly below 10: five deviations are below 0.05
@@ -148,7 +150,7 @@ def test_transitions_follow_the_table_by_chi_square():
     task, behaviour = tiny("episodic"), policy()
     env = task.env
     for seed in range(3):
-        batch = CompiledSampler(task).block(behaviour, jax.random.key(seed), 0, 50_000, 50_000)
+        batch = TabularKernelSource(task).block(behaviour, jax.random.key(seed), 0, 50_000, 50_000)
         taken = as_trajectories(batch)
         live = np.asarray(taken.live)
         s, a = np.asarray(taken.observations)[live], np.asarray(taken.actions)[live]
@@ -184,19 +186,19 @@ def test_philox_gives_the_published_numbers(tmp_path):
     )
     task = ox.Problem(env, discount=0.9, horizon=1)
     key = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
-    batch = CompiledSampler(task).block(ox.policies.Tabular(jnp.zeros((K, 1))), key, 0, 1, 1)
+    batch = TabularKernelSource(task).block(ox.policies.Tabular(jnp.zeros((K, 1))), key, 0, 1, 1)
     assert int(batch.events[0]) // K == first_word >> 20
 
 
 @pytest.mark.usefixtures("as_users_run")
 def test_the_engine_is_chosen_by_what_there_is(monkeypatch):
     task = tiny()
-    assert isinstance(make_sampler(task, policy()), CompiledSampler)
-    assert isinstance(make_sampler(task, policy(), "jax"), DeviceSampler)
+    assert isinstance(source_of(task, policy()), TabularKernelSource)
+    assert isinstance(source_of(task, policy(), "jax"), JaxSource)
     linear = ox.policies.linear()(task.env, jax.random.key(0))
-    assert isinstance(make_sampler(task, linear), DeviceSampler)
+    assert isinstance(source_of(task, linear), JaxSource)
     with pytest.raises(ValueError, match="Did you mean 'jax'"):
-        make_sampler(task, policy(), "jacks")
+        source_of(task, policy(), "jacks")
     monkeypatch.setattr(kernels, "missing", lambda: "it was not compiled")
     with pytest.warns(UserWarning, match="plain JAX is slower: it was not compiled"):
-        assert isinstance(make_sampler(task, policy()), DeviceSampler)
+        assert isinstance(source_of(task, policy()), JaxSource)

@@ -10,8 +10,9 @@ from scipy import stats
 import occupax as ox
 from occupax import kernels
 from occupax.envs.base import Environment
-from occupax.samplers import DeviceSampler, NetworkSampler, draw, make_sampler
-from occupax.samplers.network import InKernel
+from occupax.samplers.network_kernel import NetworkKernelSource, _kernel_log_probs
+from occupax.samplers.plain import JaxSource
+from sources import source_of
 
 pytestmark = pytest.mark.skipif(bool(kernels.missing()), reason=kernels.missing())
 
@@ -52,7 +53,7 @@ def assert_close(mine, plain, **tolerances):
 def test_estimates_equal_the_plain_ones_on_the_same_trajectories(x64, network):
     task = cart()
     behaviour, target = two_policies(NETWORKS[network], task)
-    ours = make_sampler(task, behaviour).block(behaviour, KEY, 0, 23, 23)
+    ours = source_of(task, behaviour).block(behaviour, KEY, 0, 23, 23)
     assert len(set(np.asarray(ours.trajectories.lengths))) > 5  # ragged
     theirs = ox.SampledBatch(task, ours.trajectories, behaviour)
     for asked, baseline in ((None, "none"), (target, "none"), (target, "mean"), (behaviour, "mean")):
@@ -64,7 +65,7 @@ def test_estimates_equal_the_plain_ones_on_the_same_trajectories(x64, network):
 def test_single_precision_is_that_of_plain_jax():
     task = cart()
     behaviour, target = two_policies(ox.policies.mlp(), task)
-    ours = make_sampler(task, behaviour).block(behaviour, KEY, 0, 50, 50)
+    ours = source_of(task, behaviour).block(behaviour, KEY, 0, 50, 50)
     theirs = ox.SampledBatch(task, ours.trajectories, behaviour)
     # sums of 1,000 terms of size one, 7 digits
     assert_close(answers(ours, target, "none"), answers(theirs, target, "none"), rtol=1e-4, atol=1e-4)
@@ -73,7 +74,7 @@ def test_single_precision_is_that_of_plain_jax():
 def test_the_gradient_is_that_of_finite_differences(x64):
     task = cart(horizon=6)
     policy, _ = two_policies(ox.policies.mlp((3, 5)), task)
-    taken = make_sampler(task, policy).block(policy, KEY, 0, 4, 4).trajectories
+    taken = source_of(task, policy).block(policy, KEY, 0, 4, 4).trajectories
     coefficients = jax.random.normal(jax.random.key(9), taken.actions.shape)
     arrays, rest = eqx.partition(policy, eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
@@ -81,7 +82,7 @@ def test_the_gradient_is_that_of_finite_differences(x64):
     @jax.jit
     def total(leaves):
         moved = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
-        return jnp.sum(coefficients * InKernel(moved, False).log_probs(taken))
+        return jnp.sum(coefficients * _kernel_log_probs(moved, taken))
 
     gradient = jax.grad(total)(leaves)
     for k, leaf in enumerate(leaves):
@@ -98,7 +99,7 @@ def test_actions_follow_the_policy_by_chi_square():
     task = ox.Problem(ox.make("Acrobot-v1"), discount=0.9, horizon=1)
     policy = ox.policies.linear(scale=0.3)(task.env, jax.random.key(1))
     for seed in range(3):
-        taken = make_sampler(task, policy).block(policy, jax.random.key(seed), 0, 20_000, 20_000).trajectories
+        taken = source_of(task, policy).block(policy, jax.random.key(seed), 0, 20_000, 20_000).trajectories
         probs = np.asarray(jax.vmap(policy.probs)(taken.observations[:, 0]), float)
         actions = np.asarray(taken.actions[:, 0])
         recorded = np.log(probs[np.arange(len(actions)), actions])
@@ -111,8 +112,8 @@ def test_episodes_are_as_long_as_those_of_plain_jax():
     """Nothing prefers short episodes: the mean lengths of 2,000 differ by less than 4 standard errors."""
     task = cart(horizon=60)
     policy = ox.policies.mlp((8,))(task.env, jax.random.key(3))
-    samplers = make_sampler(task, policy), DeviceSampler(task)
-    lengths = [np.asarray(it.block(policy, KEY, 0, 2_000, 2_000).trajectories.lengths) for it in samplers]
+    sources = source_of(task, policy), JaxSource(task)
+    lengths = [np.asarray(it.block(policy, KEY, 0, 2_000, 2_000).trajectories.lengths) for it in sources]
     error = np.sqrt(sum(it.var() / len(it) for it in lengths))
     assert abs(lengths[0].mean() - lengths[1].mean()) < 4 * error
 
@@ -121,11 +122,11 @@ def test_lanes_and_more_trajectories_change_no_bit():
     task = cart()
     policies = [ox.policies.mlp((6,))(task.env, jax.random.key(i)) for i in range(3)]
     keys = jax.random.split(KEY, 3)
-    sampler = NetworkSampler(task)
+    source = NetworkKernelSource(task)
 
     @eqx.filter_jit
     def estimates(policy, key, n=9):
-        batch = draw(sampler, policy, n, key)
+        batch = source.draw(policy, n, key)
         return batch.trajectories, batch.gradient(jnp.ones(1))
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *policies)
@@ -140,8 +141,8 @@ def test_lanes_and_more_trajectories_change_no_bit():
 def test_unwanted_batches_are_empty():
     task = cart()
     policy = ox.policies.mlp((6,))(task.env, KEY)
-    for sampler in (NetworkSampler(task), DeviceSampler(task)):
-        batch = draw(sampler, policy, 5, KEY, jnp.asarray(False))
+    for source in (NetworkKernelSource(task), JaxSource(task)):
+        batch = source.draw(policy, 5, KEY, jnp.asarray(False))
         assert int(batch.trajectories.lengths.sum()) == 0
         assert not batch.trajectories.terminated.any()
         np.testing.assert_array_equal(batch.occupancy(), 0.0)
@@ -150,7 +151,7 @@ def test_unwanted_batches_are_empty():
 def test_networks_that_are_not_finite_choose_some_action():
     task = cart()
     policy = changed(lambda leaf: leaf * jnp.nan, ox.policies.mlp((6,))(task.env, KEY))
-    actions = make_sampler(task, policy).block(policy, KEY, 0, 4, 4).trajectories.actions
+    actions = source_of(task, policy).block(policy, KEY, 0, 4, 4).trajectories.actions
     assert set(np.asarray(actions).ravel()) <= {0, 1}
 
 
@@ -178,12 +179,12 @@ class Short(Environment):
         return jnp.zeros((), bool)
 
 
-@pytest.mark.parametrize("engine", ["compiled", "jax"])
+@pytest.mark.parametrize("engine", ["kernel", "jax"])
 def test_no_step_is_taken_after_the_last_episode_has_ended(engine):
     env = Short()
     task = ox.Problem(env, discount=0.9, horizon=500)
     policy = ox.policies.mlp((4,))(env, KEY)
-    batch = make_sampler(task, policy, engine).block(policy, KEY, 0, 7, 7)
+    batch = source_of(task, policy, engine).block(policy, KEY, 0, 7, 7)
     jax.block_until_ready(batch.trajectories)
     jax.effects_barrier()
     np.testing.assert_array_equal(batch.trajectories.lengths, 3)
@@ -192,14 +193,14 @@ def test_no_step_is_taken_after_the_last_episode_has_ended(engine):
 
 def test_the_kernel_is_for_networks_of_tanh_fed_with_vectors():
     task, lake = cart(), ox.Problem(ox.make("FrozenLake-v1"), discount=0.9, horizon=5)
-    assert isinstance(make_sampler(task, ox.policies.mlp()(task.env, KEY)), NetworkSampler)
-    assert isinstance(make_sampler(task, ox.policies.mlp()(task.env, KEY), "jax"), DeviceSampler)
+    assert isinstance(source_of(task, ox.policies.mlp()(task.env, KEY)), NetworkKernelSource)
+    assert isinstance(source_of(task, ox.policies.mlp()(task.env, KEY), "jax"), JaxSource)
     for env, make in (
         (task.env, ox.policies.mlp((4,), activation="relu")),
         (task.env, ox.policies.linear(features=lambda observation: observation**2)),
         (lake.env, ox.policies.mlp((4,))),
     ):
         other = task if env is task.env else lake
-        assert isinstance(make_sampler(other, make(env, KEY)), DeviceSampler)
+        assert isinstance(source_of(other, make(env, KEY)), JaxSource)
         with pytest.raises(ValueError, match="networks of tanh layers fed with vectors"):
-            make_sampler(other, make(env, KEY), "compiled")
+            source_of(other, make(env, KEY), "kernel")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
 
-from occupax.analysis import page as pages
-from occupax.analysis.charts import Chart, Grid, Level, Maps, Series
+from occupax.analysis.charts import Chart, HeatMap, Level, Maps, Series
+from occupax.analysis.page import environment
 
 NAN = np.nan
 X = np.array([0.0, 100.0, 200.0, 300.0, 400.0])
@@ -36,20 +36,28 @@ LAKE = Maps(
     "Lake",
     "Two of them.",
     (
-        Grid("trained", np.array([[0.25, 1.5], [0.0, 3.0]]), (("→", "↓"), ("", "←↑"))),
-        Grid("uniform", np.array([[0.5, 0.75], [1.25, 2.0]])),
+        HeatMap("trained", np.array([[0.25, 1.5], [0.0, 3.0]]), (("→", "↓"), ("", "←↑"))),
+        HeatMap("uniform", np.array([[0.5, 0.75], [1.25, 2.0]])),
     ),
 )
-WIDE = pages.table("Wide.", [f"column {i} of many" for i in range(20)], [["1"] * 20])
+TEMPLATE = """
+{% extends "page.html" %}
+{% from "parts.html" import badge, contents, live, table %}
+{% block title %}Figures{% endblock %}
+{% block heading %}Figures{% endblock %}
+{% block body %}
+{{ contents([{"anchor": "lines", "title": "Lines"}, {"anchor": "lake", "title": "The lake"}]) }}
+<p>{{ badge("it <holds>", "good") }}</p>
+{% for chart in charts %}{{ live(chart) }}{% endfor %}
+{{ table("Wide.", ["a column of many"] * 20, [["1"] * 20]) }}
+{% endblock %}
+"""
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "page.html"
-    figures = "\n".join(map(pages.interactive, (LINES, POWERS, LAKE)))
-    badge = pages.badge("it <holds>", "good")
-    contents = pages.contents([("lines", "Lines"), ("lake", "The lake")])
-    path.write_text(pages.page("Figures", "Figures", f"{contents}\n<p>{badge}</p>\n{figures}\n{WIDE}"), "utf-8")
+    path.write_text(environment().from_string(TEMPLATE).render(charts=(LINES, POWERS, LAKE)), "utf-8")
     return path
 
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+import enumeration as enum
 import occupax as ox
-from occupax.policies import ACTIVATIONS, Categorical, Softmax, Tabular, linear, mlp, tabular
+from occupax.policies import ACTIVATIONS, Categorical, Policy, Softmax, Tabular, linear, mlp, tabular
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -358,3 +359,50 @@ def test_a_plain_function_is_a_policy_without_parameters() -> None:
     # Action 1 in states 0 and 1 once, then in state 2: 0.81 + 0.729 + 0.6561.
     expected = [0, 1, 0, 0.9, 0, 0.81 + 0.729 + 0.6561]
     np.testing.assert_allclose(ox.estimators.occupancy(PROBLEM, trajectories, forward), expected, rtol=1e-6)
+
+
+# A policy of one's own
+
+
+class Mixed(Policy):
+    """A table whose actions are drawn uniformly in a third of all cases."""
+
+    table: jax.Array
+    action_space = "discrete"
+
+    def chances(self, observation):
+        return 2 / 3 * jax.nn.softmax(self.table[observation]) + 1 / 3 / self.table.shape[1]
+
+    def draw(self, observation, key):
+        chances = self.chances(observation)
+        action = jax.random.categorical(key, jnp.log(chances))
+        return action, jnp.log(chances[action])
+
+    def log_prob(self, observation, action):
+        return jnp.log(self.chances(observation)[action])
+
+
+def test_what_a_policy_of_ones_own_draws_is_what_is_estimated_and_valued():
+    problem = enum.tiny(11, (2,)).problem("absorbing", utility=ox.utilities.LogCoverage(0.1))
+    policy = Mixed(jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)) * 3))
+    n = 20_000
+    drawn = ox.sample(problem, policy, n, jax.random.key(0))
+    np.testing.assert_allclose(jnp.where(drawn.live, policy.log_probs(drawn), 0.0), drawn.log_probs, atol=1e-6)
+    probs = np.asarray(jax.vmap(policy.chances)(jnp.arange(3)), float)
+    exact = ox.exact.occupancy(problem, probs).sum(1)
+    # visits of a state are at most 4, so the mean of 20,000 has a standard error below 0.03; 5 of them
+    np.testing.assert_allclose(ox.estimators.occupancy(problem, drawn, policy), exact, atol=0.14)
+    softmax = np.asarray(jax.nn.softmax(policy.table), float)
+    assert np.abs(ox.exact.occupancy(problem, softmax).sum(1) - exact).max() > 0.2  # the table alone is another policy
+    result = ox.train(
+        problem, ox.TSIVRPG(snapshot_batch=40, batch=8, epoch_length=3), 112, policy=policy, progress=False
+    )
+    assert result.metrics["largest_weight"][0, 0] == pytest.approx(1, abs=1e-4)
+    trained = np.asarray(jax.vmap(result.policy().chances)(jnp.arange(3)), float)
+    assert result.utilities[0] == pytest.approx(ox.exact.value(problem, trained), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["action", "log_prob", "log_probs", "draw", "probs"])
+def test_what_is_derived_cannot_be_overridden(name):
+    with pytest.raises(TypeError, match=rf"Other must not override {name}, which .* derives from"):
+        type("Other", (Tabular,), {name: None, "__module__": __name__})

@@ -7,8 +7,8 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
-from occupax.samplers import draw, make_sampler
 from occupax.steps import Memory, Step
+from sources import source_of
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
@@ -44,7 +44,7 @@ def test_the_radius_of_the_theory_is_one_over_twice_horizon_and_slope():
 def test_every_step_of_the_theory_stays_within_the_radius():
     path = [np.zeros((3, 2))]
     algorithm = ox.TSIVRPG(**SIZES, radius="theory", step_size=1e6)
-    keep = [lambda moment: path.append(np.asarray(moment.policies[0].table, float))]
+    keep = [lambda progress: path.append(np.asarray(progress.policies[0].table, float))]
     result = train(algorithm, 40, 1, policy=ox.policies.tabular(), callbacks=keep)
     lengths = np.linalg.norm(np.diff(path, axis=0), axis=(1, 2))
     assert lengths.max() <= RADIUS * (1 + 1e-5)
@@ -95,7 +95,7 @@ def follow(policy, radius, length, clipped, previous, n=50):
     """The radius of the next step, after one from `previous` to `policy`."""
     step = Step(1e3, radius="adaptive", weight_bound=4.0)
     memory = Memory((), jnp.asarray(clipped), jnp.asarray(length), jnp.asarray(radius), previous)
-    batch = draw(make_sampler(PROBLEM, policy), policy, n, jax.random.key(0))
+    batch = source_of(PROBLEM, policy).draw(policy, n, jax.random.key(0))
     return float(step(policy, policy, memory, batch)[1].radius), float(batch.statistics(previous).largest_weight)
 
 
@@ -127,7 +127,7 @@ def test_an_adaptive_radius_follows_the_largest_weight():
 def test_an_adaptive_radius_grows_from_its_first_value_while_steps_are_cut_short():
     algorithm = ox.TSIVRPG(**SIZES, radius="adaptive", step_size=1e3)
     path = [np.zeros((3, 2))]
-    keep = [lambda moment: path.append(np.asarray(moment.policies[0].table, float))]
+    keep = [lambda progress: path.append(np.asarray(progress.policies[0].table, float))]
     train(algorithm, 20, 1, policy=ox.policies.tabular(), callbacks=keep)
     lengths = np.linalg.norm(np.diff(path, axis=0), axis=(1, 2))
     assert lengths[0] == pytest.approx(0.01, rel=1e-4)

@@ -1,48 +1,45 @@
 """What becomes of shards whose workers are lost, slow or wrong, without a cluster: Ray is played by this module."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ray import exceptions
 
 import occupax as ox
-from occupax.samplers import EpisodeError, shards
-from occupax.samplers.cluster import LOSSES, Cluster, Parcel
+from occupax.samplers import EpisodeError, host
+from occupax.samplers.cluster import LOSSES, Cluster, Package
 from occupax.samplers.episodes import episode_seeds
-from occupax.samplers.questions import Question
-from occupax.samplers.ray import Actors
-from occupax.samplers.shards import Flat, Inquiry, Shard, flatten
+from occupax.samplers.ray import RaySource, RemoteWorker
+from occupax.samplers.workers import Workers
 
-QUESTIONS = (
-    Question("occupancy", None, 0, "none"),
-    Question("gradient", None, 1, "none"),
-    Question("tally", None, 1, "none"),
-)
-
-
-class Call:
-    """What is under way: it is computed when it is asked for, or never answered."""
-
-    def __init__(self, function: Callable[[], Any], answers: bool = True):
-        self.function, self.answers = function, answers
+KEY = jax.random.key(5)
+N, SHARDS = 10, 4
+Fate = Callable[[int, int], str]
 
 
 class Actor:
-    """A worker that behaves as `fate(actor, call)` says: "answer", "fail", "die" or "hang"."""
+    """A worker of which `fate(actor, call)` says what becomes of a call: "answer", "fail", "die" or "hang"."""
 
-    def __init__(self, number: int, member: Any, fate: Callable[[int, int], str]):
+    def __init__(self, number: int, worker: Any, fate: Fate):
         self.number, self.calls = number, 0
-        self.is_there = SimpleNamespace(remote=lambda: self._call(member.is_there, fate))
-        self.answer = SimpleNamespace(remote=lambda *given: self._call(lambda: member.answer(*given), fate))
+        self.ready = SimpleNamespace(remote=lambda: self._call(worker.ready, fate))
+        self.answer = SimpleNamespace(remote=lambda *given: self._call(lambda: worker.answer(*given), fate))
 
-    def _call(self, function: Callable[[], Any], fate: Callable[[int, int], str]) -> Call:
+    def _call(self, function: Callable[[], Any], fate: Fate) -> Any:
         what = fate(self.number, self.calls)
         self.calls += 1
-        return Call({"die": _die, "fail": _fail}.get(what, function), what != "hang")
+        return {"die": _die, "fail": _fail, "hang": _hang}.get(what, function)
+
+
+RELEASED = threading.Event()
+"""Ends all calls that hang, at the end of a test: their workers then fail, and nobody listens."""
 
 
 def _die() -> Any:
@@ -53,19 +50,24 @@ def _fail() -> Any:
     raise exceptions.RayTaskError("answer", "", EpisodeError("episode 3 (seed 5) is wrong"))
 
 
+def _hang() -> Any:
+    RELEASED.wait(60)
+    return _fail()
+
+
 class PlayedRay:
     """As much of Ray as is used."""
 
     exceptions = exceptions
 
-    def __init__(self, fate: Callable[[int, int], str]):
+    def __init__(self, fate: Fate):
         self.fate, self.started, self.stored = fate, 0, 0
 
     def remote(self, **_: Any) -> Any:
-        def kind(member: Any) -> Any:
+        def kind(worker: Any) -> Any:
             def start(*parts: Any) -> Actor:
                 self.started += 1
-                return Actor(self.started - 1, member(*parts), self.fate)
+                return Actor(self.started - 1, worker(*parts), self.fate)
 
             return SimpleNamespace(remote=start)
 
@@ -75,19 +77,14 @@ class PlayedRay:
         self.stored += 1
         return value
 
-    def wait(self, calls: list[Call], num_returns: int, timeout: float) -> tuple[list[Call], list[Call]]:
-        del timeout
-        ready = [call for call in calls if call.answers]
-        return ready[:num_returns], ready[num_returns:]
-
-    def get(self, call: Call) -> Any:
-        return call.function()
+    def get(self, call: Callable[[], Any]) -> Any:
+        return call()
 
     def kill(self, actor: Actor) -> None:
         del actor
 
 
-class PlayedParcel(Parcel):
+class PlayedPackage(Package):
     """Is there already."""
 
     def open(self) -> Any:
@@ -97,17 +94,17 @@ class PlayedParcel(Parcel):
 class PlayedCluster(Cluster):
     """Two cores."""
 
-    def __init__(self, fate: Callable[[int, int], str]):
+    def __init__(self, fate: Fate):
         self.ray: Any = PlayedRay(fate)
-
-    def parcel(self, *contents: Any) -> Parcel:
-        return PlayedParcel((), contents)
 
     def cores(self) -> int:
         return 2
 
+    def close(self) -> None:
+        """Nothing was joined."""
 
-def always(what: str) -> Callable[[int, int], str]:
+
+def always(what: str) -> Fate:
     return lambda *_: what
 
 
@@ -117,121 +114,109 @@ def problem() -> ox.Problem:
 
 
 @pytest.fixture(scope="module")
-def inquiry(problem: ox.Problem) -> Inquiry:
-    policies: list[Flat] = [flatten(ox.policies.tabular(0.5)(problem.env, jax.random.key(i))) for i in range(2)]
-    key = np.asarray(jax.random.key_data(jax.random.key(5)))
-    return Inquiry(0, 3, 10, False, 1, key, tuple(policies), QUESTIONS, (None, np.ones(problem.size, np.float32), None))
+def policies(problem: ox.Problem) -> list[ox.policies.Policy]:
+    return [ox.policies.tabular(0.5)(problem.env, jax.random.key(i)) for i in range(2)]
 
 
-def make_pool(problem: ox.Problem, fate: Callable[[int, int], str], workers: int = 2, patience: float = 60.0) -> Actors:
-    policy = ox.policies.tabular()(problem.env, jax.random.key(0))
-    return Actors(
-        PlayedCluster(fate), (ox.samplers.Host(), problem, policy, "auto", False), workers, patience, shards=4
-    )
+@pytest.fixture
+def make_source(problem: ox.Problem, policies: Any) -> Iterator[Callable[..., RaySource]]:
+    """Open a source whose workers have a fate."""
+    opened: list[RaySource] = []
+    RELEASED.clear()
+
+    def make(fate: Fate, workers: int = 2, patience: float = 60.0) -> RaySource:
+        package = PlayedPackage((), (ox.samplers.Host(), problem, policies[0], False))
+        pool = Workers(PlayedCluster(fate), RemoteWorker, package, workers, patience)
+        opened.append(RaySource(problem, pool, SHARDS, count()))
+        return opened[-1]
+
+    yield make
+    RELEASED.set()
+    for source in opened:
+        source.close()
+
+
+def answers(batch: Any, target: Any) -> list[np.ndarray]:
+    """All that is asked of a batch in an iteration."""
+    r = jnp.linspace(-1.0, 1.0, batch.problem.size)
+    found = batch.occupancy(), batch.gradient(target, r, "mean"), batch.statistics(target)
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
 
 
 @pytest.fixture(scope="module")
-def expected(problem: ox.Problem, inquiry: Inquiry) -> list[Flat]:
-    policy = ox.policies.tabular()(problem.env, jax.random.key(0))
-    return ox.samplers.Host(shards=4).open(problem, policy, "auto").ask([inquiry])[0]
+def expected(problem: ox.Problem, policies: Any) -> list[np.ndarray]:
+    source = ox.samplers.Host(shards=SHARDS).open(problem, policies[0])
+    return answers(source.draw(policies[0], N, KEY), policies[1])
 
 
-def assert_same(found: list[Flat], expected: list[Flat]) -> None:
+def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
     for one, other in zip(found, expected, strict=True):
-        for a, b in zip(one, other, strict=True):
-            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
-def test_number_of_workers_changes_nothing(problem: ox.Problem, inquiry: Inquiry, expected: list[Flat], workers: int):
-    pool = make_pool(problem, always("answer"), workers)
-    assert_same(pool.ask([inquiry])[0], expected)
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_number_of_workers_changes_nothing(make_source: Any, policies: Any, expected: Any, workers: int):
+    batch = make_source(always("answer"), workers).draw(policies[0], N, KEY)
+    assert_same(answers(batch, policies[1]), expected)
 
 
 @pytest.mark.parametrize("call", [0, 1, 2])
-def test_shard_of_a_lost_worker_is_given_to_another(
-    problem: ox.Problem, inquiry: Inquiry, expected: list[Flat], call: int
-):
-    pool = make_pool(problem, lambda actor, number: "die" if (actor, number) == (1, call) else "answer")
-    assert_same(pool.ask([inquiry])[0], expected)
-    assert pool._ray.started == 3
-
-
-def test_answer_that_comes_twice_counts_once(problem: ox.Problem, inquiry: Inquiry, expected: list[Flat]):
-    late: list[bool] = []
-
-    def fate(actor: int, call: int) -> str:
-        return "hang" if (actor, call) == (0, 1) else "answer"
-
-    pool = make_pool(problem, fate, patience=1e-6)
-    assert_same(pool.ask([inquiry])[0], expected)  # the other worker has answered for the silent one
-    for seat in pool._seats:
-        if seat.doing is not None:
-            seat.doing.answers = True
-            late.append(True)
-    assert late == [True]
-    assert_same(pool.ask([inquiry])[0], expected)
-    other = inquiry._replace(iteration=4, key=np.asarray(jax.random.key_data(jax.random.key(6))))
-    assert not np.array_equal(pool.ask([other])[0][0][0], expected[0][0])
-
-
-@pytest.mark.parametrize("call", [1, 2])
-def test_several_workers_that_are_stuck_are_not_waited_for(
-    problem: ox.Problem, inquiry: Inquiry, expected: list[Flat], call: int
-):
-    # in the second case with shards that nobody else has drawn
-    pool = make_pool(problem, lambda actor, number: "hang" if actor < 2 and number == call else "answer", 3, 1e-6)
+def test_shard_of_a_lost_worker_is_given_to_another(make_source: Any, policies: Any, expected: Any, call: int):
+    source = make_source(lambda actor, number: "die" if (actor, number) == (0, call) else "answer", workers=1)
     for _ in range(2):
-        assert_same(pool.ask([inquiry])[0], expected)
+        assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
+    assert source.workers._ray.started == 2
 
 
-def test_error_of_a_worker_that_nobody_waits_for_is_ignored(
-    problem: ox.Problem, inquiry: Inquiry, expected: list[Flat]
+@pytest.mark.parametrize("call", [1, 2, 4])
+def test_workers_that_are_stuck_are_not_waited_for_and_their_late_answers_ignored(
+    make_source: Any, policies: Any, expected: Any, call: int
 ):
-    pool = make_pool(problem, lambda actor, call: "hang" if (actor, call) == (0, 1) else "answer", patience=1e-6)
-    assert_same(pool.ask([inquiry])[0], expected)
-    [stuck] = [seat for seat in pool._seats if seat.doing is not None]
-    stuck.doing.answers, stuck.doing.function = True, _fail
-    assert_same(pool.ask([inquiry])[0], expected)
+    # in the later cases with shards that nobody else has drawn; a late worker fails, which nobody is told
+    source = make_source(lambda actor, number: "hang" if actor < 2 and number == call else "answer", 3, 0.01)
+    for _ in range(2):
+        assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
+    RELEASED.set()
+    assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
+    other = answers(source.draw(policies[0], N, jax.random.key(6)), policies[1])
+    assert not np.array_equal(other[0], expected[0])
+
+
+def test_error_of_a_worker_is_that_of_the_batch(make_source: Any, policies: Any):
+    source = make_source(lambda _, call: "fail" if call == 2 else "answer")
     with pytest.raises(EpisodeError, match=r"^episode 3 .* is wrong$"):
-        make_pool(problem, lambda _, call: "fail" if call == 2 else "answer").ask([inquiry])
+        answers(source.draw(policies[0], N, KEY), policies[1])
 
 
-def test_shard_that_costs_several_workers_is_named(problem: ox.Problem, inquiry: Inquiry):
-    pool = make_pool(problem, lambda _, call: "answer" if call == 0 else "die")
-    seeds = episode_seeds(inquiry.key, 0, 3)
+def test_shard_that_costs_several_workers_is_named(make_source: Any, policies: Any):
+    source = make_source(lambda _, call: "answer" if call == 0 else "die", workers=1)
+    seeds = episode_seeds(np.asarray(jax.random.key_data(KEY)), 0, 3)
     message = rf"{LOSSES} workers died over the episodes 0 to 2, whose seeds are {', '.join(map(str, seeds))}"
     with pytest.raises(EpisodeError, match=message):
-        pool.ask([inquiry])
+        source.draw(policies[0], N, KEY).occupancy()
 
 
-def test_workers_that_cannot_be_started_are_an_error(problem: ox.Problem, inquiry: Inquiry):
+def test_workers_that_cannot_be_started_are_an_error(make_source: Any, policies: Any):
     with pytest.raises(EpisodeError, match=f"{LOSSES} workers could not be started"):
-        make_pool(problem, always("die")).ask([inquiry])
+        make_source(always("die")).draw(policies[0], N, KEY).occupancy()
 
 
-def test_cluster_without_room_is_an_error(problem: ox.Problem, inquiry: Inquiry):
+def test_cluster_without_room_is_an_error(make_source: Any, policies: Any):
     with pytest.raises(EpisodeError, match=r"no worker was there for 0\.01 seconds: the cluster has 2 cores"):
-        make_pool(problem, always("hang"), patience=0.01).ask([inquiry])
+        make_source(always("hang"), patience=0.01).draw(policies[0], N, KEY).occupancy()
 
 
-def test_policies_are_sent_once_an_iteration(problem: ox.Problem, inquiry: Inquiry):
-    pool = make_pool(problem, always("answer"))
-    before = pool._ray.stored
-    for asked in (QUESTIONS[:1], QUESTIONS[2:]):
-        pool.ask([inquiry._replace(questions=asked, quasi_rewards=(None,))])
-    assert pool._ray.stored == before + 1
-    pool.ask([inquiry._replace(iteration=4)])
-    assert pool._ray.stored == before + 2
-
-
-def test_worker_that_drew_a_shard_is_asked_again(
-    problem: ox.Problem, inquiry: Inquiry, monkeypatch: pytest.MonkeyPatch
+def test_policies_are_sent_once_a_batch_and_shards_drawn_once(
+    make_source: Any, policies: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    drawn: list[Shard] = []
-    pool = make_pool(problem, always("answer"), workers=3)
-    draw = shards._compiled_draw
-    monkeypatch.setattr(shards, "_compiled_draw", lambda *given: (drawn.append(given[-1]), draw(*given))[1])
+    drawn: list[Any] = []
+    source, draw = make_source(always("answer"), workers=3), host._draw
+    monkeypatch.setattr(host, "_draw", lambda *given: (drawn.append(given[-1]), draw(*given))[1])
+    batch = source.draw(policies[0], N, KEY)
     for _ in range(3):
-        pool.ask([inquiry])
-    assert len(drawn) == 4
+        answers(batch, policies[1])
+    assert len(drawn) == len(batch.shards) == SHARDS
+    assert source.workers._ray.stored == 2
+    halves = batch.halves()
+    np.testing.assert_allclose(sum(half.occupancy() for half in halves) / 2, batch.occupancy(), rtol=1e-6)
+    assert len(drawn) == SHARDS

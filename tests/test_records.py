@@ -8,7 +8,8 @@ import pytest
 import enumeration as enum
 import occupax as ox
 from occupax.training import Logger, TensorBoard
-from occupax.training.records import Budget, Records
+from occupax.training.records import Records
+from occupax.training.schedule import Schedule
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
@@ -44,7 +45,7 @@ def test_a_record_is_what_its_iterations_were(every):
 
 
 def test_records_do_not_depend_on_how_iterations_come_in():
-    random, budget = np.random.default_rng(0), Budget((4, 2, 2))
+    random, budget = np.random.default_rng(0), Schedule(ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3))
     rows = {"utility": random.normal(size=(20, 3)), "steps": random.integers(1, 9, (20, 3))}
     whole, parts = Records(6, budget), Records(6, budget)
     whole.add(rows)
@@ -68,8 +69,8 @@ def test_records_do_not_depend_on_how_iterations_come_in():
 def test_exact_records_are_the_values_and_gaps_of_the_policies():
     seen = []
 
-    def look(moment):
-        seen.append([ox.exact.certificate(PROBLEM, probs(policy)) for policy in moment.policies])
+    def look(progress):
+        seen.append([ox.exact.certificate(PROBLEM, probs(policy)) for policy in progress.policies])
 
     result = train(ox.REINFORCE(batch=4), 24, record_every=2, exact=True, callbacks=[look])
     assert result.metrics["exact_utility"].dtype == result.metrics["gap"].dtype == np.float64
@@ -254,22 +255,24 @@ def test_a_run_that_is_not_finished_or_not_whole_is_not_loaded(tmp_path):
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_callbacks_are_told_every_record_once(every):
-    moments = []
-    result = train(record_every=every, callbacks=[moments.append])
-    assert [moment.episodes for moment in moments] == result.episodes.tolist()
-    assert {moment.budget for moment in moments} == {40}
-    for j, moment in enumerate(moments):
+    seen_progress = []
+    result = train(record_every=every, callbacks=[seen_progress.append])
+    assert [progress.episodes for progress in seen_progress] == result.episodes.tolist()
+    assert {progress.budget for progress in seen_progress} == {40}
+    for j, progress in enumerate(seen_progress):
         for name, values in result.metrics.items():
-            np.testing.assert_array_equal(moment.metrics[name], values[:, j])
-    for i, policy in enumerate(moments[-1].policies):
+            np.testing.assert_array_equal(progress.metrics[name], values[:, j])
+    for i, policy in enumerate(seen_progress[-1].policies):
         np.testing.assert_array_equal(policy.table, result.policies[i].table)
     alone = train(episodes=int(result.episodes[0]), record_every=every)
-    np.testing.assert_array_equal(moments[0].policies[0].table, alone.policies[0].table)
+    np.testing.assert_array_equal(seen_progress[0].policies[0].table, alone.policies[0].table)
 
 
 @pytest.mark.parametrize("yes", [True, np.True_, np.bool_(1)])
 def test_a_callback_ends_training_by_saying_true(tmp_path, yes):
-    result = train(callbacks=[lambda moment: yes if moment.episodes >= 12 else np.False_, lambda _: 1], out=tmp_path)
+    result = train(
+        callbacks=[lambda progress: yes if progress.episodes >= 12 else np.False_, lambda _: 1], out=tmp_path
+    )
     assert result.episodes.tolist() == [4, 6, 8, 12]
     whole, resumed = train(), train(out=tmp_path, resume=True)
     np.testing.assert_array_equal(whole.metrics["utility"], resumed.metrics["utility"])
@@ -308,23 +311,40 @@ def test_the_console_shows_what_is_going_on(capsys):
     assert capsys.readouterr().out == ""  # the standard output is left to the user
 
 
-def test_tensorboard_is_given_every_number(tmp_path):
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+def scalars(folder):
+    """The numbers in the event files of a folder: (step, value) pairs by name.
 
+    A file is a row of records: the length in 8 bytes, its checksum in 4, an event, and the checksum of that in 4.
+    """
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = {}
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        while content:
+            stop = 12 + int.from_bytes(content[:8], "little")
+            event = Event.FromString(content[12:stop])
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+            content = content[stop + 4 :]
+    return found
+
+
+def test_tensorboard_is_given_every_number(tmp_path):
+    pytest.importorskip("tensorboardX")
     result = train(callbacks=[TensorBoard(tmp_path)], episodes=12)
     for i in (0, 1):
-        events = EventAccumulator(str(tmp_path / f"seed-{i}"))
-        events.Reload()
-        assert set(events.Tags()["scalars"]) == set(result.metrics)
-        scalars = events.Scalars("utility")
-        assert [event.step for event in scalars] == result.episodes.tolist()
-        np.testing.assert_allclose([event.value for event in scalars], result.metrics["utility"][i], rtol=1e-6)
+        found = scalars(tmp_path / f"seed-{i}")
+        assert found.keys() == result.metrics.keys()
+        for name, pairs in found.items():
+            steps, values = zip(*pairs, strict=True)
+            assert list(steps) == result.episodes.tolist()
+            np.testing.assert_allclose(values, result.metrics[name][i], rtol=1e-6)
 
 
 def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboardX"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(ValueError, match=r"needs tensorboard: install occupax\[tensorboard\]"):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(ValueError, match=r"needs tensorboardX: install occupax\[tensorboard\]"):
         TensorBoard(tmp_path)

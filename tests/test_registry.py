@@ -175,8 +175,8 @@ def test_options_do_not_go_with_an_environment_that_is_made():
         TabularMDP.from_gymnasium(gymnasium.make("FrozenLake-v1"), is_slippery=False)
 
 
-def test_from_gymnasium_refuses_unknown_ids_with_gymnasiums_own_words():
-    with pytest.raises(ValueError, match=r"could not make 'FrozenLak-v1'.*Did you mean: `FrozenLake`"):
+def test_from_gymnasium_refuses_unknown_ids_and_names_the_nearest_one():
+    with pytest.raises(ValueError, match=r"id 'FrozenLak-v1' is not known\. Did you mean 'FrozenLake-v1'"):
         TabularMDP.from_gymnasium("FrozenLak-v1")
 
 

@@ -11,8 +11,9 @@ import pytest
 import occupax as ox
 from occupax.analysis.charts import Maps
 from occupax.analysis.comparison import interval, overlapping
+from occupax.analysis.page import TableCell
 from occupax.analysis.visits import is_grid, visits
-from occupax.cli.report import run_names
+from occupax.cli.commands.report import run_names
 from occupax.training.folder import _fingerprint
 from test_analysis import LAKE, make_problem, make_result, written
 from test_cli_train import occupax
@@ -68,8 +69,8 @@ def test_only_runs_with_a_common_range_are_compared():
 
 
 def test_intervals_need_two_seeds():
-    assert interval(np.array([2.5])) == '2.500 <span class="range">[–]</span>'  # noqa: RUF001
-    assert interval(np.array([3.0, 3.0, np.nan])) == '3.000 <span class="range">[3.000, 3.000]</span>'
+    assert interval(np.array([2.5])) == TableCell("2.500", bounds="–")  # noqa: RUF001
+    assert interval(np.array([3.0, 3.0, np.nan])) == TableCell("3.000", bounds="3.000, 3.000")
 
 
 def test_the_comparison_has_the_mean_height_of_the_curves(tmp_path: Path):

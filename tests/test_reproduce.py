@@ -4,7 +4,6 @@ import csv
 import re
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -12,15 +11,13 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.experiments import ablations, cells, methods, rate, reproduce, reward, sections, utility
-from occupax.experiments.cells import Done
+from occupax.experiments import ablations, cells, methods, rate, reproduce, reproduction, reward, sections, utility
+from occupax.experiments.cells import SCALES, Done
 from occupax.experiments.report import BADGES, conventions
-from occupax.experiments.scales import SCALES
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, LAKE, TASKS, Task
 from test_cli_train import occupax
 from test_page import opened
 
-reproduction = import_module("occupax.experiments.reproduce")  # the package has a function of this name
 PARTS = ("reward", "rate", "utility")
 TINY = SCALES["quick"]._replace(share=1.0, most_seeds=2, tasks=(LAKE, COVERAGE), roots=(2, 3, 4), epochs=2)
 
@@ -101,7 +98,7 @@ def test_a_report_has_all_that_belongs_to_it(reports, part):
     assert [verdict for _, verdict in shown] == [claim["Verdict"] for claim in claims]
     assert all(BADGES[verdict] == kind for kind, verdict in shown)
     for claim in claims:
-        assert claim["The paper says"].replace("'", "&#x27;") in page
+        assert claim["The paper says"].replace("'", "&#39;") in page
         assert f"| {claim['Verdict']} | {claim['Measured here']} |" in text
     for name, settled in conventions():
         assert f"- **{name}.** {settled}" in text

@@ -90,7 +90,7 @@ def test_what_comes_back_samples_the_same_trajectories(problem, policy):
     ids=lambda algorithm: type(algorithm).__name__,
 )
 def test_algorithms_and_their_states_come_back_the_same(algorithm):
-    state = algorithm.init(POLICIES["tabular"], 64)
+    state = algorithm.init(PROBLEMS["coverage"], POLICIES["tabular"])
     assert bool(eqx.tree_equal(through_json((algorithm, state)), (algorithm, state), typematch=True))
 
 
@@ -292,8 +292,8 @@ def test_fingerprints_are_the_same_in_another_process():
     [
         {"class": "os.system", "fields": {}},
         {"class": "subprocess.Popen", "fields": {"args": "touch executed"}},
-        {"class": "occupax.serial.os.system", "fields": {}},
-        {"class": "occupax.serial.Path", "fields": {}},
+        {"class": "occupax.serial.files.os.system", "fields": {}},
+        {"class": "occupax.serial.files.Path", "fields": {}},
         {"class": "occupax.policies.__builtins__", "fields": {}},
         {"class": "occupax.__init__.make", "fields": {}},
         {"class": "occupax.make", "fields": {}},
@@ -373,6 +373,54 @@ def test_writing_replaces_a_file_and_leaves_nothing_beside_it(written):
     assert sorted(path.name for path in written.parent.rglob("*")) == ["deeper", "file.safetensors", "text.json"]
     os.umask(mask := os.umask(0))
     assert written.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_equal_content_is_written_as_equal_bytes_by_every_process(tmp_path):
+    script = (
+        "import sys, jax, jax.numpy as jnp, numpy as np, occupax as ox\n"
+        "from occupax import serial\n"
+        "folder = sys.argv[1]\n"
+        "for i in range(8):\n"
+        "    ox.save_policy(ox.policies.Tabular(jnp.ones((3, 2))), f'{folder}/policy-{i}')\n"
+        "    arrays = {'snow \u2603': np.ones(3, np.int8), 'b': np.ones(2), 'a': np.array(True)}\n"
+        "    serial.write(f'{folder}/file-{i}', arrays, {'title': 'snow \u2603'})\n"
+    )
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", script, tmp_path / seed], env=environment, check=True)
+    for kind in ("policy", "file"):
+        files = sorted(tmp_path.rglob(f"{kind}-*"))
+        assert (len(files), len({file.read_bytes() for file in files})) == (16, 1)
+    arrays, content = serial.read(tmp_path / "1" / "file-0")
+    assert (arrays.keys(), content) == ({"snow \u2603", "b", "a"}, {"title": "snow \u2603"})
+    np.testing.assert_array_equal(arrays["b"], [1.0, 1.0])
+
+
+def test_files_of_earlier_versions_are_read(tmp_path):
+    text, arrays = '{"title": "old"}', {"a": np.arange(3.0)}
+    # the keys of the metadata come in any order
+    old = safetensors.numpy.save(arrays, {"occupax": text, "occupax-sha256": serial.checksum(text, arrays)})
+    (tmp_path / "old").write_bytes(old)
+    found, content = serial.read(tmp_path / "old")
+    assert content == {"title": "old"}
+    np.testing.assert_array_equal(found["a"], arrays["a"])
+
+
+class Holder(eqx.Module):
+    arrays: list[jax.Array]
+    word: str
+    number: float
+
+
+def test_the_arrays_of_a_tree_have_names_and_can_be_put_back():
+    tree = Holder([jnp.arange(3), jnp.ones((2, 2))], "word", 1.5)
+    named = serial.named_arrays(tree)
+    assert named.keys() == {".arrays[0]", ".arrays[1]"}
+    assert all(type(array) is np.ndarray for array in named.values())
+    back = serial.with_arrays_of(tree, {name: array + 1 for name, array in named.items()})
+    assert (back.word, back.number, type(back.arrays[0])) == ("word", 1.5, type(tree.arrays[0]))
+    np.testing.assert_array_equal(back.arrays[0], [1, 2, 3])
+    np.testing.assert_array_equal(back.arrays[1], np.full((2, 2), 2.0))
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])

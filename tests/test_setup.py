@@ -13,15 +13,15 @@ def problem():
     return ox.Problem(ox.TabularMDP.chain(3), ox.utilities.LogCoverage(), discount=0.9, horizon=4)
 
 
-def train(policy, engine="auto"):
-    return ox.train(problem(), TINY, episodes=10, policy=policy, engine=engine, progress=False)
+def train(policy, sampler="auto"):
+    return ox.train(problem(), TINY, episodes=10, policy=policy, sampler=sampler, progress=False)
 
 
-@pytest.mark.parametrize("engine", ["auto", "jax"])
-def test_a_policy_of_another_precision_is_brought_to_the_present_one(engine):
+@pytest.mark.parametrize("sampler", ["auto", "jax"])
+def test_a_policy_of_another_precision_is_brought_to_the_present_one(sampler):
     single = ox.policies.Tabular(jnp.zeros((3, 2)))
     with jax.enable_x64(True):
-        result = train(single, engine)
+        result = train(single, sampler)
     assert result.status == ("finished",)
     assert result.policy().table.dtype == np.float64
 
@@ -40,18 +40,22 @@ def test_an_initialiser_that_was_not_called_is_refused():
 
 
 @pytest.mark.usefixtures("as_users_run")
-def test_the_engine_that_was_used_belongs_to_the_run(tmp_path, monkeypatch):
+def test_the_random_numbers_that_were_used_belong_to_the_run(tmp_path, monkeypatch):
     ox.train(problem(), TINY, episodes=10, out=tmp_path, progress=False)
-    expected = "jax" if kernels.missing() else "compiled"
-    assert ox.load_result(tmp_path).config["setup"]["engine"] == expected
+    expected = "jax" if kernels.missing() else "kernel"
+    assert ox.load_result(tmp_path).config["setup"]["random_numbers"] == expected
     monkeypatch.setattr(kernels, "missing", lambda: "it was not compiled")
-    with pytest.warns(UserWarning, match="plain JAX is slower"), pytest.raises(ValueError, match="differs in engine"):
+    with (
+        pytest.warns(UserWarning, match="plain JAX is slower"),
+        pytest.raises(ValueError, match="differs in random_numbers"),
+    ):
         ox.train(problem(), TINY, episodes=20, out=tmp_path, resume=True, progress=False)
     with pytest.raises(ValueError, match="the compiled kernel cannot be used: it was not compiled"):
-        ox.train(problem(), TINY, episodes=10, engine="compiled", progress=False)
+        ox.train(problem(), TINY, episodes=10, sampler="kernel", progress=False)
+    monkeypatch.setattr(kernels, "missing", str)
     cartpole, bent = ox.Problem(ox.make("CartPole-v1"), horizon=5), ox.policies.mlp(activation="relu")
     with pytest.raises(ValueError, match="for tabular environments with tabular policies"):
-        ox.train(cartpole, TINY, episodes=10, policy=bent, engine="compiled", progress=False)
+        ox.train(cartpole, TINY, episodes=10, policy=bent, sampler="kernel", progress=False)
 
 
 @pytest.mark.parametrize("answer", [True, np.True_, jnp.array(True)])

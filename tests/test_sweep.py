@@ -178,12 +178,12 @@ def test_bad_input_is_answered_with_a_sentence(wrong, said):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"callbacks": None}, "callbacks must be a list of functions of a Moment or loggers, got None"),
+        ({"callbacks": None}, "callbacks must be a list of functions of a Progress or loggers, got None"),
         ({"callbacks": print}, "callbacks must be a list"),
-        ({"callbacks": [3]}, "callbacks must be functions of a Moment or loggers, got 3"),
+        ({"callbacks": [3]}, "callbacks must be functions of a Progress or loggers, got 3"),
         ({"checkpoint_every": -1.0}, "checkpoint_every must be a finite number of at least 0"),
         ({"checkpoint_every": "often"}, "checkpoint_every must be a finite number of at least 0, got 'often'"),
-        ({"engine": "jaxx"}, "engine 'jaxx' is not known. Did you mean 'jax'"),
+        ({"sampler": "jaxx"}, "sampler 'jaxx' is not known. Did you mean 'jax'"),
         ({"exact": True, "problem": ox.Problem(ox.make("CartPole-v1"), horizon=3)}, "exact=True needs a tabular"),
     ],
 )

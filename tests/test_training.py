@@ -10,8 +10,7 @@ from scipy import stats
 
 import enumeration as enum
 import occupax as ox
-from occupax.samplers import draw, make_sampler
-from occupax.training.records import Budget
+from occupax.training.schedule import Schedule
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
@@ -38,19 +37,19 @@ def tables(result):
     return np.stack([policy.table for policy in result.policies])
 
 
-def replay(algorithm, iterations, number, seed=0, engine="auto", key_of=jax.random.fold_in):
+def replay(algorithm, iterations, number, seed=0, sampler="auto", key_of=jax.random.fold_in):
     """One run by hand: all states, the first included, and the batches that lead from each to the next."""
     run_key = jax.random.fold_in(jax.random.key(seed), number)
-    state = algorithm.init(START(PROBLEM.env, jax.random.fold_in(run_key, 0)), PROBLEM.size)
-    sampler = make_sampler(PROBLEM, state.policy, engine)
+    state = algorithm.init(PROBLEM, START(PROBLEM.env, jax.random.fold_in(run_key, 0)))
+    source = ox.samplers.choose_sampler(sampler, PROBLEM, state.policy).open(PROBLEM, state.policy)
     batch_key, states, batches = jax.random.fold_in(run_key, 1), [state], []
     for i in range(iterations):
-        position, key = i % len(algorithm.cycle), key_of(batch_key, i)
-        n = algorithm.cycle[position]
-        batch = draw(sampler, state.policy, n, key)
-        if engine == "jax":  # what everybody can do by hand
+        phase, key = algorithm.phases[algorithm.phase(i)], key_of(batch_key, i)
+        n = phase.trajectories
+        batch = source.draw(state.policy, n, key)
+        if sampler == "jax":  # what everybody can do by hand
             batch = ox.SampledBatch(PROBLEM, ox.sample(PROBLEM, state.policy, n, key), state.policy)
-        state = (algorithm.start if position == 0 else algorithm.refine)(state, batch)
+        state = phase.update(state, batch, key)
         states.append(state)
         batches.append(batch)
     return states, batches
@@ -64,20 +63,21 @@ def coverage(u):
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"),
+    ("name", "sampler"),
     [*((name, "auto") for name in ALGORITHMS), ("tsivr-pg", "jax")],
 )
-def test_training_is_the_algorithm_with_these_keys(name, engine):
+def test_training_is_the_algorithm_with_these_keys(name, sampler):
     algorithm = ALGORITHMS[name]
-    result = train(algorithm, seeds=[3], seed=6, engine=engine)
+    result = train(algorithm, seeds=[3], seed=6, sampler=sampler)
     assert len(result.episodes) >= 5  # more than a cycle
-    states, batches = replay(algorithm, len(result.episodes), 3, 6, engine)
+    states, batches = replay(algorithm, len(result.episodes), 3, 6, sampler)
     np.testing.assert_allclose(tables(result)[0], states[-1].policy.table, rtol=1e-4, atol=1e-5)
     assert np.abs(tables(result)[0] - states[0].policy.table).max() > 1e-2  # it did move
     steps = [int(batch.statistics().steps) for batch in batches]
     np.testing.assert_array_equal(result.steps[0], np.cumsum(steps))
     expected = {
-        "utility": [coverage(state.occupancy) for state in states[1:]],
+        "utility": [coverage(batch.occupancy()) for batch in batches],
+        "running_utility": [coverage(state.occupancy) for state in states[1:]],
         "grad_norm": [np.linalg.norm(state.gradient.table) for state in states[1:]],
         "clipped": [state.memory.clipped for state in states[1:]],
         "negative_occupancy": [np.mean(np.asarray(state.occupancy) < 0) for state in states[1:]],
@@ -94,11 +94,11 @@ def test_batches_that_do_not_depend_on_the_iteration_are_noticed():
 @pytest.mark.parametrize("name", ["tsivr-pg", "svrpg"])
 def test_the_recorded_statistics_are_those_of_the_trajectories_and_of_the_policy_referred_to(name):
     algorithm = ALGORITHMS[name]
-    result = train(algorithm, seeds=1, engine="jax")
-    states, batches = replay(algorithm, len(result.episodes), 0, engine="jax")
+    result = train(algorithm, seeds=1, sampler="jax")
+    states, batches = replay(algorithm, len(result.episodes), 0, sampler="jax")
     moved = []
     for i, batch in enumerate(batches):
-        position, drawn = i % len(algorithm.cycle), jax.tree.map(np.asarray, batch.trajectories)
+        position, drawn = i % 3, jax.tree.map(np.asarray, batch.trajectories)
         # TSIVR-PG weighs the policy before the last step, SVRPG that of the snapshot, a snapshot and REINFORCE none
         back = 0 if position == 0 else {"tsivr-pg": 1, "svrpg": position}[name]
         weight = weights(drawn, states[i - back].policy)
@@ -141,7 +141,7 @@ def test_a_uniform_output_is_each_iterate_with_the_same_chance():
     seeds, iterations = 100, 4
     path = []
     last = ox.REINFORCE(batch=4, step_size=0.5)
-    train(last, 16, seeds, callbacks=[lambda moment: path.append([policy.table for policy in moment.policies])])
+    train(last, 16, seeds, callbacks=[lambda progress: path.append([policy.table for policy in progress.policies])])
     uniform = train(ox.REINFORCE(batch=4, step_size=0.5, output="uniform"), 16, seeds)
     first = [START(PROBLEM.env, first_key(number)).table for number in range(seeds)]
     candidates = np.stack([first, *path[:-1]], 1)  # those that sampled: the policy after the last step did not
@@ -164,14 +164,19 @@ def first_key(number):
 # Budget
 
 
-@pytest.mark.parametrize("cycle", [(1,), (4,), (4, 2, 2), (1, 5, 5, 5), (100, *[10] * 9), (3, 7)])
-def test_the_budget_is_never_exceeded_and_never_left_unused(cycle):
-    budget = Budget(cycle)
-    for episodes in range(1, 4 * sum(cycle)):
-        iterations = budget.iterations(episodes)
-        drawn = [cycle[i % len(cycle)] for i in range(iterations + 1)]
+@pytest.mark.parametrize(("snapshot", "batch", "length"), [(1, 1, 1), (4, 9, 1), (4, 2, 3), (1, 5, 4), (100, 10, 10)])
+def test_the_budget_is_never_exceeded_and_never_left_unused(snapshot, batch, length):
+    schedule = Schedule(ox.TSIVRPG(snapshot_batch=snapshot, batch=batch, epoch_length=length))
+    epoch = [snapshot, *[batch] * (length - 1)]
+    for episodes in range(1, 4 * sum(epoch)):
+        iterations = schedule.iterations(episodes)
+        drawn = [epoch[i % length] for i in range(iterations + 1)]
         assert sum(drawn[:-1]) <= episodes < sum(drawn)
-        assert budget.episodes(iterations) == sum(drawn[:-1])
+        assert schedule.episodes(iterations) == sum(drawn[:-1])
+    many = 5_000 * sum(epoch)  # beyond what is looked up at once
+    assert schedule.iterations(many + snapshot - 1) == 5_000 * length
+    assert schedule.episodes(5_000 * length) == many
+    assert schedule.period == length
 
 
 @pytest.mark.parametrize("episodes", [4, 5, 6, 7, 8, 11, 12, 13, 14, 21])
@@ -237,8 +242,8 @@ def test_training_works_beside_the_main_thread():
 def test_the_first_interrupt_waits_for_the_record_and_says_what_is_lost():
     seen = []
 
-    def interrupt(moment):
-        seen.append(moment.episodes)
+    def interrupt(progress):
+        seen.append(progress.episodes)
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 import jax
@@ -40,21 +40,28 @@ class Watch:
         finally:
             self._began.pop(thread, None)
             if thread in self._left:
-                raise SystemExit  # it ends the thread without a word: nobody waits for it any more
+                raise SystemExit  # it ends the thread without a traceback; its result is no longer waited for
 
-    def run(self, function: Callable[[], Returned]) -> Returned:
-        """Return what the function returns, or raise what it raises or `HungError`.
+    def run(self, function: Callable[[], Returned], whole: bool = False) -> Returned:
+        """Run a function, which sees the context of the caller, such as `numpy.errstate`, and `jax.enable_x64`.
 
-        The function sees the context of the caller, such as `numpy.errstate`, and `jax.enable_x64`. If it is left
-        behind, here or by Ctrl-C, it ends with the call that it is in.
+        If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
+
+        Args:
+            function: announces its calls that may hang.
+            whole: whether the function as a whole is such a call.
+
+        Returns:
+            What the function returns; what it raises is raised, and `HungError` if one of its calls hangs.
         """
         outcome: Future[Returned] = Future()
         double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself
 
         def work() -> None:
             try:
-                with jax.enable_x64(double):
-                    outcome.set_result(function())
+                with jax.enable_x64(double), self.call() if whole else nullcontext():
+                    returned = function()
+                outcome.set_result(returned)
             except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
                 outcome.set_exception(error)
 

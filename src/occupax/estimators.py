@@ -87,8 +87,8 @@ def gradient(
         if baseline != "none":
             to_go = _to_go(earned, trajectories.live)
             whole = baseline if isinstance(baseline, Earnings) else _summed(to_go, trajectories.live)
-            others = (whole.to_go - to_go) / jnp.maximum(whole.live - trajectories.live, 1)
-            total = total - jnp.sum(jax.lax.stop_gradient(weight * others) * log_ratios)
+            expected = weight * _mean_of_others(to_go, trajectories.live, whole)
+            total = total - jnp.sum(jax.lax.stop_gradient(expected) * log_ratios)
         return jnp.asarray(total) / len(trajectories.actions)
 
     return eqx.filter_grad(objective)(target)
@@ -178,3 +178,8 @@ def _to_go(earned: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float
 
 def _summed(to_go: Float[Array, "B H"], live: Bool[Array, "B H"]) -> Earnings:
     return Earnings(to_go.sum(0), live.sum(0))
+
+
+def _mean_of_others(to_go: Float[Array, "B H"], live: Bool[Array, "B H"], whole: Earnings) -> Float[Array, "B H"]:
+    """For each live step, what the others of the whole batch that take it earn from there on, on average."""
+    return (whole.to_go - to_go) / jnp.maximum(whole.live - live, 1)

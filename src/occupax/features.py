@@ -60,11 +60,11 @@ class StateAction(Feature):
     """One-hot over pairs of state and action, entry s * A + a: the paper's occupancy measure lambda."""
 
     def size(self, env: DecisionProcess) -> int:
-        """S * A."""
+        """The number of pairs, S * A."""
         return _states(env, self) * env.num_actions
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """A single one."""
+        """A one at the pair of the step."""
         return _one_hot(visit.observation * env.num_actions + visit.action, visit)
 
 
@@ -72,11 +72,11 @@ class State(Feature):
     """One-hot over states."""
 
     def size(self, env: DecisionProcess) -> int:
-        """S."""
+        """The number of states, S."""
         return _states(env, self)
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """A single one."""
+        """A one at the state of the step."""
         return _one_hot(visit.observation, visit)
 
 
@@ -84,11 +84,11 @@ class Reward(Feature):
     """The reward received: its occupancy is the discounted return."""
 
     def size(self, env: DecisionProcess) -> int:
-        """One number."""
+        """A single entry."""
         return 1
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The reward itself."""
+        """The reward of the step."""
         return Count(jnp.zeros(1, jnp.int32), visit.reward[None])
 
 
@@ -107,12 +107,12 @@ class Info(Feature):
         self.names = names
 
     def size(self, env: DecisionProcess) -> int:
-        """One number for each name."""
+        """An entry for each name."""
         self._places(env)
         return len(self.names)
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The values, and nothing after the end."""
+        """The values of the step, and zeros after the end."""
         values = jnp.zeros(len(self.names)) if visit.info is None else visit.info[jnp.array(self._places(env))]
         return _dense(values.astype(visit.reward.dtype))
 
@@ -174,7 +174,7 @@ class Grid(Feature):
         return int(np.prod(self.bins))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """A single one."""
+        """A one at the cell of the observation."""
         place = jnp.ravel(visit.observation)[jnp.array(self.coordinates)]
         shape = jnp.array(self.bins)
         cell = jnp.clip(jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1).astype(jnp.int32)
@@ -187,20 +187,20 @@ class Table(Feature):
     values: Float[np.ndarray, "S A d"]
 
     def __init__(self, values: ArrayLike):
-        """Copy the array."""
+        """Keep a copy of the array."""
         self.values = read_array("values", values)
         if self.values.ndim != 3:
             raise ValueError(f"values must be an array [S, A, d], got shape {self.values.shape}.")
 
     def size(self, env: DecisionProcess) -> int:
-        """D."""
+        """The length of the vectors, d."""
         expected = (_states(env, self), env.num_actions)
         if self.values.shape[:2] != expected:
             raise ValueError(f"values must have shape [S, A, d] with S, A = {expected}, got {self.values.shape}.")
         return self.values.shape[2]
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """Its row."""
+        """The vector of the state and action of the step."""
         return _dense(jnp.asarray(self.values)[visit.observation, visit.action])
 
 

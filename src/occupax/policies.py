@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, final
+from typing import Any, ClassVar, Literal, TypeVar, final
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ class Policy(eqx.Module):
     from these two is final: a subclass that overrides it is refused.
     """
 
-    action_space: eqx.AbstractClassVar[Literal["discrete"]]
+    action_space: ClassVar[Literal["discrete"]]
     """The kind of actions: "discrete" ones are the numbers 0, 1, ... of the environment's actions."""
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -175,6 +175,8 @@ def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
         logits = jax.eval_shape(policy.logits, observation_spec(env))
         if logits.shape != (env.num_actions,):
             raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
+    elif getattr(policy, "action_space", None) != "discrete":
+        raise ValueError(f'action_space of {type(policy).__name__} must be "discrete", as that of the environment is.')
     else:
         _refuse_unless_scalar(policy, observation_spec(env))
 

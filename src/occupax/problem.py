@@ -13,7 +13,7 @@ from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Utility
-from occupax.utilities.check import refuse_unless_fitting
+from occupax.utilities.checking import refuse_unless_fitting
 from occupax.utilities.custom import as_utility, bind
 from occupax.utilities.library import Reward
 

@@ -1,11 +1,11 @@
-"""What a figure shows, apart from how it is drawn: `plots` makes a picture of it, and `page` one that answers."""
+"""What a figure shows, as data: `plots` draws it, and a page adds the numbers behind it."""
 
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Num
@@ -17,7 +17,7 @@ Style = Literal["line", "points", "dashed"]
 Points = Num[np.ndarray, " point"]
 
 MOST_POINTS = 160
-"""Of a drawn line: more than a page resolves, and few enough for a small file."""
+"""The most points of a drawn line: more than a page resolves, and few enough for a small file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +56,12 @@ class Chart:
     """Series over one x axis."""
 
     name: str
-    """Of its files, and in a page: letters, digits, hyphens and underscores."""
+    """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
     x_label: str
     y_label: str
-    """With its unit, as that of x."""
+    """The label of the axis with its unit, as `x_label` is."""
     series: tuple[Series, ...]
     levels: tuple[Level, ...] = ()
     log: bool = False
@@ -81,13 +81,13 @@ class Chart:
             )
 
     def number(self, series: Series) -> int:
-        """What the colour, the dashes and the marker of a series follow from."""
+        """The number from which the colour, the dashes and the marker of a series follow."""
         return (self.look or {}).get(series.name, self.series.index(series))
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
-    """How often each cell is visited, and where a policy goes from there."""
+class HeatMap:
+    """A map of how often each cell is visited, and where a policy goes from there."""
 
     title: str
     values: Num[np.ndarray, "row column"]
@@ -106,12 +106,12 @@ class Maps:
     """Grids of visits side by side, on one logarithmic scale of colours."""
 
     name: str
-    """Of its files, and in a page: letters, digits, hyphens and underscores."""
+    """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
-    grids: tuple[Grid, ...]
+    grids: tuple[HeatMap, ...]
     label: str = "discounted visits per episode"
-    """Of the scale."""
+    """The label of the scale of colours."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -127,11 +127,9 @@ def thin(series: Series) -> Series:
     """At most `MOST_POINTS` points of a series, evenly spread, the first and the last among them."""
     if len(series.x) <= MOST_POINTS:
         return series
+    columns = {"x": series.x, "y": series.y, "lower": series.lower, "upper": series.upper}
     kept = spread(len(series.x))
-    bounds = {
-        name: array[kept] for name, array in (("lower", series.lower), ("upper", series.upper)) if array is not None
-    }
-    return replace(series, x=series.x[kept], y=series.y[kept], **bounds)
+    return replace(series, **{name: array[kept] for name, array in columns.items() if array is not None})
 
 
 def spread(count: int) -> np.ndarray:
@@ -144,20 +142,24 @@ def csv_text(chart: Chart | Maps) -> str:
 
     Levels are series without x. What is not known is left empty.
     """
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     if isinstance(chart, Maps):
-        writer.writerow(["map", "row", "column", "value", "arrow"])
+        rows: list[Sequence[Any]] = [("map", "row", "column", "value", "arrow")]
         for grid in chart.grids:
             for (i, j), value in np.ndenumerate(grid.values):
-                writer.writerow([grid.title, i, j, _cell(value), grid.arrows[i][j] if grid.arrows else ""])
-        return stream.getvalue()
-    writer.writerow(["series", "x", "y", "lower", "upper"])
+                rows.append((grid.title, i, j, _cell(value), grid.arrows[i][j] if grid.arrows else ""))
+        return csv_lines(rows)
+    rows = [("series", "x", "y", "lower", "upper")]
     for series in chart.series:
         nothing = np.full(len(series.x), np.nan)
         columns = (series.x, series.y, *(nothing if one is None else one for one in (series.lower, series.upper)))
-        writer.writerows([series.name, *map(_cell, row)] for row in zip(*columns, strict=True))
-    writer.writerows([level.name, "", _cell(level.y), "", ""] for level in chart.levels)
+        rows += [(series.name, *map(_cell, row)) for row in zip(*columns, strict=True)]
+    return csv_lines([*rows, *((level.name, "", _cell(level.y), "", "") for level in chart.levels)])
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as the text of a CSV file."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()
 
 

@@ -1,16 +1,16 @@
 """Training runs beside each other: curves on one grid, and what they come to."""
 
 from collections.abc import Sequence
-from html import escape
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Num
 
-from occupax.analysis import page
 from occupax.analysis.charts import Chart, seeds_series
 from occupax.analysis.curves import mean_over_grid, on_grid
 from occupax.analysis.describe import settings
 from occupax.analysis.metrics import Against, smoothing_window
+from occupax.analysis.page import TableCell
 from occupax.analysis.statistics import bootstrap, interquartile_mean, moving_average
 from occupax.analysis.words import METRICS, UNKNOWN, number
 from occupax.training.records import EXACT
@@ -20,38 +20,44 @@ Runs = Sequence[tuple[str, Result]]
 
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
 MOST_PLACES = 2000
-"""Of a grid on which curves are compared."""
+"""The most points of a grid on which curves are compared."""
 MATTERS = ("Environment", "Utility", "Features", "Discount", "Horizon", "Termination")
-"""Settings that make another problem."""
+"""The settings in which two runs of one problem agree."""
 
 
-def comparison(runs: Runs) -> str:
-    """Charts and tables of several runs, as HTML."""
+def comparison(runs: Runs) -> dict[str, Any]:
+    """Several runs beside each other.
+
+    Args:
+        runs: a name and a result for each.
+
+    Returns:
+        What the template of the report shows: in which settings the problems differ, and for each axis charts and the
+        rows of a table, if two of the runs have a range in common.
+    """
     exact = all("exact_utility" in result.metrics for _, result in runs)
     shown = ("exact_utility" if exact else "utility", "return")
-    look = {name: i for i, (name, _) in enumerate(runs)}
-    parts = ['<section id="comparison">\n<h2>Comparison</h2>', _differences(runs)]
-    parts += [_against(runs, shown, against, look) for against in AXES]
-    return "\n".join([*(part for part in parts if part), "</section>"])
+    described = [dict(settings(result)) for _, result in runs]
+    different = [name.lower() for name in MATTERS if len({one[name] for one in described}) > 1]
+    return {"differences": different, "parts": [_against(runs, shown, against) for against in AXES]}
 
 
-def _against(runs: Runs, metrics: Sequence[str], against: Against, look: dict[str, int]) -> str:
-    heading = f"<h3>Against {AXES[against]}</h3>"
+def _against(runs: Runs, metrics: Sequence[str], against: Against) -> dict[str, Any]:
     compared, low, high = overlapping([(name, *_range(result, against)) for name, result in runs])
     if len(compared) < 2:
-        return f"{heading}\n<p>No two of the runs have a range of {AXES[against]} in common.</p>"
+        return {"axis": AXES[against], "charts": []}
     chosen = [(name, result) for name, result in runs if name in compared]
-    left_out = [name for name, _ in runs if name not in compared]
+    look = {name: i for i, (name, _) in enumerate(runs)}
     grid = _places(chosen, against, low, high)
-    charts = "\n".join(page.interactive(_chart(chosen, metric, against, grid, look)) for metric in metrics)
-    note = f" Not compared, for want of a common range: {', '.join(left_out)}." if left_out else ""
-    meaning = (
-        f"Mean: the mean height of the curve from {low:,.0f} to {high:,.0f} {AXES[against]}. Final: over its "
-        "last tenth. Both are interquartile means over the seeds, with bootstrap intervals of 95%, which are "
-        f"too narrow for few seeds.{note}"
-    )
-    table = _table(chosen, metrics, against, grid)
-    return f'{heading}\n<div class="figures">\n{charts}\n</div>\n{table}\n<p class="quiet">{escape(meaning)}</p>'
+    return {
+        "axis": AXES[against],
+        "low": f"{low:,.0f}",
+        "high": f"{high:,.0f}",
+        "left_out": [name for name, _ in runs if name not in compared],
+        "charts": [_chart(chosen, metric, against, grid, look) for metric in metrics],
+        "header": ["Run", "Seeds", *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final"))],
+        "rows": [[name, str(len(result.seeds)), *_cells(result, metrics, against, grid)] for name, result in chosen],
+    }
 
 
 def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], float, float]:
@@ -64,7 +70,7 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
 
 
 def _range(result: Result, against: Against) -> tuple[float, float]:
-    """From where to where every seed has records."""
+    """The first and the last place between which every seed has records."""
     x = np.atleast_2d(_x(result, against))
     return float(x[:, 0].max()), float(x[:, -1].min())
 
@@ -98,37 +104,20 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
     return Chart(name, title, caption, AXES[against], words.label, tuple(series), look=look)
 
 
-def _table(runs: Runs, metrics: Sequence[str], against: Against, grid: np.ndarray) -> str:
-    header = ["Run", "Seeds"]
+def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
+    """The mean height of the curve of each metric, over the grid and over its last tenth."""
+    last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
+    cells: list[TableCell] = []
     for metric in metrics:
-        kind = metric.replace("_", " ")
-        header += [f"Mean {kind}", f"Final {kind}"]
-    rows = [[escape(name), str(len(result.seeds))] for name, result in runs]
-    for row, (_, result) in zip(rows, runs, strict=True):
-        for metric in metrics:
-            curves = on_grid(_x(result, against), result.metrics[metric], grid)
-            last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
-            row += [interval(mean_over_grid(grid, curves)), interval(mean_over_grid(grid[last], curves[:, last]))]
-    return page.table(f"What the curves come to, against {AXES[against]}.", header, rows)
+        curves = on_grid(_x(result, against), result.metrics[metric], grid)
+        cells += [interval(mean_over_grid(grid, curves)), interval(mean_over_grid(grid[last], curves[:, last]))]
+    return cells
 
 
-def interval(values: Float[np.ndarray, " seed"]) -> str:
+def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
     """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
     known = np.asarray(values, float)[~np.isnan(values)]
     if len(known) < 2:
-        return f"{number(interquartile_mean(known) if len(known) else np.nan)} {_range_text(UNKNOWN)}"
+        return TableCell(number(interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
     found = bootstrap(known)
-    return f"{number(found.estimate)} {_range_text(f'{number(found.lower)}, {number(found.upper)}')}"
-
-
-def _range_text(inside: str) -> str:
-    return f'<span class="range">[{inside}]</span>'
-
-
-def _differences(runs: Runs) -> str:
-    """A warning if the runs do not solve one problem."""
-    described = [dict(settings(result)) for _, result in runs]
-    different = [name.lower() for name in MATTERS if len({one[name] for one in described}) > 1]
-    if not different:
-        return ""
-    return f"<p><strong>These are different problems:</strong> they differ in {', '.join(different)}.</p>"
+    return TableCell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")

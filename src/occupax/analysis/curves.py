@@ -33,6 +33,9 @@ def on_grid(
             several at one place the last counts.
         values: the records. Those that are NaN are no records.
         grid: points, in any order.
+
+    Returns:
+        One line for each seed, with a number for each point.
     """
     known = np.where(np.isnan(values), -1, np.arange(values.shape[1]))
     latest = np.pad(np.maximum.accumulate(known, axis=1), ((0, 0), (1, 0)), constant_values=-1)
@@ -56,6 +59,9 @@ def trailing_average(
         x: where the records are, increasing, such as `result.episodes`.
         values: the records. Those that are NaN are left out.
         span: how far to look back.
+
+    Returns:
+        As many numbers as `values` has.
     """
     check_number("span", span, low=0.0, open_low=True)
     if x.shape != values.shape[1:] or not (np.diff(x, prepend=0) > 0).all():
@@ -80,7 +86,14 @@ def mean_over_grid(
 
     The curve is the step function of `on_grid`: each value counts from its point to the next, so the last does not. If
     every record between the ends is a point of the grid this is exact; trapezoids would anticipate what is recorded
-    later. A curve that is NaN anywhere before the last point is not known there, and nor is its mean: NaN.
+    later.
+
+    Args:
+        grid: increasing points.
+        curves: one curve, or one for each seed, with a number for each point.
+
+    Returns:
+        One number for each curve; NaN for a curve that is NaN anywhere before the last point.
     """
     widths = np.diff(read_array("grid", grid))
     if not (len(widths) and (widths > 0).all()):
@@ -105,6 +118,9 @@ def time_to_threshold(
         threshold: what to reach. To fall below one, change the sign of the values and of the threshold.
         window: the mean of so many successive records must reach it, all of them known; the last of them is when it
             does. (`moving_average` looks ahead, and would see success before it comes.)
+
+    Returns:
+        One number for each seed.
     """
     window, places = check_integer("window", window), _places(x, values)
     if np.isnan(threshold):
@@ -125,9 +141,12 @@ def log_log_line(x: Num[np.ndarray, " point"], y: Num[np.ndarray, " point"], *, 
     Args:
         x: positive numbers, three or more, not all the same.
         y: as many positive numbers.
-        level: of confidence.
+        level: the level of confidence.
+
+    Returns:
+        The line.
     """
-    from scipy.special import stdtrit
+    from scipy import stats
 
     tail, found = check_level(level), {"x": read_array("x", x), "y": read_array("y", y)}
     if found["x"].ndim != 1 or len(found["x"]) < 3 or found["x"].shape != found["y"].shape:
@@ -135,15 +154,11 @@ def log_log_line(x: Num[np.ndarray, " point"], y: Num[np.ndarray, " point"], *, 
     for name, numbers in found.items():
         if numbers.min() <= 0:
             raise ValueError(f"{name} must be positive to have a logarithm, got {numbers.min()}.")
-    log_x, log_y = np.log(found["x"]), np.log(found["y"])
-    across, up = log_x - log_x.mean(), log_y - log_y.mean()
     if found["x"].min() == found["x"].max():
         raise ValueError(f"x must have two or more different numbers, got {found['x'][0]} only.")
-    slope = (across @ up) / (across @ across)
-    errors, freedom = up - slope * across, len(up) - 2
-    margin = -stdtrit(freedom, tail) * np.sqrt((errors @ errors) / freedom / (across @ across))
-    intercept = log_y.mean() - slope * log_x.mean()
-    return Line(float(slope), float(intercept), float(slope - margin), float(slope + margin))
+    line = stats.linregress(np.log(found["x"]), np.log(found["y"]))
+    margin = -stats.t.ppf(tail, len(x) - 2) * line.stderr
+    return Line(*map(float, (line.slope, line.intercept, line.slope - margin, line.slope + margin)))
 
 
 def _places(x: np.ndarray, values: np.ndarray) -> np.ndarray:

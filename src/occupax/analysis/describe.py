@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from occupax.serial import class_name
 from occupax.training.result import Result
 
 MOST_NUMBERS = 6
@@ -12,27 +13,38 @@ MOST_NUMBERS = 6
 
 
 def settings(result: Result) -> list[tuple[str, str]]:
-    """What was trained and with what, as pairs of a name and a text."""
+    """What was trained and with what.
+
+    Args:
+        result: the run. Its problem and its algorithm need not have been restored.
+
+    Returns:
+        Pairs of a name and a text.
+    """
     setup, arrays = result.config["setup"], result.arrays
     problem = setup["problem"].get("fields", {})
-    entries = [("Environment", _environment(problem.get("env"), arrays))]
-    entries += [
-        ("Utility", words(problem.get("utility"), arrays)),
-        ("Features", words(problem.get("features"), arrays)),
-    ]
-    entries += [
-        (name.capitalize(), words(problem.get(name), arrays)) for name in ("discount", "horizon", "termination")
-    ]
-    entries += [("Algorithm", words(setup["algorithm"], arrays)), ("Policy", class_name(setup["policy"]))]
-    entries += [("Episodes", f"{result.config['episodes']:,} for each seed"), ("Seeds", _seeds(result.seeds))]
     every = "iteration" if setup["record_every"] == 1 else f"{setup['record_every']} iterations"
-    entries += [("Records", f"one every {every}, {len(result.episodes):,} in all")]
-    entries += [("Time", f"{result.seconds:,.0f} seconds"), ("Versions", _versions(result.config["versions"]))]
-    return entries
+    parts = ("utility", "features", "discount", "horizon", "termination")
+    return [
+        ("Environment", _environment(problem.get("env"), arrays)),
+        *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),
+        ("Algorithm", words(setup["algorithm"], arrays)),
+        ("Policy", class_name(setup["policy"])),
+        ("Episodes", f"{result.config['episodes']:,} for each seed"),
+        ("Seeds", _seeds(result.seeds)),
+        ("Records", f"one every {every}, {len(result.episodes):,} in all"),
+        ("Time", f"{result.seconds:,.0f} seconds"),
+        ("Versions", _versions(result.config["versions"])),
+    ]
 
 
 def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """A value that `serial.pack` described, much as Python would write it."""
+    """A value in words, much as Python would write it.
+
+    Args:
+        description: what `serial.pack` made of the value.
+        arrays: the arrays that belong to it.
+    """
     match description:
         case {"class": str(), "fields": dict() as fields}:
             parts = ", ".join(f"{name}={words(field, arrays)}" for name, field in fields.items() if field is not None)
@@ -52,12 +64,6 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
             return f"{description:,.6g}"
         case _:
             return "none" if description is None else str(description)
-
-
-def class_name(description: Any) -> str:
-    """What is described, without its home and its fields."""
-    names = (description.get(kind) for kind in ("class", "opaque", "function")) if description else ()
-    return next((name.rpartition(".")[2] for name in names if name), "unknown")
 
 
 def _environment(description: Any, arrays: Mapping[str, np.ndarray]) -> str:

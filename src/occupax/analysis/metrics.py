@@ -1,18 +1,20 @@
 """Figures of what a training run recorded."""
 
+from dataclasses import replace
 from math import ceil, gcd
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from occupax import serial
 from occupax._errors import unknown
 from occupax.analysis import plots
-from occupax.analysis.charts import MOST_POINTS, Chart, Series, spread
-from occupax.analysis.describe import class_name
+from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.analysis.words import METRICS, label
 from occupax.training.records import EXACT
 from occupax.training.result import Result
+from occupax.training.schedule import Schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,9 +23,9 @@ Against = Literal["episodes", "steps"]
 
 MOST_SINGLE_LINES = 10
 SMOOTHED_SHARE = 0.02
-"""Of the records in the window of the moving average, where there are more of them than points."""
+"""The share of all records that a moving average covers, where there are more records than points."""
 FROM_ZERO = ("gap", "episode_length", "grad_norm", "clipped", "effective_sample_size", "negative_occupancy")
-"""What is drawn from zero on."""
+"""The metrics whose axis begins at zero."""
 HUGE_WEIGHT = 100
 """Importance weights above this are drawn on a logarithmic scale."""
 
@@ -38,6 +40,9 @@ def plot_metric(result: Result, metric: str = "utility", *, against: Against = "
         result: the run.
         metric: what to draw, one of `result.metrics`.
         against: sampled "episodes", or environment "steps", of which seeds take different numbers: the median is used.
+
+    Returns:
+        A figure of Matplotlib.
     """
     if metric not in result.metrics:
         raise unknown("metric", metric, result.metrics)
@@ -58,7 +63,17 @@ def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
 
 
 def metric_chart(name: str, result: Result, metric: str, against: Against = "episodes") -> Chart:
-    """What there is to see of a metric of a run."""
+    """The chart of a metric of a run.
+
+    Args:
+        name: the name of the chart.
+        result: the run.
+        metric: one of `result.metrics`.
+        against: as in `plot_metric`.
+
+    Returns:
+        The median over the seeds between the quartiles, and the single seeds if they are few.
+    """
     window = 1 if metric in EXACT else smoothing_window(result)
     shown = spread(len(result.episodes))
     values = moving_average(result.metrics[metric], window)[:, shown]
@@ -66,10 +81,8 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     episodes = np.broadcast_to(result.episodes[shown].astype(float), steps.shape)
     own = np.where(np.isnan(values), np.nan, steps if against == "steps" else episodes)
     common = quartiles(own)[1] if against == "steps" else episodes[0]
-    lower, median, upper = quartiles(values)
     count = len(result.seeds)
-    title = f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}"
-    series = [Series(title, common, median, lower, upper) if count > 1 else Series(title, common, median)]
+    series = [seeds_series(f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}", common, values)]
     if metric == "utility" and "exact_utility" in result.metrics:
         exact = quartiles(result.metrics["exact_utility"][:, shown])[1]
         series.append(Series("exact utility", common, exact, style="dashed"))
@@ -89,18 +102,28 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
 def smoothing_window(result: Result) -> int:
     """Over how many records a line is averaged: one, unless there are more of them than can be drawn.
 
-    Whole cycles of the algorithm, because its snapshots and refinements differ, and would make waves otherwise.
+    It is a multiple of the period of the algorithm, whose batches of different sizes would make waves otherwise.
     """
     records = len(result.episodes)
     if records <= MOST_POINTS:
         return 1
-    cycle = 1 if result.algorithm is None else len(result.algorithm.cycle)
-    period = cycle // gcd(cycle, result.config["setup"]["record_every"])
+    repeats = 1 if result.algorithm is None else Schedule(result.algorithm).period
+    period = repeats // gcd(repeats, result.config["setup"]["record_every"])
     return period * ceil(SMOOTHED_SHARE * records / period)
+
+
+def complete(result: Result) -> Result:
+    """The result without a last record of fewer iterations than the others, whose diagnostics do not compare."""
+    if result.algorithm is None or len(result.episodes) < 2:
+        return result
+    if Schedule(result.algorithm).iterations(int(result.episodes[-1])) % result.config["setup"]["record_every"] == 0:
+        return result
+    metrics = {name: values[:, :-1] for name, values in result.metrics.items()}
+    return replace(result, episodes=result.episodes[:-1], steps=result.steps[:, :-1], metrics=metrics)
 
 
 def algorithm_name(result: Result) -> str:
     """The class of the algorithm, even of one that could not be restored."""
     if result.algorithm is not None:
         return type(result.algorithm).__name__
-    return class_name(result.config["setup"]["algorithm"])
+    return serial.class_name(result.config["setup"]["algorithm"])

@@ -10,16 +10,16 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from occupax import serial
-from occupax.analysis.charts import Chart, Grid, Maps, Series, csv_text, thin
+from occupax.analysis.charts import Chart, HeatMap, Maps, Series, csv_text, thin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Of Okabe and Ito, which colour-blind readers can tell apart, without yellow, which is hard to see on white."""
+"""The colours of Okabe and Ito, which colour-blind readers can tell apart, but for yellow, hard to see on white."""
 DASHES = ((), (6, 1.6), (6, 1.6, 1.2, 1.6), (1.5, 1.3), (10, 2), (4, 1.4, 1.2, 1.4, 1.2, 1.4), (3, 3))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""With the dashes they tell lines apart where there is no colour."""
+"""Markers and dashes tell lines apart where there is no colour."""
 REFERENCE = (3.5, 2)
 """The dashes of fitted lines."""
 LEVELS = ((1, 1.5), (8, 2, 1, 2), (5, 4))
@@ -28,12 +28,12 @@ MARKED = 8
 ROUND = (1, 2, 2.5, 5, 10)
 """Steps between the numbers of an axis, but for a power of ten."""
 VISITS_SHOWN = 1e-3
-"""Of the most visited cell: what is visited less than that has the same colour as this."""
+"""The share of the visits of the most visited cell below which all cells have one colour."""
 MOVES = {"←": (-1, 0), "↓": (0, 1), "→": (1, 0), "↑": (0, -1)}
-"""In columns and rows."""
+"""The columns and rows by which each arrow moves."""
 MAPS_ABREAST = 3
 LEGEND_WIDTH = 100
-"""In letters."""
+"""How many letters fit beside each other in a legend."""
 
 
 def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
@@ -42,6 +42,9 @@ def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
     Args:
         chart: what it shows.
         bare: leave out the title and the legend, which a page has in its text, and draw as large as a page shows it.
+
+    Returns:
+        A figure of Matplotlib.
     """
     return _draw_maps(chart, bare) if isinstance(chart, Maps) else _draw_chart(chart, bare)
 
@@ -195,16 +198,15 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         axes.set_xticks([])
         axes.set_yticks([])
     if image is not None:
-        bar = figure.colorbar(
-            image, ax=panels[: len(maps.grids)], orientation="horizontal", label=maps.label, aspect=32
-        )
+        shared = panels[: len(maps.grids)]
+        bar = figure.colorbar(image, ax=shared, orientation="horizontal", label=maps.label, aspect=32)
         bar.ax.minorticks_off()
     if not bare:
         figure.suptitle(maps.title, fontsize=13, fontweight="bold")
     return figure
 
 
-def _draw_arrows(axes: Any, grid: Grid, brightness: Float[np.ndarray, "row column"]) -> None:
+def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row column"]) -> None:
     """Arrows from the middle of each cell: light on dark ones, dark on bright ones, as the text where it is hatched."""
     places = [(i, j, arrow) for i, row in enumerate(grid.arrows or ()) for j, text in enumerate(row) for arrow in text]
     if not places:
@@ -214,21 +216,9 @@ def _draw_arrows(axes: Any, grid: Grid, brightness: Float[np.ndarray, "row colum
     bright: Bool[np.ndarray, " arrow"] = brightness[list(i), list(j)] > 0.5
     hatched = np.isnan(brightness[list(i), list(j)])
     colours = np.where(hatched, "#000000", np.where(bright, "#101010", "#fafafa"))
-    axes.quiver(
-        j,
-        i,
-        *(0.42 * directions).T,
-        color=list(colours),
-        angles="xy",
-        units="xy",
-        scale_units="xy",
-        scale=1,
-        width=0.07,
-        headwidth=4,
-        headlength=3.6,
-        headaxislength=3.4,
-        minlength=0,
-    )
+    units = {"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1}
+    sizes = {"width": 0.07, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.4, "minlength": 0}
+    axes.quiver(j, i, *(0.42 * directions).T, color=list(colours), **units, **sizes)
 
 
 def _tenths(found: re.Match[str]) -> str:

@@ -1,59 +1,79 @@
 """Maps of where policies go, for processes whose states are the cells of a square."""
 
+from dataclasses import replace
 from math import isqrt
+from typing import cast
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
 from occupax import exact
-from occupax.analysis.charts import Grid, Maps
+from occupax.analysis.charts import HeatMap, Maps
 from occupax.analysis.plots import MOVES
 from occupax.envs.tables import MOVES as CELL_MOVES
 from occupax.envs.tabular import TabularMDP
-from occupax.exact.dynamics import Table
+from occupax.exact.dynamics import StateActionArray
 from occupax.problem import Problem
 
 MOST_STATES_SOLVED = 400
-"""Of a process whose optimum is found in a moment."""
+"""The most states of a process whose optimum is found in seconds."""
 TOLERANCE = 1e-3
 AS_GOOD = 0.99
 """Actions of this share of the largest probability have an arrow too."""
 
 
-def visits(name: str, problem: Problem | None, best: Table | None, title: str) -> Maps | None:
-    """Maps of the visits of a policy, the optimal one where it is found, and the uniform one; None if there is no map.
+def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
+    """Maps of the visits of a policy, the optimal one where it is found, and the uniform one.
 
     Args:
-        name: of the maps.
-        problem: where the policies act.
+        name: the name of the maps.
+        problem: where the policies act, with a table.
         best: the action probabilities of the policy.
         title: what it is called.
+
+    Returns:
+        The maps, with arrows if the actions are moves; None if the states are not as many as the cells of a square.
     """
-    if problem is None or best is None or not isinstance(problem.env, TabularMDP):
+    alone, env = visits_map(name, title, exact.occupancy(problem, best).sum(1)), cast("TabularMDP", problem.env)
+    if alone is None:
         return None
-    states, actions = problem.env.num_states, problem.env.num_actions
-    side = isqrt(states)
-    if side < 2 or side * side != states:
-        return None
-    grid = is_grid(problem.env, side)
-    moving = ~np.asarray(problem.env.terminal) if grid else np.zeros(states, bool)
-    grids, optimum = [_grid(title, problem, best, moving)], _stationary_optimum(problem, states)
-    if optimum is not None:
-        grids.append(_grid("optimal policy", problem, optimum, moving))
-    grids.append(_grid("uniform policy", problem, np.full((states, actions), 1 / actions), np.zeros(states, bool)))
-    caption = (
-        f"How often each state is visited in an episode, discounted and exact. State s is in row s // {side} and "
-        f"column s % {side}, a map if the states are the cells of a grid. Brighter is more often; hatched is never."
-    )
+    grid, nowhere = is_grid(env, isqrt(env.num_states)), np.zeros(env.num_states, bool)
+    moving = ~np.asarray(env.terminal) if grid else nowhere
+    optimum, caption = _stationary_optimum(problem, env.num_states), alone.caption
+    grids = [_grid(title, problem, best, moving)]
     if grid:
         caption += " Arrows: the most probable action, and those within 1% of it."
+    if optimum is not None:
+        grids.append(_grid("optimal policy", problem, optimum, moving))
     if optimum is not None and problem.horizon is not None:
         caption += (
             f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that of the "
             "infinite horizon."
         )
-    return Maps(name, "Visits", caption, tuple(grids))
+    grids.append(_grid("uniform policy", problem, np.full(best.shape, 1 / env.num_actions), nowhere))
+    return replace(alone, caption=caption, grids=tuple(grids))
+
+
+def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"]) -> Maps | None:
+    """A map of known visits.
+
+    Args:
+        name: the name of the map.
+        title: what the policy is called.
+        visited: the exact discounted visits of each state in an episode.
+
+    Returns:
+        The map; None if the states are not as many as the cells of a square.
+    """
+    side = isqrt(len(visited))
+    if side < 2 or side * side != len(visited):
+        return None
+    caption = (
+        f"How often each state is visited in an episode, discounted and exact. State s is in row s // {side} and "
+        f"column s % {side}, a map if the states are the cells of a grid. Brighter is more often; hatched is never."
+    )
+    return Maps(name, "Visits", caption, (HeatMap(title, visited.reshape(side, side)),))
 
 
 def is_grid(env: TabularMDP, side: int) -> bool:
@@ -72,14 +92,14 @@ def is_grid(env: TabularMDP, side: int) -> bool:
     return bool((abs(down) + abs(right) <= 1)[possible].all() and (ahead >= 0)[possible].all() and reaches[live].all())
 
 
-def _grid(title: str, problem: Problem, policy: Table, moving: Bool[np.ndarray, " S"]) -> Grid:
+def _grid(title: str, problem: Problem, policy: StateActionArray, moving: Bool[np.ndarray, " S"]) -> HeatMap:
     """Visits, and arrows in those states in which the policy is to be seen moving."""
     visited = exact.occupancy(problem, policy).sum(1)
     square = (isqrt(len(visited)), -1)
     if not moving.any():
-        return Grid(title, visited.reshape(square))
+        return HeatMap(title, visited.reshape(square))
     likely = (policy >= AS_GOOD * policy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
-    return Grid(title, visited.reshape(square), _texts(likely.reshape(*square, len(MOVES))))
+    return HeatMap(title, visited.reshape(square), _texts(likely.reshape(*square, len(MOVES))))
 
 
 def _texts(shown: np.ndarray) -> list[list[str]]:

@@ -5,22 +5,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 UNKNOWN = "\N{EN DASH}"
-"""What stands for a number that is not known."""
+"""The text in the place of a number that is not known."""
 
 
 class Words(NamedTuple):
     """A metric in words."""
 
     label: str
-    """For an axis: a noun and its unit."""
+    """A noun and its unit, for an axis."""
     meaning: str
     """One sentence for the report."""
 
 
 METRICS = {
     "utility": Words(
-        "utility of the estimated occupancy",
-        "What is maximised, at the occupancy that the algorithm estimates from its samples.",
+        "utility (estimate)",
+        "What is maximised, estimated from the iteration's own new trajectories.",
     ),
     "exact_utility": Words("exact utility", "What is maximised, computed from the table without sampling."),
     "return": Words(
@@ -31,6 +31,11 @@ METRICS = {
     "discounted_return": Words("discounted return per episode", "The discounted sum of the rewards of an episode."),
     "episode_length": Words("steps per episode", "How many steps an episode takes until it ends or is cut."),
     "gap": Words("certified gap", "No policy can be better than the present one by more than this."),
+    "running_utility": Words(
+        "running estimate of the utility",
+        "What is maximised, at the occupancy that the method carries along from iteration to iteration: a diagnostic, "
+        "which may leave the range of what is possible.",
+    ),
     "mixture_utility": Words(
         "utility of the mixture", "The utility of the mixture of all policies so far, which MaxEnt is about."
     ),
@@ -60,9 +65,10 @@ METRICS = {
 }
 
 HEADLINES = ("utility", "return")
-"""What a report shows large."""
+"""The metrics that a report shows large."""
 DIAGNOSTICS = (
     "gap",
+    "running_utility",
     "mixture_utility",
     "grad_norm",
     "clipped",
@@ -70,11 +76,11 @@ DIAGNOSTICS = (
     "effective_sample_size",
     "negative_occupancy",
 )
-"""What a report shows small, as far as it was recorded."""
+"""The metrics that a report shows small, as far as they were recorded."""
 
 
 def label(metric: str) -> str:
-    """What to write at the axis of a metric."""
+    """The text at the axis of a metric."""
     return METRICS[metric].label if metric in METRICS else metric.replace("_", " ")
 
 

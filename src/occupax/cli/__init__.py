@@ -1,4 +1,13 @@
-"""The command line: `occupax --help`."""
+"""The command line: `occupax --help`.
+
+- `commands`: one file for each command.
+- `choices`: the options that several commands share.
+- `names`: what the command line calls environments, utilities, algorithms and policies.
+- `settings`: `--set name=value`.
+- `output`: how lines, tables and JSON are printed.
+- `resume`: the run in a folder, taken up again.
+- `summary`: what a finished run is worth.
+"""
 
 import os
 import sys
@@ -9,15 +18,15 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from occupax.cli.check_env import check_env
-from occupax.cli.evaluate import evaluate
-from occupax.cli.listing import list_names
-from occupax.cli.report import report
-from occupax.cli.reproduce import reproduce
-from occupax.cli.solve import solve
-from occupax.cli.sweep import sweep
-from occupax.cli.theory import theory
-from occupax.cli.train import train
+from occupax.cli.commands.check_env import check_env
+from occupax.cli.commands.evaluate import evaluate
+from occupax.cli.commands.list import list_names
+from occupax.cli.commands.report import report
+from occupax.cli.commands.reproduce import reproduce
+from occupax.cli.commands.solve import solve
+from occupax.cli.commands.sweep import sweep
+from occupax.cli.commands.theory import theory
+from occupax.cli.commands.train import train
 
 COMMANDS = {
     "train": train,

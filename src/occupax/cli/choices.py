@@ -1,5 +1,6 @@
 """What `train` and `sweep` have in common: the options that say what is trained, and what they stand for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -83,8 +84,8 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is to be trained."""
+class TrainingArguments:
+    """What is to be trained, as `occupax.train` and `occupax.sweep` take it."""
 
     problem: ox.Problem
     algorithm: Algorithm[Any]
@@ -93,8 +94,8 @@ class Task:
     title: str
 
 
-def build(choices: Choices) -> Task:
-    """Make what was chosen."""
+def build(choices: Choices) -> TrainingArguments:
+    """Make the problem, the algorithm and the options that were chosen."""
     if choices.env is None:
         raise ValueError("an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all.")
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
@@ -114,7 +115,13 @@ def build(choices: Choices) -> Task:
         horizon, reason = _finite_horizon(choices.env, problem)
         problem = ox.Problem(problem.env, targets["utility"], **targets["problem"] | {"horizon": horizon})
     options = {"policy": policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
-    return Task(problem, targets[""], options, describe(problem, targets[""], f"on {choices.env}", reason))
+    return TrainingArguments(problem, targets[""], options, describe(problem, targets[""], f"on {choices.env}", reason))
+
+
+def make_problem(env: str, utility: str, given: Sequence[str], **options: Any) -> ox.Problem:
+    """A problem from names and the words of `--set`; `options` are further arguments of `occupax.Problem`."""
+    targets = settings.apply(settings.parse(given), {"utility": names.utility(utility), "env": {}})
+    return ox.Problem(ox.make(env, **targets["env"]), targets["utility"], **options)
 
 
 def describe(problem: ox.Problem, algorithm: Algorithm[Any], where: str, reason: str = "") -> str:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from occupax import algorithms, policies, samplers, utilities
 from occupax._errors import unknown
+from occupax.samplers.choice import SAMPLERS
 
 Made = TypeVar("Made")
 
@@ -45,18 +46,19 @@ def policy(name: str) -> policies.Initialiser:
     return _make("policy", name, POLICIES)
 
 
-def sampler(text: str | None) -> samplers.Host | samplers.Ray | None:
-    """Who samples: so many processes, a cluster on this machine, or one elsewhere."""
-    if text is None:
-        return None
+def sampler(text: str) -> samplers.Sampler:
+    """The sampler of a name, of so many processes, or of a cluster on this machine or elsewhere."""
+    if text in SAMPLERS:
+        return SAMPLERS[text]()
     if text.startswith("ray://"):
         return samplers.Ray(address=text)
-    name, colon, count = text.partition(":")
-    if name == "ray" and (count.isdecimal() or not colon):
-        return samplers.Ray(workers=int(count) if colon else None)
+    if text.startswith("ray:") and text[4:].isdecimal():
+        return samplers.Ray(workers=int(text[4:]))
     if text.isdecimal():
         return samplers.Host(envs=int(text), processes=True)
-    raise ValueError(f"--workers takes a number of processes, ray, ray:N or ray://HOST:PORT, got {text!r}.")
+    raise ValueError(
+        f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {', '.join(SAMPLERS)}, got {text!r}."
+    )
 
 
 def _make(kind: str, name: str, makers: dict[str, Callable[[], Made]]) -> Made:

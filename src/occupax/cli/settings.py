@@ -94,8 +94,8 @@ def _kinds(prefix: str, target: Any, field: str) -> set[type]:
     if prefix == "env":
         return set(READERS)
     hint = get_type_hints(Problem.__init__ if isinstance(target, dict) else type(target)).get(field)
-    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    allowed = {str if get_origin(member) is Literal else member for member in members}
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    allowed = {str if get_origin(kind) is Literal else kind for kind in kinds}
     if not allowed & READERS.keys():
         allowed = {type(_present(target)[field])}
     return {kind for kind in READERS if kind in allowed} or {str}

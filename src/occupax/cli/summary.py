@@ -16,7 +16,7 @@ class Summary(NamedTuple):
     rows: list[dict[str, Any]]
     median: dict[str, float | None]
     certificate: ox.exact.Certificate | None
-    """Of the best seed."""
+    """The one of the best seed, where there are any."""
     verdict: str
     """The certificate as a sentence, or why there is none."""
 

@@ -1,10 +1,18 @@
-"""What is sampled: environments as pure JAX functions, their registry, and a check of those of Gymnasium."""
+"""What is sampled: environments as pure JAX functions, those of Gymnasium, their registry and a check.
+
+* `base`: what every environment provides.
+* `tabular`: `TabularMDP`; `tabular_input` reads and checks its arrays, `tables` has the processes with a name.
+* `cartpole` and `acrobot`: the physics of Gymnasium in JAX.
+* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `episode` plays one episode of it call by call, and
+  `vector_slot` is one environment of a vector of them.
+* `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
+* `check/`: whether an environment of Gymnasium is fit for training.
+"""
 
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess, Environment
 from occupax.envs.cartpole import CartPole
-from occupax.envs.check import check_env
-from occupax.envs.finding import Finding
+from occupax.envs.check import Finding, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.registry import list, make, register  # noqa: A004
 from occupax.envs.tabular import TabularMDP

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
-from occupax.envs.base import Timed, TimeLimited, timed_start
+from occupax.envs.base import Timed, TimeLimited
 
 GRAVITY: Final = 9.8
 # both links are alike; the centre of mass is measured from a link's upper joint, the inertia is around that centre
@@ -20,7 +20,6 @@ TIME_STEP: Final = 0.2
 MAX_SPIN_1: Final = 4 * pi
 MAX_SPIN_2: Final = 9 * pi
 GOAL_HEIGHT: Final = 1.0
-RESET_SPREAD: Final = 0.1
 
 
 class Acrobot(TimeLimited):
@@ -31,10 +30,7 @@ class Acrobot(TimeLimited):
     """
 
     num_actions: int = eqx.field(default=3, init=False, static=True)
-
-    def reset(self, key: Key[Array, ""]) -> Timed:
-        """Draw a state close to hanging at rest."""
-        return timed_start(key, RESET_SPREAD)
+    spread = 0.1
 
     def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
         """Apply a torque for one step of the classical Runge-Kutta method."""

@@ -60,19 +60,21 @@ class Timed(eqx.Module):
     time: Int[Array, ""]
 
 
-def timed_start(key: Key[Array, ""], spread: float) -> Timed:
-    """A state at time 0 whose four numbers are uniform on [-spread, spread)."""
-    return Timed(jax.random.uniform(key, (4,), minval=-spread, maxval=spread), jnp.zeros((), jnp.int32))
-
-
 class TimeLimited(Environment):
     """An environment of `Timed` states that cuts its episodes after `time_limit` steps."""
 
+    spread: eqx.AbstractClassVar[float]
+    """How far the four numbers of a first state may be from 0."""
     time_limit: int = eqx.field(default=500, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __check_init__(self):
         if not isinstance(self.time_limit, Integral) or self.time_limit < 1:
             raise ValueError(f"time_limit must be a positive number of steps, but it is {self.time_limit!r}.")
+
+    def reset(self, key: Key[Array, ""]) -> Timed:
+        """Draw a state at time 0 whose four numbers are uniform on [-spread, spread)."""
+        physics = jax.random.uniform(key, (4,), minval=-self.spread, maxval=self.spread)
+        return Timed(physics, jnp.zeros((), jnp.int32))
 
     def truncated(self, state: Timed) -> Bool[Array, ""]:
         """Whether the steps allowed are used up, be the state terminal or not."""

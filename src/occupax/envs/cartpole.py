@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
-from occupax.envs.base import Timed, TimeLimited, timed_start
+from occupax.envs.base import Timed, TimeLimited
 
 GRAVITY: Final = 9.8
 CART_MASS: Final = 1.0
@@ -19,7 +19,6 @@ TIME_STEP: Final = 0.02
 
 MAX_POSITION: Final = 2.4
 MAX_ANGLE: Final = 12 * pi / 180  # `math.radians` rounds differently from Gymnasium
-RESET_SPREAD: Final = 0.05
 
 
 class CartPole(TimeLimited):
@@ -30,10 +29,7 @@ class CartPole(TimeLimited):
     """
 
     num_actions: int = eqx.field(default=2, init=False, static=True)
-
-    def reset(self, key: Key[Array, ""]) -> Timed:
-        """Draw a state close to the upright one, at rest."""
-        return timed_start(key, RESET_SPREAD)
+    spread = 0.05
 
     def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
         """Push the cart for one explicit Euler step."""

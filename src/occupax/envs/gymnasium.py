@@ -8,8 +8,9 @@ import equinox as eqx
 import jax
 
 from occupax.envs.base import DecisionProcess
-from occupax.envs.observations import check_space
-from occupax.envs.tables import make_gymnasium, unknown_id
+from occupax.envs.check.observations import check_space
+from occupax.envs.episode import time_limit
+from occupax.envs.lookup import make_gymnasium
 
 
 class GymnasiumEnv(DecisionProcess):
@@ -77,8 +78,6 @@ class GymnasiumEnv(DecisionProcess):
         import gymnasium as gym
 
         if isinstance(self.source, str):
-            if self.source not in gym.registry and ":" not in self.source:
-                raise unknown_id(self.source)
             return make_gymnasium(self.source, dict(self.options))
         try:
             made = self.source(**dict(self.options))
@@ -92,19 +91,6 @@ class GymnasiumEnv(DecisionProcess):
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation."""
         return jax.ShapeDtypeStruct(self.shape, jax.dtypes.canonicalize_dtype(self.dtype))
-
-
-def time_limit(env: Any) -> int | None:
-    """How many steps an episode may have, by the wrappers or the specification of an environment."""
-    import gymnasium as gym
-
-    limits: list[int] = []
-    layer = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, gym.wrappers.TimeLimit):
-            limits.append(layer.get_wrapper_attr("_max_episode_steps"))
-        layer = layer.env
-    return min(limits, default=None)
 
 
 def _hashable(name: str, value: Any) -> Any:

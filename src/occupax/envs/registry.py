@@ -10,9 +10,9 @@ from occupax._errors import unknown
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole
-from occupax.envs.finder import find
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.tables import NoTableError, make_gymnasium
+from occupax.envs.lookup import find, make_gymnasium
+from occupax.envs.tables import NoTableError
 from occupax.envs.tabular import TabularMDP
 
 Backend = Literal["auto", "gymnasium"]

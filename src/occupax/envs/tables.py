@@ -3,7 +3,6 @@
 Each function returns (transition, reward, initial, terminal) as `TabularMDP` takes them.
 """
 
-import difflib
 from numbers import Real
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Key
 from scipy import sparse
 
-from occupax._errors import check_integer, check_key, unknown
+from occupax._errors import check_integer, check_key
 
 Tables = tuple[Any, Any, Any, Any]
 
@@ -23,34 +22,6 @@ CELLS = "SGH#.F"
 
 class NoTableError(ValueError):
     """An environment of Gymnasium that is not a table, or does not publish it."""
-
-
-def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
-    """Make the Gymnasium environment of an id, and return an environment as it is."""
-    import gymnasium as gym
-
-    if isinstance(env, gym.Env):
-        if options:
-            raise ValueError(f"options go with a Gymnasium id, but env is made already, got {options}.")
-        return env
-    if not isinstance(env, str):
-        raise ValueError(f"env must be a Gymnasium id or environment, got {env!r:.80}.")
-    try:
-        return gym.make(env, **options)
-    except Exception as error:  # the constructor of an environment may raise anything
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"Gymnasium could not make {env!r} with the options {options}. {reason}") from error
-
-
-def unknown_id(name: str) -> ValueError:
-    """The error for an id that Gymnasium does not know."""
-    import gymnasium as gym
-
-    alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
-    close = difflib.get_close_matches(name, alike, n=3)
-    if close:
-        return unknown("Gymnasium id", name, close)
-    return ValueError(f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are.")
 
 
 def gymnasium(made: Any) -> Tables:

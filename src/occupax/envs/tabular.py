@@ -11,6 +11,7 @@ from scipy import sparse
 
 from occupax.envs import tables
 from occupax.envs.base import Environment
+from occupax.envs.lookup import make_gymnasium
 from occupax.envs.tabular_input import read_distribution, read_outcomes, read_terminal
 
 
@@ -60,7 +61,7 @@ class TabularMDP(Environment):
             env: a Gymnasium id, or an environment.
             **options: passed to `gymnasium.make` with an id, for example `is_slippery=False`.
         """
-        return cls(*tables.gymnasium(tables.make_gymnasium(env, options)))
+        return cls(*tables.gymnasium(make_gymnasium(env, options)))
 
     @classmethod
     def gridworld(cls, text: str, slip: float = 0.0) -> "TabularMDP":
@@ -85,7 +86,14 @@ class TabularMDP(Environment):
 
     @classmethod
     def garnet(cls, num_states: int, num_actions: int, branching: int, key: Key[Array, ""]) -> "TabularMDP":
-        """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1]."""
+        """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1].
+
+        Args:
+            num_states: how many states there are.
+            num_actions: how many actions there are.
+            branching: how many states an action may lead to.
+            key: of the random numbers.
+        """
         return cls(*tables.garnet(num_states, num_actions, branching, key))
 
     @property

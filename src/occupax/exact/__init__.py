@@ -1,14 +1,24 @@
-"""Ground truth for tabular problems, in float64: occupancies, values, gradients, optima and certificates."""
+"""Ground truth for tabular problems, in float64: occupancies, values, gradients, optima and certificates.
 
-from occupax.exact.certificate import Certificate, certificate
+- `dynamics`: where each state and action leads, and what it counts.
+- `evaluation`: occupancy, value and gradient of a policy.
+- `evaluator`: values and gaps of many policies at once.
+- `planning`: the best policy for a reward.
+- `certificates`: how far a policy is at most from the best one.
+- `optimum`: the best policy for a concave utility, by `frank_wolfe` or `conic`.
+"""
+
+from occupax.exact.certificates import Certificate, certificate
 from occupax.exact.evaluation import feature_occupancy, gradient, occupancy, value
+from occupax.exact.evaluator import Evaluator
 from occupax.exact.optimum import Optimum, solve
-from occupax.exact.planning import Plan, value_iteration
+from occupax.exact.planning import BestResponse, value_iteration
 
 __all__ = [
+    "BestResponse",
     "Certificate",
+    "Evaluator",
     "Optimum",
-    "Plan",
     "certificate",
     "feature_occupancy",
     "gradient",

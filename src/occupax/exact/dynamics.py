@@ -15,7 +15,7 @@ from occupax.problem import Problem
 DENSE_STATES = 1000
 SOLVE_TOLERANCE = 1e-12
 
-Table = Float[np.ndarray, "S A"]
+StateActionArray = Float[np.ndarray, "S A"]
 
 
 class Dynamics(NamedTuple):
@@ -26,10 +26,10 @@ class Dynamics(NamedTuple):
     """
 
     transition: sparse.csr_array
-    """[S * A, S], row s * A + a."""
+    """Probabilities [S * A, S]; row s * A + a is where action a leads from state s."""
     initial: Float[np.ndarray, " S"]
     features: sparse.csr_array
-    """phi, [S * A, d]."""
+    """What each state and action counts, phi, [S * A, d]."""
     counting: Float[np.ndarray, " S"]
     """1 for states in which time is spent, 0 for those that end an episode."""
     discount: float
@@ -37,17 +37,17 @@ class Dynamics(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(S, A)."""
+        """The numbers of states and actions, (S, A)."""
         states = self.initial.size
         return states, self.transition.shape[0] // states
 
-    def under(self, probs: Table) -> sparse.csr_array:
+    def under(self, probs: StateActionArray) -> sparse.csr_array:
         """The transitions [S, S] under a table of action probabilities."""
         S, A = self.shape
         choice = sparse.csr_array((probs.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
         return sparse.csr_array(choice @ self.transition)
 
-    def following(self, values: Float[np.ndarray, " S"]) -> Table:
+    def following(self, values: Float[np.ndarray, " S"]) -> StateActionArray:
         """The expected value of the next state."""
         return (self.transition @ values).reshape(self.shape)
 

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from occupax.exact.dynamics import Dynamics, Table, dynamics, read_probs
+from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics, read_probs
 from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
 
-def occupancy(problem: Problem, probs: Any) -> Table:
+def occupancy(problem: Problem, probs: Any) -> StateActionArray:
     """The discounted state-action occupancy lambda, [S, A].
 
     Here and below, `probs` is a table of action probabilities [S, A]; with a horizon it may be one for each step, as
@@ -54,25 +54,12 @@ def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
         return jax.tree.map(np.asarray, slopes)
 
 
-def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> Table:
+def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> StateActionArray:
     """The occupancy of a table of probabilities, or of one for each step of a horizon."""
     if model.horizon is not None:
         return timed_occupancy(model, np.broadcast_to(probs, (model.horizon, *model.shape))).sum(0)
     flow = model.discounted_solve(model.under(probs).T.tocsr(), model.initial)
     return flow[:, None] * probs
-
-
-def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n S A"]:
-    """The occupancies of many small tables of probabilities at once.
-
-    With M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi).
-    """
-    S, A = model.shape
-    matrices = model.discount * np.einsum("nsa,sat->nts", probs, model.transition.toarray().reshape(S, A, S))
-    right = np.broadcast_to(model.initial, (len(probs), S))
-    if model.horizon is not None:
-        right = right - np.linalg.matrix_power(matrices, model.horizon) @ model.initial
-    return np.linalg.solve(np.eye(S) - matrices, right[..., None]) * probs
 
 
 def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H S A"]:
@@ -85,7 +72,7 @@ def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "H S A"]) -> Float
     return mass
 
 
-def _slope(model: Dynamics, probs: Table, reward: Table) -> Table:
+def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -> StateActionArray:
     """The derivative of <occupancy, reward> with respect to the probabilities: sum_t gamma^t d_t(s) Q_t(s, a)."""
     if model.horizon is None:
         matrix = model.under(probs)
@@ -102,13 +89,13 @@ def _slope(model: Dynamics, probs: Table, reward: Table) -> Table:
 
 
 def utility_value(utility: Utility, features: Float[np.ndarray, " d"]) -> float:
-    """F(u) in float64."""
+    """The value F(u), computed in float64."""
     with jax.enable_x64(True):
         return float(_value(utility, features))
 
 
 def utility_gradient(utility: Utility, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-    """Grad F(u) in float64."""
+    """The gradient of F at u, computed in float64."""
     with jax.enable_x64(True):
         return np.asarray(_gradient(utility, features))
 

@@ -8,8 +8,8 @@ from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number, unknown
 from occupax.exact import conic
-from occupax.exact.certificate import certify, refuse_unless_concave
-from occupax.exact.dynamics import Table, dynamics
+from occupax.exact.certificates import certify, refuse_unless_concave
+from occupax.exact.dynamics import StateActionArray, dynamics
 from occupax.exact.evaluation import total_occupancy
 from occupax.exact.frank_wolfe import frank_wolfe
 from occupax.problem import Problem
@@ -24,7 +24,7 @@ class Optimum(NamedTuple):
     """The utility of `policy`, computed exactly from it."""
     gap: float
     """No policy is better than `value` by more than this."""
-    occupancy: Table
+    occupancy: StateActionArray
     """The discounted state-action occupancy of `policy`, [S, A]."""
     policy: Float[np.ndarray, "*H S A"]
     """Action probabilities [S, A]; with a horizon they depend on time, [H, S, A]."""

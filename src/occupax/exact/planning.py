@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from occupax.exact.dynamics import Dynamics, Table, dynamics
+from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics
 from occupax.problem import Problem
 
 
-class Plan(NamedTuple):
+class BestResponse(NamedTuple):
     """An optimal policy for a reward."""
 
     value: float
@@ -22,7 +22,7 @@ class Plan(NamedTuple):
     """Action probabilities, all 0 or 1; with a horizon, at each step."""
 
 
-def value_iteration(problem: Problem) -> Plan:
+def value_iteration(problem: Problem) -> BestResponse:
     """The best discounted return of the environment's own reward, and a policy that earns it.
 
     With an infinite horizon the fixed point of the Bellman operator is found by Howard's policy iteration; with a
@@ -31,20 +31,20 @@ def value_iteration(problem: Problem) -> Plan:
     return best_response(dynamics(problem), problem.env.reward)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def best_response(model: Dynamics, reward: Table) -> Plan:
+def best_response(model: Dynamics, reward: StateActionArray) -> BestResponse:
     """Maximise <reward, lambda> over all occupancies."""
     reward = reward * model.counting[:, None]
     return _policy_iteration(model, reward) if model.horizon is None else _backward_induction(model, reward)
 
 
-def _policy_iteration(model: Dynamics, reward: Table) -> Plan:
+def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse:
     S, A = model.shape
     states = np.arange(S)
     choice, progress = reward.argmax(1), -np.inf
     while True:
         values = model.discounted_solve(model.under(np.eye(A)[choice]), reward[states, choice])
         action_values, improves = _look_ahead(model, reward, choice, values)
-        if not improves.any() or values.sum() <= progress:  # among equal actions, rounding could go round in circles
+        if not improves.any() or values.sum() <= progress:  # among equal actions, rounding could go in circles
             break
         progress = values.sum()
         # sweeps of value iteration, as long as they change the policy, carry news along a corridor far more cheaply
@@ -57,19 +57,19 @@ def _policy_iteration(model: Dynamics, reward: Table) -> Plan:
     residual = max(float((action_values.max(1) - values).max()), 0.0)
     best = float(model.initial @ values)
     unresolved = residual * float(model.initial.sum()) / (1 - model.discount)
-    return Plan(best, best + unresolved, values, np.eye(A)[choice])
+    return BestResponse(best, best + unresolved, values, np.eye(A)[choice])
 
 
 def _look_ahead(
-    model: Dynamics, reward: Table, choice: Int[np.ndarray, " S"], values: Float[np.ndarray, " S"]
-) -> tuple[Table, Bool[np.ndarray, " S"]]:
+    model: Dynamics, reward: StateActionArray, choice: Int[np.ndarray, " S"], values: Float[np.ndarray, " S"]
+) -> tuple[StateActionArray, Bool[np.ndarray, " S"]]:
     """The value of each action, and where another one is better than the choice by more than its last digits."""
     action_values = reward + model.discount * model.following(values)
     gain = action_values.max(1) - action_values[np.arange(choice.size), choice]
     return action_values, gain > 4e-15 * (1 + np.abs(action_values).max())
 
 
-def _backward_induction(model: Dynamics, reward: Table) -> Plan:
+def _backward_induction(model: Dynamics, reward: StateActionArray) -> BestResponse:
     S, A = model.shape
     horizon = model.horizon or 0
     values, policy = np.zeros((horizon + 1, S)), np.zeros((horizon, S, A))
@@ -78,4 +78,4 @@ def _backward_induction(model: Dynamics, reward: Table) -> Plan:
         policy[t] = np.eye(A)[action_values.argmax(1)]
         values[t] = action_values.max(1)
     best = float(model.initial @ values[0])
-    return Plan(best, best, values[:-1], policy)
+    return BestResponse(best, best, values[:-1], policy)

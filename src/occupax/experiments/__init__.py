@@ -1,5 +1,26 @@
-"""The experiments of the paper's section 6, and the verdict on each of its claims."""
+"""The experiments of the paper's section 6, and the verdict on each of its claims.
 
-from occupax.experiments.reproduce import reproduce
+What is run:
+
+- `tasks`: the environments and utilities, and how success is measured.
+- `methods`: the algorithms, with the settings that are printed and those that a search found.
+- `tuning`: that search.
+- `cells`: one method on one task with one setting, at a scale, trained and kept in a file.
+- `runs`: training, and the curves of what the policies are worth.
+- `progress`: a bar over all the training.
+
+What is made of it:
+
+- `reward`: section 6.1, the cumulative reward.
+- `rate`: section 6.2, the rate of convergence.
+- `utility`: section 6.3, a utility that is not linear.
+- `ablations`: one ingredient at a time.
+- `sections`: claims, verdicts and tables.
+- `views`: figures and tables that several experiments share.
+- `report`: the page, Markdown and CSV.
+- `reproduction`: all of it, one after the other.
+"""
+
+from occupax.experiments.reproduction import reproduce
 
 __all__ = ["reproduce"]

@@ -14,12 +14,11 @@ from occupax.algorithms.base import add, subtract
 from occupax.algorithms.tsivrpg import TSIVRPGState
 from occupax.analysis.charts import Chart
 from occupax.batch import Batch
-from occupax.experiments.cells import Cell, Done
+from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import Settings
-from occupax.experiments.scales import Scale
-from occupax.experiments.sections import Section, Table, above, answer, centre, difference, shown
+from occupax.experiments.sections import Section, TextTable, centre, shown
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, SIGMA, Task, tasks
-from occupax.experiments.views import both_curves
+from occupax.experiments.views import both_curves, gains_table
 from occupax.problem import Problem
 
 OURS, PLAIN, CUT = "TSIVR-PG", "REINFORCE", "REINFORCE (truncated)"
@@ -35,21 +34,20 @@ PAIRS = ((UNCUT, OURS), (CUT, PLAIN), (CUT, OURS), (NEWEST, OURS), (UNGUARDED, O
 LOOK = {name: i for i, name in enumerate((OURS, PLAIN, UNCUT, CUT, NEWEST, UNGUARDED))}
 
 Key = tuple[str, str]
-"""Task and variant."""
+"""The names of a task and of a variant."""
 
 
 class NewestQuasiReward(TSIVRPG):
     """TSIVR-PG with r_j in the place of r_{j-1}: what the paper warns of, because r_j depends on the batch itself."""
 
-    def refine(self, state: TSIVRPGState, batch: Batch) -> TSIVRPGState:
-        """Carry the estimates over to the new policy, with quasi-rewards that are one step too new."""
+    def _recursion(self, state: TSIVRPGState, batch: Batch, key: Any) -> TSIVRPGState:
         then, now = state.previous, state.policy
         u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
         r = batch.quasi_reward(u)
-        new, old = (batch.gradient(it, policy, self.baseline) for it, policy in ((r, now), (state.quasi_reward, then)))
+        new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, state.quasi_reward, self.baseline)
         g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return TSIVRPGState(policy, now, u, g, r, state.quasi_reward, memory)
+        return TSIVRPGState(policy, u, g, memory, now, r, state.quasi_reward)
 
 
 def log_coverage(occupancy: Float[Array, " d"]) -> Float[Array, ""]:
@@ -71,7 +69,7 @@ def unguarded(task: Task) -> Task:
 
 
 def cells(scale: Scale, tuned: Settings) -> dict[Key, Cell]:
-    """All that is to be trained."""
+    """Every cell of the ablations at a scale."""
     found: dict[Key, Cell] = {}
     for name, variants in VARIANTS.items():
         for variant in variants if name in scale.tasks else ():
@@ -90,7 +88,7 @@ def _algorithm(tuned: Settings, task: str, variant: str) -> Algorithm[Any]:
 
 
 def sections(done: Mapping[Key, Done]) -> list[Section]:
-    """What came of it."""
+    """What the report says of the ablations."""
     figures: list[Chart] = []
     names = list(dict.fromkeys(task for task, _ in done))
     for task in names:
@@ -101,26 +99,23 @@ def sections(done: Mapping[Key, Done]) -> list[Section]:
         [task, variant, shown(centre(it.last.heights)), shown(centre(it.last.final)), str(it.stopped)]
         for (task, variant), it in done.items()
     ]
-    outcomes = Table(
+    outcomes = TextTable(
         "ablations",
         "Mean over the whole training (area under the curve) and in the end, interquartile means with 95% intervals.",
         ["Task", "Variant", "Area under curve", "In the end", "Seeds stopped"],
         rows,
         2,
     )
-    gains = [
-        [task, f"{first} minus {second}", shown(gain), answer(above(gain))]
-        for task in names
-        for first, second in PAIRS
-        if (task, first) in done and (task, second) in done
-        for gain in [difference(done[task, first].last.heights, done[task, second].last.heights)]
-    ]
-    differences = Table(
+    differences = gains_table(
         "ablation-differences",
         "Differences of the area under the curve, with 95% intervals.",
         ["Task", "Difference of", "By", "First better"],
-        gains,
-        2,
+        [
+            ((task, f"{first} minus {second}"), done[task, first].last, done[task, second].last)
+            for task in names
+            for first, second in PAIRS
+            if (task, first) in done and (task, second) in done
+        ],
     )
     text = (
         "Truncation alone: REINFORCE with a radius, its settings found by a search of the same size. TSIVR-PG without "

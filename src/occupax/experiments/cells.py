@@ -1,11 +1,13 @@
-"""One method on one task with one setting: trained, boiled down to a few arrays, and kept in a file."""
+"""One method on one task with one setting, at a scale: trained, summed up in a few arrays, and kept in a file."""
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Num
 
@@ -15,25 +17,26 @@ from occupax.analysis.curves import on_grid, time_to_threshold, trailing_average
 from occupax.analysis.describe import words
 from occupax.experiments import runs
 from occupax.experiments.methods import SNAPSHOTS
-from occupax.experiments.tasks import Task
+from occupax.experiments.tasks import COVERAGE, LAKE, TASKS, Task
+from occupax.training.assessment import probabilities
 from occupax.training.loggers import Logger
-from occupax.training.result import probabilities
+from occupax.training.schedule import Schedule
 from occupax.training.setup import versions
 
 SPAN = 50
 """Episodes in the paper's moving average."""
 POINTS = 100
-"""Of a curve that is kept."""
+"""How many points of a curve are kept."""
 SEED = 0
-"""Of all runs that are shown."""
+"""The seed of all runs that are shown."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is to be trained."""
+    """A method with its settings, what it is trained on, and for how long."""
 
     name: str
-    """Of its file."""
+    """What its file is called."""
     task: Task
     algorithm: Algorithm[Any]
     episodes: int
@@ -64,21 +67,55 @@ class Cell:
         return 12.0 + episodes * self.task.problem.sampling_horizon() / 2e6
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Scale(NamedTuple):
+    """The size of the experiments."""
+
+    name: str
+    share: float
+    """The share of the episodes of each task that are run."""
+    most_seeds: int
+    tasks: tuple[str, ...]
+    """The names of the tasks that are run."""
+    roots: tuple[int, ...]
+    """The square roots of the snapshots N of the rate."""
+    epochs: int
+    """How many epochs the rate is measured over (E)."""
+    notice: str
+    """What a reader of the report should know."""
+
+    def cell(self, setting: str, task: Task, label: str, algorithm: Algorithm[Any]) -> Cell:
+        """A method on a task at this scale; experiments that need the same one share it."""
+        name = "-".join(re.findall(r"[a-z0-9]+", f"{task.name} {setting} {label}".lower()))
+        episodes = max(int(self.share * task.episodes), 4 * Schedule(algorithm).episodes(1))
+        return Cell(name, task, algorithm, episodes, min(self.most_seeds, task.seeds))
+
+
+QUICK = (
+    "quick: a tenth of the episodes, 5 seeds, the lake only. It shows that everything runs; its verdicts are those of "
+    "runs that are too short, and not to be quoted."
+)
+SCALES = {
+    "quick": Scale("quick", 0.1, 5, (LAKE, COVERAGE), (4, 8, 16, 32), 50, QUICK),
+    "full": Scale(
+        "full", 1.0, 50, TASKS, (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128), 100, "full: all tasks, seeds and episodes."
+    ),
+}
+
+
+class Measurement(eqx.Module):
     """What came of a cell, for every seed."""
 
     grid: Num[np.ndarray, " point"]
-    """Sampled episodes."""
+    """Numbers of sampled episodes, at which the curve is known."""
     curve: Float[np.ndarray, "seed point"]
     """The measure of the task there; sampled returns as a moving average of the last episodes."""
     step_grid: Num[np.ndarray, " point"]
-    """Environment steps."""
+    """Numbers of environment steps, at which the step curve is known."""
     step_curve: Float[np.ndarray, "seed point"]
     heights: Float[np.ndarray, " seed"]
     """The area under the curve divided by its width: the mean measure over the whole training."""
     reached: Float[np.ndarray, " seed"]
-    """Episodes until the threshold of the task is reached; infinite if it never is."""
+    """How many episodes it takes until the threshold of the task is reached; infinite if it never is."""
     final: Float[np.ndarray, " seed"]
     """In the end: the exact utility of the policy, or the mean return of the last episodes."""
 
@@ -88,10 +125,10 @@ class Done:
     """A cell that was trained."""
 
     cell: Cell
-    last: Outcome
-    """Of the policies themselves."""
-    mixture: Outcome | None
-    """Of the mixture of all policies so far, which MaxEnt is about."""
+    last: Measurement
+    """What the policies themselves are worth."""
+    mixture: Measurement | None
+    """What the mixture of all policies so far is worth, which MaxEnt is about."""
     tables: Float[np.ndarray, "seed S A"] | None
     """The action probabilities of the trained policies, where there are so many states and no more."""
     stopped: int
@@ -100,7 +137,7 @@ class Done:
 
 
 def measure(cell: Cell, logger: Logger | None = None) -> Done:
-    """Train a cell."""
+    """Train a cell, and sum up what came of it."""
     began, task = time.monotonic(), cell.task
     run = runs.train(task, [cell.algorithm], cell.episodes, range(cell.seeds), SEED, logger)[0]
     mixture = None if run.mixture is None else _outcome(cell, run, run.mixture, run.mixture[:, -1])
@@ -111,14 +148,14 @@ def measure(cell: Cell, logger: Logger | None = None) -> Done:
     return Done(cell, last, mixture, tables, stopped, time.monotonic() - began)
 
 
-def _outcome(cell: Cell, run: runs.Run, values: np.ndarray, final: np.ndarray | None) -> Outcome:
-    """Boil curves down."""
+def _outcome(cell: Cell, run: runs.Run, values: np.ndarray, final: np.ndarray | None) -> Measurement:
+    """Sum up the curves of all seeds."""
     first = max(min(max(SNAPSHOTS), cell.episodes // 2), int(run.episodes[0]))
     smooth = values if cell.task.measure in ("exact", "utility") else trailing_average(run.episodes, values, SPAN)
     grid = np.linspace(first, cell.episodes, POINTS)
     step_grid = np.linspace(np.median(run.steps[:, 0]), np.median(run.steps[:, -1]), POINTS)
     curve = on_grid(run.episodes, smooth, grid)
-    return Outcome(
+    return Measurement(
         grid=grid,
         curve=curve,
         step_grid=step_grid,
@@ -130,14 +167,10 @@ def _outcome(cell: Cell, run: runs.Run, values: np.ndarray, final: np.ndarray | 
 
 
 def save(folder: Path, done: Done) -> None:
-    """Keep an outcome."""
-    arrays = {f"last.{name}": array for name, array in vars(done.last).items()}
-    if done.mixture is not None:
-        arrays |= {f"mixture.{name}": array for name, array in vars(done.mixture).items()}
-    if done.tables is not None:
-        arrays["tables"] = done.tables
+    """Keep what came of a cell in a file."""
+    description, arrays = serial.pack((done.last, done.mixture, done.tables))
     content = {"cell": done.cell.description, "stopped": done.stopped, "seconds": done.seconds}
-    serial.write(_file(folder, done.cell), arrays, content)
+    serial.write(_file(folder, done.cell), arrays, {**content, "measured": description})
 
 
 def load(folder: Path, cell: Cell) -> Done | None:
@@ -146,17 +179,10 @@ def load(folder: Path, cell: Cell) -> Done | None:
     if not file.exists():
         return None
     arrays, content = serial.read(file)
-    if content["cell"] != cell.description:
+    if content.get("cell") != cell.description or "measured" not in content:
         return None
-
-    def outcome(kind: str) -> Outcome | None:
-        parts = {name.removeprefix(kind): array for name, array in arrays.items() if name.startswith(kind)}
-        return Outcome(**parts) if parts else None
-
-    last = outcome("last.")
-    if last is None:
-        raise ValueError(f"{file} does not hold the outcome of a run: remove it.")
-    return Done(cell, last, outcome("mixture."), arrays.get("tables"), content["stopped"], content["seconds"])
+    last, mixture, tables = serial.unpack(content["measured"], arrays)
+    return Done(cell, last, mixture, tables, content["stopped"], content["seconds"])
 
 
 def _file(folder: Path, cell: Cell) -> Path:

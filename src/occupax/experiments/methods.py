@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from occupax import algorithms
 from occupax._errors import unknown
 from occupax.algorithms import Algorithm
+from occupax.training.schedule import Schedule
 
 PRINTED = files("occupax.experiments") / "printed.csv"
 """The two tables of the paper's appendix, as they are printed."""
@@ -38,7 +39,7 @@ class Method(NamedTuple):
     """What is searched for besides the step size."""
 
 
-def _recursive(snapshot: int) -> tuple[int, int]:
+def recursive_sizes(snapshot: int) -> tuple[int, int]:
     """B = m = 1 / epsilon where N = 1 / epsilon^2."""
     return round(sqrt(snapshot)), round(sqrt(snapshot))
 
@@ -54,11 +55,11 @@ def _as_printed_for_coverage(snapshot: int) -> tuple[int, int]:
 
 
 METHODS = {
-    "TSIVR-PG": Method(algorithms.TSIVRPG, _recursive, "radius"),
+    "TSIVR-PG": Method(algorithms.TSIVRPG, recursive_sizes, "radius"),
     "REINFORCE": Method(algorithms.REINFORCE, None),
     "SVRPG": Method(algorithms.SVRPG, _by_snapshot),
-    "SRVR-PG": Method(algorithms.SRVRPG, _recursive),
-    "HSPGA": Method(algorithms.HSPGA, _recursive),
+    "SRVR-PG": Method(algorithms.SRVRPG, recursive_sizes),
+    "HSPGA": Method(algorithms.HSPGA, recursive_sizes),
     "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, _as_printed_for_coverage, "radius"),
     "MaxEnt": Method(algorithms.MaxEnt, None, "mixing"),
     "REINFORCE (truncated)": Method(algorithms.REINFORCE, None, "radius"),
@@ -76,6 +77,12 @@ def make(name: str, snapshot: int, sizes: tuple[int, int] | None = None, **setti
         return method.algorithm(batch=snapshot, **settings)
     batch, epoch_length = method.sizes(snapshot) if sizes is None else sizes
     return method.algorithm(snapshot_batch=snapshot, batch=batch, epoch_length=epoch_length, **settings)
+
+
+def epoch_episodes(algorithm: Algorithm[Any]) -> int:
+    """How many episodes an epoch takes."""
+    schedule = Schedule(algorithm)
+    return schedule.episodes(schedule.period)
 
 
 def described(algorithm: Algorithm[Any]) -> str:
@@ -111,7 +118,7 @@ class Trial(NamedTuple):
 
 
 def read_search(path: Any = SEARCH) -> list[Trial]:
-    """The record of a search."""
+    """All trials of a search, from its file."""
     return [
         Trial(
             row["task"],

@@ -1,6 +1,6 @@
 """Section 6.2: how fast the gap to the optimum closes as snapshots grow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -10,10 +10,9 @@ from occupax import exact
 from occupax.algorithms import TSIVRPG
 from occupax.analysis.charts import Chart, Series
 from occupax.analysis.curves import Line, log_log_line
-from occupax.experiments.cells import Cell, Done
-from occupax.experiments.methods import RATE_SNAPSHOT, Trial
-from occupax.experiments.scales import Scale
-from occupax.experiments.sections import Claim, Section, Table, verdict
+from occupax.experiments.cells import Cell, Done, Scale
+from occupax.experiments.methods import RATE_SNAPSHOT, Trial, epoch_episodes
+from occupax.experiments.sections import Claim, Section, TextTable, verdict
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
 from occupax.problem import Problem
 
@@ -26,7 +25,7 @@ NEAR = 0.1
 """How far a slope may be from the theory's and still be close to it."""
 
 Key = tuple[str, int]
-"""Task, and square root of N."""
+"""The name of a task, and the square root of N."""
 
 
 def cells(scale: Scale, trials: Mapping[tuple[str, str], Trial]) -> dict[Key, Cell]:
@@ -41,7 +40,7 @@ def cells(scale: Scale, trials: Mapping[tuple[str, str], Trial]) -> dict[Key, Ce
 def _cell(scale: Scale, task: Task, root: int, settings: Mapping[str, Any]) -> Cell:
     algorithm = TSIVRPG(root * root, root, root, **settings)
     name = f"rate-{'lake' if task.name == LAKE else 'coverage'}-{root * root}"
-    return Cell(name, task, algorithm, scale.epochs * sum(algorithm.cycle), min(scale.most_seeds, 10))
+    return Cell(name, task, algorithm, scale.epochs * epoch_episodes(algorithm), min(scale.most_seeds, 10))
 
 
 class Gaps(NamedTuple):
@@ -49,12 +48,12 @@ class Gaps(NamedTuple):
 
     label: str
     optimum: float
-    worth: Callable[[np.ndarray], float]
-    """What a table of action probabilities is worth."""
+    evaluator: exact.Evaluator
+    """Says what policies are worth."""
 
     def of(self, tables: np.ndarray) -> Float[np.ndarray, " seed"]:
         """The gap of each table."""
-        return self.optimum - np.array([self.worth(table) for table in tables])
+        return self.optimum - self.evaluator.utilities(self.evaluator.occupancies(tables))
 
 
 def ways(task: Task) -> list[Gaps]:
@@ -62,11 +61,11 @@ def ways(task: Task) -> list[Gaps]:
     finite = task.problem
     endless = Problem(finite.env, finite.utility, finite.discount, None, finite.termination)
     best, steps = exact.solve(endless).value, cast("float", task.optimum)
-    mixed = f"{finite.horizon} steps, infinite optimum"
+    within, ever = (exact.Evaluator(problem) for problem in (finite, endless))
     return [
-        Gaps("infinite horizon", best, lambda table: exact.value(endless, table)),
-        Gaps(f"horizon of {finite.horizon}", steps, lambda table: exact.value(finite, table)),
-        Gaps(mixed, best, lambda table: exact.value(finite, table)),
+        Gaps("infinite horizon", best, ever),
+        Gaps(f"horizon of {finite.horizon}", steps, within),
+        Gaps(f"{finite.horizon} steps, infinite optimum", best, within),
     ]
 
 
@@ -78,16 +77,16 @@ class Fit(NamedTuple):
     gaps: list[Float[np.ndarray, " seed"]]
     line: Line
     large: Line
-    """Through those of large N only."""
+    """The line through the gaps of the largest N only."""
 
     @property
     def means(self) -> Float[np.ndarray, " point"]:
-        """Over the seeds."""
+        """The mean gap over the seeds, for each number of episodes."""
         return np.array([gap.mean() for gap in self.gaps])
 
     @property
     def fitted(self) -> Float[np.ndarray, " point"]:
-        """The line, where the means are."""
+        """The values of the line at these numbers of episodes."""
         return np.exp(self.line.intercept) * self.episodes**self.line.slope
 
     @property
@@ -107,11 +106,11 @@ def fit(done: Mapping[Key, Done], task: str, way: Gaps) -> Fit:
 
 
 def sections(done: Mapping[Key, Done]) -> list[Section]:
-    """What came of it."""
+    """What the report says of section 6.2."""
     found = {task: [fit(done, task, way) for way in ways(tasks()[task])] for task in TASKS}
     first = next(iter(done.values())).cell
     algorithm: Any = first.algorithm
-    epochs = first.episodes // sum(algorithm.cycle)
+    epochs = first.episodes // epoch_episodes(algorithm)
     text = (
         f"TSIVR-PG for E = {epochs} epochs with B = m = sqrt(N), {first.seeds} runs for each N; on the lake with step "
         f"size {algorithm.step_size:g} and radius {algorithm.radius:g}, the best in the end of a search at N = "
@@ -121,7 +120,7 @@ def sections(done: Mapping[Key, Done]) -> list[Section]:
         "that may depend on time, an upper bound for those that are trained."
     )
     figures = [_chart(task, found[task]) for task in TASKS]
-    table = Table(
+    table = TextTable(
         "rate-slopes",
         "Slope of log gap against log episodes, with its 95% interval (Student), and the gap at the ends.",
         [
@@ -205,8 +204,8 @@ def _claims(found: Mapping[str, list[Fit]], algorithm: Any) -> list[Claim]:
             "6.2",
             "E epochs take E (N + B m) = 2 E N episodes.",
             "counted",
-            f"Algorithm 1 draws N + (m - 1) B an epoch: {sum(algorithm.cycle)} for N = {snapshot}, "
+            f"Algorithm 1 draws N + (m - 1) B an epoch: {epoch_episodes(algorithm)} for N = {snapshot}, "
             f"B = m = {batch}, instead of {snapshot + batch * length}; the difference is B an epoch.",
-            verdict([sum(algorithm.cycle) == snapshot + batch * length]),
+            verdict([epoch_episodes(algorithm) == snapshot + batch * length]),
         ),
     ]

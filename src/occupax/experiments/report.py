@@ -1,28 +1,21 @@
 """The report of the experiments: a page, the same as Markdown, figures as files, numbers as CSV."""
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from occupax import serial
 from occupax.analysis import page, plots
+from occupax.analysis.charts import csv_lines
 from occupax.experiments import tuning
 from occupax.experiments.cells import SEED, Done
 from occupax.experiments.methods import PRINTED_STEP_SIZES, SNAPSHOTS, best_trials, described, read_search
-from occupax.experiments.sections import Claim, Section, Table, Verdict
+from occupax.experiments.sections import Claim, Section, TextTable
 from occupax.training.setup import versions
 
 TITLE = "Variance-reduced policy gradients: the experiments again"
-BADGES: dict[Verdict, page.Kind] = {
-    "reproduced": "good",
-    "partly": "partly",
-    "not reproduced": "bad",
-    "cannot tell": "unknown",
-}
+BADGES = {"reproduced": "good", "partly": "partly", "not reproduced": "bad", "cannot tell": "unknown"}
 OPEN = "What the paper leaves open, and how it is settled here"
 PAPER = (
     "Zhang, Ni, Yu, Szepesvári and Wang: On the Convergence and Sample Efficiency of Variance-Reduced Policy Gradient "
@@ -41,18 +34,18 @@ def write(
         for figure in section.figures:
             plots.save(figure, folder / "figures")
         for table in section.tables:
-            serial.write_text(folder / "numbers" / f"table-{table.name}.csv", _csv([table.header, *table.rows]))
-    serial.write_text(folder / "numbers" / "seeds.csv", _csv(_seeds(done)))
+            serial.write_text(folder / "numbers" / f"table-{table.name}.csv", csv_lines([table.header, *table.rows]))
+    serial.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds(done)))
     claims = _claims([claim for section in sections for claim in section.claims])
-    serial.write_text(folder / "numbers" / "claims.csv", _csv([claims.header, *claims.rows]))
+    serial.write_text(folder / "numbers" / "claims.csv", csv_lines([claims.header, *claims.rows]))
     serial.write_text(folder / "report.md", _markdown(claims, everything, facts))
     path = folder / "report.html"
     serial.write_text(path, _html(claims, everything, facts))
     return path
 
 
-def _claims(claims: Sequence[Claim]) -> Table:
-    return Table(
+def _claims(claims: Sequence[Claim]) -> TextTable:
+    return TextTable(
         "claims",
         "The paper's claims, what was measured here, and the verdict.",
         ["Section", "The paper says", "Settings", "Verdict", "Measured here"],
@@ -61,22 +54,17 @@ def _claims(claims: Sequence[Claim]) -> Table:
     )
 
 
-def _settings(done: Sequence[Done]) -> Table:
+def _settings(done: Sequence[Done]) -> TextTable:
     rows = [
-        [
-            it.cell.name,
-            described(it.cell.algorithm),
-            f"{it.cell.episodes:,}",
-            str(it.cell.seeds),
-            f"{it.seconds:,.0f}",
-        ]
+        [cell.name, described(cell.algorithm), f"{cell.episodes:,}", str(cell.seeds), f"{it.seconds:,.0f}"]
         for it in done
+        for cell in [it.cell]
     ]
     caption = f"Every run: seeds 0 to one less than their number, of the random key {SEED}."
-    return Table("runs", caption, ["Run", "Algorithm", "Episodes a seed", "Seeds", "Seconds"], rows, 2)
+    return TextTable("runs", caption, ["Run", "Algorithm", "Episodes a seed", "Seeds", "Seconds"], rows, 2)
 
 
-def _search(search: Any, names: Iterable[str]) -> Table:
+def _search(search: Any, names: Iterable[str]) -> TextTable:
     """What the search found, and what it would have found in the paper's range of step sizes."""
     trials = [it for it in read_search(search) if it.task in set(names) and it.snapshot in SNAPSHOTS]
     low, high = PRINTED_STEP_SIZES
@@ -86,17 +74,8 @@ def _search(search: Any, names: Iterable[str]) -> Table:
     for (task, method), trial in best_trials(trials).items():
         tried = sum((other.task, other.method) == (task, method) for other in first)
         settings = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in trial.settings.items())
-        inside = within.get((task, method))
-        rows.append(
-            [
-                task,
-                method,
-                f"N {trial.snapshot}, {settings}",
-                str(tried),
-                f"{trial.score:.4g}",
-                "none" if inside is None else f"{inside.score:.4g}",
-            ]
-        )
+        inside = f"{within[task, method].score:.4g}" if (task, method) in within else "none"
+        rows.append([task, method, f"N {trial.snapshot}, {settings}", str(tried), f"{trial.score:.4g}", inside])
     caption = (
         f"The search: {tuning.SHARE:.0%} of the episodes, {tuning.SEEDS} seeds of the random key {tuning.SEED} for "
         f"each trial, and {len(tuning.CONFIRMING)} others for the {tuning.FINALISTS} best, of which the best is taken. "
@@ -104,7 +83,7 @@ def _search(search: Any, names: Iterable[str]) -> Table:
         f"step size in the paper's range, {low:g} to {high:g}."
     )
     header = ["Task", "Algorithm", "Best setting", "Trials", "Score", "Score in the paper's range"]
-    return Table("search", caption, header, rows, 3)
+    return TextTable("search", caption, header, rows, 3)
 
 
 def _seeds(done: Sequence[Done]) -> list[list[str]]:
@@ -134,31 +113,9 @@ def _facts(command: str, notice: str, done: Sequence[Done]) -> list[tuple[str, s
     ]
 
 
-def _csv(rows: Iterable[Sequence[str]]) -> str:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(rows)
-    return stream.getvalue()
-
-
-def _html(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
-    entries = [("claims", "The claims"), *((it.anchor, it.title) for it in sections), ("conventions", "Conventions")]
-    head = page.table(
-        claims.caption,
-        claims.header,
-        [
-            [*map(escape, row[:3]), page.badge(row[3], BADGES[row[3]]), escape(row[4])]  # pyright: ignore
-            for row in claims.rows
-        ],
-        words=claims.words,
-    )
-    parts = [
-        page.definitions(facts),
-        page.contents(entries),
-        f'<section id="claims">\n<h2>The claims</h2>\n{head}\n<p class="quiet">{escape(RULE)}</p>\n</section>',
-        *map(_section, sections),
-        f'<section id="conventions">\n<h2>{OPEN}</h2>\n{page.definitions(conventions())}\n</section>',
-    ]
-    return page.page(TITLE, TITLE, "\n".join(parts))
+def _html(claims: TextTable, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
+    texts = {"title": TITLE, "facts": facts, "rule": RULE, "open": OPEN, "conventions": conventions()}
+    return page.render("experiments.html", **texts, claims=claims, badges=BADGES, sections=sections)
 
 
 RULE = (
@@ -168,20 +125,7 @@ RULE = (
 )
 
 
-def _section(section: Section) -> str:
-    tables = "\n".join(
-        page.table(table.caption, table.header, [list(map(escape, row)) for row in table.rows], words=table.words)
-        for table in section.tables
-    )
-    figures = "\n".join(page.interactive(figure) for figure in section.figures)
-    grid = f'<div class="figures">\n{figures}\n</div>' if figures else ""
-    return (
-        f'<section id="{section.anchor}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.text)}</p>\n'
-        f"{grid}\n{tables}\n</section>"
-    )
-
-
-def _markdown(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
+def _markdown(claims: TextTable, sections: Sequence[Section], facts: Sequence[tuple[str, str]]) -> str:
     parts = [f"# {TITLE}", "\n".join(f"- {name}: {text}" for name, text in facts), "## The claims"]
     parts += [_markdown_table(claims), RULE]
     for section in sections:
@@ -195,7 +139,7 @@ def _markdown(claims: Table, sections: Sequence[Section], facts: Sequence[tuple[
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: TextTable) -> str:
     lines = [table.header, [":--" if i < table.words else "--:" for i in range(len(table.header))], *table.rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 

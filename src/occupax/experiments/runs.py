@@ -1,25 +1,22 @@
-"""Training that is measured: curves and outcomes of a method on a task, kept in files so that nothing runs twice."""
+"""Training that is measured: the curves of a method on a task."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from occupax.algorithms import Algorithm, MaxEnt
 from occupax.analysis.curves import mean_over_grid, on_grid
-from occupax.exact.dynamics import dynamics
-from occupax.exact.evaluation import stationary_occupancies
+from occupax.exact import Evaluator
 from occupax.experiments.tasks import Task
 from occupax.policies import Policy, Tabular
 from occupax.training.loggers import Logger
-from occupax.training.loop import Moment, run
-from occupax.training.records import Budget
+from occupax.training.loop import run
 from occupax.training.result import Result
+from occupax.training.schedule import Schedule
 from occupax.training.setup import Setup, make_setup
 
 EXACT_RECORDS = 100
@@ -33,7 +30,7 @@ class Run:
     episodes: Int[np.ndarray, " record"]
     steps: Int[np.ndarray, "seed record"]
     values: Float[np.ndarray, "seed record"]
-    """The measure of the task."""
+    """What the task measures, at each record."""
     mixture: Float[np.ndarray, "seed record"] | None
     """The exact utility of the mixture of all policies so far, which MaxEnt is about."""
     result: Result
@@ -51,27 +48,29 @@ def train(
     """Run algorithms that differ in numbers only; return one run for each.
 
     Args:
-        task: what to train on.
-        algorithms: how.
-        episodes: trajectories each seed may sample.
-        seeds: which.
-        seed: of everything.
-        logger: is told about the records.
+        task: what to train on, and what to measure.
+        algorithms: the algorithms.
+        episodes: how many trajectories each seed may sample.
+        seeds: the numbers of the runs of each algorithm.
+        seed: what all random numbers depend on, besides the number of the run.
+        logger: a logger for the records.
         mixtures: whether to work out what the mixtures of MaxEnt are worth, which takes a record for every iteration.
     """
     mixes = mixtures and isinstance(algorithms[0], MaxEnt) and task.measure == "exact"
-    every = 1 if mixes or task.measure != "exact" else _records_apart(algorithms[0].cycle, episodes)
+    every = 1
+    if task.measure == "exact" and not mixes:
+        every = max(1, Schedule(algorithms[0]).iterations(episodes) // EXACT_RECORDS)
     setup = make_setup(task.problem, algorithms, task.policy, seeds, seed, every, exact=False)
     loggers = [] if logger is None else [logger]
     if task.measure != "exact":
         results = run(setup, episodes, loggers, progress=False)
-        shown = slice(None, None, len(setup.cycle) if task.measure == "utility" else 1)
+        shown = slice(None, None, Schedule(algorithms[0]).period if task.measure == "utility" else 1)
         return [
             Run(it.episodes[shown], it.steps[:, shown], it.metrics[task.measure][:, shown].astype(float), None, it)
             for it in results
         ]
     curves = ExactCurves(setup, mixes)
-    results = run(setup, episodes, [curves, *loggers], progress=False)
+    results = run(setup, episodes, [lambda at: curves.add(at.policies), *loggers], progress=False)
     return [_with_curves(it, *curves.of(slice(i * len(seeds), (i + 1) * len(seeds)))) for i, it in enumerate(results)]
 
 
@@ -91,46 +90,29 @@ def mean_heights(
     return mean_over_grid(grid, on_grid(episodes, values, grid))
 
 
-def _records_apart(cycle: tuple[int, ...], episodes: int) -> int:
-    """Iterations in a record, so that there are about `EXACT_RECORDS` of them."""
-    return max(1, Budget(cycle).iterations(episodes) // EXACT_RECORDS)
-
-
 class ExactCurves:
-    """A callback that works out what every policy, and for MaxEnt the mixture so far, is worth."""
+    """What the policies of each run and, for MaxEnt, the mixture of them so far are worth, record by record."""
 
     def __init__(self, setup: Setup, mixes: bool):
-        """Nothing was seen yet but the first policies."""
-        self._setup, self._model = setup, dynamics(setup.problem)
-        self._mixing = np.array([getattr(algorithm, "mixing", 0.0) for algorithm, _, _ in setup.runs])
-        self._mixes = mixes
-        self._latest = self._occupancies([policy for _, _, policy in setup.runs])
-        self._mixture: np.ndarray | None = None
-        self._values = [self._utilities(self._latest)]
+        self._evaluator, self._mixes = Evaluator(setup.problem), mixes
+        self._shares = np.array([[getattr(algorithm, "mixing", 0.0)] for algorithm, _, _ in setup.runs])
+        self._latest = self._mixture = self._occupancies([policy for _, _, policy in setup.runs])
+        self._values = [self._evaluator.utilities(self._latest)]
         self._mixture_values = self._values[:]
 
-    def __call__(self, moment: Moment) -> None:
-        """Take note of a record."""
+    def add(self, policies: Sequence[Policy]) -> None:
+        """Evaluate the policies of the next record."""
         if self._mixes:
-            share = self._mixing[:, None]
-            before = self._latest if self._mixture is None else self._mixture
-            self._mixture = (1 - share) * before + share * self._latest
-            self._mixture_values.append(self._utilities(self._mixture))
-        self._latest = self._occupancies(moment.policies)
-        self._values.append(self._utilities(self._latest))
+            self._mixture = (1 - self._shares) * self._mixture + self._shares * self._latest
+            self._mixture_values.append(self._evaluator.utilities(self._mixture))
+        self._latest = self._occupancies(policies)
+        self._values.append(self._evaluator.utilities(self._latest))
 
     def of(self, runs: slice) -> tuple[Float[np.ndarray, "seed record"], Float[np.ndarray, "seed record"] | None]:
         """What the policies and the mixtures of some runs were worth at first and at each record."""
         values = np.array(self._values).T[runs]
         return values, np.array(self._mixture_values).T[runs] if self._mixes else None
 
-    def _occupancies(self, policies: Sequence[Policy]) -> np.ndarray:
-        tables = softmax(np.array([cast("Tabular", policy).table for policy in policies], float), axis=2)
-        return stationary_occupancies(self._model, tables).reshape(len(tables), -1) @ self._model.features.toarray()
-
-    def _utilities(self, occupancies: np.ndarray) -> np.ndarray:
-        with jax.enable_x64(True):
-            return np.asarray(_values(self._setup.problem.utility, occupancies))
-
-
-_values: Callable[..., Any] = eqx.filter_jit(lambda utility, occupancies: jax.vmap(utility.value)(occupancies))
+    def _occupancies(self, policies: Sequence[Policy]) -> Float[np.ndarray, "run d"]:
+        tables = np.array([cast("Tabular", policy).table for policy in policies], float)
+        return self._evaluator.occupancies(softmax(tables, axis=2))

@@ -32,7 +32,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Numbers in rows, as text; the first `words` columns are words."""
 
     name: str
@@ -51,7 +51,7 @@ class Section:
     text: str
     claims: Sequence[Claim] = ()
     figures: Sequence[Chart | Maps] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[TextTable] = ()
 
 
 def verdict(tests: Iterable[bool | None]) -> Verdict:

@@ -34,12 +34,12 @@ class Task:
     """What a curve shows: the mean return of the sampled episodes, the utility of what snapshots estimate (it depends
     on their size, and compares only where that is the same), or the exact utility of the present policy."""
     episodes: int
-    """That each run may sample."""
+    """How many episodes each run may sample."""
     seeds: int
     step_sizes: tuple[float, float]
     """The range in which the search looks."""
     trials: int
-    """Of the search, for each N."""
+    """How many settings the search tries for each N."""
     given_threshold: float | None = None
     """From where on the task counts as solved; by default `NEARLY` all of the way to the optimum."""
 
@@ -90,7 +90,7 @@ class Task:
 
 @cache
 def tasks() -> dict[str, Task]:
-    """All of them, by name."""
+    """All tasks, by name."""
     lake, cartpole = make("FrozenLake8x8-v1"), make("CartPole-v0")
     networks, tables = (1e-4, 1e-1), (1e-4, 1e2)
 

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -9,22 +10,30 @@ from typing import Any
 import numpy as np
 
 from occupax.experiments import runs
-from occupax.experiments.cells import Cell
-from occupax.experiments.methods import METHODS, RATE_SNAPSHOT, SEARCHED, SNAPSHOTS, Trial, make, read_search
-from occupax.experiments.progress import Progress
-from occupax.experiments.scales import Scale
+from occupax.experiments.cells import Cell, Scale
+from occupax.experiments.methods import (
+    METHODS,
+    RATE_SNAPSHOT,
+    SEARCHED,
+    SNAPSHOTS,
+    Trial,
+    epoch_episodes,
+    make,
+    read_search,
+)
+from occupax.experiments.progress import Job, run_jobs
 from occupax.experiments.tasks import Task
 from occupax.training.loggers import Logger
 
 SEED = 1
-"""Of the search; runs that are shown have another, and so share no random number with it."""
+"""The seed of the search; runs that are shown have another, and so share no random number with it."""
 SEEDS = 3
 FINALISTS = 5
 """How many of the best settings of a task and a method are tried again."""
 CONFIRMING = range(SEEDS, SEEDS + 10)
-"""The seeds on which they are."""
+"""The seeds on which the best settings are tried again."""
 SHARE = 0.5
-"""Of the episodes of the runs that are shown."""
+"""The share of the episodes of the runs that are shown."""
 RADII = (0.01, 0.05, 0.2, 0.8)
 MIXINGS = (0.01, 0.03, 0.1, 0.3)
 
@@ -47,26 +56,29 @@ def search(wanted: Sequence[tuple[Task, str, int]], path: Path, scale: Scale, pr
     What the file has already is not tried again.
     """
     tried = {(trial.task, trial.method, trial.snapshot) for trial in _read(path)}
-    left = [one for one in wanted if (one[0].name, *one[1:]) not in tried]
-    costs = [
-        Cell("", task, make(method, snapshot), _episodes(task, method, snapshot, scale), SEEDS * task.trials).cost
-        for task, method, snapshot in left
-    ]
-    with Progress(costs, progress) as bar:
-        for (task, method, snapshot), cost in zip(left, costs, strict=True):
-            logger = bar.begin(f"search for {method} on {task.name}, N = {snapshot}", cost)
-            points = candidates(task, method)
-            _append(path, _try(task, method, snapshot, points, range(SEEDS), scale, logger))
-            bar.end()
-    pairs = dict.fromkeys((task.name, method) for task, method, snapshot in wanted if snapshot in SNAPSHOTS)
-    known = {task.name: task for task, _, _ in wanted}
+
+    def try_all(task: Task, method: str, snapshot: int, logger: Logger) -> None:
+        _append(path, _try(task, method, snapshot, candidates(task, method), range(SEEDS), scale, logger))
+
+    def cost(task: Task, method: str, snapshot: int) -> float:
+        episodes = _episodes(task, method, snapshot, scale)
+        return Cell("", task, make(method, snapshot), episodes, SEEDS * task.trials).cost
+
+    left = [it for it in wanted if (it[0].name, *it[1:]) not in tried]
+    names = [f"search for {method} on {task.name}, N = {snapshot}" for task, method, snapshot in left]
+    run_jobs([Job(name, cost(*it), partial(try_all, *it)) for name, it in zip(names, left, strict=True)], progress)
     confirmed = {(trial.task, trial.method) for trial in _read(path) if trial.seeds == len(CONFIRMING)}
-    pairs = [pair for pair in pairs if pair not in confirmed]
-    with Progress([1.0] * len(pairs), progress) as bar:
-        for name, method in pairs:
-            logger = bar.begin(f"the best for {method} on {name} again", 1.0)
-            _append(path, _confirm(known[name], method, finalists(_read(path), name, method), scale, logger))
-            bar.end()
+
+    def try_again(task: Task, method: str, logger: Logger) -> None:
+        _append(path, _confirm(task, method, finalists(_read(path), task.name, method), scale, logger))
+
+    pairs = {(task.name, method): task for task, method, snapshot in wanted if snapshot in SNAPSHOTS}
+    jobs = [
+        Job(f"the best for {method} on {name} again", 1.0, partial(try_again, task, method))
+        for (name, method), task in pairs.items()
+        if (name, method) not in confirmed
+    ]
+    run_jobs(jobs, progress)
 
 
 def finalists(trials: Iterable[Trial], task: str, method: str) -> list[Trial]:
@@ -90,9 +102,9 @@ def _confirm(task: Task, method: str, best: Sequence[Trial], scale: Scale, logge
 
 
 def _episodes(task: Task, method: str, snapshot: int, scale: Scale) -> int:
-    """Of each run of the search; at least two of the largest snapshots. For the rate the epochs are given."""
+    """The episodes of each run of the search: at least two of the largest snapshots, and given epochs for the rate."""
     if snapshot == RATE_SNAPSHOT:
-        return scale.epochs * sum(make(method, snapshot).cycle)
+        return scale.epochs * epoch_episodes(make(method, snapshot))
     return max(int(SHARE * scale.share * task.episodes), 2 * max(SNAPSHOTS))
 
 

@@ -1,18 +1,16 @@
 """Section 6.3: log coverage, a utility that is not linear."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from occupax.algorithms import Algorithm
 from occupax.analysis.charts import Chart, Maps
-from occupax.analysis.visits import visits
-from occupax.experiments.cells import Cell, Done, Outcome
-from occupax.experiments.methods import METHODS, REWARD, Settings
-from occupax.experiments.scales import Scale
-from occupax.experiments.sections import Claim, Section, Table, above, answer, centre, difference, shown, tally, verdict
+from occupax.experiments.cells import Cell, Done, Measurement, Scale
+from occupax.experiments.methods import REWARD, Settings, recursive_sizes
+from occupax.experiments.sections import Claim, Section, above, centre, difference, shown, tally, verdict
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, SIGMA, tasks
-from occupax.experiments.views import both_curves, summary_table
+from occupax.experiments.views import best_visits, both_curves, gain, gains_table, summary_table
 
 TASKS = {COVERAGE: "episodic", COVERAGE_ABSORBING: "absorbing"}
 OURS = ("TSIVR-PG", "TSIVR-PG (B = 4 m)")
@@ -25,40 +23,32 @@ LOOK = {label: i for i, label in enumerate((*OURS, *VIEWS, *BENCHMARKS))} | {BEN
 """One more than there are colours: the last has that of MaxEnt, with other dashes."""
 
 Key = tuple[str, str, str]
-"""Setting, task and method."""
+"""The names of a setting, a task and a method."""
 
 
 def printed_settings(printed: Settings) -> dict[str, Algorithm[Any]]:
     """What section 6.3 prints, and the same with B = m = sqrt(N)."""
     given: Any = printed[COVERAGE, OURS[0]]
-    root, rule = given.snapshot_batch, METHODS[OURS[0]].sizes
-    batch, length = (root, root) if rule is None else rule(root)
-    return {
-        OURS[0]: replace(given, batch=batch, epoch_length=length),
-        OURS[1]: given,
-        MAXENT: printed[COVERAGE, MAXENT],
-    }
+    batch, length = recursive_sizes(given.snapshot_batch)
+    by_rule = replace(given, batch=batch, epoch_length=length)
+    return {OURS[0]: by_rule, OURS[1]: given, MAXENT: printed[COVERAGE, MAXENT]}
 
 
 def cells(scale: Scale, printed: Settings, tuned: Settings) -> dict[Key, Cell]:
-    """All that is to be trained."""
+    """Every cell of this section at a scale."""
     as_printed = printed_settings(printed)
     return {
-        (setting, task, method): scale.cell(
-            setting,
-            tasks()[task],
-            method,
-            as_printed[method] if setting == "printed" else tuned[task, method],
-        )
+        (setting, task, method): scale.cell(setting, tasks()[task], method, algorithm)
         for setting, methods in METHODS_OF.items()
         for task in TASKS
         if task in scale.tasks
         for method in methods
+        for algorithm in [as_printed[method] if setting == "printed" else tuned[task, method]]
     }
 
 
 def sections(done: Mapping[Key, Done], printed: Settings) -> list[Section]:
-    """What came of it."""
+    """What the report says of section 6.3."""
     text = (
         f"Maximise sum_s log(lambda_s + {SIGMA:g}) over all 64 states of FrozenLake8x8. All utilities are exact, of "
         "the policies as they are and, for MaxEnt, of the mixture of all policies so far. The optimum comes from a "
@@ -72,9 +62,9 @@ def sections(done: Mapping[Key, Done], printed: Settings) -> list[Section]:
     return [head, *(_section(done, task) for task in names)]
 
 
-def _parts(done: Mapping[Key, Done], setting: str, task: str) -> list[tuple[str, Outcome, int]]:
+def _parts(done: Mapping[Key, Done], setting: str, task: str) -> list[tuple[str, Measurement, int]]:
     """Everything that has a curve, and how many of its seeds were stopped."""
-    found: list[tuple[str, Outcome, int]] = []
+    found: list[tuple[str, Measurement, int]] = []
     for method in METHODS_OF[setting]:
         it = done[setting, task, method]
         if it.mixture is not None:
@@ -87,49 +77,44 @@ def _parts(done: Mapping[Key, Done], setting: str, task: str) -> list[tuple[str,
 def _section(done: Mapping[Key, Done], name: str) -> Section:
     task, convention = tasks()[name], TASKS[name]
     figures: list[Chart | Maps] = []
-    rows: list[tuple[str, str, Outcome, int]] = []
+    rows: list[tuple[str, str, Measurement, int]] = []
     for setting in METHODS_OF:
         parts = _parts(done, setting, name)
         title = f"Log coverage, {convention}, {setting} settings"
         shown_parts = [(label, outcome) for label, outcome, _ in parts]
         figures += both_curves(f"utility-{convention}-{setting}", title, task, shown_parts, LOOK)
         rows += [(setting, *part) for part in parts]
-    best = max((done["tuned", name, method] for method in OURS), key=lambda it: it.last.final.max())
-    if best.tables is not None:
-        table = best.tables[int(best.last.final.argmax())]
-        maps = visits(f"utility-{convention}-visits", task.problem, table, "best policy of TSIVR-PG")
-        figures += [maps] if maps is not None else []
-    tables = (summary_table(f"utility-{convention}", task, rows), _differences(done, name))
-    seeds = best.cell.seeds
+    ours = [done["tuned", name, method] for method in OURS]
+    figures += best_visits(f"utility-{convention}-visits", ours, "best policy of TSIVR-PG")
+    differences = gains_table(
+        f"utility-{convention}-differences",
+        "TSIVR-PG minus the others: mean exact utility over the whole training, with 95% interval.",
+        ["Settings", "Ours", "Other", "Difference", "Ours better"],
+        [
+            ((setting, method, label), done[setting, name, method].last, outcome)
+            for setting in METHODS_OF
+            for method in OURS
+            for label, outcome, _ in _parts(done, setting, name)
+            if label not in OURS
+        ],
+    )
+    tables = (summary_table(f"utility-{convention}", task, rows), differences)
     text = (
-        f"{seeds} seeds. The uniform policy has {task.uniform:.4f}, the optimum for {task.problem.horizon} steps is "
-        f"{task.optimum:.4f}, and nearly optimal means {task.threshold:.4f}: nine tenths of the way."
+        f"{ours[0].cell.seeds} seeds. The uniform policy has {task.uniform:.4f}, the optimum for "
+        f"{task.problem.horizon} steps is {task.optimum:.4f}, and nearly optimal means {task.threshold:.4f}: nine "
+        "tenths of the way."
     )
     return Section(f"utility-{convention}", f"Log coverage, {convention}", text, (), figures, tables)
 
 
-def _differences(done: Mapping[Key, Done], task: str) -> Table:
-    rows = [
-        [setting, ours, label, shown(gain), answer(above(gain))]
-        for setting in METHODS_OF
-        for ours in OURS
-        for label, outcome, _ in _parts(done, setting, task)
-        if label not in OURS
-        for gain in [difference(done[setting, task, ours].last.heights, outcome.heights)]
-    ]
-    caption = "TSIVR-PG minus the others: mean exact utility over the whole training, with 95% interval."
-    header = ["Settings", "Ours", "Other", "Difference", "Ours better"]
-    return Table(f"utility-{TASKS[task]}-differences", caption, header, rows, 3)
-
-
 def _outperforms(done: Mapping[Key, Done], setting: str, task: str) -> Claim:
     gains = sorted(
-        difference(done[setting, task, ours].last.heights, outcome.heights)
+        gain(done[setting, task, ours].last, outcome)
         for ours in OURS
         for label, outcome, _ in _parts(done, setting, task)
         if label in VIEWS
     )
-    tests = [above(gain) for gain in gains]
+    tests = [above(it) for it in gains]
     return Claim(
         "6.3",
         "TSIVR-PG consistently outperforms MaxEnt.",
@@ -160,13 +145,12 @@ def _benchmarks(done: Mapping[Key, Done]) -> Claim:
 
 def _sizes(printed: Settings) -> Claim:
     given: Any = printed[COVERAGE, OURS[0]]
-    rule = METHODS[OURS[0]].sizes
-    expected: Sequence[int] = (0, 0) if rule is None else rule(given.snapshot_batch)
+    expected = recursive_sizes(given.snapshot_batch)
     return Claim(
         "6.3",
         "N, B and m are set in the same way as in section 6.1.",
         "as printed",
         f"The appendix prints B = {given.batch}, m = {given.epoch_length} for N = {given.snapshot_batch}; the rule of "
         f"section 6.1 gives B = m = {expected[0]}. Both were run.",
-        verdict([(given.batch, given.epoch_length) == tuple(expected)]),
+        verdict([(given.batch, given.epoch_length) == expected]),
     )

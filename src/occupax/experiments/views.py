@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
-from occupax.analysis.charts import Chart, Level, seeds_series
-from occupax.experiments.cells import SPAN, Outcome
-from occupax.experiments.sections import Table, centre, median, shown
+from occupax.analysis.charts import Chart, Level, Maps, seeds_series
+from occupax.analysis.statistics import Interval
+from occupax.analysis.visits import visits
+from occupax.experiments.cells import SPAN, Done, Measurement
+from occupax.experiments.sections import TextTable, above, answer, centre, difference, median, shown
 from occupax.experiments.tasks import Task
 
 
 def both_curves(
-    name: str, title: str, task: Task, parts: Sequence[tuple[str, Outcome]], look: Mapping[str, int]
+    name: str, title: str, task: Task, parts: Sequence[tuple[str, Measurement]], look: Mapping[str, int]
 ) -> tuple[Chart, Chart]:
     """Medians and quartiles over the seeds, against sampled episodes and against environment steps."""
     average = "" if task.measure in ("exact", "utility") else f" (mean of the last {SPAN} episodes)"
@@ -26,17 +28,33 @@ def both_curves(
     )
 
 
-def summary_table(name: str, task: Task, parts: Iterable[tuple[str, str, Outcome, int]]) -> Table:
+def gain(first: Measurement, second: Measurement) -> Interval:
+    """By how much the area under the first curve is larger, and its 95% bootstrap interval."""
+    return difference(first.heights, second.heights)
+
+
+def gains_table(
+    name: str, caption: str, header: Sequence[str], pairs: Iterable[tuple[Sequence[str], Measurement, Measurement]]
+) -> TextTable:
+    """The gain of one measurement over another, and whether it is above zero, after some words, for each row."""
+    found = [(labels, gain(first, second)) for labels, first, second in pairs]
+    rows = [[*labels, shown(it), answer(above(it))] for labels, it in found]
+    return TextTable(name, caption, header, rows, len(header) - 2)
+
+
+def best_visits(name: str, candidates: Iterable[Done], title: str) -> list[Maps]:
+    """Maps of where the best policy of some cells goes, if there is a map of its environment."""
+    best = max(candidates, key=lambda it: it.last.final.max())
+    if best.tables is None:
+        return []
+    maps = visits(name, best.cell.task.problem, best.tables[int(best.last.final.argmax())], title)
+    return [] if maps is None else [maps]
+
+
+def summary_table(name: str, task: Task, parts: Iterable[tuple[str, str, Measurement, int]]) -> TextTable:
     """Area under the curve, episodes to the threshold and outcome, with intervals, for settings and algorithms."""
     rows = [
-        [
-            setting,
-            label,
-            shown(centre(it.heights)),
-            shown(median(it.reached)),
-            shown(centre(it.final)),
-            str(stopped),
-        ]
+        [setting, label, *map(shown, (centre(it.heights), median(it.reached), centre(it.final))), str(stopped)]
         for setting, label, it, stopped in parts
     ]
     caption = (
@@ -44,4 +62,4 @@ def summary_table(name: str, task: Task, parts: Iterable[tuple[str, str, Outcome
         f"means over the seeds; median number of episodes until {task.threshold:.4g}; with 95% bootstrap intervals."
     )
     header = ["Settings", "Algorithm", "Area under curve", "Episodes to threshold", "In the end", "Seeds stopped"]
-    return Table(name, caption, header, rows, 2)
+    return TextTable(name, caption, header, rows, 2)

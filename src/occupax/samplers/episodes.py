@@ -6,9 +6,9 @@ or cut at the horizon, and which environment plays which episode makes no differ
 """
 
 import multiprocessing.connection
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,17 +19,45 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from occupax._errors import check_integer, check_number
 from occupax._watch import HungError, Watch
 from occupax.batch import Trajectories
+from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy
 
+__all__ = ["EpisodeError", "EpisodeRunner", "VectorStep", "episode_seeds"]
+
 TRIES = 2
-"""How often episodes are begun if a process dies: they are the same every time."""
+"""How often episodes are begun if a process dies; they are the same every time."""
 SECONDS_TO_BEGIN = 120.0
 """What making the environments may take at least: their processes import everything anew."""
 
 
 class EpisodeError(RuntimeError):
     """An environment failed; the message names the episode and its seed."""
+
+
+class VectorStep(NamedTuple):
+    """A step of all E environments, to be read before the next one is taken."""
+
+    live: Bool[np.ndarray, " E"]
+    """Which environments play an episode; the entries of the others have no meaning."""
+    row: Int[np.ndarray, " E"]
+    """The place of the episode among those that are played."""
+    time: Int[np.ndarray, " E"]
+    """How many steps the episode had before."""
+    observations: Any
+    actions: Int[np.ndarray, " E"]
+    log_probs: Float[np.ndarray, " E"]
+    rewards: Float[np.ndarray, " E"]
+    terminated: Bool[np.ndarray, " E"]
+    """Whether the episode has ended by itself."""
+    following: Any
+    """What is observed after the step."""
+    info: Float[np.ndarray, "E k"] | None
+    """The values that are recorded of the `info`, if any."""
+
+
+Result = TypeVar("Result")
+Record = Callable[[Iterator[VectorStep]], Result]
 
 
 class EpisodeRunner:
@@ -40,10 +68,13 @@ class EpisodeRunner:
         envs: how many of it run at once.
         processes: whether each runs in a process of its own, instead of one after the other in this one.
         timeout: how many seconds a step, or a reset, of all of them may take.
+        flat: whether policies see observations of several parts as one vector.
     """
 
-    def __init__(self, env: GymnasiumEnv, envs: int = 8, processes: bool = False, timeout: float = 60.0):
-        self._env, self._processes = env, processes
+    def __init__(
+        self, env: GymnasiumEnv, envs: int = 8, processes: bool = False, timeout: float = 60.0, flat: bool = True
+    ):
+        self._env, self._processes, self._flat = env, processes, flat
         self._envs = check_integer("envs", envs)
         self._watch = Watch(check_number("timeout", timeout, low=0.0, open_low=True))
         self._vector: Any = None
@@ -51,16 +82,39 @@ class EpisodeRunner:
         """Number and seed of the episode that each environment plays, if any."""
 
     def draw(self, policy: Policy, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int) -> Trajectories:
-        """Trajectories number `first` to `first + n` of those that `key` stands for; from number `stop` on, empty ones.
+        """Draw trajectories. Trajectory i depends on (key, i) and the policy alone.
 
-        Trajectory i depends on (key, i) and the policy alone.
+        Args:
+            policy: what acts.
+            key: of the random numbers.
+            first: the number of the first trajectory.
+            stop: the number from which on trajectories are empty.
+            n: how many there are, with the empty ones.
+            horizon: where episodes are cut.
         """
-        count = max(0, min(n, stop - first))
+        numbers = range(first, min(first + n, stop))
+        return self.play(policy, key, numbers, partial(_record, self._env, n, horizon), horizon)
+
+    def play(
+        self, policy: Policy, key: Key[Array, ""], numbers: range, record: Record[Result], horizon: int | None = None
+    ) -> Result:
+        """Play episodes. Episode i depends on (key, i) and the policy alone.
+
+        Args:
+            policy: what acts.
+            key: of the random numbers.
+            numbers: which episodes.
+            record: takes all steps of all episodes, and makes something of them.
+            horizon: where episodes are cut; None plays all of them to their end.
+
+        Returns:
+            What `record` returns.
+        """
         for attempt in range(TRIES):
             if self._vector is None:
                 self._vector = self._begin()
             try:
-                return self._watch.run(lambda: self._play(policy, key, first, count, n, horizon))
+                return self._watch.run(lambda: record(self._steps(policy, key, numbers, horizon)))
             except HungError:
                 silent = self._silent()
                 self._abandon()
@@ -80,25 +134,16 @@ class EpisodeRunner:
         if self._vector is None:
             return
         try:
-            self._watch.run(self._close)
+            self._watch.run(self._vector.close, whole=True)
             self._vector = None
         except (HungError, EOFError, OSError):
             self._abandon()
 
-    def _close(self) -> None:
-        with self._watch.call():
-            self._vector.close()
-
     def _begin(self) -> Any:
         """The environments; to make them may take longer than a step."""
         watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
-
-        def make() -> Any:
-            with watch.call():
-                return self._make()
-
         try:
-            return watch.run(make)
+            return watch.run(self._make, whole=True)
         except HungError:
             raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
         except ValueError as error:
@@ -112,23 +157,22 @@ class EpisodeRunner:
     def _make(self) -> Any:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-        from occupax.envs.slot import Slot
+        from occupax.envs.vector_slot import VectorSlot
 
-        makers = [partial(Slot, self._env.make, self._env.info)] * self._envs
+        makers = [partial(VectorSlot, self._env.make, self._env.info, self._flat)] * self._envs
         if self._processes:  # not forked ones, because JAX has threads
             return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
-    def _play(self, policy: Policy, key: Key[Array, ""], first: int, count: int, n: int, horizon: int) -> Trajectories:
-        seeds, keys = (np.asarray(part) for part in _seeds(key, jnp.arange(first, first + n)))
-        sheet = _Sheet(self._env, n, horizon)
+    def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
+        seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left, act = iter(range(count)), _acting(policy)
+        left, act, recorded = iter(range(len(numbers))), _acting(policy), bool(self._env.info)
 
         def begin(over: Bool[np.ndarray, " E"]) -> Any:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""
             row[over], time[over] = [next(left, -1) for _ in range(over.sum())], 0
-            self._playing = [(first + int(i), int(seeds[i])) if i >= 0 else None for i in row]
+            self._playing = [(numbers[i], int(seeds[i])) if i >= 0 else None for i in row]
             given = [int(seeds[i]) if i >= 0 else None for i in row]
             observations, infos = self._ask("reset", seed=given, options={"reset_mask": over})
             self._refuse_failure(infos)
@@ -137,17 +181,13 @@ class EpisodeRunner:
         observations = begin(np.ones(self._envs, bool))
         while (row >= 0).any():
             actions, log_probs = map(np.asarray, act(observations, keys[row], time))
-            seen, rewards, terminated, truncated, infos = self._ask("step", actions)
+            following, rewards, terminated, truncated, infos = self._ask("step", actions)
             self._refuse_failure(infos)
-            live = row >= 0
-            sheet.write(row[live], time[live], [part[live] for part in (observations, actions, log_probs, rewards)])
-            if self._env.info:
-                sheet.info[row[live], time[live]] = infos["values"][live]
+            live, info = row >= 0, infos["values"] if recorded else None
+            yield VectorStep(live, row, time, observations, actions, log_probs, rewards, terminated, following, info)
             time[live] += 1
             over = live & (terminated | truncated | (time == horizon))
-            sheet.end(row[over], terminated[over], seen[over])
-            observations = begin(over) if over.any() else seen
-        return sheet.trajectories()
+            observations = begin(over) if over.any() else following
 
     def _ask(self, what: str, *given: Any, **named: Any) -> Any:
         """Reset or step all environments, and wait for them."""
@@ -183,7 +223,7 @@ class EpisodeRunner:
         return [ends[end] for end in multiprocessing.connection.wait(list(ends), timeout=5)]
 
     def _abandon(self) -> None:
-        """Give up the environments without a word to them: one of them does not listen any more."""
+        """Give up the environments without closing them, because one of them does not answer any more."""
         vector, self._vector = self._vector, None
         vector.closed = True
         if self._processes:
@@ -192,51 +232,26 @@ class EpisodeRunner:
                 process.join()
 
 
-class _Sheet:
-    """What happened, episode by episode."""
-
-    def __init__(self, env: GymnasiumEnv, n: int, horizon: int):
-        spec, number = env.observation_spec(), jnp.result_type(float)
-        self.observations = np.zeros((n, horizon, *spec.shape), spec.dtype)
-        self.actions = np.zeros((n, horizon), np.int32)
-        self.log_probs = np.zeros((n, horizon), number)
-        self.rewards = np.zeros((n, horizon), number)
-        self.live = np.zeros((n, horizon), bool)
-        self.terminated = np.zeros(n, bool)
-        self.final_observations = np.zeros((n, *spec.shape), spec.dtype)
-        self.info = np.zeros((n, horizon, len(env.info)), number)
-
-    def write(self, row: Int[np.ndarray, " e"], time: Int[np.ndarray, " e"], step: list[np.ndarray]) -> None:
-        """Write down a step of several episodes: observations, actions, log-probabilities and rewards."""
-        for column, part in zip((self.observations, self.actions, self.log_probs, self.rewards), step, strict=True):
-            column[row, time] = part
-        self.live[row, time] = True
-
-    def end(self, row: Int[np.ndarray, " e"], terminated: Bool[np.ndarray, " e"], seen: np.ndarray) -> None:
-        """Write down the end of several episodes."""
-        self.terminated[row], self.final_observations[row] = terminated, seen
-
-    def trajectories(self) -> Trajectories:
-        """All of it; after the end there is what was seen last."""
-        live = self.live.reshape(*self.live.shape, *[1] * (self.observations.ndim - 2))
-        self.observations = np.where(live, self.observations, self.final_observations[:, None])
-        info = self.info if self.info.shape[2] else None
-        columns = self.actions, self.log_probs, self.rewards, self.live, self.terminated, self.final_observations
-        return Trajectories(*jax.tree.map(jnp.asarray, (self.observations, *columns, info)))
-
-
-def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:
-    """The seeds of some episodes."""
-    seeds, _ = _seeds(jax.random.wrap_key_data(jnp.asarray(key)), jnp.arange(first, stop))
-    return np.asarray(seeds).tolist()
-
-
-@jax.jit
-def _seeds(key: Key[Array, ""], numbers: Int[Array, " n"]) -> tuple[Int[Array, " n"], UInt32[Array, "n 2"]]:
-    """The seed of each episode, a number that any simulator takes, and the key of its actions."""
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
-    bits = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, 0)))(keys)
-    return (bits >> 1).astype(jnp.int32), jax.random.key_data(keys)
+def _record(env: GymnasiumEnv, n: int, horizon: int, steps: Iterator[VectorStep]) -> Trajectories:
+    """All that happens in at most `n` episodes; after the end of an episode stands what was observed last."""
+    spec, number = env.observation_spec(), jnp.result_type(float)
+    observations = np.zeros((n, horizon, *spec.shape), spec.dtype)
+    actions, live = np.zeros((n, horizon), np.int32), np.zeros((n, horizon), bool)
+    log_probs, rewards = np.zeros((n, horizon), number), np.zeros((n, horizon), number)
+    terminated, last = np.zeros(n, bool), np.zeros((n, *spec.shape), spec.dtype)
+    info = np.zeros((n, horizon, len(env.info)), number) if env.info else None
+    for step in steps:
+        row, on = step.row[step.live], step.live
+        at = row, step.time[on]
+        observations[at], actions[at], live[at] = step.observations[on], step.actions[on], True
+        log_probs[at], rewards[at] = step.log_probs[on], step.rewards[on]
+        terminated[row], last[row] = step.terminated[on], step.following[on]
+        if info is not None and step.info is not None:
+            info[at] = step.info[on]
+    ended = ~live.reshape(*live.shape, *[1] * len(spec.shape))
+    np.copyto(observations, last[:, None], where=ended)
+    columns = observations, actions, log_probs, rewards, live, terminated, last, info
+    return Trajectories(*jax.tree.map(jnp.asarray, columns))
 
 
 def _acting(policy: Policy) -> Callable[..., tuple[Int[Array, " E"], Float[Array, " E"]]]:

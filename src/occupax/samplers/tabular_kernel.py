@@ -80,12 +80,13 @@ class TabularKernelSource(ProgramSource):
             horizon=horizon,
             shift=self.shift,
         )
-        return TabularKernelBatch(self, policy, probs, events, lengths, finals, 0, n)
+        return TabularKernelBatch(self.problem, self, policy, probs, events, lengths, finals, 0, n)
 
 
 class TabularKernelBatch(Block):
     """Trajectories `start` to `stop` of those that lie here as lists of events, in the order of the kernel."""
 
+    problem: Problem
     source: TabularKernelSource
     policy: Policy
     probs: Float[Array, "S A"]
@@ -94,11 +95,6 @@ class TabularKernelBatch(Block):
     finals: Int[Array, " n"]
     start: int = eqx.field(static=True)
     stop: int = eqx.field(static=True)
-
-    @property
-    def problem(self) -> Problem:
-        """What the trajectories were drawn from."""
-        return self.source.problem
 
     @property
     def size(self) -> int:

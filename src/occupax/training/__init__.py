@@ -1,6 +1,6 @@
 """Training: the loop, sweeps, results, checkpoints, callbacks and loggers."""
 
-from occupax.training.evaluate import Evaluation, evaluate
+from occupax.training.evaluation import Evaluation, evaluate
 from occupax.training.loggers import Logger, TensorBoard
 from occupax.training.loop import Progress, train
 from occupax.training.policy_files import load_policy, save_policy

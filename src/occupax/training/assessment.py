@@ -65,7 +65,7 @@ def load_assessment(folder: Path) -> Assessment | None:
 def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
     """Find out what policies are worth: exactly for a table, else from episodes that were not trained on."""
     if isinstance(problem.env, TabularMDP):
-        return _assess_tables(problem, [probabilities(problem, policy) for policy in policies])
+        return _assess_tables(problem, np.array([probabilities(problem, policy) for policy in policies]))
     if isinstance(problem.env, GymnasiumEnv):
         with closing(EpisodeRunner(problem.env, timeout=SECONDS_A_STEP)) as runner:
             utilities = [_play(runner, problem, policy) for policy in policies]
@@ -75,25 +75,20 @@ def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
     return Assessment(np.array(utilities, float), f"estimate from {EPISODES:,} new episodes")
 
 
-def _assess_tables(problem: Problem, tables: list[Float[np.ndarray, "S A"]]) -> Assessment:
-    known = [np.isfinite(table).all() for table in tables]
-    nothing = np.full((len(tables), tables[0].shape[0]), np.nan)
-    utilities, visits = nothing[:, 0].copy(), nothing.copy()
-    for i, table in enumerate(tables):
-        if known[i]:
-            utilities[i], visits[i] = exact.value(problem, table), exact.occupancy(problem, table).sum(1)
-    gaps, reason = None, ""
+def _assess_tables(problem: Problem, tables: Float[np.ndarray, "seed S A"]) -> Assessment:
+    evaluator = exact.Evaluator(problem)
+    occupancies, gaps, reason = evaluator.occupancies(tables), None, ""
     if problem.utility.concave:
         try:
-            gaps = np.array(
-                [
-                    exact.certificate(problem, table).gap if ok else np.nan
-                    for table, ok in zip(tables, known, strict=True)
-                ]
-            )
+            gaps = evaluator.gaps(occupancies)
         except ValueError as error:  # a utility that is infinitely steep where a policy never goes
             reason = f"There is no certificate: {error}"
-    return Assessment(utilities, "exact", gaps, reason, visits)
+    nothing = np.full(tables.shape[:2], np.nan)
+    visits = [
+        exact.occupancy(problem, it).sum(1) if np.isfinite(it).all() else no
+        for it, no in zip(tables, nothing, strict=True)
+    ]
+    return Assessment(evaluator.utilities(occupancies), "exact", gaps, reason, np.array(visits))
 
 
 @eqx.filter_jit

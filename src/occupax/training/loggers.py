@@ -1,4 +1,4 @@
-"""Who is told about the records: the console, a CSV file, TensorBoard."""
+"""Loggers, which are given the records of a training: the console, a CSV file, TensorBoard."""
 
 import csv
 import io
@@ -6,18 +6,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from occupax import serial
+from occupax._progress import ProgressBar
 from occupax.training.records import RecordTable
-
-SECONDS_BETWEEN_LINES = 15.0
 
 
 class Logger(ABC):
-    """Is given every record once, some at a time."""
+    """Something that is given every record once, several at a time."""
 
     @abstractmethod
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
@@ -25,18 +23,17 @@ class Logger(ABC):
 
     @abstractmethod
     def log(self, table: RecordTable) -> None:
-        """Take note of further records."""
+        """Take further records."""
 
     @abstractmethod
     def close(self) -> None:
-        """End, in success or failure."""
+        """Finish, whether the training succeeded or failed."""
 
 
 class CSV(Logger):
     """`metrics.csv`: one line for each record and seed; numbers that are not known are left out."""
 
     def __init__(self, path: Path):
-        """Keep the path."""
         self._path = path
         self._seeds: Sequence[int] = ()
 
@@ -46,14 +43,14 @@ class CSV(Logger):
         serial.write_text(self._path, csv_text(seeds, table))
 
     def log(self, table: RecordTable) -> None:
-        """Append lines."""
+        """Append the lines of further records."""
         with self._path.open("a", newline="") as file:
             if file.tell() == 0:
                 file.write(_header(table))
             file.write(_lines(self._seeds, table))
 
     def close(self) -> None:
-        """Nothing is open between two calls."""
+        """The file is closed after every call already."""
 
 
 def csv_text(seeds: Sequence[int], table: RecordTable) -> str:
@@ -97,50 +94,30 @@ class Console(Logger):
     """A progress bar on the standard error; a line now and then if that is not a terminal."""
 
     def __init__(self) -> None:
-        """Nothing is shown yet."""
-        self._progress: Any = None
-        self._task: Any = None
-        self._budget = self._first_episodes = self._first_steps = self._began = self._said = 0.0
+        self._bar: ProgressBar | None = None
+        self._budget = self._first_steps = self._began = 0.0
 
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
-        """Show an empty bar."""
-        from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("[bold]{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
-        self._progress = Progress(*columns, TimeElapsedColumn(), console=RichConsole(stderr=True), transient=False)
-        plural = "s" if len(seeds) > 1 else ""
-        episodes, steps = _reached(table)
-        self._task = self._progress.add_task(
-            f"{len(seeds)} run{plural}", total=budget, completed=episodes, said="compiling"
-        )
-        self._budget, self._first_episodes, self._first_steps = budget, episodes, steps
-        self._began = self._said = time.monotonic()
-        if self._progress.console.is_terminal:
-            self._progress.start()
+        """Show how much is done already."""
+        episodes, self._first_steps = _reached(table)
+        self._budget, self._began = budget, time.monotonic()
+        text = f"{len(seeds)} run{'s' if len(seeds) > 1 else ''}, compiling"
+        self._bar = ProgressBar(budget, text, episodes)
 
     def log(self, table: RecordTable) -> None:
-        """Move the bar."""
-        episodes, steps = _reached(table)
-        elapsed = max(time.monotonic() - self._began, 1e-9)
-        rate = (episodes - self._first_episodes) / elapsed
-        left = (self._budget - episodes) / rate if rate > 0 else float("inf")
-        latest = table.metrics["utility"][:, -1]
-        utility = f"{np.nanmedian(latest):.4g}" if np.isfinite(latest).any() else "not finite"
-        said = (
-            f"{episodes:,} / {self._budget:,.0f} episodes, {(steps - self._first_steps) / elapsed:,.0f} steps/s, "
-            f"utility {utility}, {left:,.0f} s left"
-        )
-        self._progress.update(self._task, completed=episodes, said=said)
-        console = self._progress.console
-        if not console.is_terminal and time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
-            self._said = time.monotonic()
-            console.print(said, highlight=False, soft_wrap=True)
+        """Show how far the training is, how fast, and the median utility."""
+        if self._bar is not None:
+            episodes, steps = _reached(table)
+            pace = (steps - self._first_steps) / max(time.monotonic() - self._began, 1e-9)
+            latest = table.metrics["utility"][:, -1]
+            utility = f"{np.nanmedian(latest):.4g}" if np.isfinite(latest).any() else "not finite"
+            text = f"{episodes:,} / {self._budget:,.0f} episodes, {pace:,.0f} steps/s, utility {utility}"
+            self._bar.update(episodes, text)
 
     def close(self) -> None:
         """Leave the bar where it is."""
-        if self._progress is not None:
-            self._progress.stop()
+        if self._bar is not None:
+            self._bar.close()
 
 
 def _reached(table: RecordTable) -> tuple[int, int]:
@@ -155,12 +132,11 @@ class TensorBoard(Logger):
     """
 
     def __init__(self, folder: str | Path):
-        """Refuse at once if TensorBoard is not installed."""
         try:
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+            from tensorboardX import SummaryWriter
         except ImportError:
-            raise ValueError("TensorBoard(folder) needs tensorboard: install occupax[tensorboard].") from None
-        self._make, self._folder, self._writers = EventFileWriter, Path(folder), []
+            raise ValueError("TensorBoard(folder) needs tensorboardX: install occupax[tensorboard].") from None
+        self._make, self._folder, self._writers = SummaryWriter, Path(folder), []
 
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
         """Write what there is already into new files."""
@@ -169,17 +145,12 @@ class TensorBoard(Logger):
 
     def log(self, table: RecordTable) -> None:
         """Write every number, with the episodes as the step."""
-        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
-
         for i, writer in enumerate(self._writers):
-            for j, episodes in enumerate(table.episodes):
-                values = [
-                    Summary.Value(tag=name, simple_value=float(column[i, j])) for name, column in table.metrics.items()
-                ]
-                writer.add_event(Event(wall_time=time.time(), step=int(episodes), summary=Summary(value=values)))
+            for name, column in table.metrics.items():
+                for episodes, number in zip(table.episodes, column[i], strict=True):
+                    writer.add_scalar(name, float(number), int(episodes))
 
     def close(self) -> None:
-        """Finish the files."""
+        """Write what is left, and close the files."""
         for writer in self._writers:
             writer.close()

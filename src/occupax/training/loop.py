@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number
 from occupax.algorithms import Algorithm
-from occupax.exact import certificate, value
+from occupax.exact import Evaluator
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError, Sampler
@@ -243,18 +243,12 @@ class Training:
     def _exact_values(self, count: int) -> dict[str, np.ndarray]:
         """The exact utility and the gap of every policy where a record or the budget ends, which is looked at last."""
         problem, iteration = self._setup.problem, self._executor.iteration
-        names = EXACT if problem.utility.concave else EXACT[:1]
-        columns = {name: np.full((count, self._executor.count), np.nan) for name in names}
+        columns = {name: np.full((count, self._executor.count), np.nan) for name in EXACT}
         if iteration % self._setup.record_every == 0 or iteration == self._last:
-            tables = [probabilities(problem, policy) for policy in self._executor.outputs()]
-            known = [i for i, table in enumerate(tables) if np.isfinite(table).all()]
-            if problem.utility.concave:
-                found = [certificate(problem, tables[i]) for i in known]
-                columns["exact_utility"][-1, known] = [it.value for it in found]
-                columns["gap"][-1, known] = [it.gap for it in found]
-            else:
-                columns["exact_utility"][-1, known] = [value(problem, tables[i]) for i in known]
-        return columns
+            tables = np.array([probabilities(problem, policy) for policy in self._executor.outputs()])
+            for name, values in zip(EXACT, Evaluator(problem).values(tables), strict=True):
+                columns[name][-1] = np.nan if values is None else values
+        return columns if problem.utility.concave else {EXACT[0]: columns[EXACT[0]]}
 
     def _progress(self, records: RecordTable) -> Progress:
         metrics = {name: values[:, -1] for name, values in records.metrics.items()}

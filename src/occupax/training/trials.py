@@ -1,13 +1,13 @@
 """Trials of a sweep on a cluster, one a task: one that loses its machine is begun again on another."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from occupax._progress import ProgressBar
 from occupax.samplers import EpisodeError, Host, Ray, choose_sampler
 from occupax.samplers.cluster import LOSSES, Cluster, Package, with_function_names, with_functions
 from occupax.samplers.kernel import program_sampler
@@ -35,13 +35,13 @@ def run_trials(
                 if saved.config["episodes"] == episodes:
                     results[i] = replace(saved, algorithm=setup.algorithms[0])
     left = {i: setup for i, setup in enumerate(setups) if i not in results}
-    with _bar(len(setups), len(results), progress) as advance:
+    with ProgressBar(len(setups), "trials", len(results), progress) as bar:
         for i, result in _run(left, sampler, episodes):
             results[i] = result
             folder = folders[i]
             if folder is not None:
                 result.save(folder)
-            advance()
+            bar.update(len(results), f"{len(results)} of {len(setups)} trials")
     return [results[i] for i in range(len(setups))]
 
 
@@ -103,15 +103,3 @@ def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: in
     trained = tuple(with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True))
     problem, algorithm = setup.problem, setup.algorithms[0]
     return replace(result, problem=problem, algorithm=algorithm, policies=trained, config=config, arrays=arrays)
-
-
-@contextmanager
-def _bar(total: int, done: int, shown: bool) -> Generator[Callable[[], None]]:
-    """A bar over the trials on the standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("[bold]trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
-        task = bar.add_task("", total=total, completed=done)
-        yield lambda: bar.advance(task)

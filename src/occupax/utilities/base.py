@@ -30,7 +30,7 @@ class Utility(eqx.Module):
 
     @abstractmethod
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """F(u)."""
+        """The value F(u)."""
 
     @abstractmethod
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -48,7 +48,7 @@ class Utility(eqx.Module):
     @property
     @abstractmethod
     def smoothness(self) -> Smoothness:
-        """The constants of the theory."""
+        """The constants that the theory asks for."""
 
     @property
     def linear(self) -> bool:
@@ -93,7 +93,7 @@ class ConcaveUtility(Utility):
 
     @property
     def concave(self) -> bool:
-        """Yes."""
+        """True, whatever the settings."""
         return True
 
 

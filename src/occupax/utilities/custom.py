@@ -63,27 +63,27 @@ class Custom(Utility):
         return value
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """By automatic differentiation."""
+        """The gradient of the function, by automatic differentiation."""
         return jax.grad(self.value)(occupancy)
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The given projection, or what suits the features."""
+        """The given projection, or one that suits the features."""
         if self.projection is not None:
             return self.projection(occupancy)
         return nonnegative(occupancy) if isinstance(self.features(), feature_maps.VISITS) else occupancy
 
     @property
     def concave(self) -> bool:
-        """What was declared."""
+        """Whether the function was declared concave."""
         return self.declared_concave
 
     @property
     def smoothness(self) -> Smoothness:
-        """What was declared."""
+        """The constants that were declared."""
         return self.declared_smoothness
 
     def features(self) -> Feature:
-        """What was given, or pairs of state and action."""
+        """The given features, or pairs of state and action."""
         return feature_maps.StateAction() if self.counted is None else self.counted
 
 

@@ -16,24 +16,40 @@ from occupax.utilities.base import ConcaveUtility, Smoothness, nonnegative
 from occupax.utilities.sets import ConvexSet
 
 
-class Reward(ConcaveUtility):
+class _Everywhere(ConcaveUtility):
+    """A utility that is defined for every vector."""
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The occupancy itself."""
+        return occupancy
+
+
+class _OfVisits(ConcaveUtility):
+    """A utility of how often each state is visited, or each of any other things that are counted."""
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The nearest occupancy without negative entries."""
+        return nonnegative(occupancy)
+
+    def features(self) -> Feature:
+        """Visits of states."""
+        return feature_maps.State()
+
+
+class Reward(_Everywhere):
     """The discounted return: plain reinforcement learning."""
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The occupancy of the reward is the return itself."""
+        """The sum of the occupancy, which is the return itself."""
         return jnp.sum(occupancy)
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """One."""
+        """A vector of ones."""
         return jnp.ones_like(occupancy)
-
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Everywhere."""
-        return occupancy
 
     @property
     def smoothness(self) -> Smoothness:
-        """Linear."""
+        """The constants of a linear function."""
         return Smoothness(1.0, 0.0, 0.0)
 
     def features(self) -> Feature:
@@ -41,7 +57,7 @@ class Reward(ConcaveUtility):
         return feature_maps.Reward()
 
 
-class Linear(ConcaveUtility):
+class Linear(_Everywhere):
     """<weights, u>: a reward of one's own on states and actions, [S, A], or on any other features, [d]."""
 
     weights: Float[np.ndarray, " d"]
@@ -53,11 +69,11 @@ class Linear(ConcaveUtility):
             raise ValueError(f"weights must be finite numbers, at least one, got {weights!r}.")
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """<weights, u>."""
+        """The inner product <weights, u>."""
         return self._fitting(occupancy) @ occupancy
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The weights."""
+        """The weights, whatever the occupancy."""
         return self._fitting(occupancy)
 
     def _fitting(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -68,21 +84,17 @@ class Linear(ConcaveUtility):
             )
         return jnp.asarray(self.weights, occupancy.dtype)
 
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Everywhere."""
-        return occupancy
-
     @property
     def smoothness(self) -> Smoothness:
-        """Linear."""
+        """The constants of a linear function with these weights."""
         return Smoothness(float(np.abs(self.weights).max()), 0.0, 0.0)
 
     def features(self) -> Feature:
-        """Pairs of state and action."""
+        """Visits of pairs of state and action."""
         return feature_maps.StateAction()
 
 
-class Entropy(ConcaveUtility):
+class Entropy(_OfVisits):
     """-sum (mu + smoothing) log(mu + smoothing), where mu = scale * u is the distribution of visited states.
 
     Args:
@@ -102,16 +114,12 @@ class Entropy(ConcaveUtility):
         return 1.0 if self.scale is None else self.scale
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The entropy; 0 log 0 is 0."""
+        """The entropy, where 0 log 0 is 0."""
         return jnp.sum(jax.scipy.special.entr(self._scale * occupancy + self.smoothing))
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """-scale (1 + log(mu + smoothing))."""
+        """The vector of -scale (1 + log(mu + smoothing))."""
         return -self._scale * (1.0 + jnp.log(self._scale * occupancy + self.smoothing))
-
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The non-negative orthant."""
-        return nonnegative(occupancy)
 
     @property
     def smoothness(self) -> Smoothness:
@@ -122,12 +130,8 @@ class Entropy(ConcaveUtility):
         curvature = self._scale**2 / self.smoothing
         return Smoothness(bound, curvature, curvature)
 
-    def features(self) -> Feature:
-        """States."""
-        return feature_maps.State()
 
-
-class LogCoverage(ConcaveUtility):
+class LogCoverage(_OfVisits):
     """sum_i log(u_i + sigma): visit everything, and what is rarely visited first.
 
     Args:
@@ -140,28 +144,20 @@ class LogCoverage(ConcaveUtility):
         check_number("sigma", self.sigma, low=0.0, open_low=True)
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The sum of logarithms."""
+        """The sum of log(u_i + sigma)."""
         return jnp.sum(jnp.log(occupancy + self.sigma))
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """1 / (u + sigma)."""
+        """The vector of 1 / (u_i + sigma)."""
         return 1.0 / (occupancy + self.sigma)
-
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The non-negative orthant."""
-        return nonnegative(occupancy)
 
     @property
     def smoothness(self) -> Smoothness:
-        """1 / sigma and 1 / sigma^2."""
+        """The gradient is at most 1 / sigma and its derivative at most 1 / sigma^2."""
         return Smoothness(1 / self.sigma, 1 / self.sigma**2, 1 / self.sigma**2)
 
-    def features(self) -> Feature:
-        """States."""
-        return feature_maps.State()
 
-
-class SetDistance(ConcaveUtility):
+class SetDistance(_Everywhere):
     """-dist^2(u, set), where u is the discounted sum of a vector feedback: reinforcement learning with constraints.
 
     Args:
@@ -182,7 +178,7 @@ class SetDistance(ConcaveUtility):
         self.feedback, self.set = as_feature(feedback), set
 
     def _excess(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """U - Proj u; the projection is held constant, which the envelope theorem allows under the square."""
+        """The vector u - Proj u; under the square, the envelope theorem allows to hold the projection constant."""
         if occupancy.size != self.set.size:
             raise ValueError(
                 f"set must have as many dimensions as the feedback, {occupancy.size}, got one of {self.set.size}."
@@ -190,16 +186,12 @@ class SetDistance(ConcaveUtility):
         return occupancy - self.set.project(jax.lax.stop_gradient(occupancy))
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """-||u - Proj u||^2."""
+        """The negative squared distance, -||u - Proj u||^2."""
         return -jnp.sum(self._excess(occupancy) ** 2)
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """-2 (u - Proj u)."""
+        """The vector -2 (u - Proj u)."""
         return -2.0 * self._excess(occupancy)
-
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Everywhere."""
-        return occupancy
 
     @property
     def smoothness(self) -> Smoothness:
@@ -207,5 +199,5 @@ class SetDistance(ConcaveUtility):
         return Smoothness(inf, 2.0, 2.0)
 
     def features(self) -> Feature:
-        """The feedback."""
+        """The feedback that was given."""
         return self.feedback

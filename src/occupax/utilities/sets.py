@@ -179,7 +179,7 @@ class Point(ConvexSet):
         return self.point.shape[0]
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
-        """Find the only point there is."""
+        """Return the only point of the set."""
         return jnp.clip(point, self.point, self.point)
 
 
@@ -256,7 +256,7 @@ def _nearest(
         steps=jnp.asarray(0),
         done=jnp.zeros((), dtype=bool),
     )
-    # A constraint enters about once; the limit only keeps rounding from going round for ever.
+    # A constraint enters about once; the limit only keeps rounding errors from going on for ever.
     limit = 10 * (rows + size)
     return lax.while_loop(lambda state: ~state.done & (state.steps < limit), step, first).point
 

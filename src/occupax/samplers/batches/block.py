@@ -56,8 +56,10 @@ class Request(NamedTuple):
 class Block(Batch):
     """A batch of consecutive trajectories, which may be part of a larger one; some at its end may be empty."""
 
-    size: eqx.AbstractVar[int]
-    """How many trajectories there are, the empty ones included: means are over all of them."""
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many trajectories there are, the empty ones included: means are over all of them."""
 
     @abstractmethod
     def gradient(
@@ -101,8 +103,10 @@ class PartedBatch(Block):
     Subclasses say how requests reach the parts, and how answers are added up.
     """
 
-    part_size: eqx.AbstractVar[int]
-    """How many trajectories the mean of each part is over."""
+    @property
+    @abstractmethod
+    def part_size(self) -> int:
+        """How many trajectories the mean of each part is over."""
 
     @abstractmethod
     def total(self, request: Request) -> Any:

@@ -20,24 +20,25 @@ AXIS = "trajectories"
 
 
 class DeviceBatch(PartedBatch):
-    """Trajectories number `first` to `first + size` of those that `key` stands for; each device draws its part of them.
+    """Trajectories number `first` to `first + n` of those that `key` stands for; each device draws its part of them.
 
     Those from number `stop` on are empty. Answers are added up over the devices.
     """
 
+    problem: Problem
     source: ProgramSource
     policy: Policy
     key: Key[Array, ""]
     first: int = eqx.field(static=True)
-    size: int = eqx.field(static=True)
+    n: int = eqx.field(static=True)
     stop: Int[Array, ""]
     devices: int = eqx.field(static=True)
     part: Block
 
     @property
-    def problem(self) -> Problem:
-        """What the trajectories are drawn from."""
-        return self.source.problem
+    def size(self) -> int:
+        """All of them, the empty ones included."""
+        return self.n
 
     @property
     def part_size(self) -> int:
@@ -79,4 +80,4 @@ def _spread(
     size = _part_size(n, devices)
     begin = first + jax.lax.axis_index(AXIS) * size
     part = draw_part(source, policy, size, key, begin, jnp.minimum(stop, begin + size))
-    return DeviceBatch(source, policy, key, first, n, stop, devices, part)
+    return DeviceBatch(source.problem, source, policy, key, first, n, stop, devices, part)

@@ -28,12 +28,22 @@ class ShardedBatch(PartedBatch):
 
     problem: Problem
     shards: tuple[Shard, ...]
-    size: int
-    part_size: int
+    n: int
+    shard_size: int
     """How many trajectories each shard makes space for."""
     ask: Callable[[tuple[Shard, ...], Request], Sequence[Any]]
     half: int | None = None
     """Which half of its only shard this batch is, if it is one."""
+
+    @property
+    def size(self) -> int:
+        """All of them, the empty ones included."""
+        return self.n
+
+    @property
+    def part_size(self) -> int:
+        """The size of a shard."""
+        return self.shard_size
 
     def total(self, request: Request) -> Any:
         """The answers of the shards, added up in order."""
@@ -45,11 +55,9 @@ class ShardedBatch(PartedBatch):
         if self.half is not None:
             raise ValueError("half of a batch that is sampled in shards cannot be halved again.")
         if count == 1:
-            return replace(self, size=size, part_size=size, half=0), replace(self, size=size, part_size=size, half=1)
-        middle = count // 2
-        return replace(self, size=size, shards=self.shards[:middle]), replace(
-            self, size=size, shards=self.shards[middle:]
-        )
+            return replace(self, n=size, shard_size=size, half=0), replace(self, n=size, shard_size=size, half=1)
+        first, second = self.shards[: count // 2], self.shards[count // 2 :]
+        return replace(self, n=size, shards=first), replace(self, n=size, shards=second)
 
 
 def split(n: int, shards: int) -> tuple[tuple[Shard, ...], int]:

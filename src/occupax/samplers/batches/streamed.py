@@ -16,22 +16,23 @@ from occupax.samplers.batches.block import Block, PartedBatch, Request, add, hal
 
 
 class StreamedBatch(PartedBatch):
-    """Trajectories number `first` to `first + size` of those that `key` stands for, never all in memory.
+    """Trajectories number `first` to `first + n` of those that `key` stands for, never all in memory.
 
     Those from number `stop` on are empty.
     """
 
+    problem: Problem
     source: ProgramSource
     policy: Policy
     key: Key[Array, ""]
     first: int | Int[Array, ""]
-    size: int = eqx.field(static=True)
+    n: int = eqx.field(static=True)
     stop: Int[Array, ""]
 
     @property
-    def problem(self) -> Problem:
-        """What the trajectories are drawn from."""
-        return self.source.problem
+    def size(self) -> int:
+        """All of them, the empty ones included."""
+        return self.n
 
     @property
     def part_size(self) -> int:
@@ -57,8 +58,8 @@ class StreamedBatch(PartedBatch):
         """The first and the second half of the numbers."""
         half = half_of(self.size)
         middle = self.first + half
-        first = replace(self, size=half, stop=jnp.minimum(self.stop, middle))
-        return first, replace(self, first=middle, size=half)
+        first = replace(self, n=half, stop=jnp.minimum(self.stop, middle))
+        return first, replace(self, first=middle, n=half)
 
 
 def draw_part(
@@ -71,5 +72,5 @@ def draw_part(
 ) -> Block:
     """Trajectories number `first` to `first + n`, of which those from number `stop` on are empty; streamed if many."""
     if n > source.block_size:
-        return StreamedBatch(source, policy, key, first, n, stop)
+        return StreamedBatch(source.problem, source, policy, key, first, n, stop)
     return source.block(policy, key, first, stop, n)

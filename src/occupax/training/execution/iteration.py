@@ -1,6 +1,7 @@
 """One iteration of one run: what a batch makes of it, and what is recorded."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -72,15 +73,11 @@ class Row(eqx.Module):
 class WatchedBatch(Batch):
     """A batch that remembers which policies other than the one that acted were asked about."""
 
+    problem: Problem
     batch: Batch
     acting: Policy
     """The policy that acted."""
     asked: "Asked"
-
-    @property
-    def problem(self) -> Problem:
-        """What the trajectories were drawn from."""
-        return self.batch.problem
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean occupancy estimate; it is computed once for each policy."""
@@ -99,7 +96,7 @@ class WatchedBatch(Batch):
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches of half the trajectories each, whose targets are remembered too."""
         first, second = self.batch.halves()
-        return WatchedBatch(first, self.acting, self.asked), WatchedBatch(second, self.acting, self.asked)
+        return replace(self, batch=first), replace(self, batch=second)
 
     def weighted_statistics(self) -> Statistics:
         """Averages, with the largest weight and the smallest effective sample size of all policies asked about."""
@@ -187,7 +184,8 @@ def iterate(
     """
     chosen = algorithm.phases[phase]
     acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
-    batch = WatchedBatch(draw(acting), acting, Asked())
+    drawn = draw(acting)
+    batch = WatchedBatch(drawn.problem, drawn, acting, Asked())
     state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
     statistics = batch.weighted_statistics()
     fresh = batch.occupancy(run.state.policy)

@@ -1,53 +1,13 @@
-"""The constants, step sizes and sample counts of the theory of TSIVR-PG, as a calculator.
-
-The source is Zhang, Ni, Yu, Szepesvari and Wang, "On the Convergence and Sample Efficiency of Variance-Reduced Policy
-Gradient Method"; each docstring names the lemma or theorem by its label there. Where the constants printed in the paper
-do not follow from its own proofs, the corrected ones are used and the docstring says so.
-"""
+"""Lemmas and theorems: bounds of weights, gradients and errors, and the settings that follow from them."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-TABULAR_SOFTMAX: Final[Mapping[str, float]] = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
-"""Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
-
-The table has l_psi = 1 and L_psi = 0, but the proofs use them only through ||grad log pi|| <= 2 l_psi and
-||hess log pi|| <= 2 (L_psi + l_psi^2). For the table these norms are at most sqrt(2) and 1/2, so every result here also
-holds with l_psi = 1/sqrt(2) and L_psi = 0, which stand for the bounds sqrt(2) and 1.
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constants:
-    """What the theory asks of a problem (assumption:psi-Lip and assumption:F-Lip).
-
-    Attributes:
-        discount: The discount factor, gamma.
-        lipschitz_psi: Bound of ||grad psi||_2 for the logits psi, l_psi.
-        smoothness_psi: Bound of the spectral norm of the Hessian of psi, L_psi (printed once as L_h).
-        lipschitz_utility: Bound of ||grad F||_inf, l_{lambda,inf}.
-        smoothness_utility: Lipschitz constant of grad F from the 2-norm to the inf-norm, L_lambda.
-        smoothness_utility_l1: Lipschitz constant of grad F from the 1-norm to the inf-norm, L_{lambda,inf}.
-    """
-
-    discount: float
-    lipschitz_psi: float
-    smoothness_psi: float
-    lipschitz_utility: float
-    smoothness_utility: float
-    smoothness_utility_l1: float
-
-    def __post_init__(self) -> None:
-        _check_discount(self.discount)
-        _check_positive(lipschitz_psi=self.lipschitz_psi, lipschitz_utility=self.lipschitz_utility)
-        _check_non_negative(smoothness_psi=self.smoothness_psi, smoothness_utility=self.smoothness_utility)
-        _check_non_negative(smoothness_utility_l1=self.smoothness_utility_l1)
+from occupax.theory.constants import Constants, check_discount, check_finite
 
 
 class VarianceConstants(NamedTuple):
@@ -64,7 +24,7 @@ class VarianceConstants(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Prescription:
     """What one theorem asks for: a step size (eta), a number of epochs (T) and the samples these cost."""
 
     step_size: float
@@ -101,8 +61,8 @@ class Plan:
     snapshot_batch: int
     smoothness_theta: float
     variance: VarianceConstants
-    stationary: Schedule
-    global_optimum: Schedule
+    stationary: Prescription
+    global_optimum: Prescription
 
     def __str__(self) -> str:
         one, two = self.stationary, self.global_optimum
@@ -133,20 +93,20 @@ def horizon(epsilon: float, discount: float) -> int:
     """Steps after which a trajectory is cut, H = 2 log(1/epsilon) / (1 - gamma) rounded up (theorem:ncvx)."""
     if not 0 < epsilon < 1:
         raise ValueError(f"`epsilon` is {epsilon}; it must lie strictly between 0 and 1.")
-    _check_discount(discount)
+    check_discount(discount)
     return _ceiling(2 * math.log(1 / epsilon) / (1 - discount))
 
 
 def radius(horizon: int, lipschitz_psi: float) -> float:
     """Truncation radius that keeps importance weights at most e, delta = 1 / (2 H l_psi) (theorem:ncvx)."""
-    _check_positive(horizon=horizon, lipschitz_psi=lipschitz_psi)
+    check_finite("positive", horizon=horizon, lipschitz_psi=lipschitz_psi)
     return 1 / (2 * horizon * lipschitz_psi)
 
 
 def weight_bound(step: int, distance: float, lipschitz_psi: float) -> float:
     """Largest importance weight w_t of steps 0..t, exp(2 (t + 1) l_psi ||theta_1 - theta_2||) (lemma:Weight-Var0)."""
-    _check_non_negative(step=step, distance=distance)
-    _check_positive(lipschitz_psi=lipschitz_psi)
+    check_finite("non-negative", step=step, distance=distance)
+    check_finite("positive", lipschitz_psi=lipschitz_psi)
     return _exp(2 * (step + 1) * lipschitz_psi * distance)
 
 
@@ -157,7 +117,7 @@ def weight_variance(step: int, radius: float, lipschitz_psi: float, smoothness_p
     C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the argument behind it gives
     C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi and L = L_psi.
     """
-    _check_non_negative(radius=radius, smoothness_psi=smoothness_psi)
+    check_finite("non-negative", radius=radius, smoothness_psi=smoothness_psi)
     count = step + 1
     curvature = count * (8 * lipschitz_psi**2 * count + 2 * (lipschitz_psi**2 + smoothness_psi))
     return curvature * weight_bound(step, radius, lipschitz_psi)
@@ -190,8 +150,8 @@ def variance_constants(constants: Constants, horizon: int, radius: float) -> Var
     Two are printed wrongly. In C_1 the term in l_{lambda,inf}^2 lacks a factor 4 l_psi^2. In C_3 the first term has
     l_psi for l_psi^2, and the second has l_{lambda,inf}^2 for l_psi^2 in front of the bracket.
     """
-    _check_positive(horizon=horizon)
-    _check_non_negative(radius=radius)
+    check_finite("positive", horizon=horizon)
+    check_finite("non-negative", radius=radius)
     left = 1 - constants.discount
     squared = constants.lipschitz_psi**2
     slope = constants.lipschitz_utility**2
@@ -210,13 +170,13 @@ def variance_constants(constants: Constants, horizon: int, radius: float) -> Var
 
 def step_size_stationary(smoothness: float, variance: VarianceConstants) -> float:
     """Step size of theorem:ncvx, eta = 1 / (2 L_theta (1 + (C_3 + C_4) / L_theta^2)); `smoothness` is L_theta."""
-    _check_positive(smoothness=smoothness)
+    check_finite("positive", smoothness=smoothness)
     return 1 / (2 * (smoothness + (variance.drift + variance.last_step) / smoothness))
 
 
 def step_size_global(smoothness: float, variance: VarianceConstants) -> float:
     """Largest step size of theorem:convergence-rate, 1 / (2 L_theta + 8 (C_3 + C_4) / L_theta)."""
-    _check_positive(smoothness=smoothness)
+    check_finite("positive", smoothness=smoothness)
     return 1 / (2 * smoothness + 8 * (variance.drift + variance.last_step) / smoothness)
 
 
@@ -227,7 +187,7 @@ def gradient_mapping(gradient: Float[ArrayLike, "*n"], step_size: float, radius:
     (over all entries) is at most the radius. The projection maximises <g, x - theta> - ||x - theta||^2 / (2 eta) over
     that ball; defn:TR prints the minus as a plus.
     """
-    _check_positive(step_size=step_size, radius=radius)
+    check_finite("positive", step_size=step_size, radius=radius)
     vector = np.asarray(gradient, dtype=float)
     length = step_size * float(np.linalg.norm(vector.ravel()))
     return vector * (radius / length) if length > radius else vector.copy()
@@ -249,9 +209,9 @@ def plan(epsilon: float, constants: Constants) -> Plan:
     smoothness = smoothness_theta(constants)
     variance = variance_constants(constants, steps, delta)
 
-    def schedule(step_size: float, epochs: int) -> Schedule:
+    def prescribe(step_size: float, epochs: int) -> Prescription:
         drawn = epochs * ((batch - 1) * batch + snapshot_batch)
-        return Schedule(step_size=step_size, epochs=epochs, trajectories=drawn, environment_steps=drawn * steps)
+        return Prescription(step_size=step_size, epochs=epochs, trajectories=drawn, environment_steps=drawn * steps)
 
     return Plan(
         epsilon=epsilon,
@@ -263,8 +223,8 @@ def plan(epsilon: float, constants: Constants) -> Plan:
         snapshot_batch=snapshot_batch,
         smoothness_theta=smoothness,
         variance=variance,
-        stationary=schedule(step_size_stationary(smoothness, variance), batch),
-        global_optimum=schedule(step_size_global(smoothness, variance), _ceiling(math.log2(1 / epsilon))),
+        stationary=prescribe(step_size_stationary(smoothness, variance), batch),
+        global_optimum=prescribe(step_size_global(smoothness, variance), _ceiling(math.log2(1 / epsilon))),
     )
 
 
@@ -280,20 +240,3 @@ def _exp(value: float) -> float:
 
 def _cell(value: int | float | str) -> str:
     return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
-
-
-def _check_positive(**values: int | float) -> None:
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"`{name}` is {value}; it must be a positive finite number.")
-
-
-def _check_non_negative(**values: int | float) -> None:
-    for name, value in values.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"`{name}` is {value}; it must be a non-negative finite number.")
-
-
-def _check_discount(value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"`discount` is {value}; it must be at least 0 and less than 1.")

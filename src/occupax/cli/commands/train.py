@@ -7,7 +7,7 @@ import tyro
 
 import occupax as ox
 from occupax.cli import names
-from occupax.cli.choices import Choices, Task, build, number, shown
+from occupax.cli.choices import Choices, TrainingArguments, build, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 from occupax.cli.resume import restore
 from occupax.cli.summary import NUMBERS, Summary, save_pictures, summarise
@@ -38,49 +38,51 @@ def train(
         out: folder for configuration, metrics, checkpoints, policies and report.
         resume: go on with the run in the folder; it says what is trained, and so ENV and settings may be left out.
         workers: who samples: N processes (for environments of Gymnasium), all cores by Ray, N workers by Ray, or a Ray
-            cluster. But for rounding the results are the same, unless baseline=mean, which is taken over a shard.
+            cluster; or the name of a sampler: jax, kernel, host or ray. With the same random numbers, which all but jax
+            and kernel share, the results are the same but for rounding.
         exact: record exact utility and certified gap too, which takes time at every record; tabular only.
         tensorboard: folder for TensorBoard.
         progress: show no progress.
         json: print JSON instead of a table.
     """
-    task, episodes = _task(choices, episodes, out, resume)
+    training, episodes = _arguments(choices, episodes, out, resume)
     if exact:
-        task.options["exact"] = True
+        training.options["exact"] = True
+    if workers is not None:
+        training.options["sampler"] = names.sampler(workers)
     callbacks = [] if tensorboard is None else [ox.training.TensorBoard(tensorboard)]
     if not json:
-        print_line(task.title)
+        print_line(training.title)
     result = ox.train(
-        task.problem,
-        task.algorithm,
+        training.problem,
+        training.algorithm,
         episodes,
         callbacks=callbacks,
         out=out,
         resume=resume,
-        sampler=names.sampler(workers),
         progress=progress and not json,
-        **task.options,
+        **training.options,
     )
-    summary = summarise(task.problem, result)
+    summary = summarise(training.problem, result)
     if not json:
         _print_text(result, summary)
     report = None if out is None else save_pictures(choices.env or str(out), result, out)
     if json:
-        _print_json(task, result, summary, report)
+        _print_json(training, result, summary, report)
     else:
         print_line(UNSAVED if report is None else f"report: {report}")
     if all(status != "finished" for status in result.status):
         raise RuntimeError("every seed was stopped: lower step_size or radius.")
 
 
-def _task(choices: Choices, episodes: int | None, out: Path | None, resume: bool) -> tuple[Task, int]:
+def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume: bool) -> tuple[TrainingArguments, int]:
     """What to train and for how long, from the options or from the folder."""
     if choices.env is None and resume and out is not None:
         if choices.options():
             given = ", ".join(choices.options())
             raise ValueError(f"the folder says what is resumed: leave out {given}, or give all of it with ENV.")
-        task, before = restore(out)
-        return task, before if episodes is None else episodes
+        training, before = restore(out)
+        return training, before if episodes is None else episodes
     if choices.env is None:
         raise ValueError("ENV must be given, or --out FOLDER --resume to go on with the run in a folder.")
     if episodes is None:
@@ -88,12 +90,12 @@ def _task(choices: Choices, episodes: int | None, out: Path | None, resume: bool
     return build(choices), episodes
 
 
-def _print_json(task: Task, result: ox.Result, summary: Summary, report: Path | None) -> None:
+def _print_json(training: TrainingArguments, result: ox.Result, summary: Summary, report: Path | None) -> None:
     print_json(
         {
-            "discount": task.problem.discount,
-            "horizon": task.problem.horizon,
-            "termination": task.problem.termination,
+            "discount": training.problem.discount,
+            "horizon": training.problem.horizon,
+            "termination": training.problem.termination,
             "episodes": int(result.episodes[-1]),
             "seconds": result.seconds,
             "seeds": summary.rows,

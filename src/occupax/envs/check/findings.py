@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from occupax._watch import HungError, Watch
 
@@ -50,8 +50,7 @@ class Findings:
         """Each call into the environment may take `timeout` seconds."""
         self._first: dict[str, Finding] = {}
         self._watch = Watch(timeout)
-        self._called = ("", "", "")
-        self._before: tuple[Finding, ...] = ()
+        self._if_hung: tuple[Finding, ...] = ()
 
     def collect(self, check: Callable[[], None]) -> tuple[Finding, ...]:
         """Run a check that adds to these findings; return them, in the order in which they were made."""
@@ -59,7 +58,7 @@ class Findings:
             try:
                 self._watch.run(check)
             except HungError:
-                self.add(*self._before, self._hang(*self._called))
+                self.add(*self._if_hung)
         return tuple(self._first.values())
 
     def add(self, *findings: Finding) -> None:
@@ -67,31 +66,36 @@ class Findings:
         for finding in findings:
             self._first.setdefault(finding.what, finding)
 
-    def call(self, function: Callable[[], Any], name: str, where: str, remedy: str, repeat: str = "") -> Any:
+    def refuse(self, what: str, expected: str, actual: str, where: str, remedy: str) -> NoReturn:
+        """Add an error that cannot be gone on with; the arguments are the fields of a `Finding`."""
+        self.add(Finding("error", what, expected, actual, where, remedy))
+        raise BrokenError
+
+    def call(self, function: Callable[[], Any], name: str, where: str, remedy: str) -> Any:
         """Call a function of the environment; if it hangs or raises anything, that is a finding.
 
         Args:
             function: what is called.
             name: what to call it.
-            where: the place.
+            where: the call as it is written.
             remedy: what to do if it raises.
-            repeat: how to repeat it, if `where` does not say so.
         """
         try:
-            with self.watch(name, where, repeat or where):
+            with self.watch(name, where, where):
                 return function()
         except Exception as error:
-            what = f"{name} raised {type(error).__name__}"
-            self.add(Finding("error", what, "no exception", text(error), where, remedy))
+            self.add(raised(error, name, where, remedy))
             raise BrokenError from error
 
     def watch(self, name: str, where: str, repeat: str, *before: Finding) -> AbstractContextManager[None]:
         """Announce a call into the environment; if it hangs, that is found, after `before`, and the check ends."""
-        self._called, self._before = (name, where, repeat), before
-        return self._watch.call()
-
-    def _hang(self, name: str, where: str, repeat: str) -> Finding:
         seconds = self._watch.seconds
         expected = f"an answer within {seconds:g} second{'' if seconds == 1 else 's'}"
         remedy = f"repeat it: {repeat}; if it is only slow, raise the timeout."
-        return Finding("error", f"{name} hangs", expected, "no answer", where, remedy)
+        self._if_hung = (*before, Finding("error", f"{name} hangs", expected, "no answer", where, remedy))
+        return self._watch.call()
+
+
+def raised(error: BaseException | None, name: str, where: str, remedy: str) -> Finding:
+    """The finding that a call raised an exception."""
+    return Finding("error", f"{name} raised {type(error).__name__}", "no exception", text(error), where, remedy)

@@ -6,14 +6,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from occupax._errors import check_integer, check_number
 from occupax.envs.base import Environment
-from occupax.envs.finding import BrokenError, Finding, Findings, kind, text
-from occupax.envs.observations import check_space
-from occupax.envs.play import Episode, Player, same
-from occupax.envs.tables import unknown_id
+from occupax.envs.check.episodes import EpisodeChecker, place, same
+from occupax.envs.check.findings import BrokenError, Finding, Findings, kind, text
+from occupax.envs.check.observations import check_space
+from occupax.envs.episode import episode_seeds, time_limit
+from occupax.envs.lookup import not_made
 
 SEEDED = "call super().reset(seed=seed) in reset, and draw every random number from self.np_random."
 
@@ -48,9 +50,7 @@ def check_env(
         if not isinstance(made, gym.Env):
             actual = f"an object of type {type(made).__name__}"
             remedy = "let its class inherit from gymnasium.Env; check the environments of a vector one by one."
-            what, expected = "env is no Gymnasium environment", "a gymnasium.Env"
-            findings.add(Finding("error", what, expected, actual, "env", remedy))
-            return
+            findings.refuse("env is no Gymnasium environment", "a gymnasium.Env", actual, "env", remedy)
         try:
             _check(made, episodes, seed, max_steps, findings)
         finally:
@@ -84,16 +84,15 @@ def _make_id(name: str, findings: Findings) -> Any:
     def make() -> Any:
         return gym.make(name, disable_env_checker=True)
 
-    where = f"gymnasium.make({name!r})"
+    remedy = "call it yourself to see all of the error."
     try:
-        return findings.call(make, "making the environment", where, "call it yourself to see all of the error.")
+        return findings.call(make, "making the environment", f"gymnasium.make({name!r})", remedy)
     except BrokenError as broken:
         error = broken.__cause__
-        if isinstance(error, gym.error.UnregisteredEnv):
-            raise unknown_id(name) from error
-        # a name of the wrong form, one that is no longer offered, or one in a module that is not there
-        if type(error) in (gym.error.Error, gym.error.DeprecatedEnv, ModuleNotFoundError):
-            raise ValueError(f"Gymnasium could not make {name!r}. {type(error).__name__}: {error}") from error
+        # a name that is not known, of the wrong form or no longer offered, or one in a module that is not there
+        refused = type(error) in (gym.error.Error, gym.error.DeprecatedEnv, ModuleNotFoundError)
+        if error is not None and (refused or isinstance(error, gym.error.UnregisteredEnv)):
+            raise not_made(name, error) from error
         raise
 
 
@@ -107,17 +106,16 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
     observations = _space(env, "observation_space", findings)
     _check_actions(actions, findings)
     findings.add(*check_space(observations))
-    player = Player(env, observations, findings)
-    for number in range(episodes):
-        of_env, of_actions = np.random.SeedSequence([seed, number]).spawn(2)
-        episode = Episode(number, int(of_env.generate_state(1)[0]))
+    checker = EpisodeChecker(env, observations, findings)
+    key = np.asarray(jax.random.key_data(jax.random.key(seed)))
+    for number, of_env in enumerate(episode_seeds(key, 0, episodes)):
         with contextlib.suppress(BrokenError):
-            draw = _drawing(actions, int(of_actions.generate_state(1)[0]), findings)
-            first = player.play(episode, (draw() for _ in range(max_steps)))
+            draw = _drawing(actions, of_env + 1, findings)
+            first = checker.play(number, of_env, (draw() for _ in range(max_steps)))
             if not first.ended:
-                _check_limit(env, episode, max_steps, findings)
-            again = player.play(episode, first.actions)
-            _compare(episode, first.returned, again.returned, findings)
+                _check_limit(env, f"episode {number}, seed {of_env}", max_steps, findings)
+            again = checker.play(number, of_env, first.actions)
+            _compare(number, of_env, first.returned, again.returned, findings)
 
 
 def _space(env: Any, name: str, findings: Findings) -> Any:
@@ -126,9 +124,7 @@ def _space(env: Any, name: str, findings: Findings) -> Any:
     remedy = f"set self.{name} to a gymnasium.spaces.Space in __init__."
     space = findings.call(lambda: getattr(env, name), name, f"env.{name}", remedy)
     if not isinstance(space, gym.Space):
-        what, expected = f"{name} is no space", "a Gymnasium space"
-        findings.add(Finding("error", what, expected, kind(space), f"env.{name}", remedy))
-        raise BrokenError
+        findings.refuse(f"{name} is no space", "a Gymnasium space", kind(space), f"env.{name}", remedy)
     return space
 
 
@@ -136,9 +132,8 @@ def _drawing(space: Any, seed: int, findings: Findings) -> Callable[[], Any]:
     """Draws actions without touching the random numbers of the environment's own space."""
 
     def call(function: Callable[[], Any], where: str) -> Any:
-        return findings.call(
-            function, "sampling the action space", where, "let copies of the space be seeded and sampled."
-        )
+        remedy = "let copies of the space be seeded and sampled."
+        return findings.call(function, "sampling the action space", where, remedy)
 
     drawn = call(lambda: copy.deepcopy(space), "copy.deepcopy(env.action_space)")
     call(lambda: drawn.seed(seed), f"env.action_space.seed({seed})")
@@ -158,35 +153,21 @@ def _check_actions(space: Any, findings: Findings) -> None:
         findings.add(Finding("error", what, expected, text(space), "env.action_space", remedy))
 
 
-def _check_limit(env: Any, episode: Episode, steps: int, findings: Findings) -> None:
+def _check_limit(env: Any, where: str, steps: int, findings: Findings) -> None:
     """Warn of an episode that has not ended, unless a limit was still to come."""
-    import gymnasium as gym
-
-    layer = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, gym.wrappers.TimeLimit):
-            return
-        layer = layer.env
-    declared = getattr(layer.spec, "max_episode_steps", None)
-    if declared is None or declared <= steps:
-        findings.add(
-            Finding(
-                "warning",
-                "an episode does not end",
-                "terminated or truncated, or a time limit",
-                f"no end after {steps:,} steps, and no time limit",
-                f"episode {episode.number}, seed {episode.seed}",
-                "wrap it: gymnasium.wrappers.TimeLimit(env, max_episode_steps=...), or give the problem a horizon=.",
-            )
-        )
+    declared = getattr(env.unwrapped.spec, "max_episode_steps", None)
+    if time_limit(env) is None and (declared is None or declared <= steps):
+        what, expected = "an episode does not end", "terminated or truncated, or a time limit"
+        actual = f"no end after {steps:,} steps, and no time limit"
+        remedy = "wrap it: gymnasium.wrappers.TimeLimit(env, max_episode_steps=...), or give the problem a horizon=."
+        findings.add(Finding("warning", what, expected, actual, where, remedy))
 
 
-def _compare(episode: Episode, first: list[Any], again: list[Any], findings: Findings) -> None:
+def _compare(number: int, seed: int, first: list[Any], again: list[Any], findings: Findings) -> None:
     """Compare two plays of the same seed and actions, up to the first difference."""
     for step, (one, other) in enumerate(zip(first, again, strict=False)):
         if not same(one, other):
-            name = "step" if step else "reset"
-            what = f"{name} is not deterministic"
+            what = f"{'step' if step else 'reset'} is not deterministic"
             expected = f"for the same seed{' and actions' if step else ''} the same as before, {text(one)}"
-            findings.add(Finding("error", what, expected, text(other), episode.place(step), SEEDED))
+            findings.add(Finding("error", what, expected, text(other), place(number, seed, step), SEEDED))
             return

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from occupax.envs.finding import Finding, kind, text
+from occupax.envs.check.findings import Finding, kind, text
 
 KINDS = "Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple"
 

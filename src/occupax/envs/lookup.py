@@ -1,4 +1,4 @@
-"""What module:factory stands for."""
+"""Environments of Gymnasium by their id, or as module:factory."""
 
 import difflib
 import importlib
@@ -32,6 +32,36 @@ def find(name: str) -> Any:
     raise ValueError(
         f"{module_name} has no {attribute!r}; write module:factory, where factory() makes the environment."
     )
+
+
+def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
+    """Make the Gymnasium environment of an id, and return an environment as it is."""
+    import gymnasium as gym
+
+    if isinstance(env, gym.Env):
+        if options:
+            raise ValueError(f"options go with a Gymnasium id, but env is made already, got {options}.")
+        return env
+    if not isinstance(env, str):
+        raise ValueError(f"env must be a Gymnasium id or environment, got {env!r:.80}.")
+    try:
+        return gym.make(env, **options)
+    except Exception as error:  # the constructor of an environment may raise anything
+        raise not_made(env, error, options) from error
+
+
+def not_made(name: str, error: BaseException, options: dict[str, Any] | None = None) -> ValueError:
+    """The error for an id of which Gymnasium made no environment, and why, in one sentence."""
+    import gymnasium as gym
+
+    if not isinstance(error, gym.error.UnregisteredEnv):
+        given = f" with the options {options}" if options else ""
+        return ValueError(f"Gymnasium could not make {name!r}{given}. {type(error).__name__}: {error}")
+    alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
+    close = difflib.get_close_matches(name, alike, n=3)
+    if close:
+        return unknown("Gymnasium id", name, close)
+    return ValueError(f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are.")
 
 
 def _import(name: str) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.cli import names, settings
+from occupax.cli.choices import make_problem
 from occupax.cli.output import print_json, print_table
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
@@ -49,8 +49,7 @@ def solve(
         given: settings such as utility.sigma=0.5 or env.is_slippery=false.
         json: print JSON instead of a table.
     """
-    targets = settings.apply(settings.parse(given), {"utility": names.utility(utility), "env": {}})
-    problem = ox.Problem(ox.make(env, **targets["env"]), targets["utility"], discount, horizon, termination)
+    problem = make_problem(env, utility, given, discount=discount, horizon=horizon, termination=termination)
     best = ox.solve(problem, method=method, tolerance=tolerance)
     S, A = best.occupancy.shape
     uniform = np.full((S, A), 1 / A)

@@ -10,7 +10,7 @@ import tyro
 import occupax as ox
 from occupax.cli.choices import number
 from occupax.cli.output import print_json, print_line
-from occupax.envs.finder import find
+from occupax.envs.lookup import find
 
 
 def check_env(

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import occupax as ox
-from occupax.samplers.shards import Worker
+from occupax.samplers import host
 from simulators import CALLS, Chain, Diary, key_of, seeds_of
 
 LAKE = ox.make("FrozenLake-v1")
@@ -23,30 +23,28 @@ coverage = lake(ox.utilities.LogCoverage(0.1))
 
 
 def kinked(u):
-    """Its derivative at NaN is that of the last branch, so that NaN does not get through."""
+    """Two slopes, so that the quasi-reward tells on which side of the kink an occupancy is."""
     return jnp.sum(jnp.where(u > KINK, ABOVE * u, BELOW * u))
 
 
-# name: (problem, algorithm, whether it may be summed up in shards)
 RUNS = {
-    "reinforce": (coverage, ox.REINFORCE(batch=6), True),
-    "svrpg": (coverage, ox.SVRPG(**SIZES), True),
-    "srvr-pg": (coverage, ox.SRVRPG(**SIZES), True),
-    "hspga": (coverage, ox.HSPGA(**SIZES), True),
-    "tsivr-pg": (coverage, ox.TSIVRPG(**SIZES), True),
-    "maxent": (coverage, ox.MaxEnt(batch=6), True),
-    "adaptive radius, best output": (coverage, ox.TSIVRPG(**SIZES, radius="adaptive", output="best"), True),
+    "reinforce": (coverage, ox.REINFORCE(batch=6)),
+    "svrpg": (coverage, ox.SVRPG(**SIZES)),
+    "srvr-pg": (coverage, ox.SRVRPG(**SIZES)),
+    "hspga": (coverage, ox.HSPGA(**SIZES)),
+    "tsivr-pg": (coverage, ox.TSIVRPG(**SIZES)),
+    "maxent": (coverage, ox.MaxEnt(batch=6)),
+    "adaptive radius, best output": (coverage, ox.TSIVRPG(**SIZES, radius="adaptive", output="best")),
     "adam, uniform output, baseline": (
         coverage,
         ox.REINFORCE(batch=6, step_size=1.0, rule=optax.adam(0.1), output="uniform", baseline="mean"),
-        False,  # the others, whose mean a baseline is, are those of the shard
     ),
-    "linear utility": (lake(ox.utilities.Linear(np.arange(64.0) / 64)), ox.SRVRPG(**SIZES), True),
-    "kink": (lake(kinked), ox.SVRPG(**SIZES), True),
+    "linear utility": (lake(ox.utilities.Linear(np.arange(64.0) / 64)), ox.SRVRPG(**SIZES)),
+    "kink": (lake(kinked), ox.SVRPG(**SIZES)),
 }
 
 
-def train(problem, algorithm, sampler=None, episodes=28, seeds=2, policy=START, **options):
+def train(problem, algorithm, sampler="auto", episodes=28, seeds=2, policy=START, **options):
     settings = {"policy": policy, "sampler": sampler, "progress": False, **options}
     return ox.train(problem, algorithm, episodes, seeds, **settings)
 
@@ -78,55 +76,66 @@ def assert_same_bits(one, other):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_training_is_that_of_the_compiled_program(name):
-    problem, algorithm, in_shards = RUNS[name]
+    problem, algorithm = RUNS[name]
     compiled = train(problem, algorithm)
     assert len(compiled.episodes) >= 4
     assert_close(train(problem, algorithm, ox.samplers.Host()), compiled)
-    if in_shards:
-        assert_close(train(problem, algorithm, ox.samplers.Host(shards=3)), compiled)
+    assert_close(train(problem, algorithm, ox.samplers.Host(shards=3)), compiled)
 
 
-def mutate_reward(inquiry):
-    changed = [None if reward is None else 1.01 * reward for reward in inquiry.quasi_rewards]
-    return inquiry._replace(quasi_rewards=tuple(changed))
+def another_reward(block, request):
+    changed = request.quasi_reward if request.quasi_reward is None else 1.01 * request.quasi_reward
+    return block, request._replace(quasi_reward=changed)
 
 
-def swap_targets(inquiry):
-    swapped = [question._replace(target=len(inquiry.policies) - 1 - question.target) for question in inquiry.questions]
-    return inquiry._replace(questions=tuple(swapped))
+def the_policy_that_acted(block, request):
+    return block, request._replace(target=None)
 
 
-def next_key(inquiry):
-    return inquiry._replace(key=inquiry.key + np.array([0, 1], np.uint32))
+def the_policies_swapped(block, request):
+    if request.target is None:
+        return block, request
+    return eqx.tree_at(lambda it: it.policy, block, request.target), request._replace(target=block.policy)
 
 
-@pytest.mark.parametrize("mutate", [mutate_reward, swap_targets, next_key])
+@pytest.mark.parametrize("mutate", [another_reward, the_policy_that_acted, the_policies_swapped])
 def test_wrong_answers_are_noticed(mutate, monkeypatch):
-    problem, algorithm, _ = RUNS["tsivr-pg"]
-    compiled, answer = train(problem, algorithm), Worker.answer
-    monkeypatch.setattr(Worker, "answer", lambda self, inquiry, shard: answer(self, mutate(inquiry), shard))
-    mutated = train(problem, algorithm, ox.samplers.Host())
+    problem, algorithm = RUNS["tsivr-pg"]
+    compiled, answer = train(problem, algorithm, "jax"), host.answer
+    plain = ox.samplers.Host(engine="jax")
+    assert_close(train(problem, algorithm, plain), compiled)
+    monkeypatch.setattr(host, "answer", lambda block, request: answer(*mutate(block, request)))
     with pytest.raises(AssertionError):
-        assert_close(mutated, compiled)
+        assert_close(train(problem, algorithm, plain), compiled)
 
 
-def test_a_question_whose_numbers_change_is_asked_again(monkeypatch):
-    problem, algorithm, _ = RUNS["kink"]
-    answer, rewards = Worker.answer, []
+def test_a_batch_is_asked_eagerly_and_answers_with_numbers(monkeypatch):
+    problem, algorithm = RUNS["kink"]
+    answer, rewards = host.answer, []
 
-    def listen(self, inquiry, shard):
-        rewards.extend(reward for reward in inquiry.quasi_rewards if reward is not None and inquiry.iteration == 0)
-        return answer(self, inquiry, shard)
+    def listen(block, request):
+        if request.kind == "gradient":
+            rewards.append(np.asarray(request.quasi_reward))
+        return answer(block, request)
 
-    monkeypatch.setattr(Worker, "answer", listen)
-    train(problem, algorithm, ox.samplers.Host(), seeds=1)
-    assert [set(np.asarray(reward).tolist()) for reward in rewards] == [{BELOW}, {BELOW, ABOVE}]
+    monkeypatch.setattr(host, "answer", listen)
+    train(problem, algorithm, ox.samplers.Host(), 6, seeds=1)
+    assert [set(reward.tolist()) for reward in rewards] == [{BELOW, ABOVE}]  # one gradient, asked once
+
+
+def test_a_mean_baseline_does_not_depend_on_the_number_of_shards():
+    problem, _ = RUNS["reinforce"]
+    algorithm = ox.TSIVRPG(**SIZES, baseline="mean", step_size=0.3)
+    whole = train(problem, algorithm)
+    for shards in (2, 6):  # of six trajectories: down to shards of one, which has no others
+        assert_close(train(problem, algorithm, ox.samplers.Host(shards=shards)), whole)
+    assert apart(train(problem, ox.TSIVRPG(**SIZES, step_size=0.3)), whole) > 1e-3  # and the baseline matters
 
 
 def test_runs_that_fail_are_told_apart_as_in_the_compiled_program():
     # a derivative that is infinite where a pair is not visited, which only some runs do
     root = lake(lambda u: jnp.sum(jnp.sqrt(u[4:6])), horizon=3)
-    results = [train(root, ox.TSIVRPG(**SIZES), sampler, seeds=4) for sampler in (None, ox.samplers.Host())]
+    results = [train(root, ox.TSIVRPG(**SIZES), sampler, seeds=4) for sampler in ("auto", ox.samplers.Host())]
     assert_close(*results)
     assert len({*results[0].status}) > 1
 
@@ -148,9 +157,9 @@ def test_a_simulator_is_trained_like_the_table_of_it(trained):
     for state in range(5):
         transition[state, 0, state] = transition[state, 1, min(state + 1, 4)] = 1.0
     table = ox.TabularMDP(transition, Chain.REWARDS, [1, 0, 0, 0, 0], [False] * 4 + [True])
-    result = train(chain(table), ox.TSIVRPG(**SIZES), engine="jax")
+    result = train(chain(table), ox.TSIVRPG(**SIZES), "jax")
     assert_close(trained, result)
-    assert apart(trained, train(chain(table), ox.TSIVRPG(**SIZES), engine="jax", seed=1)) > 1e-2
+    assert apart(trained, train(chain(table), ox.TSIVRPG(**SIZES), "jax", seed=1)) > 1e-2
 
 
 @pytest.mark.parametrize(

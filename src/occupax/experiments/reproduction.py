@@ -7,12 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 from occupax._errors import unknown
 from occupax.experiments import ablations, cells, rate, report, reward, tuning, utility
-from occupax.experiments.cells import Cell, Done
+from occupax.experiments.cells import SCALES, Cell, Done, Scale
 from occupax.experiments.methods import RATE_SNAPSHOT, SEARCH, SNAPSHOTS, best_trials, printed, read_search, tuned
-from occupax.experiments.progress import Progress
-from occupax.experiments.scales import SCALES, Scale
+from occupax.experiments.progress import Job, run_jobs
 from occupax.experiments.sections import Section
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, Task, tasks
+from occupax.training.loggers import Logger
 
 Part = Literal["reward", "rate", "utility", "all"]
 PARTS = ("reward", "rate", "utility")
@@ -92,12 +92,13 @@ def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progr
     chosen = experiments(part, SCALES[scale], search)
     every = {cell.name: cell for experiment in chosen for cell in experiment.cells.values()}
     done = {name: found for name, cell in every.items() if (found := cells.load(folder, cell)) is not None}
+
+    def train(cell: Cell, logger: Logger) -> None:
+        done[cell.name] = cells.measure(cell, logger)
+        cells.save(folder, done[cell.name])
+
     left = [cell for name, cell in every.items() if name not in done]
-    with Progress([cell.cost for cell in left], progress) as bar:
-        for cell in left:
-            done[cell.name] = cells.measure(cell, bar.begin(cell.name, cell.cost))
-            cells.save(folder, done[cell.name])
-            bar.end()
+    run_jobs([Job(cell.name, cell.cost, partial(train, cell)) for cell in left], progress)
     sections = [
         section
         for experiment in chosen

@@ -36,26 +36,26 @@ def sweep(
         progress: show no progress.
         json: print JSON instead of a table.
     """
-    task = build(choices)
+    training = build(choices)
     grid = {
-        name: [settings.read(name, text, {"": task.algorithm}) for text in texts]
+        name: [settings.read(name, text, {"": training.algorithm}) for text in texts]
         for name, texts in settings.parse_lists(over).items()
     }
     if not grid:
         raise ValueError("--over must name values to try, for example --over step_size=0.01,0.1.")
     if not json:
-        print_line(task.title)
+        print_line(training.title)
     try:
         done = ox.sweep(
-            task.problem,
-            task.algorithm,
+            training.problem,
+            training.algorithm,
             grid,
             episodes,
             out=out,
             resume=resume,
-            sampler=names.sampler(workers),
+            sampler="auto" if workers is None else names.sampler(workers),
             progress=progress and not json,
-            **task.options,
+            **training.options,
         )
     except KeyboardInterrupt:
         onward = "nothing was saved (--out)" if out is None else "go on by repeating the command with --resume"

@@ -1,0 +1,54 @@
+"""Pages of HTML that need no other file and no network.
+
+`templates/` has the HTML, `page.css` and `page.js` are part of every page, and `figures` prepares the drawings.
+"""
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from occupax.analysis.page.figures import interactive
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+class TableCell(NamedTuple):
+    """A cell of a table that is more than a text: a link, or a number with its interval."""
+
+    text: str
+    anchor: str = ""
+    """The part of the page to which the text is a link."""
+    bounds: str = ""
+    """The bounds of the interval of the number that the text is."""
+
+
+def render(template: str, **data: Any) -> str:
+    """A whole page.
+
+    Args:
+        template: the name of a file in `templates/`.
+        data: what the template shows. All of it is text, which is escaped.
+
+    Returns:
+        HTML. No script but its own runs in it, and nothing is loaded from elsewhere.
+    """
+    return environment().get_template(template).render(data)
+
+
+@cache
+def environment() -> "Environment":
+    """The templates, in which all text is escaped and a missing value is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found: Any = Environment(
+        loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    found.filters["interactive"] = interactive
+    style, script = (files(__name__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    checksum = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    found.globals.update(style=style, script=script, checksum=checksum)
+    return found

@@ -1,0 +1,154 @@
+"""Figures of a page: drawings of Matplotlib, and the numbers from which the script of the page answers the reader."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from occupax.analysis import plots
+from occupax.analysis.charts import Chart, HeatMap, Maps, Series, thin
+from occupax.analysis.words import number
+
+SHOWN = {colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)} | {"#000000": "currentColor"}
+"""The colour in the page of each colour of the figures; the page has others in the light than in the dark."""
+
+
+def interactive(chart: Chart | Maps) -> dict[str, Any]:
+    """A figure whose lines can be hidden, and whose numbers the pointer or the arrow keys show.
+
+    Args:
+        chart: what it shows.
+
+    Returns:
+        What the template of a figure needs: the drawing, a button for each part of it, and the numbers.
+    """
+    from matplotlib import style
+
+    with style.context("default"):  # the page has its own colours, whatever the user's figures look like
+        figure = plots.draw(chart, bare=True)
+        drawn = drawing(figure, chart, _describe_maps(chart) if isinstance(chart, Maps) else describe_chart(chart))
+    if isinstance(chart, Maps):
+        return {**drawn, "buttons": [], "numbers": _maps(chart, figure)}
+    return {**drawn, "buttons": _buttons(chart), "numbers": _chart(chart, figure)}
+
+
+def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any]:
+    """A Matplotlib figure as SVG within a page, in the page's own colours and letters, with its title and caption.
+
+    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`.
+
+    Args:
+        figure: the Matplotlib figure.
+        chart: what it shows. Its name is its own in a page: references within an SVG must not meet those of another.
+        description: what is to be seen, for those who do not see it.
+
+    Returns:
+        What the templates need to show it.
+    """
+    _, _, text = plots.svg_text(figure, chart.name, transparent=True).partition("<svg")
+    box = re.search(r'viewBox="([^"]*)"', text)
+    svg = re.sub(r"<(metadata|style).*?</\1>\s*", "", text.partition(">")[2], flags=re.DOTALL)
+    svg = svg.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
+    svg = re.sub(r' id="part-(\w+)-\d+"', r' data-part="\1"', svg)
+    svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
+    for drawn, shown in SHOWN.items():
+        svg = svg.replace(drawn, shown)
+    words = {"name": chart.name, "title": chart.title, "caption": chart.caption, "description": description}
+    return {**words, "box": box[1] if box else "", "svg": svg.rstrip()}
+
+
+def describe_chart(chart: Chart) -> str:
+    """A chart in a sentence, for those who do not see it."""
+    courses = [f"{series.name}: {_course(series)}" for series in chart.series]
+    courses += [f"{level.name}: {number(level.y)}" for level in chart.levels]
+    return f"{chart.y_label} against {_first_line(chart.x_label)}; {'; '.join(courses)}."
+
+
+def _course(series: Series) -> str:
+    known = series.y[~np.isnan(series.y)]
+    return f"from {number(known[0])} to {number(known[-1])}" if known.size else "not known"
+
+
+def _describe_maps(maps: Maps) -> str:
+    seen = [np.count_nonzero(grid.values > plots.VISITS_SHOWN * grid.values.max()) for grid in maps.grids]
+    texts = [f"{count} of {grid.values.size}, {grid.title}" for count, grid in zip(seen, maps.grids, strict=True)]
+    return f"Maps of the cells visited: {'; '.join(texts)}."
+
+
+def _buttons(chart: Chart) -> list[dict[str, Any]]:
+    """A button for each part, with a sample of it: they are the legend too."""
+    looks = [plots.look(chart, series) for series in chart.series]
+    buttons = [_button(f"s{i}", chart.series[i].name, look) for i, look in enumerate(looks)]
+    if chart.singles:
+        thin_line = plots.Look(looks[0].colour, (), None)
+        buttons.append(_button("singles", "single seeds", thin_line, width=0.8, opacity=0.6))
+    for i, level in enumerate(chart.levels):
+        pattern = plots.LEVELS[i % len(plots.LEVELS)]
+        buttons.append(_button(f"l{i}", level.name, plots.Look("#000000", pattern, None), width=1.2))
+    return buttons
+
+
+def _button(part: str, name: str, look: plots.Look, width: float = 1.8, opacity: float = 1.0) -> dict[str, Any]:
+    dashes = None if look.dashes is None else " ".join(f"{width * length:g}" for length in look.dashes) or "none"
+    line = {"colour": SHOWN[look.colour], "width": width, "dashes": dashes, "opacity": opacity}
+    return {"part": part, "name": name, "outline": look.marker and _outline(look.marker), **line}
+
+
+def _outline(marker: str) -> str:
+    """The outline of one of Matplotlib's markers, in the middle of a sample."""
+    from matplotlib.markers import MarkerStyle
+
+    if marker == "o":
+        return "M12 5a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z"
+    style = MarkerStyle(marker)
+    corners = np.asarray(style.get_path().transformed(style.get_transform()).to_polygons()[0]) * (6.0, -6.0) + (15, 5)
+    return f"M{'L'.join(f'{x:.1f} {y:.1f}' for x, y in corners)}z"
+
+
+def _chart(chart: Chart, figure: Any) -> dict[str, Any]:
+    axes = figure.axes[0]
+    levels = [(f"l{i}", level.name, _numbers(np.array([level.y]), 6)[0]) for i, level in enumerate(chart.levels)]
+    return {
+        "label": _first_line(chart.x_label),
+        "box": _box(figure, axes),
+        "across": [*map(float, axes.get_xlim()), axes.get_xscale() == "log"],
+        "up": [*map(float, axes.get_ylim()), axes.get_yscale() == "log"],
+        "series": [{"part": f"s{i}", **_series(chart, series)} for i, series in enumerate(chart.series)],
+        "levels": [{"part": part, "name": name, "y": y} for part, name, y in levels],
+    }
+
+
+def _series(chart: Chart, series: Series) -> dict[str, Any]:
+    drawn, colour = thin(series), SHOWN[plots.look(chart, series).colour]
+    columns = {"x": drawn.x, "y": drawn.y, "lower": drawn.lower, "upper": drawn.upper}
+    numbers = {name: _numbers(array, 10 if name == "x" else 6) for name, array in columns.items() if array is not None}
+    return {"name": series.name, "colour": colour, **numbers}
+
+
+def _maps(maps: Maps, figure: Any) -> dict[str, Any]:
+    panels = zip(maps.grids, figure.axes[: len(maps.grids)], strict=True)
+    return {"grids": [{"box": _box(figure, axes), **_grid(grid)} for grid, axes in panels]}
+
+
+def _grid(grid: HeatMap) -> dict[str, Any]:
+    values = [_numbers(row, 5) for row in grid.values]
+    return {"title": grid.title, "values": values, "arrows": grid.arrows}
+
+
+def _box(figure: Any, axes: Any) -> list[float]:
+    """Left, top, right and bottom of the axes, in the points of the SVG."""
+    (left, bottom), (right, top) = axes.get_position().get_points()
+    width, height = 72 * figure.get_size_inches()
+    places = (left * width, (1 - top) * height, right * width, (1 - bottom) * height)
+    return [round(float(place), 2) for place in places]
+
+
+def _numbers(array: np.ndarray, digits: int) -> list[float | int | None]:
+    """Short numbers for a page; what is not finite is null."""
+    rounded = [float(f"{number:.{digits}g}") for number in array]
+    return [None if not np.isfinite(number) else int(number) if number.is_integer() else number for number in rounded]
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

@@ -1,0 +1,175 @@
+"""Plays the episodes of an environment that is checked, and looks at all that it returns."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from occupax.envs.check.findings import BrokenError, Finding, Findings, kind, raised, text
+from occupax.envs.check.observations import check_observation
+from occupax.envs.episode import Episode, EpisodeFailedError, WrongStructureError, read_number
+
+STRUCTURES = {
+    "reset": ("a tuple (observation, info)", "return both from reset: `return observation, {}`."),
+    "step": (
+        "a tuple (observation, reward, terminated, truncated, info)",
+        "return all five; `terminated` is an end of the task itself, `truncated` one of the time allowed.",
+    ),
+}
+
+
+def place(number: int, seed: int, step: int, action: Any = None) -> str:
+    """A call of an episode, in words; step 0 is the reset."""
+    call = f"step {step}" if step else "reset"
+    return f"{call} of episode {number}, seed {seed}{'' if action is None else f', action {action}'}"
+
+
+@dataclass
+class PlayedEpisode:
+    """What happened in an episode."""
+
+    returned: list[Any] = field(default_factory=list[Any])
+    """Copies of the first observation and of what each step returned, but for the info."""
+    actions: list[Any] = field(default_factory=list[Any])
+    ended: bool = False
+
+
+class EpisodeChecker:
+    """Plays episodes; what cannot be gone on with ends an episode by a `BrokenError`.
+
+    Args:
+        env: the environment.
+        space: of its observations.
+        findings: what is found is added to them.
+    """
+
+    def __init__(self, env: Any, space: Any, findings: Findings) -> None:
+        self._env, self._space, self._findings = env, space, findings
+        self._last: tuple[Any, Any, str] | None = None
+
+    def play(self, number: int, seed: int, actions: Iterable[Any]) -> PlayedEpisode:
+        """Play until the episode ends or there are no more actions."""
+        episode, where, played = Episode(self._env, seed), place(number, seed, 0), PlayedEpisode()
+        observation, info = self._call(episode, where, played.actions)
+        self._check_info(info, "reset", where)
+        played.returned.append(self._look_at(observation, where))
+        for step, action in enumerate(actions, 1):
+            played.actions.append(action)
+            where = place(number, seed, step, action)
+            observation, reward, terminated, truncated, info = self._call(episode, where, played.actions)
+            self._check_flag("terminated", terminated, where)
+            self._check_flag("truncated", truncated, where)
+            self._check_reward(reward, where)
+            self._check_info(info, "step", where)
+            seen = self._look_at(observation, where)
+            played.returned.append((seen, snapshot(reward), bool(terminated), bool(truncated)))
+            if terminated or truncated:
+                played.ended = True
+                break
+        return played
+
+    def _call(self, episode: Episode, where: str, actions: list[Any]) -> tuple[Any, ...]:
+        """Reset, or take the last of the actions; what is raised or is not of the right structure is a finding."""
+        name, repeat = "reset", f"env.reset(seed={episode.seed})"
+        remedy = f"repeat it: {repeat}; reset must take the arguments seed and options."
+        if actions:
+            shown = f"{', '.join(map(str, actions[:30]))}{' and so on' if len(actions) > 30 else ''}"
+            name, repeat = "step", f"{repeat}, then the actions {shown}"
+            remedy = f"repeat it: {repeat}."
+        try:
+            with self._findings.watch(name, where, repeat):
+                return episode.step(actions[-1]) if actions else episode.reset()
+        except WrongStructureError as error:
+            self._refuse_structure(name, error.returned, where)
+        except EpisodeFailedError as error:
+            finding = raised(error.__cause__, name, where, remedy)
+            if actions and self._env.unwrapped is not self._env:
+                self._check_inside(Episode(self._env.unwrapped, episode.seed), actions[-1], where, finding)
+            self._findings.add(finding)
+            raise BrokenError from error
+
+    def _check_inside(self, inner: Episode, action: Any, where: str, finding: Finding) -> None:
+        """See what a step returns inside of all wrappers, whose own errors do not tell that it is not five values."""
+        repeat = f"env.unwrapped.reset(seed={inner.seed}), then env.unwrapped.step({action})"
+        try:
+            with self._findings.watch("the environment inside of all wrappers", where, repeat, finding):
+                inner.reset()
+                inner.step(action)
+        except EpisodeFailedError as error:  # what is raised is reported as it came from the outside
+            if inner.steps and isinstance(error, WrongStructureError):
+                self._refuse_structure("step", error.returned, where)
+
+    def _refuse_structure(self, name: str, returned: Any, where: str) -> NoReturn:
+        expected, remedy = STRUCTURES[name]
+        self._findings.refuse(f"{name} returns the wrong structure", expected, _structure(returned), where, remedy)
+
+    def _check_flag(self, name: str, flag: Any, where: str) -> None:
+        if not isinstance(flag, (bool, np.bool_)):
+            remedy = f"return bool(...) of it, or False if an episode is never {name}."
+            self._findings.refuse(f"{name} is not a bool", "True or False", kind(flag), where, remedy)
+
+    def _check_info(self, info: Any, name: str, where: str) -> None:
+        if not isinstance(info, dict):
+            what, remedy = f"the info of {name} is not a dict", "return {} if there is nothing to tell."
+            self._findings.add(Finding("error", what, "a dict", kind(info), where, remedy))
+
+    def _check_reward(self, reward: Any, where: str) -> None:
+        what, expected, actual = "reward is not finite", "a finite number", text(reward)
+        remedy = "look for a division by zero or an overflow in what computes it."
+        try:
+            right = math.isfinite(read_number(reward))
+        except OverflowError:  # a whole number beyond all floats
+            right = False
+        except Exception:  # noqa: BLE001 - the conversion is that of the environment, and may raise anything
+            right, what, expected, actual = False, "reward is not a number", "a number", kind(reward)
+            remedy = "return float(...) of it; arrays of one number are no numbers."
+        if not right:
+            self._findings.add(Finding("error", what, expected, actual, where, remedy))
+
+    def _look_at(self, observation: Any, where: str) -> Any:
+        """Check an observation, and that the one before is still what it was; return a copy."""
+        if self._last is not None:
+            before, copied, origin = self._last
+            now = snapshot(before)
+            if not same(copied, now):
+                what, both = "an observation changes after it was returned", f"the observation of {origin}, at {where}"
+                remedy = "return a copy of the array: `return self.state.copy(), ...`."
+                self._findings.add(Finding("warning", what, f"still {text(copied)}", text(now), both, remedy))
+        self._findings.add(*check_observation(self._space, observation, where))
+        copied = snapshot(observation)
+        self._last = (observation, copied, where)
+        return copied
+
+
+def snapshot(value: Any) -> Any:
+    """Copy what an environment returned; of what is made of no numbers only the name of its type remains."""
+    if isinstance(value, dict):
+        return {key: snapshot(entry) for key, entry in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(snapshot(entry) for entry in value)
+    try:
+        array = np.array(value)
+    except Exception:  # noqa: BLE001 - the conversion is that of the environment, and may raise anything
+        return type(value).__name__
+    return type(value).__name__ if array.dtype == object else array
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two copies are equal to the last bit, NaN included."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    return type(one) is type(other) and one == other
+
+
+def _structure(result: Any) -> str:
+    if not isinstance(result, tuple):
+        return kind(result)
+    parts = ", ".join(type(part).__name__ for part in result)
+    old = "; that was the API before Gymnasium" if len(result) == 4 else ""
+    return f"{len(result)} values ({parts}){old}"

@@ -1,0 +1,109 @@
+"""One episode of a Gymnasium environment: its seed, its calls and its time limit.
+
+Training and `occupax.evaluate` play it inside a vector of environments, `occupax.check_env` by itself.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key, UInt32
+
+
+class EpisodeFailedError(Exception):
+    """An environment returned what is of no use, or raised an exception, which is the cause of this one.
+
+    The message says what happened at which step, but not what the exception of the environment says.
+    """
+
+
+class WrongStructureError(EpisodeFailedError):
+    """A call of an environment returned something else than a tuple of the right length."""
+
+    def __init__(self, returned: Any, expected: int, step: int):
+        super().__init__(f"{useless(step)}: it is not a tuple of {expected} values")
+        self.returned = returned
+
+
+class Episode:
+    """An episode that is played call by call.
+
+    Args:
+        env: the environment of Gymnasium.
+        seed: of the reset.
+    """
+
+    def __init__(self, env: Any, seed: int):
+        self.env, self.seed = env, seed
+        self.steps = 0
+        self.busy = False
+        """Whether a call of the environment is under way."""
+
+    def reset(self) -> tuple[Any, Any]:
+        """Begin; returns observation and info as the environment returns them."""
+        return self._call(2, self.env.reset, seed=self.seed)
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Take an action; returns observation, reward, terminated, truncated and info as the environment does."""
+        self.steps += 1
+        return self._call(5, self.env.step, action)
+
+    def _call(self, expected: int, function: Callable[..., Any], *action: Any, **seed: int) -> Any:
+        """Call a function that returns so many values."""
+        self.busy = True
+        try:
+            returned = function(*action, **seed)
+        except Exception as error:
+            what = f"step {self.steps} with action {action[0]}" if action else "reset"
+            raise EpisodeFailedError(f"raised {type(error).__name__} at {what}") from error
+        finally:
+            self.busy = False
+        if not isinstance(returned, tuple) or len(returned) != expected:
+            raise WrongStructureError(returned, expected, self.steps)
+        return returned
+
+
+def useless(step: int) -> str:
+    """The beginning of a sentence about something that cannot be used."""
+    return f"returned what is of no use at step {step}, as occupax.check_env can tell"
+
+
+def read_number(value: Any) -> float:
+    """A reward, or a value of the info, as a float; a text or an array with axes is not a number."""
+    if isinstance(value, str) or getattr(value, "ndim", 0):
+        raise TypeError(f"{value!r:.60} is not a number")
+    return float(value)
+
+
+def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:
+    """The seeds of some episodes.
+
+    Args:
+        key: the data of the random key that all of the episodes have in common.
+        first: the number of the first episode.
+        stop: the number after that of the last one.
+    """
+    seeds, _ = seeds_and_keys(jax.random.wrap_key_data(jnp.asarray(key)), jnp.arange(first, stop))
+    return np.asarray(seeds).tolist()
+
+
+@jax.jit
+def seeds_and_keys(key: Key[Array, ""], numbers: Int[Array, " n"]) -> tuple[Int[Array, " n"], UInt32[Array, "n 2"]]:
+    """The seed of each episode, a number that any simulator takes, and the data of the key of its actions."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+    bits = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, 0)))(keys)
+    return (bits >> 1).astype(jnp.int32), jax.random.key_data(keys)
+
+
+def time_limit(env: Any) -> int | None:
+    """How many steps the wrappers of an environment allow in an episode; None if there is no limit."""
+    import gymnasium as gym
+
+    limits: list[int] = []
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            limits.append(env.get_wrapper_attr("_max_episode_steps"))
+        env = env.env
+    return min(limits, default=None)

@@ -1,0 +1,115 @@
+"""One environment of a vector of Gymnasium environments.
+
+It makes the environment plain: observations are states or flat vectors, actions count from 0, and of the `info` only
+the values asked for remain. It waits when there is no episode left to play, and nothing that goes wrong leaves it as
+an exception, of which a vector of environments does not tell the place: it is reported in the `info`.
+"""
+
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import gymnasium as gym
+import numpy as np
+
+from occupax.envs.episode import Episode, EpisodeFailedError, read_number, useless
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+class VectorSlot(gym.Env[Any, Any]):
+    """Plays an episode after each reset with a seed; after one without a seed it waits.
+
+    Args:
+        make: makes the environment.
+        info: the names of the values to keep of the `info`.
+        flat: whether observations of several parts become one vector; otherwise they stay as they are.
+    """
+
+    def __init__(self, make: Callable[[], Any], info: tuple[str, ...], flat: bool = True):
+        if multiprocessing.current_process().name.startswith("Worker<AsyncVectorEnv>"):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
+        self._env, self._info, self._flat = make(), info, flat
+        self._space = space = self._env.observation_space
+        self._vector: Any = gym.spaces.flatten_space(space)
+        self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
+        self._first_action = int(self._env.action_space.start)
+        self.action_space = gym.spaces.Discrete(int(self._env.action_space.n))
+        self.observation_space: Any = self._vector if flat else space
+        if self._first_state is not None:
+            self.observation_space = gym.spaces.Discrete(int(space.n))
+        self._seen = self.observation_space.sample()
+        self._episode, self._waits = Episode(self._env, 0), True
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call of the environment is under way."""
+        return self._episode.busy
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin the episode of a seed, or wait."""
+        del options
+        self._waits = seed is None
+        if seed is None:
+            return self._seen, {}
+        self._episode = Episode(self._env, seed)
+        try:
+            self._seen = self._read(self._episode.reset()[0])
+        except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            return self._seen, {"failure": self._failure(error)}
+        return self._seen, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take a step of the episode; while waiting, nothing happens."""
+        if self._waits:
+            return self._seen, 0.0, False, False, {}
+        try:
+            observation, reward, terminated, truncated, info = self._episode.step(self._first_action + int(action))
+            self._seen = self._read(observation)
+            earned = self._number("the reward", reward)
+            values = {"values": self._values(info)} if self._info else {}
+            return self._seen, earned, bool(terminated), bool(truncated), values
+        except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            return self._seen, 0.0, True, False, {"failure": self._failure(error)}
+
+    def close(self) -> None:
+        """Close the environment; if that fails, nothing is lost."""
+        with contextlib.suppress(Exception):
+            self._env.close()
+
+    def _failure(self, error: Exception) -> str:
+        if isinstance(error, EpisodeFailedError):
+            return str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
+        return f"{useless(self._episode.steps)}: {type(error).__name__}: {error}"
+
+    def _refuse(self, returned: str, more: str = "") -> NoReturn:
+        raise EpisodeFailedError(f"returned {returned} at step {self._episode.steps}{more}")
+
+    def _read(self, observation: Any) -> Any:
+        """A state, a vector or, if they are not to be flat, all the parts."""
+        space = self._space
+        if not isinstance(space, gym.spaces.Box) and not space.contains(observation):
+            self._refuse(f"{observation!r:.60}", f", which is not in {space}")
+        if self._first_state is not None:
+            return np.asarray(int(observation) - self._first_state, self.observation_space.dtype)
+        vector = np.asarray(gym.spaces.flatten(space, observation), self._vector.dtype)
+        if vector.shape != self._vector.shape:
+            self._refuse("an observation", f" that is not of {space}")
+        real = np.abs(vector) <= LARGEST
+        if not real.all():
+            self._refuse(f"an observation with {vector[~real][0]}")
+        return vector if self._flat else observation
+
+    def _number(self, what: str, value: Any) -> float:
+        number = read_number(value)
+        if not abs(number) <= LARGEST:
+            self._refuse(f"{number} as {what}")
+        return number
+
+    def _values(self, info: dict[str, Any]) -> np.ndarray:
+        missing = [name for name in self._info if name not in info]
+        if missing:
+            self._refuse(f"no {missing[0]!r} in its info")
+        return np.array([self._number(f"{name!r} in its info", info[name]) for name in self._info])
