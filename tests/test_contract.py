@@ -548,7 +548,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(killed, kind):
     assert type(loaded.algorithm) is kind
     assert eqx.tree_equal(loaded.algorithm, algorithm)
     assert ox.load_result(folder, algorithm=algorithm).algorithm is algorithm
-    with pytest.warns(UserWarning, match=rf"the algorithm {kind.__name__} is not restored.*algorithm={kind.__name__}"):
+    with pytest.warns(UserWarning, match=f"the algorithm {kind.__name__} is not restored, because"):
         assert ox.load_result(folder).algorithm is None
     for wrong in (Twice, Twice(), ox.TSIVRPG):
         with pytest.raises(ValueError, match=f"algorithm must be the {kind.__name__} that was trained with"):
