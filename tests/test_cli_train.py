@@ -9,7 +9,6 @@ from pathlib import Path
 import equinox as eqx
 import numpy as np
 import pytest
-from occupax.training.lanes import Lanes
 
 import occupax as ox
 from occupax import cli
@@ -17,6 +16,7 @@ from occupax.cli.choices import Choices, build
 from occupax.cli.resume import restore
 from occupax.cli.summary import summarise
 from occupax.training import folder as run_folder
+from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.setup import make_setup
 
 ICE = "FrozenLake-v1"
@@ -38,14 +38,14 @@ def occupax(*arguments):
 
 def interrupt_after(calls, patch):
     """Press Ctrl-C while the engine is at work."""
-    advance, left = Lanes.advance, iter(range(calls))
+    advance, left = CompiledExecutor.advance, iter(range(calls))
 
     def advance_and_interrupt(self, count):
         if next(left, None) is None:
             signal.raise_signal(signal.SIGINT)
         return advance(self, count)
 
-    patch.setattr(Lanes, "advance", advance_and_interrupt)
+    patch.setattr(CompiledExecutor, "advance", advance_and_interrupt)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,9 @@ def test_a_damaged_checkpoint_is_named(copy):
 
 def test_if_every_seed_is_stopped_the_table_says_why_and_the_exit_code_is_1():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Lanes, "status", lambda lanes: ["stopped at iteration 3: [it] is not finite"] * lanes.count)
+        patch.setattr(
+            CompiledExecutor, "status", lambda runs: ["stopped at iteration 3: [it] is not finite"] * runs.count
+        )
         code, out, err = occupax(*RUN, "--episodes", 70)
     assert code == 1
     assert "stopped at iteration 3" in out

@@ -115,7 +115,7 @@ def test_streaming_in_blocks_gives_the_whole(monkeypatch):
     assert_same_answers(source.draw(behaviour, 1000, key), whole, task, target)
 
 
-def test_lanes_are_independent_under_vmap_scan_and_jit():
+def test_runs_are_independent_under_vmap_scan_and_jit():
     task, target = tiny(), policy(9)
     source = TabularKernelSource(task)
     tables = jnp.stack([policy(i).table for i in range(4)])

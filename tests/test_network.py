@@ -118,7 +118,7 @@ def test_episodes_are_as_long_as_those_of_plain_jax():
     assert abs(lengths[0].mean() - lengths[1].mean()) < 4 * error
 
 
-def test_lanes_and_more_trajectories_change_no_bit():
+def test_runs_and_more_trajectories_change_no_bit():
     task = cart()
     policies = [ox.policies.mlp((6,))(task.env, jax.random.key(i)) for i in range(3)]
     keys = jax.random.split(KEY, 3)
@@ -127,7 +127,7 @@ def test_lanes_and_more_trajectories_change_no_bit():
     @eqx.filter_jit
     def estimates(policy, key, n=9):
         batch = source.draw(policy, n, key)
-        return batch.trajectories, batch.gradient(jnp.ones(1))
+        return batch.trajectories, batch.gradient(None, jnp.ones(1))
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *policies)
     together = eqx.filter_jit(eqx.filter_vmap(estimates))(stacked, keys)

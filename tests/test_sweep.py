@@ -8,6 +8,7 @@ import pytest
 import enumeration as enum
 import occupax as ox
 from occupax.training import loop
+from occupax.training.execution.compiled import CompiledExecutor
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
@@ -97,7 +98,7 @@ def test_numbers_of_numpy_are_written_down_as_numbers(tmp_path, as_users_run):
 def test_a_sweep_goes_on_after_an_interruption_to_the_same_bits(tmp_path, monkeypatch):
     over = {"batch": [2, 3], "step_size": [0.1, 0.5]}
     undisturbed = sweep(over, ox.REINFORCE())
-    advance, calls = loop.Lanes.advance, []
+    advance, calls = CompiledExecutor.advance, []
 
     def fail(self, count):
         calls.append(count)
@@ -107,7 +108,7 @@ def test_a_sweep_goes_on_after_an_interruption_to_the_same_bits(tmp_path, monkey
 
     monkeypatch.setattr(loop, "SECONDS_A_CALL", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Lanes, "advance", fail)
+        patch.setattr(CompiledExecutor, "advance", fail)
         with pytest.raises(KeyboardInterrupt):
             sweep(over, ox.REINFORCE(), out=tmp_path)
     assert not (tmp_path / "sweep.json").exists()

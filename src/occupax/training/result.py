@@ -175,10 +175,10 @@ def _restore_algorithm(
     if given is None:
         try:
             return serial.unpack(description, arrays)
-        except ValueError as error:
+        except ValueError:
             warnings.warn(
-                f"the algorithm {name} is not restored, because {error} Pass it, or its class: "
-                f"load_result(folder, algorithm={name}).",
+                f"the algorithm {name} is not restored, because it is or holds something that no file can restore: "
+                "load_result(folder, algorithm=...) takes it or, if it is one of your own, its class.",
                 stacklevel=3,
             )
             return None
