@@ -24,8 +24,10 @@ import numpy as np
 from tables import Table, Target, at_least, show
 
 import occupax as ox
-from occupax.samplers import make_sampler
-from occupax.samplers.network import InKernel
+from occupax.experiments.methods import epoch_episodes
+from occupax.samplers.kernel import program_sampler
+from occupax.samplers.network_kernel import kernel_log_probs, recorded_log_probs
+from occupax.training.schedule import Schedule
 
 SEEDS, REPEATS, LIMIT = 50, 3, 200
 WEIGHTS = 4 * 64 + 64 * 64 + 64 * 2
@@ -35,7 +37,7 @@ CASES: list[tuple[str, ox.TSIVRPG | ox.REINFORCE, int]] = [
     ("TSIVR-PG, N = 100, B = m = 10", ox.TSIVRPG(100, 10, 10, **BASE), 10),
     ("REINFORCE, B = 50", ox.REINFORCE(50, baseline="mean", step_size=5e-3, radius=0.1), 40),
 ]
-"""Algorithm, and cycles of a run of about 2,000 episodes."""
+"""Algorithm, and epochs of a run of about 2,000 episodes."""
 GROUP = 5
 """Seeds that go through one loop."""
 
@@ -57,14 +59,14 @@ def peak() -> float:
 def passes(algorithm: Any, result: ox.Result) -> float:
     """Passes through the network that a live step needs, on average over a run."""
     steps = np.diff(result.steps, axis=1, prepend=0).sum(0)
-    needed = np.where(np.arange(len(steps)) % len(algorithm.cycle) == 0, 3, 6)
+    needed = np.where(np.arange(len(steps)) % Schedule(algorithm).period == 0, 3, 6)
     return float((steps * needed).sum() / steps.sum())
 
 
-def train(algorithm: Any, cycles: int) -> tuple[float, float, float]:
+def train(algorithm: Any, epochs: int) -> tuple[float, float, float]:
     """Live steps and useful operations a second, and the mean length of an episode."""
     problem = ox.Problem(ox.make("CartPole-v0"), discount=0.99)
-    result = ox.train(problem, algorithm, cycles * sum(algorithm.cycle), seeds=SEEDS, progress=False)
+    result = ox.train(problem, algorithm, epochs * epoch_episodes(algorithm), seeds=SEEDS, progress=False)
     rate = result.steps[:, -1].sum() / result.seconds
     return rate, rate * passes(algorithm, result) * 2 * WEIGHTS, float(result.metrics["episode_length"].mean())
 
@@ -72,10 +74,10 @@ def train(algorithm: Any, cycles: int) -> tuple[float, float, float]:
 def training() -> Table:
     peaks: list[float] = []
     found: list[tuple[float, float, float]] = []
-    for _, algorithm, cycles in CASES:
+    for _, algorithm, epochs in CASES:
         train(algorithm, 1)
         peaks.append(peak())
-        found.append(max(train(algorithm, cycles) for _ in range(REPEATS)))
+        found.append(max(train(algorithm, epochs) for _ in range(REPEATS)))
     most, names = max(*peaks, peak()), [name for name, _, _ in CASES]
     rows = [
         [name, f"{rate / 1e6:.2f}", f"{length:.0f}", f"{useful / 1e9:.1f}", f"{most / 1e9:.1f}", f"{useful / most:.3f}"]
@@ -98,16 +100,16 @@ def kernels() -> Table:
     taken = eqx.tree_at(lambda it: it.live, drawn, everywhere)
 
     def log_probs(policy: Any) -> jax.Array:
-        return InKernel(policy, False).log_probs(taken)
+        return kernel_log_probs(policy, taken)
 
-    questions: dict[str, tuple[Any, int]] = {
+    requests: dict[str, tuple[Any, int]] = {
         "log-probabilities": (log_probs, 1),
-        "their gradient": (eqx.filter_grad(lambda policy: InKernel(policy, True).log_probs(taken).sum()), 2),
+        "their gradient": (eqx.filter_grad(lambda policy: recorded_log_probs(policy, taken).sum()), 2),
     }
     most, count = peak(), everywhere.size
     rows: list[list[str]] = []
-    for name, (question, needed) in questions.items():
-        ask = eqx.filter_jit(question)
+    for name, (request, needed) in requests.items():
+        ask = eqx.filter_jit(request)
         jax.block_until_ready(ask(policy))
         took: list[float] = []
         for _ in range(50):
@@ -139,8 +141,8 @@ def slots() -> Table:
 
 
 def _lengths(problem: ox.Problem, policy: ox.policies.Policy, seed: int) -> np.ndarray:
-    sampler = make_sampler(problem, policy)
-    statistics = eqx.filter_jit(lambda i: sampler.block(policy, jax.random.key(seed), i, 100, 1).statistics().steps)
+    source = program_sampler(problem, policy).open(problem, policy)
+    statistics = eqx.filter_jit(lambda i: source.block(policy, jax.random.key(seed), i, 100, 1).statistics().steps)
     return np.array([int(statistics(jnp.asarray(i))) for i in range(100)])
 
 

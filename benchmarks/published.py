@@ -24,6 +24,7 @@ import optax
 from tables import Table, at_least, show
 
 import occupax as ox
+from occupax.experiments.methods import epoch_episodes
 
 SKIPPED = "skipped: needs torch and stable-baselines3, which `pip install .[bench]` brings"
 EPISODES, EPISODES_OURS, A2C_STEPS, TABLE_EPISODES, TABLE_EPISODES_OURS = 500, 2_000, 10_000, 1_000, 20_000
@@ -107,7 +108,7 @@ def a2c(environments: int) -> Measured:
 
 def ours(problem: ox.Problem, algorithm: Any, episodes: int, seeds: int) -> Measured:
     """All of `ox.train`, once its program is compiled."""
-    ox.train(problem, algorithm, episodes=sum(algorithm.cycle), seeds=seeds, progress=False)
+    ox.train(problem, algorithm, episodes=epoch_episodes(algorithm), seeds=seeds, progress=False)
     start = time.perf_counter()
     result = ox.train(problem, algorithm, episodes=episodes, seeds=seeds, progress=False)
     rate = result.steps[:, -1].sum() / (time.perf_counter() - start)

@@ -14,6 +14,7 @@ import numpy as np
 from tables import Table, at_most, show
 
 import occupax as ox
+from occupax.experiments.methods import epoch_episodes
 
 REPEATS, EPOCHS = 3, 20
 NOISE = 1.1
@@ -39,7 +40,7 @@ def tsivrpg(N: int = 100, **settings: Any) -> ox.TSIVRPG:
 def cost(case: Case) -> tuple[float, float]:
     """Seconds and live steps of an epoch."""
     problem, algorithm, seeds = case
-    epoch = sum(algorithm.cycle)
+    epoch = epoch_episodes(algorithm)
 
     def run(epochs: int) -> tuple[float, float]:
         result = ox.train(problem, algorithm, episodes=epochs * epoch, seeds=seeds, progress=False)

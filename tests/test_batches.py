@@ -12,7 +12,7 @@ import enumeration as enum
 import occupax as ox
 from occupax import kernels
 from occupax.batch import Trajectories
-from occupax.samplers.batches.streamed import StreamedBatch
+from occupax.samplers.batches.numbered import StreamedBatch
 from occupax.samplers.plain import JaxSource
 from occupax.samplers.tabular_kernel import TabularKernelSource
 from sources import source_of

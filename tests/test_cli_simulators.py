@@ -48,13 +48,14 @@ def test_the_same_command_resumes_it_with_another_sampler(whole: tuple[Path, str
 @pytest.mark.parametrize(
     ("text", "sampler"),
     [
+        ("jax", ox.samplers.Jax()),
         ("4", ox.samplers.Host(envs=4, processes=True)),
         ("ray", ox.samplers.Ray()),
         ("ray:3", ox.samplers.Ray(workers=3)),
         ("ray://head:10001", ox.samplers.Ray(address="ray://head:10001")),
     ],
 )
-def test_workers_are_named_in_one_word(text: str, sampler: ox.samplers.Host | ox.samplers.Ray):
+def test_workers_are_named_in_one_word(text: str, sampler: ox.samplers.Sampler):
     assert names.sampler(text) == sampler
 
 

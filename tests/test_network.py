@@ -10,7 +10,7 @@ from scipy import stats
 import occupax as ox
 from occupax import kernels
 from occupax.envs.base import Environment
-from occupax.samplers.network_kernel import NetworkKernelSource, _kernel_log_probs
+from occupax.samplers.network_kernel import NetworkKernelSource, kernel_log_probs
 from occupax.samplers.plain import JaxSource
 from sources import source_of
 
@@ -82,7 +82,7 @@ def test_the_gradient_is_that_of_finite_differences(x64):
     @jax.jit
     def total(leaves):
         moved = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
-        return jnp.sum(coefficients * _kernel_log_probs(moved, taken))
+        return jnp.sum(coefficients * kernel_log_probs(moved, taken))
 
     gradient = jax.grad(total)(leaves)
     for k, leaf in enumerate(leaves):

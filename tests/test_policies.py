@@ -383,17 +383,17 @@ class Mixed(Policy):
 
 
 def test_what_a_policy_of_ones_own_draws_is_what_is_estimated_and_valued():
-    problem = enum.tiny(11, (2,)).problem("absorbing", utility=ox.utilities.LogCoverage(0.1))
+    problem = enum.tiny(11, (2,)).problem("absorbing", utility=ox.utilities.Linear(np.arange(6.0).reshape(3, 2)))
     policy = Mixed(jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)) * 3))
     n = 20_000
     drawn = ox.sample(problem, policy, n, jax.random.key(0))
     np.testing.assert_allclose(jnp.where(drawn.live, policy.log_probs(drawn), 0.0), drawn.log_probs, atol=1e-6)
     probs = np.asarray(jax.vmap(policy.chances)(jnp.arange(3)), float)
-    exact = ox.exact.occupancy(problem, probs).sum(1)
-    # visits of a state are at most 4, so the mean of 20,000 has a standard error below 0.03; 5 of them
+    exact = ox.exact.occupancy(problem, probs).ravel()
+    # visits of a pair are at most 4, so the mean of 20,000 has a standard error below 0.03; 5 of them
     np.testing.assert_allclose(ox.estimators.occupancy(problem, drawn, policy), exact, atol=0.14)
     softmax = np.asarray(jax.nn.softmax(policy.table), float)
-    assert np.abs(ox.exact.occupancy(problem, softmax).sum(1) - exact).max() > 0.2  # the table alone is another policy
+    assert np.abs(ox.exact.occupancy(problem, softmax).ravel() - exact).max() > 0.2  # the table alone is another policy
     result = ox.train(
         problem, ox.TSIVRPG(snapshot_batch=40, batch=8, epoch_length=3), 112, policy=policy, progress=False
     )

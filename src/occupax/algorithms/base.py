@@ -53,7 +53,7 @@ class Phase(eqx.Module, Generic[State]):
         behaviour: the policy that samples, from the state and a random key; the policy of the state by default.
     """
 
-    trajectories: int
+    trajectories: int | Float[Array, ""]
     update: Callable[[State, Batch, Key[Array, ""]], State]
     behaviour: Callable[[State, Key[Array, ""]], Policy] = _present_policy
 

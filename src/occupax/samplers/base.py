@@ -63,7 +63,7 @@ class ProgramSource(Source):
     @final
     def draw(self, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> "Block":
         """Draw a batch, which is streamed if it is large; if it is not wanted, all of its trajectories are empty."""
-        from occupax.samplers.batches.streamed import draw_part
+        from occupax.samplers.batches.numbered import draw_part
 
         return draw_part(self, policy, n, key, 0, jnp.where(wanted, n, 0))
 

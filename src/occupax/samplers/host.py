@@ -13,9 +13,9 @@ from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource, Sampler, Source
 from occupax.samplers.batches.block import Block, Request
+from occupax.samplers.batches.numbered import draw_part
 from occupax.samplers.batches.sampled import SampledBatch
 from occupax.samplers.batches.shards import Shard, ShardedBatch, answer, split
-from occupax.samplers.batches.streamed import draw_part
 from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.kernel import Engine, Kernel, program_sampler
 from occupax.samplers.network_kernel import NetworkBatch
@@ -49,15 +49,11 @@ class Host(Sampler):
 
     def open(self, problem: Problem, policy: Policy) -> "HostSource":
         """Open a source; environments of Gymnasium are made when they are needed."""
-        return HostSource(problem, self.blocks(problem, policy), self.shards)
-
-    def blocks(self, problem: Problem, policy: Policy) -> "GymnasiumBlocks | ProgramBlocks":
-        """What draws the shards of batches."""
         inside = program_sampler(problem, policy, self.engine)
         if not isinstance(problem.env, GymnasiumEnv):
-            return ProgramBlocks(inside.open(problem, policy))
+            return HostSource(problem, self.shards, inside.open(problem, policy))
         runner = EpisodeRunner(problem.env, self.envs, self.processes, self.timeout)
-        return GymnasiumBlocks(problem, NetworkBatch if isinstance(inside, Kernel) else SampledBatch, runner)
+        return HostSource(problem, self.shards, runner, NetworkBatch if isinstance(inside, Kernel) else SampledBatch)
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
         """Those of the sampler inside the program; actions in Gymnasium are drawn with `jax.random`."""
@@ -66,59 +62,36 @@ class Host(Sampler):
         return program_sampler(problem, policy, self.engine).random_numbers(problem, policy)
 
 
-class GymnasiumBlocks(eqx.Module):
-    """Draws blocks of episodes of a Gymnasium environment."""
-
-    problem: Problem
-    batch: type[SampledBatch]
-    runner: EpisodeRunner
-
-    def draw(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Block:
-        """Draw the episodes of a shard, with space for `size`."""
-        horizon = self.problem.sampling_horizon()
-        drawn = self.runner.draw(policy, key, shard.first, shard.stop, size, horizon)
-        return self.batch(self.problem, drawn, policy)
-
-    def close(self) -> None:
-        """End the environments."""
-        self.runner.close()
-
-
-class ProgramBlocks(eqx.Module):
-    """Draws blocks of a problem that runs in JAX, by a compiled function."""
-
-    source: ProgramSource
-
-    def draw(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Block:
-        """Draw the trajectories of a shard, with space for `size`."""
-        return _draw(self.source, policy, size, key, jnp.asarray(shard.first), jnp.asarray(shard.stop))
-
-    def close(self) -> None:
-        """End nothing: the source holds nothing open."""
-
-
 class HostSource(Source):
-    """Draws batches in this process."""
+    """Draws batches in this process, by a source inside a program or by playing episodes of Gymnasium."""
 
     problem: Problem
-    blocks: GymnasiumBlocks | ProgramBlocks
     shards: int
+    inside: ProgramSource | EpisodeRunner
+    batch: type[SampledBatch] = SampledBatch
 
     def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> ShardedBatch:
         """Draw all shards of a batch."""
         shards, size = split(n, self.shards)
-        blocks = {shard: self.blocks.draw(policy, key, shard, size) for shard in shards}
+        blocks = {shard: self.block(policy, key, shard, size) for shard in shards}
 
         def ask(about: tuple[Shard, ...], request: Request) -> list[Any]:
-            acted = request.target is policy
-            given = request._replace(target=None) if acted else request
+            given = request._replace(target=None) if request.target is policy else request
             return [answer(blocks[shard], given) for shard in about]
 
         return ShardedBatch(self.problem, shards, n, size, ask)
 
+    def block(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Block:
+        """Draw the trajectories of a shard, with space for `size`."""
+        if isinstance(self.inside, EpisodeRunner):
+            drawn = self.inside.draw(policy, key, *shard, size, self.problem.sampling_horizon())
+            return self.batch(self.problem, drawn, policy)
+        return _draw(self.inside, policy, size, key, jnp.asarray(shard.first), jnp.asarray(shard.stop))
+
     def close(self) -> None:
         """End the environments."""
-        self.blocks.close()
+        if isinstance(self.inside, EpisodeRunner):
+            self.inside.close()
 
 
 @eqx.filter_jit

@@ -76,15 +76,15 @@ class NetworkBatch(SampledBatch):
 
     def log_probs_of(self, target: Policy | None) -> LogProbs:
         """The kernel; the log-probabilities of the policy that acted are recorded already."""
-        return _recorded_log_probs if target is None or target is self.policy else _kernel_log_probs
+        return recorded_log_probs if target is None or target is self.policy else kernel_log_probs
 
 
-def _kernel_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
+def kernel_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
     """The log-probabilities of live steps; zero after the end."""
     return _on_batch(policy, trajectories, None)
 
 
-def _recorded_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
+def recorded_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
     """Those that were recorded when the policy acted; their derivative is computed by the kernel."""
     return _on_batch(policy, trajectories, trajectories.log_probs)
 

@@ -144,7 +144,7 @@ class RemoteWorker:
     def __init__(self, package: Package):
         host, problem, policy, self._double = package.open()
         self._policy = with_functions(policy)
-        self._blocks = host.blocks(problem, self._policy)
+        self._source = host.open(problem, self._policy)
         self._drawn: OrderedDict[int, dict[Shard, Block]] = OrderedDict()
 
     def ready(self) -> None:
@@ -166,7 +166,7 @@ class RemoteWorker:
             self._drawn.popitem(last=False)
         if shard not in drawn:
             key = jax.random.wrap_key_data(jnp.asarray(batch.key))
-            drawn[shard] = self._blocks.draw(with_arrays_of(self._policy, acting), key, shard, batch.part_size)
+            drawn[shard] = self._source.block(with_arrays_of(self._policy, acting), key, shard, batch.part_size)
         return drawn[shard]
 
 

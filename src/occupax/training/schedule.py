@@ -3,10 +3,11 @@
 from functools import cached_property, lru_cache
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Int
 
 from occupax._errors import check_integer
 from occupax.algorithms import Algorithm
@@ -77,10 +78,6 @@ class Schedule:
         """Whether both have the same phases in the same order, as far as is looked ahead at once."""
         return self.sizes == other.sizes and np.array_equal(self.phases(0, BLOCK), other.phases(0, BLOCK))
 
-    @cached_property
-    def _together(self) -> Any:
-        return jax.jit(jax.vmap(lambda number: jnp.asarray(self._algorithm.phase(number), jnp.int32)))
-
     def _drawn(self, block: int) -> Int[np.ndarray, " count"]:
         """How many trajectories each iteration of a block draws."""
         return np.array(self.sizes, np.int64)[self._block(block)]
@@ -89,7 +86,7 @@ class Schedule:
         """The phases of a block of iterations; those that are computed with JAX are computed together."""
         first, phase = block * BLOCK, self._algorithm.phase
         if isinstance(phase(first), jax.Array):
-            found = np.asarray(self._together(jnp.arange(first, first + BLOCK)))
+            found = np.asarray(_phases(self._algorithm, jnp.arange(first, first + BLOCK)))
         else:
             found = np.array([phase(number) for number in range(first, first + BLOCK)], np.int32)
         if found.min() < 0 or found.max() >= len(self.sizes):
@@ -98,3 +95,9 @@ class Schedule:
                 f"place of a phase in `phases`, got {found.min() if found.min() < 0 else found.max()}."
             )
         return found
+
+
+@eqx.filter_jit
+def _phases(algorithm: Algorithm[Any], iterations: Int[Array, " count"]) -> Int[Array, " count"]:
+    """The phases of iterations, by one program for all schedules of an algorithm."""
+    return jax.vmap(lambda number: jnp.asarray(algorithm.phase(number), jnp.int32))(iterations)

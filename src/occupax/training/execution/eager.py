@@ -61,7 +61,7 @@ class EagerExecutor(Executor):
         key, phase = jax.random.fold_in(self._keys[number], iteration), int(self._schedule.phases(iteration, 1)[0])
         n = self._schedule.sizes[phase]
         when: Any = jnp.asarray(iteration, jnp.int32)
-        judging = self._schedule.judging[phase]
+        judging = self._schedule.judging[phase] and self._algorithms[number].output == "best"  # or it compiles twice
 
         def draw(policy: Policy) -> Any:
             return self._source.draw(policy, n, key)

@@ -18,7 +18,7 @@ from occupax.algorithms import Algorithm
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.samplers.base import ProgramSource
-from occupax.samplers.batches.devices import AXIS, draw_on_devices
+from occupax.samplers.batches.numbered import AXIS, draw_on_devices
 from occupax.training.execution.iteration import Row, Run, iterate
 
 RUNS = "runs"
@@ -98,8 +98,10 @@ def _advance(
         algorithm, run = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
 
         def draw(policy: Policy) -> Batch:  # a run that failed draws nothing
-            what = policy, phases.sizes[phase], key, run.failure == 0
-            return source.draw(*what) if devices == 1 else draw_on_devices(source, *what, devices)
+            n, goes_on = phases.sizes[phase], run.failure == 0
+            if devices == 1:
+                return source.draw(policy, n, key, goes_on)
+            return draw_on_devices(source, policy, n, key, jnp.where(goes_on, n, 0), devices)
 
         run, row = iterate(algorithm, phase, phases.judging[phase], run, draw, key, first + i)
         return eqx.filter(run, eqx.is_array), row

@@ -1,0 +1,555 @@
+"""Algorithms written outside of the package, held against the same recursions by hand, in NumPy."""
+
+import math
+import os
+import subprocess
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import ray
+
+import enumeration as enum
+import occupax as ox
+from occupax.samplers import Source
+from occupax.training.execution import iteration as engine
+from occupax.training.schedule import BLOCK, Schedule
+from own_algorithms import Between, Coin, Storm, Turns, Twice
+from simulators import Diary
+
+SIGMA, ETA, SEEDS = 0.1, 0.3, 2
+PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(SIGMA))
+START = ox.policies.tabular(0.5)
+ALGORITHMS = {kind.__name__.lower(): kind(step_size=ETA) for kind in (Storm, Coin, Between, Twice, Turns)}
+FOUR = ["storm", "coin", "between", "twice"]
+BUDGETS = {"storm": 28, "coin": 28, "between": 28, "twice": 28, "turns": 68}
+NO_TRAJECTORY = {"behaviour": np.uint32(2**32 - 3)}
+"""The numbers of random streams that no trajectory has."""
+
+
+class Shared(ox.samplers.Sampler):
+    """A sampler whose source is opened once, for many trainings: workers take seconds to start."""
+
+    def __init__(self, sampler):
+        self._sampler, self._source = sampler, None
+
+    def open(self, problem, policy):
+        self._source = self._source or self._sampler.open(problem, policy)
+        return Lent(problem, self._source)
+
+    def random_numbers(self, problem, policy):
+        return self._sampler.random_numbers(problem, policy)
+
+    def close(self):
+        if self._source is not None:
+            self._source.close()
+
+
+class Lent(Source):
+    """A source that stays open when training ends."""
+
+    problem: ox.Problem
+    source: Source
+
+    @property
+    def runs_at_once(self):
+        return self.source.runs_at_once
+
+    def draw(self, policy, n, key):
+        return self.source.draw(policy, n, key)
+
+
+SAMPLERS = {
+    "kernel": "kernel",
+    "jax": "jax",
+    "host": ox.samplers.Host(),
+    "shards": ox.samplers.Host(shards=3),
+    "ray": Shared(ox.samplers.Ray(workers=1, shards=3)),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # as in this process: it changes the last bits
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+        yield
+        SAMPLERS["ray"].close()
+        ray.shutdown()
+
+
+def run(algorithm, episodes, sampler="kernel", **options):
+    settings = {"policy": START, "sampler": sampler, "progress": False, **options}
+    return ox.train(PROBLEM, algorithm, episodes, SEEDS, **settings)
+
+
+@cache
+def trained(name, sampler):
+    return run(ALGORITHMS[name], BUDGETS[name], SAMPLERS[sampler])
+
+
+def arrays(result):
+    """Everything that was recorded, and all parameters."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(result.policies) if eqx.is_array(leaf)]
+    numbers = {"episodes": result.episodes, "steps": result.steps, **result.metrics}
+    return numbers | {f"parameters {i}": leaf for i, leaf in enumerate(leaves)}
+
+
+def assert_close(one, other):
+    assert one.status == other.status == ("finished",) * SEEDS
+    for name, values in arrays(one).items():
+        np.testing.assert_allclose(values, arrays(other)[name], rtol=1e-4, atol=2e-5, err_msg=name)
+
+
+def assert_same_bits(one, other):
+    assert one.status == other.status == ("finished",) * SEEDS
+    for name, values in arrays(one).items():
+        assert values.tobytes() == arrays(other)[name].tobytes(), name
+
+
+# By hand
+
+
+class Drawn(NamedTuple):
+    """Trajectories, as lists of (state, action, reward), with the estimates of tables of logits."""
+
+    episodes: list[Any]
+    acting: np.ndarray
+
+    def weights(self, table):
+        """The weight of every step of every trajectory."""
+        ratios = np.log(enum.softmax(table)) - np.log(enum.softmax(self.acting))
+        return [np.exp(np.cumsum([ratios[s, a] for s, a, _ in episode])) for episode in self.episodes]
+
+    def occupancy(self, table):
+        u = np.zeros(enum.S)
+        for episode, weights in zip(self.episodes, self.weights(table), strict=True):
+            for t, (s, _, _) in enumerate(episode):
+                u[s] += enum.DISCOUNT**t * weights[t]
+        return u / len(self.episodes)
+
+    def gradient(self, table, r):
+        probs, g = enum.softmax(table), np.zeros((enum.S, enum.A))
+        for episode, weights in zip(self.episodes, self.weights(table), strict=True):
+            score = np.zeros((enum.S, enum.A))
+            for t, (s, a, _) in enumerate(episode):
+                score[s] += np.eye(enum.A)[a] - probs[s]
+                g += enum.DISCOUNT**t * weights[t] * r[s] * score
+        return g / len(self.episodes)
+
+
+class Done(NamedTuple):
+    """An iteration."""
+
+    drawn: Drawn
+    before: np.ndarray
+    after: np.ndarray
+    u: np.ndarray
+    g: np.ndarray
+    weighed: list[Any]
+    """The tables that the update put weights on."""
+
+
+def draw(sampler, table, n, key):
+    """Trajectories of one of the two ways to draw random numbers, in the plain form."""
+    policy = ox.policies.Tabular(jnp.asarray(table, jnp.float32))
+    if sampler == "jax":
+        taken = jax.tree.map(np.asarray, ox.sample(PROBLEM, policy, n, key))
+        steps = np.stack([taken.observations, taken.actions, taken.rewards], -1)
+        episodes = [
+            [(int(s), int(a), r) for s, a, r in rows[live]] for rows, live in zip(steps, taken.live, strict=True)
+        ]
+        return Drawn(episodes, table)
+    source = ox.samplers.Kernel().open(PROBLEM, policy)
+    batch = source.draw(policy, n, key)
+    events, ends = np.asarray(batch.events), np.cumsum(batch.lengths)
+    episodes = [
+        [((event >> source.shift) // enum.A, (event >> source.shift) % enum.A, source.rewards[event]) for event in own]
+        for own in np.split(events[: ends[-1]], ends[:-1])
+    ]
+    return Drawn(episodes, table)
+
+
+def reward(u):
+    return 1 / (np.maximum(u, 0) + SIGMA)
+
+
+def coverage(u):
+    return np.log(np.maximum(u, 0) + SIGMA).sum()
+
+
+def coins(coin, iterations):
+    """The phases of PAGE: large batches (0) with probability 4 / (6 + 4)."""
+    tosses = [jax.random.uniform(jax.random.fold_in(jax.random.key(coin), i)) for i in range(iterations)]
+    return [0 if i == 0 or toss < 0.4 else 1 for i, toss in enumerate(tosses)]
+
+
+PHASES = {
+    "storm": [0, 1, 1, 1, 1, 1],
+    "between": [0, 1, 1, 1, 1, 1],
+    "coin": coins(2, 5),
+    "twice": [0] * 4,
+    "turns": [0, 1, 2] * 2,
+}
+SIZES = {"storm": (6, 4), "between": (6, 4), "coin": (6, 4), "twice": (6,), "turns": (10, 4, 20)}
+
+
+@cache
+def by_hand(name, sampler, number):
+    """The iterations of one run."""
+    key = jax.random.fold_in(jax.random.key(0), number)
+    table = np.asarray(START(PROBLEM.env, jax.random.fold_in(key, 0)).table, float)
+    update = {"twice": twice, "turns": ascent}.get(name, storm)
+    history = []
+    for i, phase in enumerate(PHASES[name]):
+        iteration_key = jax.random.fold_in(jax.random.fold_in(key, 1), i)
+        acting = table
+        if name == "between" and phase == 1:
+            q = float(jax.random.uniform(jax.random.fold_in(iteration_key, NO_TRAJECTORY["behaviour"])))
+            acting = q * table + (1 - q) * history[-1].before
+        drawn = draw(sampler, acting, SIZES[name][phase], iteration_key)
+        u, g, weighed = update(drawn, table, phase, history, 0.0 if name == "coin" else 0.3)
+        history.append(Done(drawn, table, table + ETA * g, u, g, weighed))
+        table = history[-1].after
+    return history
+
+
+def ascent(drawn, now, phase, history, fresh):
+    u = drawn.occupancy(now)
+    return u, drawn.gradient(now, reward(u)), []
+
+
+def storm(drawn, now, phase, history, fresh):
+    if phase == 0:
+        return ascent(drawn, now, phase, history, fresh)
+    then = history[-1].before
+    newer = reward(history[-1].u)
+    # what a large batch begins with has one quasi-reward, its own, for both
+    older = newer if large(history[-1]) else reward(history[-2].u)
+    u = drawn.occupancy(now) + (1 - fresh) * (history[-1].u - drawn.occupancy(then))
+    d = drawn.gradient(now, newer) + (1 - fresh) * (history[-1].g - drawn.gradient(then, older))
+    return u, d, [then] if np.array_equal(drawn.acting, now) else [now, then]
+
+
+def large(done):
+    return len(done.drawn.episodes) == 6
+
+
+def twice(drawn, now, phase, history, fresh):
+    _, g, _ = ascent(drawn, now, phase, history, fresh)
+    ahead = now + ETA * g
+    u = drawn.occupancy(ahead)
+    return u, drawn.gradient(ahead, reward(u)), [ahead]
+
+
+def records(history):
+    """What must be recorded of a run."""
+    numbers = {name: [] for name in engine.RECORDED if name != "clipped"} | {"steps": [], "episodes": []}
+    for drawn, before, _, u, g, weighed in history:
+        rewards = [np.array([r for _, _, r in episode]) for episode in drawn.episodes]
+        weights = [drawn.weights(table) for table in weighed or [drawn.acting]]
+        last = [np.array([path[-1] for path in of_policy if len(path)]) for of_policy in weights]
+        found = {
+            "utility": coverage(drawn.occupancy(before)),
+            "running_utility": coverage(u),
+            "return": np.mean([r.sum() for r in rewards]),
+            "discounted_return": np.mean([r @ enum.DISCOUNT ** np.arange(len(r)) for r in rewards]),
+            "episode_length": np.mean([len(r) for r in rewards]),
+            "grad_norm": np.linalg.norm(g),
+            "largest_weight": max(path.max() for of_policy in weights for path in of_policy if len(path)),
+            "effective_sample_size": min(w.sum() ** 2 / (w**2).sum() for w in last),
+            "negative_occupancy": np.mean(u < 0),
+            "steps": sum(len(r) for r in rewards),
+            "episodes": len(rewards),
+        }
+        for name, number in found.items():
+            numbers[name].append(number)
+    return numbers | {name: np.cumsum(numbers[name]) for name in ("steps", "episodes")}
+
+
+def assert_as_by_hand(result, name, sampler):
+    for number in range(SEEDS):
+        history = by_hand(name, sampler, number)
+        expected = records(history)
+        np.testing.assert_array_equal(result.episodes, expected.pop("episodes"))
+        np.testing.assert_array_equal(result.steps[number], expected.pop("steps"))
+        for metric, values in expected.items():
+            np.testing.assert_allclose(result.metrics[metric][number], values, rtol=1e-3, atol=1e-4, err_msg=metric)
+        np.testing.assert_allclose(result.policies[number].table, history[-1].after, rtol=1e-4, atol=1e-5)
+        assert np.abs(history[-1].after - history[0].before).max() > 0.05  # it did move
+
+
+@pytest.mark.parametrize("sampler", ["kernel", "jax"])
+@pytest.mark.parametrize("name", FOUR)
+def test_training_and_records_are_those_by_hand(name, sampler):
+    result = trained(name, sampler)
+    assert_as_by_hand(result, name, sampler)
+    first = 0 if name == "twice" else 1
+    assert (result.metrics["largest_weight"][:, first:].max(1) > 1.01).all()  # it does put weights on policies
+    assert np.abs(result.metrics["utility"] - result.metrics["running_utility"]).max() > 1e-3
+
+
+def test_three_phases_draw_what_is_recorded_of_them():
+    result = trained("turns", "kernel")
+    assert_as_by_hand(result, "turns", "kernel")
+    np.testing.assert_array_equal(result.episodes, [10, 14, 34, 44, 48, 68])
+    assert result.episodes[-1] == sum(len(done.drawn.episodes) for done in by_hand("turns", "kernel", 0))
+    np.testing.assert_array_equal(result.metrics["drawn"], [[10, 14, 34, 44, 48, 68]] * SEEDS)
+    np.testing.assert_array_equal(result.metrics["drawn_last"], [[0, 0, 20, 20, 20, 40]] * SEEDS)
+
+
+def test_the_coin_falls_on_both_sides():
+    assert set(PHASES["coin"][1:]) == {0, 1}
+
+
+# Everywhere
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_training_outside_of_the_program_is_that_inside(name):
+    assert_close(trained(name, "host"), trained(name, "kernel"))
+
+
+@pytest.mark.parametrize("name", FOUR)
+def test_shards_add_up(name):
+    assert_close(trained(name, "shards"), trained(name, "host"))
+
+
+@pytest.mark.parametrize("name", FOUR)
+def test_a_cluster_gives_the_same_bits(name, cluster):
+    assert_same_bits(trained(name, "ray"), trained(name, "shards"))
+
+
+def test_a_network_is_trained_in_a_simulator():
+    problem = ox.Problem(
+        ox.GymnasiumEnv(Diary), lambda u: -jnp.sum((u / 1e4 - 3.0) ** 2), horizon=4, features=ox.features.Reward()
+    )
+    algorithm, policy = Between(first_batch=4, batch=4, step_size=ETA), ox.policies.mlp(hidden=(4,))
+
+    def by(sampler):
+        return ox.train(problem, algorithm, 12, SEEDS, policy=policy, sampler=SAMPLERS[sampler], progress=False)
+
+    whole = by("host")
+    assert_close(by("shards"), whole)
+    assert whole.metrics["grad_norm"].min() > 0
+    assert np.abs(whole.metrics["effective_sample_size"][:, 1:] - 4).max() > 1e-6  # others than the one that acted
+
+
+# Budgets
+
+
+def test_a_method_that_never_begins_again_costs_the_same_in_every_iteration():
+    algorithm = Storm(step_size=ETA)
+    schedule = Schedule(algorithm)
+    for iterations in (1, 2, BLOCK, BLOCK + 1, 5 * BLOCK + 7):
+        assert schedule.episodes(iterations) == 6 + 4 * (iterations - 1)
+        assert schedule.iterations(6 + 4 * (iterations - 1)) == iterations
+        assert schedule.iterations(6 + 4 * iterations - 1) == iterations
+    policy = START(PROBLEM.env, jax.random.key(0))
+    state = algorithm.init(PROBLEM, policy)
+    batch = ox.SampledBatch(PROBLEM, ox.sample(PROBLEM, policy, 4, jax.random.key(0)), policy)
+    later = algorithm.phases[1].update(algorithm.phases[1].update(state, batch, None), batch, None)
+    shapes = [[leaf.shape for leaf in jax.tree.leaves(it)] for it in (state, later)]
+    assert shapes[0] == shapes[1]
+
+
+def test_the_budget_of_a_coin_is_known_beforehand_and_kept():
+    schedule = Schedule(ALGORITHMS["coin"])
+    sizes = np.array([6, 4])[coins(2, 40)]
+    for iterations in range(1, 41):
+        assert schedule.episodes(iterations) == sizes[:iterations].sum()
+        assert schedule.iterations(int(sizes[:iterations].sum())) == iterations
+    large = [schedule.phases(first, BLOCK) == 0 for first in (0, BLOCK)]
+    assert abs(np.mean(large) - 0.4) < 4 * math.sqrt(0.4 * 0.6 / (2 * BLOCK))
+
+
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_a_phase_that_is_none_is_refused(wrong):
+    class Lost(Storm):
+        def phase(self, iteration):
+            return wrong
+
+    with pytest.raises(ValueError, match=f"phase of Lost must return a number from 0 to 1, .*got {wrong}"):
+        run(Lost(), 28)
+
+
+def test_a_metric_under_a_name_that_is_taken_is_refused():
+    class Loud(Turns):
+        def metrics(self, state):
+            return {"utility": state.drawn.sum()}
+
+    with pytest.raises(ValueError, match="metrics of Loud must not use the name 'utility', which is taken"):
+        run(Loud(), 28)
+
+
+def test_a_metric_that_is_no_number_is_refused():
+    class Long(Turns):
+        def metrics(self, state):
+            return {"drawn": state.drawn}
+
+    with pytest.raises(ValueError, match=r"metric 'drawn' must be one number, got an array of shape \(3,\)"):
+        run(Long(), 28, ox.samplers.Host())
+
+
+# What must not go unnoticed
+
+
+class Swapped(Storm):
+    """The two policies of the recursion change places."""
+
+    def _estimates(self, state, batch, now, then):
+        return super()._estimates(state, batch, then, now)
+
+
+class OneReward(Storm):
+    """The newer quasi-reward for both policies."""
+
+    def _estimates(self, state, batch, now, then):
+        both = eqx.tree_at(lambda it: it.previous_quasi_reward, state, state.quasi_reward)
+        return super()._estimates(both, batch, now, then)
+
+
+class NextToss(Coin):
+    """The toss of the next iteration."""
+
+    def phase(self, iteration):
+        return super().phase(iteration + 1)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Swapped, "storm"), (OneReward, "storm"), (NextToss, "coin")])
+def test_a_wrong_algorithm_is_noticed(kind, name):
+    assert_as_by_hand(trained(name, "host"), name, "kernel")
+    wrong = run(kind(step_size=ETA), BUDGETS[name], SAMPLERS["host"])
+    with pytest.raises(AssertionError):
+        assert_as_by_hand(wrong, name, "kernel")
+
+
+def forget(patch):
+    """The policies that were asked about are not remembered."""
+    patch.setattr(engine.WatchedBatch, "_note", lambda *_: None)
+
+
+def act_with_another_key(patch):
+    patch.setattr(engine, "BEHAVIOUR", engine.UPDATE)
+
+
+def shift_phases(patch):
+    phases = Schedule.phases
+    patch.setattr(Schedule, "phases", lambda self, first, count: phases(self, first + 1, count))
+
+
+@pytest.mark.parametrize("mutate", [forget, act_with_another_key, shift_phases])
+def test_a_wrong_engine_is_noticed(mutate, monkeypatch):
+    assert_as_by_hand(trained("between", "host"), "between", "kernel")
+    mutate(monkeypatch)
+    wrong = run(ALGORITHMS["between"], BUDGETS["between"], SAMPLERS["host"])
+    with pytest.raises(AssertionError):
+        assert_as_by_hand(wrong, "between", "kernel")
+
+
+# Sweeps
+
+
+def sweep(name, over, sampler="kernel"):
+    options = {"policy": START, "sampler": sampler, "progress": False}
+    return ox.sweep(PROBLEM, ALGORITHMS[name], over, BUDGETS[name], SEEDS, **options)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_step_sizes_in_one_program_are_trainings(name):
+    done = sweep(name, {"step_size": [0.1, ETA]})
+    assert_same_bits(done.results[0], run(type(ALGORITHMS[name])(step_size=0.1), BUDGETS[name]))
+    assert_same_bits(done.results[1], trained(name, "kernel"))
+    assert not np.array_equal(*(result.policies[0].table for result in done.results))
+
+
+def test_sizes_are_swept_over_even_where_they_are_plain_numbers():
+    done = sweep("twice", {"batch": [6, 5]})
+    assert_same_bits(done.results[0], trained("twice", "kernel"))
+    assert_same_bits(done.results[1], run(Twice(batch=5, step_size=ETA), BUDGETS["twice"]))
+    np.testing.assert_array_equal(done.results[1].episodes, [5, 10, 15, 20, 25])
+
+
+def test_coins_that_fall_in_another_way_are_other_programs():
+    done = sweep("coin", {"coin": [2, 3]}, SAMPLERS["host"])
+    for coin, result in zip((2, 3), done.results, strict=True):
+        drawn = np.cumsum(np.array([6, 4])[coins(coin, 10)])
+        np.testing.assert_array_equal(result.episodes, drawn[drawn <= BUDGETS["coin"]])
+    assert coins(2, 5) != coins(3, 5)
+    assert_same_bits(done.results[0], trained("coin", "host"))
+
+
+# Folders
+
+CHILD = """
+import os, signal, sys, threading
+from pathlib import Path
+import enumeration, occupax as ox
+from own_algorithms import Coin, Storm
+
+problem = enumeration.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
+both = threading.Barrier(2)
+
+def die(progress):
+    if progress.episodes >= 14:  # after some checkpoints, before the end
+        both.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def train(kind):
+    out, start = Path(sys.argv[1]) / kind.__name__, ox.policies.tabular(0.5)
+    options = {"progress": False, "checkpoint_every": 0.0, "callbacks": [die]}
+    ox.train(problem, kind(step_size=0.3), 28, 2, policy=start, out=out, sampler="kernel", **options)
+
+threads = [threading.Thread(target=train, args=(kind,)) for kind in (Storm, Coin)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The folders of two runs whose process was killed in the middle of both."""
+    folder = tmp_path_factory.mktemp("killed")
+    env = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", **os.environ}  # as in this process: it changes the last bits
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, str(folder)], env=env, capture_output=True, timeout=120, check=False
+    )
+    assert child.returncode == -SIGKILL, child.stderr.decode()
+    return folder
+
+
+@pytest.mark.parametrize("kind", [Storm, Coin])
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(killed, kind):
+    name = kind.__name__.lower()
+    folder, algorithm = killed / kind.__name__, ALGORITHMS[name]
+    reached = max(file.stem for file in (folder / "checkpoint").iterdir())
+    assert "iteration-000000000000" < reached < f"iteration-{len(PHASES[name]):012d}"
+    with pytest.raises(ValueError, match="holds a run that is not finished: resume it first"):
+        ox.load_result(folder)
+    with pytest.raises(ValueError, match="differs in algorithm"):
+        run(kind(step_size=0.2), BUDGETS[name], out=folder, resume=True)
+    resumed = run(algorithm, BUDGETS[name], out=folder, resume=True)
+    assert_same_bits(resumed, trained(name, "kernel"))
+    loaded = ox.load_result(folder, algorithm=kind)
+    assert_same_bits(loaded, resumed)
+    assert type(loaded.algorithm) is kind
+    assert eqx.tree_equal(loaded.algorithm, algorithm)
+    assert ox.load_result(folder, algorithm=algorithm).algorithm is algorithm
+    with pytest.warns(UserWarning, match=f"the algorithm {kind.__name__} is not restored, because"):
+        assert ox.load_result(folder).algorithm is None
+    for wrong in (Twice, Twice(), ox.TSIVRPG):
+        with pytest.raises(ValueError, match=f"algorithm must be the {kind.__name__} that was trained with"):
+            ox.load_result(folder, algorithm=wrong)
