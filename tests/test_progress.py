@@ -6,7 +6,7 @@ import rich.console
 
 from occupax._progress import ProgressBar
 from occupax.experiments.progress import Job, run_jobs
-from occupax.training.records import Table
+from occupax.training.records import RecordTable
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_parts_are_announced_with_the_time_left(clock, capsys):
 
 
 def test_the_time_left_follows_the_training(clock, capsys):
-    table = Table(np.array([50, 100]), np.zeros((1, 2), int), {})
+    table = RecordTable(np.array([50, 100]), np.zeros((1, 2), int), {})
     bars = []
 
     def first(logger):
