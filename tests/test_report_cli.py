@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("runs")
     for name, seeds in (("first", 3), ("second", 1)):
         made = make_result(seeds=seeds)
-        config = {"format": "occupax-run", "version": 1, **made.config}
+        config = {"format": "occupax-run", "version": 2, **made.config}
         config["fingerprint"] = _fingerprint(config["setup"], made.arrays)
         replace(made, config=config).save(home / name / "run")
     return home
