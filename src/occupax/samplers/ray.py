@@ -117,11 +117,23 @@ class RaySource(Source):
                 places[id(sent)] = sent, self.workers.put(named_arrays(sent))
             return places[id(sent)][1]
 
+        tallies: dict[Any, list[Any]] = {}
+
         def ask(about: tuple[Shard, ...], request: Request) -> list[Any]:
-            other = request.target is not None and request.target is not policy
-            target = place(request.target) if other else None  # pyright: ignore[reportArgumentType]
-            found = self.workers.ask(batch, about, place(policy), target, _without_target(request))
-            return [_restored(policy, request, arrays) for arrays in found]
+            target = None if request.target is policy else request.target
+            known = id(target), request.half, about
+            if request.kind == "tally" and known in tallies:
+                return tallies[known]
+            kinds = ("occupancy", "tally") if request.kind == "occupancy" else (request.kind,)
+            told = tuple(_without_target(request)._replace(kind=kind) for kind in kinds)
+            there = None if target is None else place(target)
+            found = self.workers.ask(batch, about, place(policy), there, told)
+            answers = [[_restored(policy, kind, it[i]) for it in found] for i, kind in enumerate(kinds)]
+            if (
+                request.kind == "occupancy"
+            ):  # the sums for the records are asked for later, and cost next to nothing now
+                tallies[known] = answers[1]
+            return answers[0]
 
         return ShardedBatch(self.problem, shards, n, size, ask)
 
@@ -151,13 +163,19 @@ class RemoteWorker:
         """Return as soon as the worker has been made."""
 
     def answer(
-        self, batch: RemoteBatch, shards: tuple[Shard, ...], acting: Arrays, target: Arrays | None, request: Request
-    ) -> list[Arrays]:
-        """The arrays of the answer to a request about each of some shards."""
+        self,
+        batch: RemoteBatch,
+        shards: tuple[Shard, ...],
+        acting: Arrays,
+        target: Arrays | None,
+        requests: tuple[Request, ...],
+    ) -> list[list[Arrays]]:
+        """The arrays of the answers to some requests about each of some shards."""
         with jax.enable_x64(self._double):
-            if target is not None:
-                request = request._replace(target=with_arrays_of(self._policy, target))
-            return [named_arrays(answer(self._block(batch, shard, acting), request)) for shard in shards]
+            about = None if target is None else with_arrays_of(self._policy, target)
+            asked = [request._replace(target=about) for request in requests]
+            blocks = [self._block(batch, shard, acting) for shard in shards]
+            return [[named_arrays(answer(block, request)) for request in asked] for block in blocks]
 
     def _block(self, batch: RemoteBatch, shard: Shard, acting: Arrays) -> Block:
         drawn = self._drawn.setdefault(batch.number, {})
@@ -180,15 +198,15 @@ def _without_target(request: Request) -> Request:
     )
 
 
-def _restored(policy: Policy, request: Request, arrays: Arrays) -> Any:
+def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
     """The answer to a request, from its arrays."""
     parts = map(jnp.asarray, arrays.values())
-    match request.kind:
+    match kind:
         case "occupancy":
             return next(parts)
         case "gradient":
             return with_arrays_of(eqx.filter(policy, eqx.is_inexact_array), arrays)
         case "earnings":
             return Earnings(*parts)
-        case "tally":
+        case _:
             return Tally(*parts)

@@ -166,8 +166,10 @@ class Workers:
             self._end(
                 worker, task, EpisodeError(str(cause) if known else f"a worker failed. {type(cause).__name__}: {cause}")
             )
-        except Exception as error:  # noqa: BLE001 - whatever Ray raises means that the worker is lost
+        except self._ray.exceptions.RayError as error:
             self._lose(worker, task, error)
+        except Exception as error:  # noqa: BLE001 - it is raised where the answer is waited for
+            self._end(worker, task, error)
         else:
             with self._changed:
                 if task.batch.number > self._newest:
