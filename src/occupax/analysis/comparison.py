@@ -26,14 +26,10 @@ MATTERS = ("Environment", "Utility", "Features", "Discount", "Horizon", "Termina
 
 
 def comparison(runs: Runs) -> dict[str, Any]:
-    """Several runs beside each other.
+    """What the template of the report shows of several runs.
 
-    Args:
-        runs: a name and a result for each.
-
-    Returns:
-        What the template of the report shows: in which settings the problems differ, and for each axis charts and the
-        rows of a table, if two of the runs have a range in common.
+    This is in which settings the problems differ, and for each axis charts and the rows of a table, if two of the runs
+    have a range in common.
     """
     exact = all("exact_utility" in result.metrics for _, result in runs)
     shown = ("exact_utility" if exact else "utility", "return")
@@ -70,7 +66,6 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
 
 
 def _range(result: Result, against: Against) -> tuple[float, float]:
-    """The first and the last place between which every seed has records."""
     x = np.atleast_2d(_x(result, against))
     return float(x[:, 0].max()), float(x[:, -1].min())
 

@@ -13,14 +13,7 @@ MOST_NUMBERS = 6
 
 
 def settings(result: Result) -> list[tuple[str, str]]:
-    """What was trained and with what.
-
-    Args:
-        result: the run. Its problem and its algorithm need not have been restored.
-
-    Returns:
-        Pairs of a name and a text.
-    """
+    """What was trained and with what, in pairs of a name and a text; the run need not have been restored."""
     setup, arrays = result.config["setup"], result.arrays
     problem = setup["problem"].get("fields", {})
     every = "iteration" if setup["record_every"] == 1 else f"{setup['record_every']} iterations"
@@ -39,12 +32,7 @@ def settings(result: Result) -> list[tuple[str, str]]:
 
 
 def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """A value in words, much as Python would write it.
-
-    Args:
-        description: what `serial.pack` made of the value.
-        arrays: the arrays that belong to it.
-    """
+    """A value that `serial.pack` made a description and arrays of in words, much as Python would write it."""
     match description:
         case {"class": str(), "fields": dict() as fields}:
             parts = ", ".join(f"{name}={words(field, arrays)}" for name, field in fields.items() if field is not None)

@@ -11,7 +11,7 @@ from occupax._errors import unknown
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
 from occupax.analysis.statistics import moving_average, quartiles
-from occupax.analysis.words import METRICS, label
+from occupax.analysis.words import describe_metric
 from occupax.training.records import EXACT
 from occupax.training.result import Result
 from occupax.training.schedule import Schedule
@@ -24,8 +24,6 @@ Against = Literal["episodes", "steps"]
 MOST_SINGLE_LINES = 10
 SMOOTHED_SHARE = 0.02
 """The share of all records that a moving average covers, where there are more records than points."""
-FROM_ZERO = ("gap", "episode_length", "grad_norm", "clipped", "effective_sample_size", "negative_occupancy")
-"""The metrics whose axis begins at zero."""
 HUGE_WEIGHT = 100
 """Importance weights above this are drawn on a logarithmic scale."""
 
@@ -55,7 +53,7 @@ def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
     """Draw the chart of a metric, from zero on or on a logarithmic scale where that is its nature."""
     figure = plots.draw(chart, bare=bare)
     axes, values = figure.axes[0], np.concatenate([series.y for series in (*chart.series, *chart.singles)])
-    if metric in FROM_ZERO:
+    if describe_metric(metric).from_zero:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     elif metric == "largest_weight" and bool(np.any(values[~np.isnan(values)] > HUGE_WEIGHT)):
         axes.set_yscale("log")
@@ -63,17 +61,8 @@ def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
 
 
 def metric_chart(name: str, result: Result, metric: str, against: Against = "episodes") -> Chart:
-    """The chart of a metric of a run.
-
-    Args:
-        name: the name of the chart.
-        result: the run.
-        metric: one of `result.metrics`.
-        against: as in `plot_metric`.
-
-    Returns:
-        The median over the seeds between the quartiles, and the single seeds if they are few.
-    """
+    """A chart of this name of a metric of a run, as `plot_metric` draws it."""
+    words = describe_metric(metric)
     window = 1 if metric in EXACT else smoothing_window(result)
     shown = spread(len(result.episodes))
     values = moving_average(result.metrics[metric], window)[:, shown]
@@ -91,9 +80,9 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     return Chart(
         name,
         algorithm_name(result),
-        METRICS[metric].meaning if metric in METRICS else "",
+        words.meaning,
         ("sampled episodes" if against == "episodes" else "environment steps, median") + smoothed,
-        label(metric),
+        words.label,
         tuple(series),
         singles=tuple(Series(f"seed {seed}", x, y) for seed, x, y in singles),
     )

@@ -56,16 +56,7 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
 
 
 def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"]) -> Maps | None:
-    """A map of known visits.
-
-    Args:
-        name: the name of the map.
-        title: what the policy is called.
-        visited: the exact discounted visits of each state in an episode.
-
-    Returns:
-        The map; None if the states are not as many as the cells of a square.
-    """
+    """A map of the exact discounted visits of each state; None if they are not as many as the cells of a square."""
     side = isqrt(len(visited))
     if side < 2 or side * side != len(visited):
         return None
@@ -99,14 +90,11 @@ def _grid(title: str, problem: Problem, policy: StateActionArray, moving: Bool[n
     if not moving.any():
         return HeatMap(title, visited.reshape(square))
     likely = (policy >= AS_GOOD * policy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
-    return HeatMap(title, visited.reshape(square), _texts(likely.reshape(*square, len(MOVES))))
-
-
-def _texts(shown: np.ndarray) -> list[list[str]]:
-    return [
-        ["".join(arrow for arrow, is_shown in zip(MOVES, cell, strict=True) if is_shown) for cell in row]
-        for row in shown
+    cells = likely.reshape(*square, len(MOVES))
+    texts = [
+        ["".join(arrow for arrow, shown in zip(MOVES, cell, strict=True) if shown) for cell in row] for row in cells
     ]
+    return HeatMap(title, visited.reshape(square), texts)
 
 
 def _stationary_optimum(problem: Problem, states: int) -> Float[np.ndarray, "S A"] | None:
