@@ -34,11 +34,9 @@ class ProgressBar:
         columns = (TextColumn("[bold]{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
         self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True))
         self._lines = shown and not self._bar.console.is_terminal
-        self._total, self._first, self._guess = total, done, seconds_a_unit
+        self._total, self._first, self._guess, self._between = total, done, seconds_a_unit, seconds_between_lines
         self._began = self._said = time.monotonic()
-        self._between = seconds_between_lines
-        self._task = self._bar.add_task(text, total=total, left="")
-        self._bar.update(self._task, completed=done)
+        self._task = self._bar.add_task(text, total=total, completed=done, left="")
         if shown and self._bar.console.is_terminal:
             self._bar.start()
 
@@ -54,12 +52,7 @@ class ProgressBar:
             self._bar.stop()
 
     def update(self, done: int | float, text: str | None = None) -> None:
-        """Move the bar.
-
-        Args:
-            done: how much is done by now.
-            text: what is being done; by default the same as before, and no line.
-        """
+        """Move the bar to what is done by now; without a text it keeps the last one, and there is no line."""
         left = self._left(done)
         self._bar.update(self._task, completed=done, description=text, left=left)
         if self._lines and text is not None and time.monotonic() - self._said >= self._between:

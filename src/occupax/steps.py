@@ -22,18 +22,17 @@ FIRST_ADAPTIVE_RADIUS = 0.01
 
 
 class Memory(eqx.Module):
-    """What is carried from one step to the next."""
+    """What is carried from one step to the next.
+
+    This is what an optax rule remembers, whether the radius cut the last step short, how far that step went and, only
+    if the radius is adaptive, its present value and the policy before the last step.
+    """
 
     rule: Any
-    """What an optax transformation remembers."""
     clipped: Bool[Array, ""]
-    """Whether the radius cut the last step short."""
     length: Float[Array, ""]
-    """How far the last step went."""
     radius: Float[Array, ""] | None
-    """The present radius, if it is adaptive."""
     previous: Policy | None
-    """The policy before the last step, if the radius is adaptive."""
 
 
 class Step(eqx.Module):
@@ -116,9 +115,8 @@ class Step(eqx.Module):
             return self.radius  # pyright: ignore[reportReturnType]
         log_weight = jnp.log(batch.statistics(memory.previous).largest_weight)
         per_length = log_weight / jnp.where(memory.length > 0, memory.length, 1.0)
-        aim = jnp.where(
-            per_length > 0, 0.5 * jnp.log(self.weight_bound) / jnp.where(per_length > 0, per_length, 1.0), inf
-        )
+        reached = 0.5 * jnp.log(self.weight_bound) / jnp.where(per_length > 0, per_length, 1.0)
+        aim = jnp.where(per_length > 0, reached, inf)
         most = jnp.where(memory.clipped, memory.radius * 2, memory.radius)
         followed = jnp.clip(aim, memory.radius / 2, most)
         return jnp.where(memory.length > 0, followed, memory.radius)

@@ -6,10 +6,9 @@ do not follow from its own proofs, the corrected ones are used and the docstring
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -22,7 +21,7 @@ from occupax.features import Reward
 from occupax.problem import Problem
 from occupax.utilities.base import Smoothness
 
-TABULAR_SOFTMAX: Final[Mapping[str, float]] = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
+TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
 
 The table has l_psi = 1 and L_psi = 0, but the proofs use them only through ||grad log pi|| <= 2 l_psi and

@@ -21,31 +21,7 @@ The report:
 * `page/`: how a page of HTML is made: templates, style, script and drawings.
 """
 
-from occupax.analysis.curves import Line, log_log_line, mean_over_grid, on_grid, time_to_threshold, trailing_average
 from occupax.analysis.metrics import plot_metric
 from occupax.analysis.report import write_report
-from occupax.analysis.statistics import (
-    Interval,
-    bootstrap,
-    bootstrap_difference,
-    interquartile_mean,
-    moving_average,
-    quartiles,
-)
 
-__all__ = [
-    "Interval",
-    "Line",
-    "bootstrap",
-    "bootstrap_difference",
-    "interquartile_mean",
-    "log_log_line",
-    "mean_over_grid",
-    "moving_average",
-    "on_grid",
-    "plot_metric",
-    "quartiles",
-    "time_to_threshold",
-    "trailing_average",
-    "write_report",
-]
+__all__ = ["plot_metric", "write_report"]

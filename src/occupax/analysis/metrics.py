@@ -29,7 +29,7 @@ HUGE_WEIGHT = 100
 
 
 def plot_metric(result: Result, metric: str = "utility", *, against: Against = "episodes") -> "Figure":
-    """Median and quartiles over the seeds of a training run, and the single seeds if they are few.
+    """Draw the median and quartiles over the seeds of a training run, and the single seeds if they are few.
 
     Many records are thinned and drawn as a moving average, which the axis then says. Where the exact utility was
     recorded, it is drawn beside the estimate.
@@ -38,9 +38,6 @@ def plot_metric(result: Result, metric: str = "utility", *, against: Against = "
         result: the run.
         metric: what to draw, one of `result.metrics`.
         against: sampled "episodes", or environment "steps", of which seeds take different numbers: the median is used.
-
-    Returns:
-        A figure of Matplotlib.
     """
     if metric not in result.metrics:
         raise unknown("metric", metric, result.metrics)

@@ -26,8 +26,7 @@ def write_report(runs: Sequence[tuple[str, Result]], path: str | Path) -> None:
     """Write one HTML page about training runs, which needs no other file and no network.
 
     Args:
-        runs: a name and a result for each. What their policies are worth is found out if it was not
-            saved, which takes a while.
+        runs: a name and a result for each. What their policies are worth is found out, if it was not saved.
         path: the file.
     """
     from matplotlib import style
@@ -45,7 +44,6 @@ def write_report(runs: Sequence[tuple[str, Result]], path: str | Path) -> None:
 
 
 def _assessment(result: Result) -> Assessment:
-    """What the policies of a run are worth, as far as it is known."""
     if result.problem is None and result.saved_assessment is None:
         unknown = np.full(len(result.seeds), np.nan)
         return Assessment(unknown, "not known, because the problem cannot be restored from a file")
@@ -53,8 +51,14 @@ def _assessment(result: Result) -> Assessment:
 
 
 def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> dict[str, Any]:
-    """What the page says about a run."""
-    columns = _columns(result, assessment)
+    columns = {
+        "Utility": assessment.utilities,
+        **({} if assessment.gaps is None else {"Certified gap": assessment.gaps}),
+        "Return": result.metrics["return"][:, -1],
+        "Discounted return": result.metrics["discounted_return"][:, -1],
+        "Steps per episode": result.metrics["episode_length"][:, -1],
+        "Environment steps": result.steps[:, -1],
+    }
     finished = sum(status == "finished" for status in result.status)
     full = metrics.complete(result)
     return {
@@ -88,20 +92,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
     }
 
 
-def _columns(result: Result, assessment: Assessment) -> dict[str, np.ndarray]:
-    """The numbers of each seed."""
-    return {
-        "Utility": assessment.utilities,
-        **({} if assessment.gaps is None else {"Certified gap": assessment.gaps}),
-        "Return": result.metrics["return"][:, -1],
-        "Discounted return": result.metrics["discounted_return"][:, -1],
-        "Steps per episode": result.metrics["episode_length"][:, -1],
-        "Environment steps": result.steps[:, -1],
-    }
-
-
 def _titled(anchor: str, result: Result, metric: str) -> Chart:
-    """The chart of a metric, with the name of the metric as its title."""
     return replace(metrics.metric_chart(f"{anchor}-{metric}", result, metric), title=METRICS[metric].label.capitalize())
 
 
@@ -114,7 +105,6 @@ def _diagnostic(anchor: str, result: Result, metric: str) -> dict[str, Any]:
 
 
 def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
-    """Maps of where the best policy goes, if there is a map."""
     if np.isnan(assessment.utilities).all():
         return None
     best = int(np.nanargmax(assessment.utilities))

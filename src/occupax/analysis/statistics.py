@@ -78,12 +78,7 @@ def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.nd
 
 
 def bootstrap(
-    values: Float[np.ndarray, "seed *record"],
-    statistic: Statistic = interquartile_mean,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    values: Float[np.ndarray, "seed *record"], statistic: Statistic = interquartile_mean, **settings: Any
 ) -> Interval:
     """A percentile bootstrap confidence interval of a statistic over seeds; whole seeds are drawn, with replacement.
 
@@ -96,24 +91,19 @@ def bootstrap(
     Args:
         values: one number, or one line of records, for each seed.
         statistic: a function of such an array that takes the first axis away, `lambda runs: np.median(runs, axis=0)`.
-        level: the level of confidence.
-        resamples: how many times to draw.
-        seed: the seed of the random draws. The same one draws the same runs.
+        settings: the `level` of confidence, 0.95; how many `resamples` to draw, 2000; and the `seed` of the draws, 0.
 
     Returns:
         The interval. It is NaN where the statistic of `values` is; resamples of which it is NaN are left out.
     """
-    return _bootstrap({"values": values}, statistic, level, resamples, seed)
+    return _bootstrap({"values": values}, statistic, **settings)
 
 
 def bootstrap_difference(
     first: Float[np.ndarray, "first *record"],
     second: Float[np.ndarray, "second *record"],
     statistic: Statistic = interquartile_mean,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    **settings: Any,
 ) -> Interval:
     """A percentile bootstrap confidence interval of statistic(first) - statistic(second), for independent seeds.
 
@@ -123,7 +113,7 @@ def bootstrap_difference(
     """
     if first.shape[1:] != second.shape[1:]:
         raise ValueError(f"first and second must have the same records, got shapes {first.shape} and {second.shape}.")
-    return _bootstrap({"first": first, "second": second}, statistic, level, resamples, seed)
+    return _bootstrap({"first": first, "second": second}, statistic, **settings)
 
 
 def check_level(level: float) -> float:
@@ -134,9 +124,8 @@ def check_level(level: float) -> float:
 
 
 def _bootstrap(
-    groups: dict[str, np.ndarray], statistic: Statistic, level: float, resamples: int, seed: int
+    groups: dict[str, np.ndarray], statistic: Statistic, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """The interval of the statistic of a group, or of the difference of the statistics of two groups."""
     from scipy import stats
 
     tail, resamples = check_level(level), check_integer("resamples", resamples)
@@ -144,7 +133,7 @@ def _bootstrap(
     estimate = _difference(*(_estimate(name, values, statistic) for name, values in groups.items()))
 
     def compare(*drawn: np.ndarray, axis: int) -> np.ndarray:
-        """From arrays [*record, resample, seed] to [*record, resample]."""
+        # from arrays [*record, resample, seed] to [*record, resample]
         samples = (np.moveaxis(one, (-2, axis), (0, 1)) for one in drawn)
         return np.moveaxis(_difference(*(np.array([statistic(runs) for runs in one], float) for one in samples)), 0, -1)
 

@@ -26,14 +26,13 @@ AS_GOOD = 0.99
 def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
     """Maps of the visits of a policy, the optimal one where it is found, and the uniform one.
 
+    There are arrows if the actions are moves, and no maps if the states are not as many as the cells of a square.
+
     Args:
         name: the name of the maps.
         problem: where the policies act, with a table.
         best: the action probabilities of the policy.
         title: what it is called.
-
-    Returns:
-        The maps, with arrows if the actions are moves; None if the states are not as many as the cells of a square.
     """
     alone, env = visits_map(name, title, exact.occupancy(problem, best).sum(1)), cast("TabularMDP", problem.env)
     if alone is None:
@@ -46,11 +45,11 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
         caption += " Arrows: the most probable action, and those within 1% of it."
     if optimum is not None:
         grids.append(_grid("optimal policy", problem, optimum, moving))
-    if optimum is not None and problem.horizon is not None:
-        caption += (
-            f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that of the "
-            "infinite horizon."
-        )
+        if problem.horizon is not None:
+            caption += (
+                f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that of "
+            )
+            caption += "the infinite horizon."
     grids.append(_grid("uniform policy", problem, np.full(best.shape, 1 / env.num_actions), nowhere))
     return replace(alone, caption=caption, grids=tuple(grids))
 

@@ -72,23 +72,19 @@ def dynamics(problem: Problem) -> Dynamics:
     env = problem.env
     if not isinstance(env, TabularMDP):
         raise ValueError(f"exact methods need a tabular environment, got {type(env).__name__}.")
-    counting = np.ones(env.num_states)
+    S, A = env.num_states, env.num_actions
+    counting = np.ones(S)
     if problem.termination == "episodic":
         counting[env.terminal] = 0.0
-    rows, columns = sparse.diags_array(np.repeat(counting, env.num_actions)), sparse.diags_array(counting)
+    rows, columns = sparse.diags_array(np.repeat(counting, A)), sparse.diags_array(counting)
     transition = sparse.csr_array(rows @ env.transition @ columns)
-    features = _features(problem, env)
-    return Dynamics(transition, env.initial * counting, features, counting, problem.discount, problem.horizon)
-
-
-def _features(problem: Problem, env: TabularMDP) -> sparse.csr_array:
-    S, A = env.num_states, env.num_actions
     with jax.enable_x64(True):
         states, actions = jnp.repeat(jnp.arange(S), A), jnp.tile(jnp.arange(A), S)
         counts = jax.vmap(problem.count)(states, actions, jnp.asarray(env.reward.ravel()))
     index, entry = np.asarray(counts.index), np.asarray(counts.value)
-    rows = np.repeat(np.arange(S * A), index.shape[1])
-    return sparse.csr_array((entry.ravel(), (rows, index.ravel())), shape=(S * A, problem.size))
+    pairs = np.repeat(np.arange(S * A), index.shape[1])
+    features = sparse.csr_array((entry.ravel(), (pairs, index.ravel())), shape=(S * A, problem.size))
+    return Dynamics(transition, env.initial * counting, features, counting, problem.discount, problem.horizon)
 
 
 def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:

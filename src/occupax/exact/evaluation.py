@@ -104,17 +104,15 @@ def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
 
 def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> StateActionArray:
     """The occupancy of a table of probabilities, or of one for each step of a horizon."""
-    if model.horizon is not None:
-        return timed_occupancy(model, np.broadcast_to(probs, (model.horizon, *model.shape))).sum(0)
-    flow = model.discounted_solve(model.under(probs).T.tocsr(), model.initial)
-    return flow[:, None] * probs
+    return timed_occupancy(model, probs).reshape(-1, *model.shape).sum(0)
 
 
-def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H S A"]:
-    """The discounted occupancy of each step, for a policy that may depend on time."""
-    mass = np.empty(probs.shape)
-    arriving = model.initial
-    for t, table in enumerate(probs):
+def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "*time S A"]) -> Float[np.ndarray, "*H S A"]:
+    """The same, but with a horizon that of each step."""
+    if model.horizon is None:
+        return model.discounted_solve(model.under(probs).T.tocsr(), model.initial)[:, None] * probs
+    mass, arriving = np.empty((model.horizon, *model.shape)), model.initial
+    for t, table in enumerate(np.broadcast_to(probs, mass.shape)):
         mass[t] = model.discount**t * arriving[:, None] * table
         arriving = model.transition.T @ (arriving[:, None] * table).ravel()
     return mass
@@ -127,7 +125,7 @@ def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -
         flow = model.discounted_solve(matrix.T.tocsr(), model.initial)
         values = model.discounted_solve(matrix, (probs * reward).sum(1))
         return flow[:, None] * (reward + model.discount * model.following(values))
-    mass = timed_occupancy(model, np.broadcast_to(probs, (model.horizon, *probs.shape))).sum(2)
+    mass = timed_occupancy(model, probs).sum(2)
     slope, values = np.zeros(model.shape), np.zeros(model.shape[0])
     for t in reversed(range(model.horizon)):
         action_values = reward + model.discount * model.following(values)

@@ -105,8 +105,7 @@ def _frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: flo
     Each iteration adds the occupancy of the policy that is best for the current quasi-reward, then finds the best
     mixture of all that are kept.
     """
-    occupancy = total_occupancy if model.horizon is None else timed_occupancy
-    corners = [occupancy(model, start)]
+    corners = [timed_occupancy(model, start)]
     images, shares = _image(model, corners[0])[None], np.ones(1)
     for _ in range(max_iterations):
         mixture = shares @ images
@@ -118,7 +117,7 @@ def _frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: flo
         gap, rounding = best.upper_bound - linear_value, ROUNDING * (1 + abs(linear_value))
         if gap <= max(0.5 * tolerance, rounding):
             break
-        corner = occupancy(model, best.policy)
+        corner = timed_occupancy(model, best.policy)
         if problem.utility.linear:
             return corner
         corners.append(corner)

@@ -26,14 +26,9 @@ class TableCell(NamedTuple):
 
 
 def render(template: str, **data: Any) -> str:
-    """A whole page.
+    """A page of HTML from a file in `templates/`, with data that is all text and escaped.
 
-    Args:
-        template: the name of a file in `templates/`.
-        data: what the template shows. All of it is text, which is escaped.
-
-    Returns:
-        HTML. No script but its own runs in it, and nothing is loaded from elsewhere.
+    No script but its own runs in it, and nothing is loaded from elsewhere.
     """
     return environment().get_template(template).render(data)
 
