@@ -19,12 +19,11 @@ import occupax as ox
 from occupax import serial
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
-from occupax.analysis.describe import words
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, words
 from occupax.analysis.metrics import plot_metric
 from occupax.analysis.page import environment
 from occupax.analysis.report import write_report
 from occupax.analysis.statistics import moving_average, quartiles
-from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS
 from occupax.training.assessment import Assessment
 
 NAN = np.nan

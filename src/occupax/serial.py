@@ -37,11 +37,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def pack(value: Any) -> tuple[Any, Arrays]:
-    """Describe a value as JSON and the arrays it holds.
+    """Describe a value as JSON and the arrays it holds; equal values have equal descriptions in every process.
 
     Modules of occupax and equinox.nn are described by their name and fields. What cannot be restored from a description
-    (functions, classes of others) is called opaque and given by its name and the values it holds. Equal values have
-    equal descriptions in every process.
+    (functions, classes of others) is called opaque and given by its name and the values it holds.
     """
     arrays: Arrays = {}
     return _describe(value, "", arrays), arrays
@@ -51,11 +50,7 @@ def unpack(description: Any, arrays: Mapping[str, np.ndarray], like: Any = None)
     """Restore a value from what `pack` made of it.
 
     NumPy arrays come back read-only. A float64 array of JAX is refused without `jax.enable_x64`, which would round it.
-
-    Args:
-        description: the JSON.
-        arrays: the arrays by name; others may be among them.
-        like: a value of the same structure whose functions and classes stand in for the opaque parts.
+    The functions and classes of `like`, a value of the same structure, stand in for the opaque parts.
     """
     try:
         return _build(description, arrays) if like is None else _fill(like, description, arrays)
@@ -204,7 +199,6 @@ def _find(address: str) -> type | None:
 
 
 def _fill(like: Any, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Put the arrays in the places they have in `like`."""
     expected, own = pack(like)
     place = difference(expected, description)
     if place is not None:

@@ -184,7 +184,11 @@ class Plan:
             *zip(PRESCRIBED, astuple(self.stationary), astuple(self.global_optimum), strict=True),
         ]
         lines = [f"What the theory of TSIVR-PG prescribes for an accuracy of order epsilon = {self.epsilon:g}"]
-        lines += [f"{name:<26}" + "".join(f"{_cell(value):>20}" for value in values) for name, *values in rows]
+        for name, *values in rows:
+            cells = (
+                f"{it:.3g}" if isinstance(it, float) else f"{it:,}" if isinstance(it, int) else it for it in values
+            )
+            lines.append(f"{name:<26}" + "".join(f"{cell:>20}" for cell in cells))
         lines += [
             "These step sizes guarantee convergence but are far too small for practice (for tabular FrozenLake eta is",
             "below 1e-7): tune eta and delta instead, and read the table for how the cost grows as epsilon shrinks.",
@@ -345,7 +349,3 @@ def _ceiling(value: float) -> int:
 def _exp(value: float) -> float:
     """Infinity, not an error, where the exponential is larger than any float."""
     return math.exp(value) if value < 709 else math.inf
-
-
-def _cell(value: int | float | str) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value

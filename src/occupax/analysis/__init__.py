@@ -14,10 +14,8 @@ Figures:
 
 The report:
 
-* `report`: the page about training runs.
-* `comparison`: the part of it that compares several runs.
-* `describe`: the configuration of a run in words.
-* `words`: the names and meanings of the recorded numbers.
+* `report`: the page about training runs, which also compares several.
+* `describe`: the configuration of a run, and the names and meanings of the recorded numbers, in words.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.
 """
 

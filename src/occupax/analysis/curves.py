@@ -25,13 +25,9 @@ def on_grid(
     """The last record that each seed has at each point of a grid, NaN before its first.
 
     A curve is a step function: it stays where it is until the next record, and after the last one. Nothing is invented
-    between two records, and a seed that was stopped counts with what it had reached instead of being left out.
-
-    Args:
-        x: where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each seed. Of
-            several at one place the last counts.
-        values: the records. Those that are NaN are no records.
-        grid: points, in any order.
+    between two records, and a seed that was stopped counts with what it had reached instead of being left out. Here
+    and below, x is where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each
+    seed. Of several records at one place the last counts, and values that are NaN are no records.
     """
     known = np.where(np.isnan(values), -1, np.arange(values.shape[1]))
     latest = np.pad(np.maximum.accumulate(known, axis=1), ((0, 0), (1, 0)), constant_values=-1)
@@ -93,7 +89,7 @@ def time_to_threshold(
     meaningful: finite as long as more than half of the seeds arrive.
 
     Args:
-        x: where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each seed.
+        x: where the records are.
         values: the records, the larger the better.
         threshold: what to reach. To fall below one, change the sign of the values and of the threshold.
         window: the mean of so many successive records must reach it, all of them known; the last of them is when it

@@ -10,8 +10,8 @@ from occupax import serial
 from occupax._errors import unknown
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
+from occupax.analysis.describe import describe_metric
 from occupax.analysis.statistics import moving_average, quartiles
-from occupax.analysis.words import describe_metric
 from occupax.training.records import EXACT
 from occupax.training.result import Result
 from occupax.training.schedule import Schedule
@@ -72,17 +72,11 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     if metric == "utility" and "exact_utility" in result.metrics:
         exact = quartiles(result.metrics["exact_utility"][:, shown])[1]
         series.append(Series("exact utility", common, exact, style="dashed"))
-    singles = zip(result.seeds, own, values, strict=True) if 1 < count <= MOST_SINGLE_LINES else ()
-    smoothed = f"\n(moving average of {window} records)" if window > 1 else ""
-    return Chart(
-        name,
-        algorithm_name(result),
-        words.meaning,
-        ("sampled episodes" if against == "episodes" else "environment steps, median") + smoothed,
-        words.label,
-        tuple(series),
-        singles=tuple(Series(f"seed {seed}", x, y) for seed, x, y in singles),
-    )
+    lines = zip(result.seeds, own, values, strict=True) if 1 < count <= MOST_SINGLE_LINES else ()
+    singles = tuple(Series(f"seed {seed}", x, y) for seed, x, y in lines)
+    axis = "sampled episodes" if against == "episodes" else "environment steps, median"
+    axis += f"\n(moving average of {window} records)" if window > 1 else ""
+    return Chart(name, algorithm_name(result), words.meaning, axis, words.label, tuple(series), singles=singles)
 
 
 def smoothing_window(result: Result) -> int:
@@ -110,6 +104,4 @@ def complete(result: Result) -> Result:
 
 def algorithm_name(result: Result) -> str:
     """The class of the algorithm, even of one that could not be restored."""
-    if result.algorithm is not None:
-        return type(result.algorithm).__name__
     return serial.class_name(result.config["setup"]["algorithm"])

@@ -45,13 +45,12 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
     """Write a figure as `.svg` and `.png`, and its numbers as `.csv`, into files of its name."""
     from matplotlib import style
 
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    path = Path(folder) / chart.name
     with style.context("default"):
         figure = draw(chart)
-        serial.write_text(path / f"{chart.name}.svg", svg_text(figure, chart.name))
-        figure.savefig(path / f"{chart.name}.png", dpi=160)
-    serial.write_text(path / f"{chart.name}.csv", csv_text(chart))
+        serial.write_text(path.with_suffix(".svg"), svg_text(figure, chart.name))  # which makes the folder
+        figure.savefig(path.with_suffix(".png"), dpi=160)
+    serial.write_text(path.with_suffix(".csv"), csv_text(chart))
 
 
 def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
@@ -119,18 +118,11 @@ def _draw_series(axes: Any, series: Series, drawn: Look, place: int, band: str) 
             axes.vlines(series.x, series.lower, series.upper, linewidth=1.2, **bounds)
         else:
             axes.fill_between(series.x, series.lower, series.upper, alpha=0.2, linewidth=0, label=band, **bounds)
-    axes.plot(
-        series.x,
-        series.y,
-        color=drawn.colour,
-        linewidth=1.8 if series.style == "line" else 1.5,
-        linestyle="none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-",
-        marker=drawn.marker,
-        markersize=4.5,
-        markevery=(place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKED else None,
-        label=series.name,
-        gid=f"part-s{place}-0",
-    )
+    style = "none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-"
+    every = (place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKED else None
+    line = {"color": drawn.colour, "linewidth": 1.8 if series.style == "line" else 1.5, "linestyle": style}
+    marks = {"marker": drawn.marker, "markersize": 4.5, "markevery": every}
+    axes.plot(series.x, series.y, label=series.name, gid=f"part-s{place}-0", **line, **marks)
 
 
 def _finish(axes: Any, chart: Chart) -> None:

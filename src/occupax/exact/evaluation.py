@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics, read_probs
-from occupax.exact.planning import best_response
+from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
@@ -54,8 +53,7 @@ def certificate(problem: Problem, probs: Any) -> Certificate:
     For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one planning problem with
     the quasi-reward grad F(u) solves. With a horizon, the bound covers policies that depend on time as well.
     """
-    model = dynamics(problem)
-    refuse_unless_concave(problem)
+    model = concave_dynamics(problem)
     lam = total_occupancy(model, read_probs(probs, model))
     return certify(problem, model, model.features.T @ lam.ravel())
 
@@ -74,13 +72,15 @@ def certify(problem: Problem, model: Dynamics, features: Float[np.ndarray, " d"]
     return Certificate(value, value + gap, gap)
 
 
-def refuse_unless_concave(problem: Problem) -> None:
-    """Refuse a utility for which the bound does not hold."""
+def concave_dynamics(problem: Problem) -> Dynamics:
+    """The dynamics of a problem, but no utility for which the bound does not hold."""
+    model = dynamics(problem)
     if not problem.utility.concave:
         raise ValueError(
             f"the utility {type(problem.utility).__name__} is not declared concave, and only for a concave one does "
             "its linearisation bound the optimum; declare it with Custom(function, concave=True) if it is."
         )
+    return model
 
 
 def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
@@ -178,10 +178,9 @@ class Evaluator:
 
     def gaps(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """By how much at most any policy is better than each occupancy; the utility must be concave."""
-        finite = np.isfinite(occupancies).all(1)
-        certified = (certify(self._problem, self._model, it).gap for it in occupancies[finite])
         gaps = np.full(len(occupancies), np.nan)
-        gaps[finite] = [*certified]
+        for i in np.flatnonzero(np.isfinite(occupancies).all(1)):
+            gaps[i] = certify(self._problem, self._model, occupancies[i]).gap
         return gaps
 
 

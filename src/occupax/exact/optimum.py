@@ -13,16 +13,15 @@ from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number, unknown
 from occupax.exact import conic
-from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics
+from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
 from occupax.exact.evaluation import (
     certify,
-    refuse_unless_concave,
+    concave_dynamics,
     timed_occupancy,
     total_occupancy,
     utility_gradient,
     utility_value,
 )
-from occupax.exact.planning import best_response
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
@@ -71,8 +70,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         raise unknown("method", method, get_args(Method))
     tolerance = check_number("tolerance", tolerance, low=0.0, open_low=True)
     max_iterations = check_integer("max_iterations", max_iterations)
-    model = dynamics(problem)
-    refuse_unless_concave(problem)
+    model = concave_dynamics(problem)
     if method == "conic":
         if find_spec("cvxpy") is None:
             raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
@@ -182,7 +180,6 @@ def _line_search(utility: Utility, images: Images, shares: Vector, move: Vector,
 
 
 def _curvature(utility: Utility, mixture: Features, images: Images) -> Float[np.ndarray, "k k"]:
-    """The Hessian of F as a function of the shares."""
     k, d = images.shape
     padded = np.zeros((-(-k // PADDING) * PADDING, d))  # few shapes, few compilations
     padded[:k] = images

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.analysis.charts import Chart, Maps
+from occupax.analysis.describe import number
 from occupax.analysis.statistics import Interval, bootstrap, bootstrap_difference, interquartile_mean
-from occupax.analysis.words import number
 
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
 Seeds = Float[np.ndarray, " seed"]

@@ -89,15 +89,6 @@ class Utility(eqx.Module):
         return -self + other
 
 
-class ConcaveUtility(Utility):
-    """A utility that is concave whatever its settings."""
-
-    @property
-    def concave(self) -> bool:
-        """True, whatever the settings."""
-        return True
-
-
 class Sum(Utility):
     """A weighted sum of utilities; each term sees its own part of the occupancy unless all count the same."""
 

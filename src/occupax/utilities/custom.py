@@ -165,7 +165,9 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     if subject.concave and (sag > SLACK * (1 + np.abs(middle))).any():
         faults.append(f"concave: declared, but a midpoint lies {sag.max():.3g} below the chord.")
 
-    seen = _constants(points, gradients)
+    moved, change = points[::2] - points[1::2], np.abs(gradients[::2] - gradients[1::2]).max(1)
+    rates = [float((change / np.linalg.norm(moved, order, axis=1)).max()) for order in (2, 1)]
+    seen = Smoothness(float(np.abs(gradients).max()), *rates)
     for name, measured, declared in zip(Smoothness._fields, seen, subject.smoothness, strict=True):
         if isfinite(declared) and measured > declared * (1 + SLACK) + SLACK:
             faults.append(f"smoothness.{name}: declared {declared:.6g}, but {measured:.6g} was seen.")
@@ -196,13 +198,3 @@ def _occupancies(size: int, mass: float, count: int, seed: int) -> Float[np.ndar
     concentration = np.exp(random.uniform(-3, 3, count))
     shares = np.stack([random.dirichlet(np.full(size, c)) for c in concentration])
     return mass * (random.uniform(0, 1, (count, 1)) * shares * 0.999 + 1e-3 / size)
-
-
-def _constants(points: Float[np.ndarray, "n d"], gradients: Float[np.ndarray, "n d"]) -> Smoothness:
-    moved = points[::2] - points[1::2]
-    change = np.abs(gradients[::2] - gradients[1::2]).max(1)
-    return Smoothness(
-        float(np.abs(gradients).max()),
-        float((change / np.linalg.norm(moved, axis=1)).max()),
-        float((change / np.abs(moved).sum(1)).max()),
-    )

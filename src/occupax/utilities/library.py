@@ -12,18 +12,24 @@ from jaxtyping import Array, Float
 from occupax import features as feature_maps
 from occupax._errors import check_number, read_array
 from occupax.features import Feature, as_feature
-from occupax.utilities.base import ConcaveUtility, Smoothness, nonnegative
+from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.sets import ConvexSet
 
 
-class _Everywhere(ConcaveUtility):
+class _Concave(Utility):
+    @property
+    def concave(self) -> bool:
+        return True
+
+
+class _Everywhere(_Concave):
     """A utility that is defined for every vector."""
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         return occupancy
 
 
-class _OfVisits(ConcaveUtility):
+class _OfVisits(_Concave):
     """A utility of how often each state is visited, or each of any other things that are counted."""
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:

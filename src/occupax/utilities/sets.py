@@ -32,12 +32,7 @@ class ConvexSet(eqx.Module):
 
 
 class Box(ConvexSet):
-    """The vectors between `low` and `high`, coordinate by coordinate.
-
-    Args:
-        low: Lower bounds; `-inf` where there is none.
-        high: Upper bounds; `inf` where there is none.
-    """
+    """The vectors between `low` and `high`, coordinate by coordinate; `-inf` and `inf` where there is no bound."""
 
     low: Float[np.ndarray, " k"]
     high: Float[np.ndarray, " k"]

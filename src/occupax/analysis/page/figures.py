@@ -7,7 +7,7 @@ import numpy as np
 
 from occupax.analysis import plots
 from occupax.analysis.charts import Chart, Maps, Series, thin
-from occupax.analysis.words import number
+from occupax.analysis.describe import number
 
 SHOWN = {colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)} | {"#000000": "currentColor"}
 """The colour in the page of each colour of the figures; the page has others in the light than in the dark."""
@@ -31,12 +31,8 @@ def interactive(chart: Chart | Maps) -> dict[str, Any]:
 def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any]:
     """A Matplotlib figure as SVG within a page, in the page's own colours and letters, with its title and caption.
 
-    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`.
-
-    Args:
-        figure: the Matplotlib figure.
-        chart: what it shows. Its name is its own in a page: references within an SVG must not meet those of another.
-        description: what is to be seen, for those who do not see it.
+    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`. The name of
+    the chart is its own in a page: references within an SVG must not meet those of another.
     """
     _, _, text = plots.svg_text(figure, chart.name, transparent=True).partition("<svg")
     box = re.search(r'viewBox="([^"]*)"', text)
@@ -112,10 +108,8 @@ def _chart(chart: Chart, figure: Any) -> dict[str, Any]:
 
 
 def _series(chart: Chart, series: Series) -> dict[str, Any]:
-    drawn, colour = thin(series), SHOWN[plots.look(chart, series).colour]
-    columns = {"x": drawn.x, "y": drawn.y, "lower": drawn.lower, "upper": drawn.upper}
-    numbers = {name: _numbers(array, 10 if name == "x" else 6) for name, array in columns.items() if array is not None}
-    return {"name": series.name, "colour": colour, **numbers}
+    numbers = {name: _numbers(array, 10 if name == "x" else 6) for name, array in thin(series).arrays().items()}
+    return {"name": series.name, "colour": SHOWN[plots.look(chart, series).colour], **numbers}
 
 
 def _maps(maps: Maps, figure: Any) -> dict[str, Any]:
