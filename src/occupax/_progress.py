@@ -10,13 +10,8 @@ SECONDS_TO_MEASURE = 5.0
 class ProgressBar:
     """A bar on the standard error; a line now and then where that is not a terminal.
 
-    Args:
-        total: how much there is to do, in any unit.
-        text: what is being done.
-        done: how much of it is done already.
-        shown: whether to show anything at all.
-        seconds_a_unit: a first guess of the pace.
-        seconds_between_lines: at least as many pass between two lines, where there is no terminal.
+    What there is to do, `total`, and what is `done` of it already are in any unit; `seconds_a_unit` is a first guess of
+    the pace. Where there is no terminal, at least `seconds_between_lines` pass between two lines.
     """
 
     def __init__(
@@ -36,7 +31,8 @@ class ProgressBar:
         self._lines = shown and not self._bar.console.is_terminal
         self._total, self._first, self._guess, self._between = total, done, seconds_a_unit, seconds_between_lines
         self._began = self._said = time.monotonic()
-        self._task = self._bar.add_task(text, total=total, completed=done, left="")
+        self._task = self._bar.add_task(text, total=total, left="")
+        self._bar.update(self._task, completed=done)
         if shown and self._bar.console.is_terminal:
             self._bar.start()
 

@@ -77,8 +77,8 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
     if type(value) is float:
         return value if isfinite(value) else {"float": str(value)}
     if _is_array(value):
-        kind, arrays[name] = _read_array(value)
-        return {"array": name, "kind": kind}
+        origin, arrays[name] = _read_array(value)
+        return {"array": name, "kind": origin}
     known = [word for word, function in FUNCTIONS.items() if value is function]
     if known:
         return {"function": known[0]}

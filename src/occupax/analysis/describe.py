@@ -30,7 +30,7 @@ class MetricWords(NamedTuple):
 
 METRICS = {
     metric: MetricWords(**entry)
-    for metric, entry in tomllib.loads(files(__package__).joinpath("metrics.toml").read_text("utf-8")).items()
+    for metric, entry in tomllib.loads(files("occupax.analysis").joinpath("metrics.toml").read_text("utf-8")).items()
 }
 HEADLINES, DIAGNOSTICS = ([metric for metric, it in METRICS.items() if it.shown == size] for size in ("large", "small"))
 """The metrics that a report shows large, and those that it shows small as far as they were recorded."""

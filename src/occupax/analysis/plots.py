@@ -133,7 +133,12 @@ def _finish(axes: Any, chart: Chart) -> None:
     else:
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
-        _widen(axes, chart)
+        x = np.concatenate([np.asarray(series.x, float) for series in chart.series] or [np.zeros(1)])
+        if np.isfinite(x).any() and 0 <= 2 * np.nanmin(x) <= np.nanmax(x):
+            axes.set_xlim(left=0)
+        low, high = axes.get_ylim()
+        if high - low < 1e-3 * abs(high):  # rounding errors are not to be magnified
+            axes.set_ylim(low - 0.05 * abs(low), high + 0.05 * abs(high))
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_formatter(lambda number, _: f"{number:,.10g}")
         if chart.log:
@@ -143,16 +148,6 @@ def _finish(axes: Any, chart: Chart) -> None:
     axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
     axes.grid(axis="both" if chart.log else "y", color="#808080", alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _widen(axes: Any, chart: Chart) -> None:
-    """Begin at x = 0 if that is near, and do not magnify rounding errors."""
-    x = np.concatenate([np.asarray(series.x, float) for series in chart.series] or [np.zeros(1)])
-    if np.isfinite(x).any() and 0 <= 2 * np.nanmin(x) <= np.nanmax(x):
-        axes.set_xlim(left=0)
-    low, high = axes.get_ylim()
-    if high - low < 1e-3 * abs(high):
-        axes.set_ylim(low - 0.05 * abs(low), high + 0.05 * abs(high))
 
 
 def _draw_maps(maps: Maps, bare: bool) -> "Figure":

@@ -140,7 +140,9 @@ def _comparison(runs: Runs) -> dict[str, Any]:
 
 
 def _against(runs: Runs, metrics: Sequence[str], against: Against) -> dict[str, Any]:
-    compared, low, high = overlapping([(name, *_range(result, against)) for name, result in runs])
+    places = {name: np.atleast_2d(_x(result, against)) for name, result in runs}
+    ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
+    compared, low, high = overlapping(ranges)
     if len(compared) < 2:
         return {"axis": AXES[against], "charts": []}
     chosen = [(name, result) for name, result in runs if name in compared]
@@ -164,11 +166,6 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
     if not most:
         return [], 0.0, 0.0
     return [name for name, _, _ in most], max(low for _, low, _ in most), min(high for _, _, high in most)
-
-
-def _range(result: Result, against: Against) -> tuple[float, float]:
-    x = np.atleast_2d(_x(result, against))
-    return float(x[:, 0].max()), float(x[:, -1].min())
 
 
 def _x(result: Result, against: Against) -> Num[np.ndarray, "*seed record"]:

@@ -106,6 +106,8 @@ class Polyhedron(ConvexSet):
     bounds: Float[np.ndarray, " rows"]
 
     def __init__(self, matrix: Numbers, bounds: Numbers):
+        from scipy.optimize import linprog
+
         rows, limits = _finite("matrix", matrix, 2), _finite("bounds", bounds, 1)
         if rows.shape[0] != limits.size:
             raise ValueError(
@@ -117,7 +119,8 @@ class Polyhedron(ConvexSet):
         _require("bounds", limits, ~zero | (limits >= 0), "at least 0 where a row of matrix is zero")
         lengths = np.where(zero, 1, lengths)
         self.matrix, self.bounds = rows / lengths[:, None], limits / lengths
-        if _empty(self.matrix, self.bounds):
+        scale = np.max(np.abs(self.bounds)) or 1.0  # the solver has an absolute tolerance, of about 1e-7
+        if not linprog(np.zeros(rows.shape[1]), self.matrix, self.bounds / scale, bounds=(None, None)).success:
             raise ValueError(f"bounds must leave some x with matrix @ x <= bounds, but {limits.tolist()} leaves none.")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
@@ -234,13 +237,3 @@ def _require(name: str, array: Float[np.ndarray, "..."], allowed: Any, rule: str
         first = np.argwhere(~allowed)[0]
         place = name + "".join(f"[{index}]" for index in first)
         raise ValueError(f"{name} must be {rule}, but {place} is {array[tuple(first)]}.")
-
-
-def _empty(matrix: Float[np.ndarray, "rows k"], bounds: Float[np.ndarray, " rows"]) -> bool:
-    """Whether no vector meets all the constraints, to about 1e-7 of the largest bound."""
-    from scipy.optimize import linprog
-
-    # The tolerance of the solver is absolute.
-    scale = np.max(np.abs(bounds)) or 1.0
-    found = linprog(np.zeros(matrix.shape[1]), A_ub=matrix, b_ub=bounds / scale, bounds=(None, None))
-    return not found.success

@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
 
 class TableCell(NamedTuple):
-    """A cell of a table that is more than a text: a link, or a number with its interval."""
+    """A cell of a table that is more than a text: a link to a part of the page, or a number between its bounds."""
 
     text: str
     anchor: str = ""
-    """The part of the page to which the text is a link."""
     bounds: str = ""
-    """The bounds of the interval of the number that the text is."""
 
 
 def render(template: str, **data: Any) -> str:
