@@ -17,11 +17,13 @@ import pytest
 
 import occupax as ox
 from occupax import serial
-from occupax.analysis import moving_average, plot_metric, plots, quartiles, write_report
+from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
-from occupax.analysis.describe import words
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, words
+from occupax.analysis.metrics import plot_metric
 from occupax.analysis.page import environment
-from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS
+from occupax.analysis.report import write_report
+from occupax.analysis.statistics import moving_average, quartiles
 from occupax.training.assessment import Assessment
 
 NAN = np.nan
@@ -420,7 +422,7 @@ def test_descriptions_read_like_python():
 
 def test_figures_are_lazy_and_have_no_window():
     code = (
-        "import sys, occupax.analysis; first = 'matplotlib' in sys.modules\n"
+        "import sys, occupax.analysis.report; first = 'matplotlib' in sys.modules\n"
         "from occupax.analysis.charts import Chart; from occupax.analysis.page.figures import interactive\n"
         "interactive(Chart('a', '', '', 'x', 'y', ())); print(first, 'matplotlib.pyplot' in sys.modules)"
     )

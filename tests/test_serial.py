@@ -292,8 +292,8 @@ def test_fingerprints_are_the_same_in_another_process():
     [
         {"class": "os.system", "fields": {}},
         {"class": "subprocess.Popen", "fields": {"args": "touch executed"}},
-        {"class": "occupax.serial.files.os.system", "fields": {}},
-        {"class": "occupax.serial.files.Path", "fields": {}},
+        {"class": "occupax.serial.os.system", "fields": {}},
+        {"class": "occupax.serial.Path", "fields": {}},
         {"class": "occupax.policies.__builtins__", "fields": {}},
         {"class": "occupax.__init__.make", "fields": {}},
         {"class": "occupax.make", "fields": {}},

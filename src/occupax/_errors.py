@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from math import inf, nan
 from typing import Any
 
 import jax
@@ -38,14 +39,11 @@ def check_integers(name: str, values: object, minimum: int = 1) -> tuple[int, ..
 
 def check_number(name: str, value: object, *, low: float, open_low: bool = False) -> float:
     """Return `value` as a finite float above `low` (or equal to it unless `open_low`), or say what is wrong with it."""
-    try:
-        number = float(value)  # pyright: ignore[reportArgumentType]
+    try:  # a text such as "1" would be kept as it is
+        number = nan if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if isinstance(value, str):  # it would be kept as it is
-        number = float("nan")
-    inside = number > low if open_low else number >= low
-    if not inside or number == float("inf"):
+        number = nan
+    if not (low < number < inf or (number == low and not open_low)):
         bound = f"above {low:g}" if open_low else f"of at least {low:g}"
         raise ValueError(f"{name} must be a finite number {bound}, got {value!r}.")
     return number

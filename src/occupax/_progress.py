@@ -10,13 +10,8 @@ SECONDS_TO_MEASURE = 5.0
 class ProgressBar:
     """A bar on the standard error; a line now and then where that is not a terminal.
 
-    Args:
-        total: how much there is to do, in any unit.
-        text: what is being done.
-        done: how much of it is done already.
-        shown: whether to show anything at all.
-        seconds_a_unit: a first guess of the pace.
-        seconds_between_lines: at least as many pass between two lines, where there is no terminal.
+    What there is to do, `total`, and what is `done` of it already are in any unit; `seconds_a_unit` is a first guess of
+    the pace. Where there is no terminal, at least `seconds_between_lines` pass between two lines.
     """
 
     def __init__(
@@ -34,9 +29,8 @@ class ProgressBar:
         columns = (TextColumn("[bold]{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
         self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True))
         self._lines = shown and not self._bar.console.is_terminal
-        self._total, self._first, self._guess = total, done, seconds_a_unit
+        self._total, self._first, self._guess, self._between = total, done, seconds_a_unit, seconds_between_lines
         self._began = self._said = time.monotonic()
-        self._between = seconds_between_lines
         self._task = self._bar.add_task(text, total=total, left="")
         self._bar.update(self._task, completed=done)
         if shown and self._bar.console.is_terminal:
@@ -54,12 +48,7 @@ class ProgressBar:
             self._bar.stop()
 
     def update(self, done: int | float, text: str | None = None) -> None:
-        """Move the bar.
-
-        Args:
-            done: how much is done by now.
-            text: what is being done; by default the same as before, and no line.
-        """
+        """Move the bar to what is done by now; without a text it keeps the last one, and there is no line."""
         left = self._left(done)
         self._bar.update(self._task, completed=done, description=text, left=left)
         if self._lines and text is not None and time.monotonic() - self._said >= self._between:

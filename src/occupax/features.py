@@ -120,10 +120,8 @@ class Info(Feature):
         recorded: tuple[str, ...] = getattr(env, "info", ())
         for name in self.names:
             if name not in recorded:
-                raise ValueError(
-                    f"the info value {name!r} is not recorded: make the environment with "
-                    f"GymnasiumEnv(..., info={sorted({*recorded, *self.names})})."
-                )
+                made = f"GymnasiumEnv(..., info={sorted({*recorded, *self.names})})"
+                raise ValueError(f"the info value {name!r} is not recorded: make the environment with {made}.")
         return [recorded.index(name) for name in self.names]
 
 
@@ -157,12 +155,10 @@ class Grid(Feature):
         self.bins = check_integers("bins", bins)
         chosen = range(len(self.bins)) if coordinates is None else coordinates
         self.coordinates = check_integers("coordinates", chosen, minimum=0)
-        lengths = {self.low.size, self.high.size, len(self.bins), len(self.coordinates)}
-        if len(lengths) != 1 or not self.bins:
-            raise ValueError(
-                f"low, high, bins and coordinates must have one length, got {self.low.size}, {self.high.size}, "
-                f"{len(self.bins)} and {len(self.coordinates)}."
-            )
+        lengths = (self.low.size, self.high.size, len(self.bins), len(self.coordinates))
+        if len(set(lengths)) != 1 or not self.bins:
+            got = "{}, {}, {} and {}".format(*lengths)
+            raise ValueError(f"low, high, bins and coordinates must have one length, got {got}.")
         if not (self.low < self.high).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
 
@@ -175,8 +171,7 @@ class Grid(Feature):
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """A one at the cell of the observation."""
-        place = jnp.ravel(visit.observation)[jnp.array(self.coordinates)]
-        shape = jnp.array(self.bins)
+        place, shape = jnp.ravel(visit.observation)[jnp.array(self.coordinates)], jnp.array(self.bins)
         cell = jnp.clip(jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1).astype(jnp.int32)
         return _one_hot(jnp.ravel_multi_index(tuple(cell), self.bins, mode="clip"), visit)
 
@@ -211,9 +206,8 @@ class Function(Feature):
 
     def size(self, env: DecisionProcess) -> int:
         """The length of what the function returns."""
-        action = jax.ShapeDtypeStruct((), jnp.int32)
         try:
-            spec = jax.eval_shape(self.function, observation_spec(env), action)
+            spec = jax.eval_shape(self.function, observation_spec(env), jax.ShapeDtypeStruct((), jnp.int32))
         except Exception as error:
             raise ValueError(f"the feature function failed on (observation, action): {error}") from error
         shape = getattr(spec, "shape", None)

@@ -13,8 +13,7 @@ from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Utility
-from occupax.utilities.checking import refuse_unless_fitting
-from occupax.utilities.custom import as_utility, bind
+from occupax.utilities.custom import as_utility, bind, refuse_unless_fitting
 from occupax.utilities.library import Reward
 
 Termination = Literal["episodic", "absorbing"]
@@ -52,9 +51,7 @@ class Problem(eqx.Module):
     ):
         """Check everything that can be checked without sampling."""
         refuse_unless_environment(env)
-        self.env = env
-        self.discount = _read_discount(discount)
-        self.horizon = _read_horizon(horizon, env)
+        self.env, self.discount, self.horizon = env, _read_discount(discount), _read_horizon(horizon, env)
         if termination not in get_args(Termination):
             raise unknown("termination", termination, get_args(Termination))
         self.termination = termination

@@ -22,18 +22,17 @@ FIRST_ADAPTIVE_RADIUS = 0.01
 
 
 class Memory(eqx.Module):
-    """What is carried from one step to the next."""
+    """What is carried from one step to the next.
+
+    This is what an optax rule remembers, whether the radius cut the last step short, how far that step went and, only
+    if the radius is adaptive, its present value and the policy before the last step.
+    """
 
     rule: Any
-    """What an optax transformation remembers."""
     clipped: Bool[Array, ""]
-    """Whether the radius cut the last step short."""
     length: Float[Array, ""]
-    """How far the last step went."""
     radius: Float[Array, ""] | None
-    """The present radius, if it is adaptive."""
     previous: Policy | None
-    """The policy before the last step, if the radius is adaptive."""
 
 
 class Step(eqx.Module):
@@ -73,14 +72,9 @@ class Step(eqx.Module):
 
     def init(self, policy: Policy) -> Memory:
         """Before the first step."""
-        adaptive = self.radius == "adaptive"
-        return Memory(
-            rule=() if isinstance(self.rule, str) else self.rule.init(eqx.filter(policy, eqx.is_inexact_array)),
-            clipped=jnp.zeros((), bool),
-            length=jnp.zeros(()),
-            radius=jnp.asarray(FIRST_ADAPTIVE_RADIUS) if adaptive else None,
-            previous=policy if adaptive else None,
-        )
+        rule = () if isinstance(self.rule, str) else self.rule.init(eqx.filter(policy, eqx.is_inexact_array))
+        adapted = (jnp.asarray(FIRST_ADAPTIVE_RADIUS), policy) if self.radius == "adaptive" else (None, None)
+        return Memory(rule, jnp.zeros((), bool), jnp.zeros(()), *adapted)
 
     def __call__(
         self, policy: Policy, gradient: Policy, memory: Memory, batch: Batch | None = None
@@ -102,9 +96,8 @@ class Step(eqx.Module):
         clipped = length > radius
         shrink = jnp.where(clipped, radius / jnp.where(length > 0, length, 1.0), 1.0)
         moved = eqx.apply_updates(policy, jax.tree.map(lambda leaf: shrink * leaf, displacement))
-        if memory.radius is None:
-            return moved, Memory(remembered, clipped, shrink * length, None, None)
-        return moved, Memory(remembered, clipped, shrink * length, jnp.asarray(radius), policy)
+        adapted = (None, None) if memory.radius is None else (jnp.asarray(radius), policy)
+        return moved, Memory(remembered, clipped, shrink * length, *adapted)
 
     def _radius(self, memory: Memory, batch: Batch | None) -> Number:
         if self.radius == "theory":
@@ -116,11 +109,9 @@ class Step(eqx.Module):
             return self.radius  # pyright: ignore[reportReturnType]
         log_weight = jnp.log(batch.statistics(memory.previous).largest_weight)
         per_length = log_weight / jnp.where(memory.length > 0, memory.length, 1.0)
-        aim = jnp.where(
-            per_length > 0, 0.5 * jnp.log(self.weight_bound) / jnp.where(per_length > 0, per_length, 1.0), inf
-        )
-        most = jnp.where(memory.clipped, memory.radius * 2, memory.radius)
-        followed = jnp.clip(aim, memory.radius / 2, most)
+        reached = 0.5 * jnp.log(self.weight_bound) / jnp.where(per_length > 0, per_length, 1.0)
+        aim = jnp.where(per_length > 0, reached, inf)
+        followed = jnp.clip(aim, memory.radius / 2, jnp.where(memory.clipped, memory.radius * 2, memory.radius))
         return jnp.where(memory.length > 0, followed, memory.radius)
 
 

@@ -14,38 +14,12 @@ Figures:
 
 The report:
 
-* `report`: the page about training runs.
-* `comparison`: the part of it that compares several runs.
-* `describe`: the configuration of a run in words.
-* `words`: the names and meanings of the recorded numbers.
+* `report`: the page about training runs, which also compares several.
+* `describe`: the configuration of a run, and the names and meanings of the recorded numbers, in words.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.
 """
 
-from occupax.analysis.curves import Line, log_log_line, mean_over_grid, on_grid, time_to_threshold, trailing_average
 from occupax.analysis.metrics import plot_metric
 from occupax.analysis.report import write_report
-from occupax.analysis.statistics import (
-    Interval,
-    bootstrap,
-    bootstrap_difference,
-    interquartile_mean,
-    moving_average,
-    quartiles,
-)
 
-__all__ = [
-    "Interval",
-    "Line",
-    "bootstrap",
-    "bootstrap_difference",
-    "interquartile_mean",
-    "log_log_line",
-    "mean_over_grid",
-    "moving_average",
-    "on_grid",
-    "plot_metric",
-    "quartiles",
-    "time_to_threshold",
-    "trailing_average",
-    "write_report",
-]
+__all__ = ["plot_metric", "write_report"]

@@ -38,9 +38,14 @@ class Series:
             raise unknown("style", self.style, get_args(Style))
         if (self.lower is None) != (self.upper is None):
             raise ValueError(f"lower and upper of the series {self.name!r} must be given together.")
-        lengths = [len(array) for array in (self.x, self.y, self.lower, self.upper) if array is not None]
+        lengths = [len(array) for array in self.arrays().values()]
         if len(set(lengths)) > 1:
             raise ValueError(f"the arrays of the series {self.name!r} must have one length, got {lengths}.")
+
+    def arrays(self) -> dict[str, Points]:
+        """The arrays that are given, by name."""
+        columns = {"x": self.x, "y": self.y, "lower": self.lower, "upper": self.upper}
+        return {name: array for name, array in columns.items() if array is not None}
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """Series over one x axis."""
+    """Series over one x axis; both labels have the unit of their axis."""
 
     name: str
     """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
@@ -61,14 +66,12 @@ class Chart:
     caption: str
     x_label: str
     y_label: str
-    """The label of the axis with its unit, as `x_label` is."""
     series: tuple[Series, ...]
     levels: tuple[Level, ...] = ()
     log: bool = False
     """Both axes are logarithmic."""
     look: Mapping[str, int] | None = None
-    """A number for each name of a series, from which colour, dashes and marker follow: the same thing looks the same
-    in all charts. Without it, and for names that are not in it, it is the place of the series."""
+    """A number for each name of a series, by default its place, from which colour, dashes and marker follow."""
     singles: tuple[Series, ...] = ()
     """Thin lines behind the first series, such as the single seeds that it is the median of."""
 
@@ -106,7 +109,6 @@ class Maps:
     """Grids of visits side by side, on one logarithmic scale of colours."""
 
     name: str
-    """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
     grids: tuple[HeatMap, ...]
@@ -127,9 +129,8 @@ def thin(series: Series) -> Series:
     """At most `MOST_POINTS` points of a series, evenly spread, the first and the last among them."""
     if len(series.x) <= MOST_POINTS:
         return series
-    columns = {"x": series.x, "y": series.y, "lower": series.lower, "upper": series.upper}
     kept = spread(len(series.x))
-    return replace(series, **{name: array[kept] for name, array in columns.items() if array is not None})
+    return replace(series, **{name: array[kept] for name, array in series.arrays().items()})
 
 
 def spread(count: int) -> np.ndarray:
@@ -150,9 +151,8 @@ def csv_text(chart: Chart | Maps) -> str:
         return csv_lines(rows)
     rows = [("series", "x", "y", "lower", "upper")]
     for series in chart.series:
-        nothing = np.full(len(series.x), np.nan)
-        columns = (series.x, series.y, *(nothing if one is None else one for one in (series.lower, series.upper)))
-        rows += [(series.name, *map(_cell, row)) for row in zip(*columns, strict=True)]
+        columns = series.arrays().values()
+        rows += [(series.name, *map(_cell, row), *[""] * (4 - len(row))) for row in zip(*columns, strict=True)]
     return csv_lines([*rows, *((level.name, "", _cell(level.y), "", "") for level in chart.levels)])
 
 

@@ -15,9 +15,8 @@ class Line(NamedTuple):
     slope: float
     intercept: float
     lower: float
-    """The lower bound of the confidence interval of the slope."""
     upper: float
-    """The upper bound of the confidence interval of the slope."""
+    """The upper bound of the confidence interval of the slope, as `lower` is the lower one."""
 
 
 def on_grid(
@@ -26,16 +25,9 @@ def on_grid(
     """The last record that each seed has at each point of a grid, NaN before its first.
 
     A curve is a step function: it stays where it is until the next record, and after the last one. Nothing is invented
-    between two records, and a seed that was stopped counts with what it had reached instead of being left out.
-
-    Args:
-        x: where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each seed. Of
-            several at one place the last counts.
-        values: the records. Those that are NaN are no records.
-        grid: points, in any order.
-
-    Returns:
-        One line for each seed, with a number for each point.
+    between two records, and a seed that was stopped counts with what it had reached instead of being left out. Here
+    and below, x is where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each
+    seed. Of several records at one place the last counts, and values that are NaN are no records.
     """
     known = np.where(np.isnan(values), -1, np.arange(values.shape[1]))
     latest = np.pad(np.maximum.accumulate(known, axis=1), ((0, 0), (1, 0)), constant_values=-1)
@@ -53,23 +45,14 @@ def trailing_average(
 
     A record stands for all that lies between the record before it, or zero, and itself: with `x` the sampled episodes
     and `values` the mean return of those of each record, this is the mean over the last episodes, as if those of one
-    record all had its mean. Before there is as much as `span`, it is the mean of what there is.
-
-    Args:
-        x: where the records are, increasing, such as `result.episodes`.
-        values: the records. Those that are NaN are left out.
-        span: how far to look back.
-
-    Returns:
-        As many numbers as `values` has.
+    record all had its mean. Before there is as much as `span`, it is the mean of what there is. Records that are NaN
+    are left out.
     """
     check_number("span", span, low=0.0, open_low=True)
     if x.shape != values.shape[1:] or not (np.diff(x, prepend=0) > 0).all():
         raise ValueError(f"x must be {values.shape[1]} increasing numbers above 0, one a record, got {x!r:.60}.")
-    ends = x.astype(float)
+    ends, known, result = x.astype(float), ~np.isnan(values), np.full(values.shape, np.nan)
     starts = np.concatenate([[0.0], ends[:-1]])
-    known = ~np.isnan(values)
-    result = np.full(values.shape, np.nan)
     for i, end in enumerate(ends):
         first = int(np.searchsorted(ends, end - span, side="right"))
         part = slice(first, i + 1)
@@ -86,14 +69,7 @@ def mean_over_grid(
 
     The curve is the step function of `on_grid`: each value counts from its point to the next, so the last does not. If
     every record between the ends is a point of the grid this is exact; trapezoids would anticipate what is recorded
-    later.
-
-    Args:
-        grid: increasing points.
-        curves: one curve, or one for each seed, with a number for each point.
-
-    Returns:
-        One number for each curve; NaN for a curve that is NaN anywhere before the last point.
+    later. It is NaN for a curve that is NaN anywhere before the last point.
     """
     widths = np.diff(read_array("grid", grid))
     if not (len(widths) and (widths > 0).all()):
@@ -113,14 +89,11 @@ def time_to_threshold(
     meaningful: finite as long as more than half of the seeds arrive.
 
     Args:
-        x: where the records are, such as `result.episodes`, the same for all, or `result.steps`, for each seed.
+        x: where the records are.
         values: the records, the larger the better.
         threshold: what to reach. To fall below one, change the sign of the values and of the threshold.
         window: the mean of so many successive records must reach it, all of them known; the last of them is when it
             does. (`moving_average` looks ahead, and would see success before it comes.)
-
-    Returns:
-        One number for each seed.
     """
     window, places = check_integer("window", window), _places(x, values)
     if np.isnan(threshold):
@@ -133,18 +106,10 @@ def time_to_threshold(
 
 
 def log_log_line(x: Num[np.ndarray, " point"], y: Num[np.ndarray, " point"], *, level: float = 0.95) -> Line:
-    """The least-squares line through (log x, log y), and a confidence interval of its slope.
+    """The least-squares line through (log x, log y), and a confidence interval of its slope at a level of confidence.
 
     The interval is Student's, with n - 2 degrees of freedom: right if the errors of log y are independent and normal,
     with one variance.
-
-    Args:
-        x: positive numbers, three or more, not all the same.
-        y: as many positive numbers.
-        level: the level of confidence.
-
-    Returns:
-        The line.
     """
     from scipy import stats
 

@@ -1,7 +1,12 @@
-"""The configuration of a run in words, read from `config.json`: it is there even where no object can be restored."""
+"""Runs and their numbers in words.
 
+The configuration of a run is read from `config.json`: it is there even where no object can be restored.
+"""
+
+import tomllib
 from collections.abc import Mapping
-from typing import Any
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,17 +15,43 @@ from occupax.training.result import Result
 
 MOST_NUMBERS = 6
 """Larger arrays are given by their shape."""
+UNKNOWN = "\N{EN DASH}"
+"""The text in the place of a number that is not known."""
+
+
+class MetricWords(NamedTuple):
+    """A metric in words; `metrics.toml` explains the fields."""
+
+    label: str
+    meaning: str
+    shown: str = ""
+    from_zero: bool = False
+
+
+METRICS = {
+    metric: MetricWords(**entry)
+    for metric, entry in tomllib.loads(files("occupax.analysis").joinpath("metrics.toml").read_text("utf-8")).items()
+}
+HEADLINES, DIAGNOSTICS = ([metric for metric, it in METRICS.items() if it.shown == size] for size in ("large", "small"))
+"""The metrics that a report shows large, and those that it shows small as far as they were recorded."""
+
+
+def describe_metric(metric: str) -> MetricWords:
+    """A metric in words; one without any is called by its name."""
+    return METRICS.get(metric, MetricWords(metric.replace("_", " "), ""))
+
+
+def number(value: Any) -> str:
+    """A number for a table: four digits, or all of a whole number."""
+    if np.isnan(value):
+        return UNKNOWN
+    if value == 0 or isinstance(value, np.integer) or 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:#.4g}".removesuffix(".")
 
 
 def settings(result: Result) -> list[tuple[str, str]]:
-    """What was trained and with what.
-
-    Args:
-        result: the run. Its problem and its algorithm need not have been restored.
-
-    Returns:
-        Pairs of a name and a text.
-    """
+    """What was trained and with what, in pairs of a name and a text; the run need not have been restored."""
     setup, arrays = result.config["setup"], result.arrays
     problem = setup["problem"].get("fields", {})
     every = "iteration" if setup["record_every"] == 1 else f"{setup['record_every']} iterations"
@@ -39,12 +70,7 @@ def settings(result: Result) -> list[tuple[str, str]]:
 
 
 def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """A value in words, much as Python would write it.
-
-    Args:
-        description: what `serial.pack` made of the value.
-        arrays: the arrays that belong to it.
-    """
+    """What `serial.pack` made of a value, in words, much as Python would write it."""
     match description:
         case {"class": str(), "fields": dict() as fields}:
             parts = ", ".join(f"{name}={words(field, arrays)}" for name, field in fields.items() if field is not None)

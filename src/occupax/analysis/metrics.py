@@ -10,8 +10,8 @@ from occupax import serial
 from occupax._errors import unknown
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
+from occupax.analysis.describe import describe_metric
 from occupax.analysis.statistics import moving_average, quartiles
-from occupax.analysis.words import METRICS, label
 from occupax.training.records import EXACT
 from occupax.training.result import Result
 from occupax.training.schedule import Schedule
@@ -24,14 +24,12 @@ Against = Literal["episodes", "steps"]
 MOST_SINGLE_LINES = 10
 SMOOTHED_SHARE = 0.02
 """The share of all records that a moving average covers, where there are more records than points."""
-FROM_ZERO = ("gap", "episode_length", "grad_norm", "clipped", "effective_sample_size", "negative_occupancy")
-"""The metrics whose axis begins at zero."""
 HUGE_WEIGHT = 100
 """Importance weights above this are drawn on a logarithmic scale."""
 
 
 def plot_metric(result: Result, metric: str = "utility", *, against: Against = "episodes") -> "Figure":
-    """Median and quartiles over the seeds of a training run, and the single seeds if they are few.
+    """Draw the median and quartiles over the seeds of a training run, and the single seeds if they are few.
 
     Many records are thinned and drawn as a moving average, which the axis then says. Where the exact utility was
     recorded, it is drawn beside the estimate.
@@ -40,9 +38,6 @@ def plot_metric(result: Result, metric: str = "utility", *, against: Against = "
         result: the run.
         metric: what to draw, one of `result.metrics`.
         against: sampled "episodes", or environment "steps", of which seeds take different numbers: the median is used.
-
-    Returns:
-        A figure of Matplotlib.
     """
     if metric not in result.metrics:
         raise unknown("metric", metric, result.metrics)
@@ -55,7 +50,7 @@ def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
     """Draw the chart of a metric, from zero on or on a logarithmic scale where that is its nature."""
     figure = plots.draw(chart, bare=bare)
     axes, values = figure.axes[0], np.concatenate([series.y for series in (*chart.series, *chart.singles)])
-    if metric in FROM_ZERO:
+    if describe_metric(metric).from_zero:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     elif metric == "largest_weight" and bool(np.any(values[~np.isnan(values)] > HUGE_WEIGHT)):
         axes.set_yscale("log")
@@ -63,17 +58,8 @@ def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
 
 
 def metric_chart(name: str, result: Result, metric: str, against: Against = "episodes") -> Chart:
-    """The chart of a metric of a run.
-
-    Args:
-        name: the name of the chart.
-        result: the run.
-        metric: one of `result.metrics`.
-        against: as in `plot_metric`.
-
-    Returns:
-        The median over the seeds between the quartiles, and the single seeds if they are few.
-    """
+    """A chart of this name of a metric of a run, as `plot_metric` draws it."""
+    words = describe_metric(metric)
     window = 1 if metric in EXACT else smoothing_window(result)
     shown = spread(len(result.episodes))
     values = moving_average(result.metrics[metric], window)[:, shown]
@@ -86,17 +72,11 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     if metric == "utility" and "exact_utility" in result.metrics:
         exact = quartiles(result.metrics["exact_utility"][:, shown])[1]
         series.append(Series("exact utility", common, exact, style="dashed"))
-    singles = zip(result.seeds, own, values, strict=True) if 1 < count <= MOST_SINGLE_LINES else ()
-    smoothed = f"\n(moving average of {window} records)" if window > 1 else ""
-    return Chart(
-        name,
-        algorithm_name(result),
-        METRICS[metric].meaning if metric in METRICS else "",
-        ("sampled episodes" if against == "episodes" else "environment steps, median") + smoothed,
-        label(metric),
-        tuple(series),
-        singles=tuple(Series(f"seed {seed}", x, y) for seed, x, y in singles),
-    )
+    lines = zip(result.seeds, own, values, strict=True) if 1 < count <= MOST_SINGLE_LINES else ()
+    singles = tuple(Series(f"seed {seed}", x, y) for seed, x, y in lines)
+    axis = "sampled episodes" if against == "episodes" else "environment steps, median"
+    axis += f"\n(moving average of {window} records)" if window > 1 else ""
+    return Chart(name, algorithm_name(result), words.meaning, axis, words.label, tuple(series), singles=singles)
 
 
 def smoothing_window(result: Result) -> int:
@@ -124,6 +104,4 @@ def complete(result: Result) -> Result:
 
 def algorithm_name(result: Result) -> str:
     """The class of the algorithm, even of one that could not be restored."""
-    if result.algorithm is not None:
-        return type(result.algorithm).__name__
     return serial.class_name(result.config["setup"]["algorithm"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from occupax import serial
 from occupax.analysis.charts import Chart, HeatMap, Maps, Series, csv_text, thin
@@ -37,15 +37,7 @@ LEGEND_WIDTH = 100
 
 
 def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
-    """Draw a figure.
-
-    Args:
-        chart: what it shows.
-        bare: leave out the title and the legend, which a page has in its text, and draw as large as a page shows it.
-
-    Returns:
-        A figure of Matplotlib.
-    """
+    """Draw a figure; a bare one is as large as a page shows it, without the title and the legend of the page's text."""
     return _draw_maps(chart, bare) if isinstance(chart, Maps) else _draw_chart(chart, bare)
 
 
@@ -53,13 +45,12 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
     """Write a figure as `.svg` and `.png`, and its numbers as `.csv`, into files of its name."""
     from matplotlib import style
 
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    path = Path(folder) / chart.name
     with style.context("default"):
         figure = draw(chart)
-        serial.write_text(path / f"{chart.name}.svg", svg_text(figure, chart.name))
-        figure.savefig(path / f"{chart.name}.png", dpi=160)
-    serial.write_text(path / f"{chart.name}.csv", csv_text(chart))
+        serial.write_text(path.with_suffix(".svg"), svg_text(figure, chart.name))  # which makes the folder
+        figure.savefig(path.with_suffix(".png"), dpi=160)
+    serial.write_text(path.with_suffix(".csv"), csv_text(chart))
 
 
 def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
@@ -78,10 +69,8 @@ class Look(NamedTuple):
 
     colour: str
     dashes: tuple[float, ...] | None
-    """The lengths of lines and gaps, as multiples of the width of the line; empty for a line without gaps, None for no
-    line at all."""
+    """The lengths of lines and gaps, as multiples of the width; empty for no gaps, None for no line at all."""
     marker: str | None
-    """Matplotlib's name of it."""
 
 
 def look(chart: Chart, series: Series) -> Look:
@@ -129,50 +118,36 @@ def _draw_series(axes: Any, series: Series, drawn: Look, place: int, band: str) 
             axes.vlines(series.x, series.lower, series.upper, linewidth=1.2, **bounds)
         else:
             axes.fill_between(series.x, series.lower, series.upper, alpha=0.2, linewidth=0, label=band, **bounds)
-    axes.plot(
-        series.x,
-        series.y,
-        color=drawn.colour,
-        linewidth=1.8 if series.style == "line" else 1.5,
-        linestyle="none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-",
-        marker=drawn.marker,
-        markersize=4.5,
-        markevery=(place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKED else None,
-        label=series.name,
-        gid=f"part-s{place}-0",
-    )
+    style = "none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-"
+    every = (place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKED else None
+    line = {"color": drawn.colour, "linewidth": 1.8 if series.style == "line" else 1.5, "linestyle": style}
+    marks = {"marker": drawn.marker, "markersize": 4.5, "markevery": every}
+    axes.plot(series.x, series.y, label=series.name, gid=f"part-s{place}-0", **line, **marks)
 
 
 def _finish(axes: Any, chart: Chart) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if chart.log:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
     else:
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
-        _widen(axes, chart)
+        x = np.concatenate([np.asarray(series.x, float) for series in chart.series] or [np.zeros(1)])
+        if np.isfinite(x).any() and 0 <= 2 * np.nanmin(x) <= np.nanmax(x):
+            axes.set_xlim(left=0)
+        low, high = axes.get_ylim()
+        if high - low < 1e-3 * abs(high):  # rounding errors are not to be magnified
+            axes.set_ylim(low - 0.05 * abs(low), high + 0.05 * abs(high))
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
-        axis.set_major_formatter(FuncFormatter(_number))
+        axis.set_major_formatter(lambda number, _: f"{number:,.10g}")
         if chart.log:
             decades = np.log10(limits[1] / limits[0])
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.5 else (1.0,), numticks=7))
             axis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(chart.x_label)
-    axes.set_ylabel(chart.y_label)
+    axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
     axes.grid(axis="both" if chart.log else "y", color="#808080", alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _widen(axes: Any, chart: Chart) -> None:
-    """Begin at x = 0 if that is near, and do not magnify rounding errors."""
-    x = np.concatenate([np.asarray(series.x, float) for series in chart.series] or [np.zeros(1)])
-    if np.isfinite(x).any() and 0 <= 2 * np.nanmin(x) <= np.nanmax(x):
-        axes.set_xlim(left=0)
-    low, high = axes.get_ylim()
-    if high - low < 1e-3 * abs(high):
-        axes.set_ylim(low - 0.05 * abs(low), high + 0.05 * abs(high))
 
 
 def _draw_maps(maps: Maps, bare: bool) -> "Figure":
@@ -195,8 +170,7 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         axes.patch.set(hatch="////", edgecolor="#808080")
         _draw_arrows(axes, grid, np.ma.filled(scale(shown), np.nan))
         axes.set_title(grid.title, fontsize=10)
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
     if image is not None:
         shared = panels[: len(maps.grids)]
         bar = figure.colorbar(image, ax=shared, orientation="horizontal", label=maps.label, aspect=32)
@@ -213,9 +187,8 @@ def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row co
         return
     i, j, arrows = zip(*places, strict=True)
     directions = np.array([MOVES[arrow] for arrow in arrows], float)
-    bright: Bool[np.ndarray, " arrow"] = brightness[list(i), list(j)] > 0.5
-    hatched = np.isnan(brightness[list(i), list(j)])
-    colours = np.where(hatched, "#000000", np.where(bright, "#101010", "#fafafa"))
+    seen = brightness[list(i), list(j)]
+    colours = np.where(np.isnan(seen), "#000000", np.where(seen > 0.5, "#101010", "#fafafa"))
     units = {"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1}
     sizes = {"width": 0.07, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.4, "minlength": 0}
     axes.quiver(j, i, *(0.42 * directions).T, color=list(colours), **units, **sizes)
@@ -224,7 +197,3 @@ def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row co
 def _tenths(found: re.Match[str]) -> str:
     """A tenth of a point is finer than a screen."""
     return f"{float(found[0]):.1f}".removesuffix(".0")
-
-
-def _number(number: float, _: Any = None) -> str:
-    return f"{number:,.10g}"

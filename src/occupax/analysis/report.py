@@ -1,4 +1,4 @@
-"""A page about training runs: what was trained, what came of it, and what the numbers mean."""
+"""A page about training runs: what was trained, what came of it, what the numbers mean, and how the runs compare."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,28 +6,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Num
 
 from occupax import serial
 from occupax.analysis import metrics, page
-from occupax.analysis.charts import Chart, Maps
-from occupax.analysis.comparison import comparison
-from occupax.analysis.describe import settings
+from occupax.analysis.charts import Chart, Maps, seeds_series
+from occupax.analysis.curves import mean_over_grid, on_grid
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number, settings
+from occupax.analysis.metrics import Against
+from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
-from occupax.analysis.statistics import quartiles
+from occupax.analysis.statistics import bootstrap, interquartile_mean, moving_average, quartiles
 from occupax.analysis.visits import visits, visits_map
-from occupax.analysis.words import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number
 from occupax.envs.tabular import TabularMDP
 from occupax.training.assessment import Assessment, probabilities
 from occupax.training.records import EXACT
 from occupax.training.result import Result
 
+Runs = Sequence[tuple[str, Result]]
 
-def write_report(runs: Sequence[tuple[str, Result]], path: str | Path) -> None:
+AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
+MOST_PLACES = 2000
+"""The most points of a grid on which curves are compared."""
+MATTERS = ("Environment", "Utility", "Features", "Discount", "Horizon", "Termination")
+"""The settings in which two runs of one problem agree."""
+
+
+def write_report(runs: Runs, path: str | Path) -> None:
     """Write one HTML page about training runs, which needs no other file and no network.
 
     Args:
-        runs: a name and a result for each. What their policies are worth is found out if it was not
-            saved, which takes a while.
+        runs: a name and a result for each. What their policies are worth is found out, if it was not saved.
         path: the file.
     """
     from matplotlib import style
@@ -39,13 +48,12 @@ def write_report(runs: Sequence[tuple[str, Result]], path: str | Path) -> None:
         raise ValueError(f"runs must have different names, got {', '.join(names)}.")
     with style.context("default"):  # the page has its own colours, whatever the user's figures look like
         sections = [_section(f"run-{i}", name, result, _assessment(result)) for i, (name, result) in enumerate(runs)]
-        compared = comparison(runs) if len(runs) > 1 else None
+        compared = _comparison(runs) if len(runs) > 1 else None
         text = page.render("report.html", sections=sections, comparison=compared)
     serial.write_text(path, text)
 
 
 def _assessment(result: Result) -> Assessment:
-    """What the policies of a run are worth, as far as it is known."""
     if result.problem is None and result.saved_assessment is None:
         unknown = np.full(len(result.seeds), np.nan)
         return Assessment(unknown, "not known, because the problem cannot be restored from a file")
@@ -53,8 +61,14 @@ def _assessment(result: Result) -> Assessment:
 
 
 def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> dict[str, Any]:
-    """What the page says about a run."""
-    columns = _columns(result, assessment)
+    columns = {
+        "Utility": assessment.utilities,
+        **({} if assessment.gaps is None else {"Certified gap": assessment.gaps}),
+        "Return": result.metrics["return"][:, -1],
+        "Discounted return": result.metrics["discounted_return"][:, -1],
+        "Steps per episode": result.metrics["episode_length"][:, -1],
+        "Environment steps": result.steps[:, -1],
+    }
     finished = sum(status == "finished" for status in result.status)
     full = metrics.complete(result)
     return {
@@ -63,7 +77,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "settings": settings(result),
         "assessment": assessment,
         "overview": [
-            page.TableCell(name, anchor),
+            TableCell(name, anchor),
             metrics.algorithm_name(result),
             assessment.source,
             f"{finished} of {len(result.seeds)}",
@@ -88,20 +102,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
     }
 
 
-def _columns(result: Result, assessment: Assessment) -> dict[str, np.ndarray]:
-    """The numbers of each seed."""
-    return {
-        "Utility": assessment.utilities,
-        **({} if assessment.gaps is None else {"Certified gap": assessment.gaps}),
-        "Return": result.metrics["return"][:, -1],
-        "Discounted return": result.metrics["discounted_return"][:, -1],
-        "Steps per episode": result.metrics["episode_length"][:, -1],
-        "Environment steps": result.steps[:, -1],
-    }
-
-
 def _titled(anchor: str, result: Result, metric: str) -> Chart:
-    """The chart of a metric, with the name of the metric as its title."""
     return replace(metrics.metric_chart(f"{anchor}-{metric}", result, metric), title=METRICS[metric].label.capitalize())
 
 
@@ -114,7 +115,6 @@ def _diagnostic(anchor: str, result: Result, metric: str) -> dict[str, Any]:
 
 
 def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
-    """Maps of where the best policy goes, if there is a map."""
     if np.isnan(assessment.utilities).all():
         return None
     best = int(np.nanargmax(assessment.utilities))
@@ -128,3 +128,85 @@ def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
 
 def _median(column: np.ndarray) -> str:
     return number(quartiles(np.asarray(column, float)[:, None])[1][0])
+
+
+def _comparison(runs: Runs) -> dict[str, Any]:
+    """In which settings the problems differ, and how the runs compare against each axis."""
+    exact = all("exact_utility" in result.metrics for _, result in runs)
+    shown = ("exact_utility" if exact else "utility", "return")
+    described = [dict(settings(result)) for _, result in runs]
+    different = [name.lower() for name in MATTERS if len({one[name] for one in described}) > 1]
+    return {"differences": different, "parts": [_against(runs, shown, against) for against in AXES]}
+
+
+def _against(runs: Runs, metrics: Sequence[str], against: Against) -> dict[str, Any]:
+    places = {name: np.atleast_2d(_x(result, against)) for name, result in runs}
+    ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
+    compared, low, high = overlapping(ranges)
+    if len(compared) < 2:
+        return {"axis": AXES[against], "charts": []}
+    chosen = [(name, result) for name, result in runs if name in compared]
+    look = {name: i for i, (name, _) in enumerate(runs)}
+    grid = _places(chosen, against, low, high)
+    return {
+        "axis": AXES[against],
+        "low": f"{low:,.0f}",
+        "high": f"{high:,.0f}",
+        "left_out": [name for name, _ in runs if name not in compared],
+        "charts": [_chart(chosen, metric, against, grid, look) for metric in metrics],
+        "header": ["Run", "Seeds", *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final"))],
+        "rows": [[name, str(len(result.seeds)), *_cells(result, metrics, against, grid)] for name, result in chosen],
+    }
+
+
+def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], float, float]:
+    """The most runs whose ranges have some length in common, and that common range."""
+    groups = [[one for one in ranges if one[1] <= start < one[2]] for _, start, _ in ranges]
+    most = max(groups, key=len)
+    if not most:
+        return [], 0.0, 0.0
+    return [name for name, _, _ in most], max(low for _, low, _ in most), min(high for _, _, high in most)
+
+
+def _x(result: Result, against: Against) -> Num[np.ndarray, "*seed record"]:
+    return result.episodes if against == "episodes" else result.steps
+
+
+def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
+    """All places with a record of some run, or as many as there is use for."""
+    found = np.unique(np.concatenate([_x(result, against).ravel() for _, result in runs])).astype(float)
+    within = found[(found >= low) & (found <= high)]
+    kept = within if len(within) <= MOST_PLACES else np.linspace(low, high, MOST_PLACES).round()
+    return np.unique([low, *kept, round(high - (high - low) / 10), high])
+
+
+def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int]) -> Chart:
+    words = METRICS[metric]
+    windows = {name: 1 if metric in EXACT else metrics.smoothing_window(result) for name, result in runs}
+    averages = {name: moving_average(result.metrics[metric], windows[name]) for name, result in runs}
+    series = [seeds_series(name, grid, on_grid(_x(result, against), averages[name], grid)) for name, result in runs]
+    averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
+    smoothed = f" Moving averages of {averaged} records." if averaged else ""
+    caption = f"{words.meaning} Line: median of the seeds; band: between their quartiles.{smoothed}"
+    title = f"{words.label[:1].upper()}{words.label[1:]}, against {AXES[against]}"
+    name = f"compare-{metric}-{against}"
+    return Chart(name, title, caption, AXES[against], words.label, tuple(series), look=look)
+
+
+def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
+    """The mean height of the curve of each metric, over the grid and over its last tenth."""
+    last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
+    cells: list[TableCell] = []
+    for metric in metrics:
+        curves = on_grid(_x(result, against), result.metrics[metric], grid)
+        cells += [interval(mean_over_grid(grid, curves)), interval(mean_over_grid(grid[last], curves[:, last]))]
+    return cells
+
+
+def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
+    """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
+    known = np.asarray(values, float)[~np.isnan(values)]
+    if len(known) < 2:
+        return TableCell(number(interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
+    found = bootstrap(known)
+    return TableCell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")

@@ -28,13 +28,8 @@ class Interval(NamedTuple):
 def quartiles(values: Float[np.ndarray, "seed record"]) -> tuple[Records, Records, Records]:
     """The lower quartile, the median and the upper quartile over the seeds, for each record.
 
-    Quantiles between two seeds are interpolated linearly; next to an infinity that is the infinity.
-
-    Args:
-        values: one line of records for each seed.
-
-    Returns:
-        Three numbers for each record; NaN for a record that no seed has.
+    Quantiles between two seeds are interpolated linearly; next to an infinity that is the infinity. All three are NaN
+    for a record that no seed has.
     """
     known = ~np.isnan(values).all(0)
     result = np.full((3, values.shape[1]), np.nan)
@@ -49,11 +44,9 @@ def quartiles(values: Float[np.ndarray, "seed record"]) -> tuple[Records, Record
 
 
 def moving_average(values: Float[np.ndarray, "seed record"], window: int) -> Float[np.ndarray, "seed record"]:
-    """The mean of the records around each record, of those there are; what is NaN stays NaN.
+    """The mean of the `window` records around each record, of those there are; what is NaN stays NaN.
 
-    Args:
-        values: one line of records for each seed.
-        window: how many records, the middle one included; an even number has one more before it than after.
+    The record itself is one of them; an even number has one more before it than after.
     """
     window = check_integer("window", window)
     known = ~np.isnan(values)
@@ -74,13 +67,7 @@ def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.nd
     Exactly half of the weight counts, whatever the number n of seeds: sorted, seed i of 0..n-1 has the length of what
     [i, i + 1] and [n / 4, 3 n / 4] have in common, divided by n / 2. For a multiple of four this is
     `scipy.stats.trim_mean(values, 0.25)`; otherwise `trim_mean` cuts off whole seeds, fewer than half of them, and here
-    the two at the edge count in part.
-
-    Args:
-        values: one number, or one line of records, for each seed.
-
-    Returns:
-        One number for each record; NaN for a record that no seed has.
+    the two at the edge count in part. It is NaN for a record that no seed has.
     """
     ranked = np.sort(np.asarray(values, float), axis=0)  # NaN comes last
     count = (~np.isnan(ranked)).sum(0)
@@ -91,12 +78,7 @@ def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.nd
 
 
 def bootstrap(
-    values: Float[np.ndarray, "seed *record"],
-    statistic: Statistic = interquartile_mean,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    values: Float[np.ndarray, "seed *record"], statistic: Statistic = interquartile_mean, **settings: Any
 ) -> Interval:
     """A percentile bootstrap confidence interval of a statistic over seeds; whole seeds are drawn, with replacement.
 
@@ -109,44 +91,29 @@ def bootstrap(
     Args:
         values: one number, or one line of records, for each seed.
         statistic: a function of such an array that takes the first axis away, `lambda runs: np.median(runs, axis=0)`.
-        level: the level of confidence.
-        resamples: how many times to draw.
-        seed: the seed of the random draws. The same one draws the same runs.
+        settings: the `level` of confidence, 0.95; how many `resamples` to draw, 2000; and the `seed` of the draws, 0.
 
     Returns:
         The interval. It is NaN where the statistic of `values` is; resamples of which it is NaN are left out.
     """
-    return _bootstrap({"values": values}, statistic, level, resamples, seed)
+    return _bootstrap({"values": values}, statistic, **settings)
 
 
 def bootstrap_difference(
     first: Float[np.ndarray, "first *record"],
     second: Float[np.ndarray, "second *record"],
     statistic: Statistic = interquartile_mean,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    **settings: Any,
 ) -> Interval:
     """A percentile bootstrap confidence interval of statistic(first) - statistic(second), for independent seeds.
 
     The first outperforms the second, at this level, if `lower` is above 0. Two equal infinities differ by 0: of two
-    algorithms that both never reach a threshold none is faster.
-
-    Args:
-        first: one number, or one line of records, for each seed of one group.
-        second: the same of the other group, which may have another number of seeds.
-        statistic: as in `bootstrap`, as are the other arguments.
-        level: the level of confidence.
-        resamples: how many times to draw.
-        seed: the seed of the random draws.
-
-    Returns:
-        The interval, as that of `bootstrap`.
+    algorithms that both never reach a threshold none is faster. The groups may have different numbers of seeds; the
+    other arguments and the interval are those of `bootstrap`.
     """
     if first.shape[1:] != second.shape[1:]:
         raise ValueError(f"first and second must have the same records, got shapes {first.shape} and {second.shape}.")
-    return _bootstrap({"first": first, "second": second}, statistic, level, resamples, seed)
+    return _bootstrap({"first": first, "second": second}, statistic, **settings)
 
 
 def check_level(level: float) -> float:
@@ -157,9 +124,8 @@ def check_level(level: float) -> float:
 
 
 def _bootstrap(
-    groups: dict[str, np.ndarray], statistic: Statistic, level: float, resamples: int, seed: int
+    groups: dict[str, np.ndarray], statistic: Statistic, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """The interval of the statistic of a group, or of the difference of the statistics of two groups."""
     from scipy import stats
 
     tail, resamples = check_level(level), check_integer("resamples", resamples)
@@ -167,7 +133,7 @@ def _bootstrap(
     estimate = _difference(*(_estimate(name, values, statistic) for name, values in groups.items()))
 
     def compare(*drawn: np.ndarray, axis: int) -> np.ndarray:
-        """From arrays [*record, resample, seed] to [*record, resample]."""
+        # from arrays [*record, resample, seed] to [*record, resample]
         samples = (np.moveaxis(one, (-2, axis), (0, 1)) for one in drawn)
         return np.moveaxis(_difference(*(np.array([statistic(runs) for runs in one], float) for one in samples)), 0, -1)
 

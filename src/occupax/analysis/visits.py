@@ -24,16 +24,9 @@ AS_GOOD = 0.99
 
 
 def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
-    """Maps of the visits of a policy, the optimal one where it is found, and the uniform one.
+    """Maps of the visits of a policy called by a title, the optimal one where it is found, and the uniform one.
 
-    Args:
-        name: the name of the maps.
-        problem: where the policies act, with a table.
-        best: the action probabilities of the policy.
-        title: what it is called.
-
-    Returns:
-        The maps, with arrows if the actions are moves; None if the states are not as many as the cells of a square.
+    There are arrows if the actions are moves, and no maps if the states are not as many as the cells of a square.
     """
     alone, env = visits_map(name, title, exact.occupancy(problem, best).sum(1)), cast("TabularMDP", problem.env)
     if alone is None:
@@ -46,26 +39,17 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
         caption += " Arrows: the most probable action, and those within 1% of it."
     if optimum is not None:
         grids.append(_grid("optimal policy", problem, optimum, moving))
-    if optimum is not None and problem.horizon is not None:
-        caption += (
-            f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that of the "
-            "infinite horizon."
-        )
+        if problem.horizon is not None:
+            caption += (
+                f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that of "
+            )
+            caption += "the infinite horizon."
     grids.append(_grid("uniform policy", problem, np.full(best.shape, 1 / env.num_actions), nowhere))
     return replace(alone, caption=caption, grids=tuple(grids))
 
 
 def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"]) -> Maps | None:
-    """A map of known visits.
-
-    Args:
-        name: the name of the map.
-        title: what the policy is called.
-        visited: the exact discounted visits of each state in an episode.
-
-    Returns:
-        The map; None if the states are not as many as the cells of a square.
-    """
+    """A map of the exact discounted visits of each state; None if they are not as many as the cells of a square."""
     side = isqrt(len(visited))
     if side < 2 or side * side != len(visited):
         return None
@@ -99,14 +83,11 @@ def _grid(title: str, problem: Problem, policy: StateActionArray, moving: Bool[n
     if not moving.any():
         return HeatMap(title, visited.reshape(square))
     likely = (policy >= AS_GOOD * policy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
-    return HeatMap(title, visited.reshape(square), _texts(likely.reshape(*square, len(MOVES))))
-
-
-def _texts(shown: np.ndarray) -> list[list[str]]:
-    return [
-        ["".join(arrow for arrow, is_shown in zip(MOVES, cell, strict=True) if is_shown) for cell in row]
-        for row in shown
+    cells = likely.reshape(*square, len(MOVES))
+    texts = [
+        ["".join(arrow for arrow, shown in zip(MOVES, cell, strict=True) if shown) for cell in row] for row in cells
     ]
+    return HeatMap(title, visited.reshape(square), texts)
 
 
 def _stationary_optimum(problem: Problem, states: int) -> Float[np.ndarray, "S A"] | None:

@@ -85,12 +85,9 @@ def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
             nearest = cp.Variable(utility.set.size)
             return -cp.sum_squares(features - nearest), _membership(utility.set, nearest)
         case Sum():
-            sizes = utility.sizes
-            stops = np.cumsum(sizes) if sizes is not None else [None] * len(utility.terms)
-            starts = [0, *stops[:-1]] if sizes is not None else [None] * len(utility.terms)
-            parts = [_expression(term, features[a:b]) for term, a, b in zip(utility.terms, starts, stops, strict=True)]
-            total = sum(weight * part for weight, (part, _) in zip(utility.weights, parts, strict=True))
-            return total, [constraint for _, constraints in parts for constraint in constraints]
+            parts = [(weight, *_expression(term, part)) for weight, term, part in utility.parts(features)]
+            total = sum(weight * part for weight, part, _ in parts)
+            return total, [constraint for _, _, constraints in parts for constraint in constraints]
         case _:
             raise ValueError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
 

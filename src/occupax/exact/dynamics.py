@@ -1,11 +1,15 @@
-"""The linear dynamics of a tabular problem: one object in which both conventions of termination look alike."""
+"""The linear dynamics of a tabular problem, and the best policy for a reward.
+
+Both conventions of termination look alike in the one object that describes the dynamics. The best policy is found by
+Howard's policy iteration, or by backward induction for a finite horizon.
+"""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from scipy import sparse
 from scipy.sparse import linalg
 
@@ -65,6 +69,19 @@ class Dynamics(NamedTuple):
         return linalg.splu(system.tocsc()).solve(right) if failed else solution
 
 
+class BestResponse(NamedTuple):
+    """An optimal policy for a reward."""
+
+    value: float
+    """The optimal return from the initial distribution."""
+    upper_bound: float
+    """A bound of the optimal return that also covers what is left of the Bellman residual."""
+    values: Float[np.ndarray, "*H S"]
+    """The optimal return from each state; with a horizon, at each step."""
+    policy: Float[np.ndarray, "*H S A"]
+    """Action probabilities, all 0 or 1; with a horizon, at each step."""
+
+
 def dynamics(problem: Problem) -> Dynamics:
     """Read the dynamics off a tabular problem."""
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -72,23 +89,19 @@ def dynamics(problem: Problem) -> Dynamics:
     env = problem.env
     if not isinstance(env, TabularMDP):
         raise ValueError(f"exact methods need a tabular environment, got {type(env).__name__}.")
-    counting = np.ones(env.num_states)
+    S, A = env.num_states, env.num_actions
+    counting = np.ones(S)
     if problem.termination == "episodic":
         counting[env.terminal] = 0.0
-    rows, columns = sparse.diags_array(np.repeat(counting, env.num_actions)), sparse.diags_array(counting)
+    rows, columns = sparse.diags_array(np.repeat(counting, A)), sparse.diags_array(counting)
     transition = sparse.csr_array(rows @ env.transition @ columns)
-    features = _features(problem, env)
-    return Dynamics(transition, env.initial * counting, features, counting, problem.discount, problem.horizon)
-
-
-def _features(problem: Problem, env: TabularMDP) -> sparse.csr_array:
-    S, A = env.num_states, env.num_actions
     with jax.enable_x64(True):
         states, actions = jnp.repeat(jnp.arange(S), A), jnp.tile(jnp.arange(A), S)
         counts = jax.vmap(problem.count)(states, actions, jnp.asarray(env.reward.ravel()))
     index, entry = np.asarray(counts.index), np.asarray(counts.value)
-    rows = np.repeat(np.arange(S * A), index.shape[1])
-    return sparse.csr_array((entry.ravel(), (rows, index.ravel())), shape=(S * A, problem.size))
+    pairs = np.repeat(np.arange(S * A), index.shape[1])
+    features = sparse.csr_array((entry.ravel(), (pairs, index.ravel())), shape=(S * A, problem.size))
+    return Dynamics(transition, env.initial * counting, features, counting, problem.discount, problem.horizon)
 
 
 def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
@@ -107,3 +120,62 @@ def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
             f"probs must be a distribution over actions in each state, got {table[where]} in state {where[-1]}."
         )
     return table / sums[..., None]
+
+
+def value_iteration(problem: Problem) -> BestResponse:
+    """The best discounted return of the environment's own reward, and a policy that earns it.
+
+    With an infinite horizon the fixed point of the Bellman operator is found by Howard's policy iteration; with a
+    horizon H, by H steps of value iteration, and the policy depends on time.
+    """
+    return best_response(dynamics(problem), problem.env.reward)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def best_response(model: Dynamics, reward: StateActionArray) -> BestResponse:
+    """Maximise <reward, lambda> over all occupancies."""
+    reward = reward * model.counting[:, None]
+    return _policy_iteration(model, reward) if model.horizon is None else _backward_induction(model, reward)
+
+
+def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse:
+    S, A = model.shape
+    states = np.arange(S)
+    choice, progress = reward.argmax(1), -np.inf
+    while True:
+        values = model.discounted_solve(model.under(np.eye(A)[choice]), reward[states, choice])
+        action_values, improves = _look_ahead(model, reward, choice, values)
+        if not improves.any() or values.sum() <= progress:  # among equal actions, rounding could go in circles
+            break
+        progress = values.sum()
+        # sweeps of value iteration, as long as they change the policy, carry news along a corridor far more cheaply
+        # than one linear system a step
+        for _ in range(S):
+            choice, values = np.where(improves, action_values.argmax(1), choice), action_values.max(1)
+            action_values, improves = _look_ahead(model, reward, choice, values)
+            if not improves.any():
+                break
+    residual = max(float((action_values.max(1) - values).max()), 0.0)
+    best = float(model.initial @ values)
+    unresolved = residual * float(model.initial.sum()) / (1 - model.discount)
+    return BestResponse(best, best + unresolved, values, np.eye(A)[choice])
+
+
+def _look_ahead(
+    model: Dynamics, reward: StateActionArray, choice: Int[np.ndarray, " S"], values: Float[np.ndarray, " S"]
+) -> tuple[StateActionArray, Bool[np.ndarray, " S"]]:
+    """The value of each action, and where another one is better than the choice by more than its last digits."""
+    action_values = reward + model.discount * model.following(values)
+    gain = action_values.max(1) - action_values[np.arange(choice.size), choice]
+    return action_values, gain > 4e-15 * (1 + np.abs(action_values).max())
+
+
+def _backward_induction(model: Dynamics, reward: StateActionArray) -> BestResponse:
+    S, A = model.shape
+    horizon = model.horizon or 0
+    values, policy = np.zeros((horizon + 1, S)), np.zeros((horizon, S, A))
+    for t in reversed(range(horizon)):
+        action_values = reward + model.discount * model.following(values[t + 1])
+        policy[t] = np.eye(A)[action_values.argmax(1)]
+        values[t] = action_values.max(1)
+    best = float(model.initial @ values[0])
+    return BestResponse(best, best, values[:-1], policy)

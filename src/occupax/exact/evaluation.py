@@ -1,6 +1,6 @@
-"""What a policy is worth, exactly: its occupancy, value and gradient."""
+"""What policies are worth, exactly: occupancies, values, gradients, and how far they are from the best one."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -8,10 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics, read_probs
+from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
+
+MOST_NUMBERS_AT_ONCE = 10**7
+"""In the matrices of all policies together; beyond that they are evaluated one after the other."""
+
+
+class Certificate(NamedTuple):
+    """A policy's value, and a bound on the value of every policy."""
+
+    value: float
+    upper_bound: float
+    gap: float
+    """upper_bound - value, never negative: no policy is better by more than this."""
 
 
 def occupancy(problem: Problem, probs: Any) -> StateActionArray:
@@ -35,6 +47,42 @@ def value(problem: Problem, probs: Any) -> float:
     return utility_value(problem.utility, feature_occupancy(problem, probs))
 
 
+def certificate(problem: Problem, probs: Any) -> Certificate:
+    """Bound how much better any policy can be than `probs`, a table of action probabilities [S, A].
+
+    For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one planning problem with
+    the quasi-reward grad F(u) solves. With a horizon, the bound covers policies that depend on time as well.
+    """
+    model = concave_dynamics(problem)
+    lam = total_occupancy(model, read_probs(probs, model))
+    return certify(problem, model, model.features.T @ lam.ravel())
+
+
+def certify(problem: Problem, model: Dynamics, features: Float[np.ndarray, " d"]) -> Certificate:
+    """The certificate of a feature occupancy."""
+    value = utility_value(problem.utility, features)
+    quasi_reward = utility_gradient(problem.utility, features)
+    if not np.isfinite(quasi_reward).all():
+        raise ValueError(
+            f"{type(problem.utility).__name__} has no finite gradient at this occupancy, which gives no bound; "
+            "use a utility that is smooth where nothing is visited, such as Entropy(smoothing=1e-6)."
+        )
+    best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
+    gap = max(best.upper_bound - float(quasi_reward @ features), 0.0)
+    return Certificate(value, value + gap, gap)
+
+
+def concave_dynamics(problem: Problem) -> Dynamics:
+    """The dynamics of a problem, but no utility for which the bound does not hold."""
+    model = dynamics(problem)
+    if not problem.utility.concave:
+        raise ValueError(
+            f"the utility {type(problem.utility).__name__} is not declared concave, and only for a concave one does "
+            "its linearisation bound the optimum; declare it with Custom(function, concave=True) if it is."
+        )
+    return model
+
+
 def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
     """The exact gradient of F(u(theta)), with respect to each array of `policy`, as NumPy float64.
 
@@ -56,17 +104,15 @@ def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
 
 def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> StateActionArray:
     """The occupancy of a table of probabilities, or of one for each step of a horizon."""
-    if model.horizon is not None:
-        return timed_occupancy(model, np.broadcast_to(probs, (model.horizon, *model.shape))).sum(0)
-    flow = model.discounted_solve(model.under(probs).T.tocsr(), model.initial)
-    return flow[:, None] * probs
+    return timed_occupancy(model, probs).reshape(-1, *model.shape).sum(0)
 
 
-def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H S A"]:
-    """The discounted occupancy of each step, for a policy that may depend on time."""
-    mass = np.empty(probs.shape)
-    arriving = model.initial
-    for t, table in enumerate(probs):
+def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "*time S A"]) -> Float[np.ndarray, "*H S A"]:
+    """The same, but with a horizon that of each step."""
+    if model.horizon is None:
+        return model.discounted_solve(model.under(probs).T.tocsr(), model.initial)[:, None] * probs
+    mass, arriving = np.empty((model.horizon, *model.shape)), model.initial
+    for t, table in enumerate(np.broadcast_to(probs, mass.shape)):
         mass[t] = model.discount**t * arriving[:, None] * table
         arriving = model.transition.T @ (arriving[:, None] * table).ravel()
     return mass
@@ -79,7 +125,7 @@ def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -
         flow = model.discounted_solve(matrix.T.tocsr(), model.initial)
         values = model.discounted_solve(matrix, (probs * reward).sum(1))
         return flow[:, None] * (reward + model.discount * model.following(values))
-    mass = timed_occupancy(model, np.broadcast_to(probs, (model.horizon, *probs.shape))).sum(2)
+    mass = timed_occupancy(model, probs).sum(2)
     slope, values = np.zeros(model.shape), np.zeros(model.shape[0])
     for t in reversed(range(model.horizon)):
         action_values = reward + model.discount * model.following(values)
@@ -100,5 +146,57 @@ def utility_gradient(utility: Utility, features: Float[np.ndarray, " d"]) -> Flo
         return np.asarray(_gradient(utility, features))
 
 
+class Evaluator:
+    """Works out what policies of a tabular problem are worth, many at a time; the dynamics are read only once."""
+
+    def __init__(self, problem: Problem):
+        self._problem, self._model = problem, dynamics(problem)
+
+    def values(
+        self, tables: Float[np.ndarray, "n S A"]
+    ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"] | None]:
+        """The utility and, for a concave one, the certified gap of each table; NaN for tables that are not finite."""
+        occupancies = self.occupancies(tables)
+        return self.utilities(occupancies), self.gaps(occupancies) if self._problem.utility.concave else None
+
+    def occupancies(self, tables: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n d"]:
+        """The occupancy of the problem's features under each table, NaN for tables that are not finite."""
+        found, known = np.full((len(tables), self._problem.size), np.nan), np.isfinite(tables).all((1, 2))
+        if known.any():
+            probs = np.array([read_probs(table, self._model) for table in tables[known]])
+            if len(probs) * self._model.shape[0] * probs[0].size <= MOST_NUMBERS_AT_ONCE:
+                visits = stationary_occupancies(self._model, probs)
+            else:
+                visits = np.array([total_occupancy(self._model, table) for table in probs])
+            found[known] = visits.reshape(len(probs), -1) @ self._model.features
+        return found
+
+    def utilities(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        """The utility of each occupancy of the problem's features."""
+        with jax.enable_x64(True):
+            return np.asarray(_utilities(self._problem.utility, occupancies))
+
+    def gaps(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        """By how much at most any policy is better than each occupancy; the utility must be concave."""
+        gaps = np.full(len(occupancies), np.nan)
+        for i in np.flatnonzero(np.isfinite(occupancies).all(1)):
+            gaps[i] = certify(self._problem, self._model, occupancies[i]).gap
+        return gaps
+
+
+def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n S A"]:
+    """The state-action occupancies of many tables of probabilities, by dense matrices.
+
+    With M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi).
+    """
+    S, A = model.shape
+    matrices = model.discount * np.einsum("nsa,sat->nts", probs, model.transition.toarray().reshape(S, A, S))
+    right = np.broadcast_to(model.initial, (len(probs), S))
+    if model.horizon is not None:
+        right = right - np.linalg.matrix_power(matrices, model.horizon) @ model.initial
+    return np.linalg.solve(np.eye(S) - matrices, right[..., None]) * probs
+
+
 _value = eqx.filter_jit(lambda utility, features: utility.value(features))
 _gradient = eqx.filter_jit(lambda utility, features: utility.gradient(features))
+_utilities = eqx.filter_jit(lambda utility, occupancies: jax.vmap(utility.value)(occupancies))

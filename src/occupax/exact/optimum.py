@@ -1,20 +1,40 @@
-"""The exact optimum of a concave utility over all policies."""
+"""The exact optimum of a concave utility over all policies.
+
+It is found by fully corrective Frank-Wolfe over the polytope of occupancies, with a planner as its oracle.
+"""
 
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, get_args
 
+import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number, unknown
 from occupax.exact import conic
-from occupax.exact.certificates import certify, refuse_unless_concave
-from occupax.exact.dynamics import StateActionArray, dynamics
-from occupax.exact.evaluation import total_occupancy
-from occupax.exact.frank_wolfe import frank_wolfe
+from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
+from occupax.exact.evaluation import (
+    certify,
+    concave_dynamics,
+    timed_occupancy,
+    total_occupancy,
+    utility_gradient,
+    utility_value,
+)
 from occupax.problem import Problem
+from occupax.utilities.base import Utility
 
 Method = Literal["auto", "conic", "frank-wolfe"]
+
+NEWTON_STEPS = 100
+PADDING = 64
+ROUNDING = 1e-12
+
+Timed = Float[np.ndarray, "*H S A"]
+Vector = Float[np.ndarray, " k"]
+Features = Float[np.ndarray, " d"]
+Images = Float[np.ndarray, "k d"]
 
 
 class Optimum(NamedTuple):
@@ -26,7 +46,7 @@ class Optimum(NamedTuple):
     """No policy is better than `value` by more than this."""
     occupancy: StateActionArray
     """The discounted state-action occupancy of `policy`, [S, A]."""
-    policy: Float[np.ndarray, "*H S A"]
+    policy: Timed
     """Action probabilities [S, A]; with a horizon they depend on time, [H, S, A]."""
 
 
@@ -50,16 +70,15 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         raise unknown("method", method, get_args(Method))
     tolerance = check_number("tolerance", tolerance, low=0.0, open_low=True)
     max_iterations = check_integer("max_iterations", max_iterations)
-    model = dynamics(problem)
-    refuse_unless_concave(problem)
+    model = concave_dynamics(problem)
     if method == "conic":
         if find_spec("cvxpy") is None:
             raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
         start = _policy(conic.maximise(problem.utility, model))
     else:
-        S, A = model.shape
-        start = np.full((S, A) if model.horizon is None else (model.horizon, S, A), 1 / A)
-    policy = _policy(frank_wolfe(problem, model, start, tolerance, max_iterations))
+        times = () if model.horizon is None else (model.horizon,)
+        start = np.full((*times, *model.shape), 1 / model.shape[1])
+    policy = _policy(_frank_wolfe(problem, model, start, tolerance, max_iterations))
     occupancy = total_occupancy(model, policy)
     value, _, gap = certify(problem, model, model.features.T @ occupancy.ravel())
     if gap > tolerance:
@@ -70,9 +89,110 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
     return Optimum(value, gap, occupancy, policy)
 
 
-def _policy(mass: Float[np.ndarray, "*H S A"]) -> Float[np.ndarray, "*H S A"]:
+def _policy(mass: Timed) -> Timed:
     """The policy with this occupancy; states that are never visited act uniformly."""
     mass = np.maximum(mass, 0.0)
     total = mass.sum(-1, keepdims=True)
     uniform = np.full_like(mass, 1 / mass.shape[-1])
     return np.divide(mass, total, out=uniform, where=total > 0)
+
+
+def _frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: float, max_iterations: int) -> Timed:
+    """Maximise the utility from the policy `start`; return the occupancy. With a horizon both are for each step.
+
+    Each iteration adds the occupancy of the policy that is best for the current quasi-reward, then finds the best
+    mixture of all that are kept.
+    """
+    corners = [timed_occupancy(model, start)]
+    images, shares = _image(model, corners[0])[None], np.ones(1)
+    for _ in range(max_iterations):
+        mixture = shares @ images
+        quasi_reward = utility_gradient(problem.utility, mixture)
+        if not np.isfinite(quasi_reward).all():
+            raise ValueError("the utility has no finite gradient where nothing is visited: smooth it.")
+        best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
+        linear_value = float(quasi_reward @ mixture)
+        gap, rounding = best.upper_bound - linear_value, ROUNDING * (1 + abs(linear_value))
+        if gap <= max(0.5 * tolerance, rounding):
+            break
+        corner = timed_occupancy(model, best.policy)
+        if problem.utility.linear:
+            return corner
+        corners.append(corner)
+        images = np.concatenate([images, _image(model, corner)[None]])
+        shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), rounding)
+        # a corner that falls short by more than the gap is not part of the optimum; dropping it must not cost anything
+        kept = np.flatnonzero(slack <= gap)
+        fewer = shares[kept] / shares[kept].sum()
+        with_all, without = (utility_value(problem.utility, it) for it in (shares @ images, fewer @ images[kept]))
+        if without >= with_all - rounding:
+            corners, images, shares = [corners[i] for i in kept], images[kept], fewer
+    return np.tensordot(shares, np.stack(corners), 1)
+
+
+def _image(model: Dynamics, mass: Timed) -> Features:
+    return model.features.T @ mass.reshape(-1, model.transition.shape[0]).sum(0)
+
+
+def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: float) -> tuple[Vector, Vector]:
+    """Maximise F over the shares of a mixture; return them, and by how much the slope of each falls short of the best.
+
+    A primal-dual interior-point method. Optimality reads slope + slack = level, shares * slack = 0 and sum of shares
+    = 1, where `slope` is the derivative of F with respect to each share, and `level` belongs to the sum.
+    """
+    k = len(start)
+    shares = 0.95 * start + 0.05 / k
+    slope = images @ utility_gradient(utility, shares @ images)
+    level = slope.max() + 1e-3 * (1 + np.abs(slope).max())
+    slack = level - slope
+    for _ in range(NEWTON_STEPS):
+        mixture = shares @ images
+        slope = images @ utility_gradient(utility, mixture)
+        unbalanced = level - slack - slope
+        if shares @ slack <= accuracy and np.abs(unbalanced).max() <= accuracy:
+            break
+        target = 0.1 * (shares @ slack) / k
+        system = np.ones((k + 1, k + 1))
+        curvature = _curvature(utility, mixture, images)
+        damping = ROUNDING * (1 + np.abs(curvature).max())  # for a flat utility, or corners with the same image
+        system[:k, :k] = np.diag(slack / shares + damping) - curvature
+        system[k, k] = 0.0
+        move = np.linalg.solve(system, np.append(target / shares - slack - unbalanced, 0.0))
+        shares_move, level_move = move[:k], move[k]
+        slack_move = (target - slack * shares_move) / shares - slack
+        descent = _line_search(utility, images, shares, shares_move, target)
+        length = min(1.0, 0.99 * _room(slack, slack_move))
+        shares, slack = shares + descent * shares_move, slack + length * slack_move
+        level += length * level_move
+    return shares / shares.sum(), slack
+
+
+def _line_search(utility: Utility, images: Images, shares: Vector, move: Vector, target: float) -> float:
+    """How far to go along `move`, which descends the barrier function, so that it does go down."""
+
+    def barrier(at: Vector) -> float:
+        return -utility_value(utility, at @ images) - target * float(np.log(at).sum())
+
+    length, start = min(1.0, 0.99 * _room(shares, move)), barrier(shares)
+    while length > 1e-12 and not barrier(shares + length * move) <= start:
+        length *= 0.5
+    return length
+
+
+def _curvature(utility: Utility, mixture: Features, images: Images) -> Float[np.ndarray, "k k"]:
+    k, d = images.shape
+    padded = np.zeros((-(-k // PADDING) * PADDING, d))  # few shapes, few compilations
+    padded[:k] = images
+    with jax.enable_x64(True):
+        return images @ np.asarray(_hessian_products(utility, mixture, padded))[:k].T
+
+
+_hessian_products = eqx.filter_jit(
+    lambda utility, mixture, rows: jax.lax.map(lambda row: jax.jvp(utility.gradient, (mixture,), (row,))[1], rows)
+)
+
+
+def _room(position: Vector, move: Vector) -> float:
+    """How far one can go along `move` before an entry of `position` reaches zero."""
+    shrinking = move < 0
+    return float(np.min(-position[shrinking] / move[shrinking], initial=np.inf))

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.analysis.charts import Chart, Maps
+from occupax.analysis.describe import number
 from occupax.analysis.statistics import Interval, Statistic, bootstrap, bootstrap_difference, interquartile_mean
-from occupax.analysis.words import number
 from occupax.experiments.texts import text
 
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]

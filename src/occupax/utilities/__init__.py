@@ -1,8 +1,7 @@
 """What is maximised: utilities of the occupancy, and the convex sets for constraints."""
 
 from occupax.utilities.base import Smoothness, Sum, Utility
-from occupax.utilities.checking import check
-from occupax.utilities.custom import Custom, as_utility
+from occupax.utilities.custom import Custom, as_utility, check
 from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance
 from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
 

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from itertools import accumulate
 from math import isfinite
 from numbers import Real
 from typing import Any, NamedTuple
@@ -88,15 +89,6 @@ class Utility(eqx.Module):
         return -self + other
 
 
-class ConcaveUtility(Utility):
-    """A utility that is concave whatever its settings."""
-
-    @property
-    def concave(self) -> bool:
-        """True, whatever the settings."""
-        return True
-
-
 class Sum(Utility):
     """A weighted sum of utilities; each term sees its own part of the occupancy unless all count the same."""
 
@@ -104,23 +96,21 @@ class Sum(Utility):
     weights: tuple[float, ...]
     sizes: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
-    def _parts(self, occupancy: Float[Array, " d"]) -> list[Float[Array, " k"]]:
-        if self.sizes is None:
-            return [occupancy] * len(self.terms)
-        stops = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
-        return [occupancy[stop - size : stop] for stop, size in zip(stops, self.sizes, strict=True)]
-
-    def _weighted(self, occupancy: Float[Array, " d"]) -> list[tuple[float, Utility, Float[Array, " k"]]]:
-        return list(zip(self.weights, self.terms, self._parts(occupancy), strict=True))
+    def parts(self, occupancy: Any) -> list[tuple[float, Utility, Any]]:
+        """The weight of each term, the term, and the part of the occupancy that it sees."""
+        seen = [occupancy] * len(self.terms)
+        if self.sizes is not None:
+            stops = accumulate(self.sizes)
+            seen = [occupancy[stop - size : stop] for stop, size in zip(stops, self.sizes, strict=True)]
+        return list(zip(self.weights, self.terms, seen, strict=True))
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The weighted sum of the values."""
-        values = [weight * term.value(part) for weight, term, part in self._weighted(occupancy)]
-        return jnp.sum(jnp.stack(values))
+        return jnp.sum(jnp.stack([weight * term.value(part) for weight, term, part in self.parts(occupancy)]))
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """The weighted gradients: side by side when each term has its own part, added otherwise."""
-        parts = [weight * term.gradient(part) for weight, term, part in self._weighted(occupancy)]
+        parts = [weight * term.gradient(part) for weight, term, part in self.parts(occupancy)]
         return jnp.sum(jnp.stack(parts), 0) if self.sizes is None else jnp.concatenate(parts)
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -129,7 +119,7 @@ class Sum(Utility):
             for term in self.terms:
                 occupancy = term.domain(occupancy)
             return occupancy
-        return jnp.concatenate([term.domain(part) for _, term, part in self._weighted(occupancy)])
+        return jnp.concatenate([term.domain(part) for _, term, part in self.parts(occupancy)])
 
     @property
     def concave(self) -> bool:

@@ -1,7 +1,7 @@
-"""Any function as a utility, and what a problem fills in."""
+"""Any function as a utility, what a problem fills in, and tests of what a utility declares about itself."""
 
 from collections.abc import Callable
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import equinox as eqx
@@ -11,11 +11,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
+from occupax._errors import check_integer, check_number
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
 from occupax.utilities.library import Entropy, Linear, Reward
+
+SLACK = 1e-6
+"""By how much what is measured may exceed what is declared."""
 
 
 class Custom(Utility):
@@ -47,13 +51,11 @@ class Custom(Utility):
         """Keep the function and what is said about it."""
         if not callable(function) or isinstance(function, type):
             raise ValueError(f"a utility must be one of occupax.utilities or a function, got {function!r}.")
-        self.function = function
+        self.function, self.declared_concave, self.projection = function, concave, domain
         self.counted = None if features is None else as_feature(features)
-        self.declared_concave = concave
         if np.shape(smoothness) != (len(Smoothness._fields),):
             raise ValueError(f"smoothness must be the constants {', '.join(Smoothness._fields)}, got {smoothness!r}.")
         self.declared_smoothness = Smoothness(*smoothness)
-        self.projection = domain
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """What the function returns."""
@@ -116,3 +118,83 @@ def _return_of(env: DecisionProcess, features: Feature) -> Utility:
         f"the utility Reward is not a function of the features {type(features).__name__}; leave features out, or give "
         "a utility of these features."
     )
+
+
+def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, seed: int = 0) -> Smoothness:
+    """Test a utility's gradient, concavity and constants on random occupancies.
+
+    Args:
+        utility: the utility, or a plain function.
+        size: the length of the occupancy.
+        mass: the largest total of the occupancies that are tried.
+        samples: how many pairs of occupancies are tried.
+        seed: of the random occupancies.
+
+    Returns:
+        The largest constants that were seen, to compare with the declared ones.
+
+    Raises:
+        ValueError: with a sentence for each declaration that does not hold.
+    """
+    subject = as_utility(utility)
+    size, samples = check_integer("size", size), check_integer("samples", samples)
+    seed = check_integer("seed", seed, minimum=0)
+    refuse_unless_fitting(subject, size)
+    points = _occupancies(size, check_number("mass", mass, low=0.0, open_low=True), 2 * samples, seed)
+    steps = 1e-5 * mass * np.random.default_rng(seed + 1).dirichlet(np.ones(size), 2 * samples)
+    tried = np.concatenate([points, points + steps, points - steps, (points[::2] + points[1::2]) / 2])
+    with jax.enable_x64(True):
+        values = np.asarray(jax.jit(jax.vmap(subject.value))(tried))
+        gradients = np.asarray(jax.jit(jax.vmap(subject.gradient))(points))
+
+    # NaN would pass every comparison below.
+    if not (np.isfinite(values).all() and np.isfinite(gradients).all()):
+        raise ValueError(f"{type(subject).__name__} has values or gradients that are not finite on occupancies.")
+
+    values, forward, backward, middle = np.split(values, np.arange(1, 4) * len(points))
+    slope, predicted = (forward - backward) / 2, (gradients * steps).sum(1)
+    size_of_step = np.abs(gradients * steps).sum(1) + 1e-9 * (1 + np.abs(values))
+    worst = int((np.abs(slope - predicted) / size_of_step).argmax())
+    faults: list[str] = []
+    if abs(slope[worst] - predicted[worst]) > 1e-3 * size_of_step[worst]:
+        faults.append(
+            f"gradient: along a step of {np.abs(steps[worst]).sum():.1e} the value changes by {slope[worst]:.6g}, "
+            f"but the declared gradient predicts {predicted[worst]:.6g}."
+        )
+    sag = (values[::2] + values[1::2]) / 2 - middle
+    if subject.concave and (sag > SLACK * (1 + np.abs(middle))).any():
+        faults.append(f"concave: declared, but a midpoint lies {sag.max():.3g} below the chord.")
+
+    moved, change = points[::2] - points[1::2], np.abs(gradients[::2] - gradients[1::2]).max(1)
+    rates = [float((change / np.linalg.norm(moved, order, axis=1)).max()) for order in (2, 1)]
+    seen = Smoothness(float(np.abs(gradients).max()), *rates)
+    for name, measured, declared in zip(Smoothness._fields, seen, subject.smoothness, strict=True):
+        if isfinite(declared) and measured > declared * (1 + SLACK) + SLACK:
+            faults.append(f"smoothness.{name}: declared {declared:.6g}, but {measured:.6g} was seen.")
+    if faults:
+        raise ValueError(f"{type(subject).__name__} does not keep what it declares: " + " ".join(faults))
+    return seen
+
+
+def refuse_unless_fitting(utility: Utility, size: int) -> None:
+    """Find out by tracing, before anything is computed, whether the utility takes an occupancy of this length."""
+    occupancy = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
+    try:
+        value = jax.eval_shape(utility.value, occupancy)
+        gradient = jax.eval_shape(utility.gradient, occupancy)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"the utility failed on an occupancy of length {size}: {reason}") from error
+    if value.shape != () or gradient.shape != (size,):
+        raise ValueError(
+            f"a utility of {size} features must return a single number and a gradient of that length, got shapes "
+            f"{value.shape} and {gradient.shape}."
+        )
+
+
+def _occupancies(size: int, mass: float, count: int, seed: int) -> Float[np.ndarray, "n d"]:
+    """Random occupancies, from even to concentrated, kept a little inside the orthant for the differences."""
+    random = np.random.default_rng(seed)
+    concentration = np.exp(random.uniform(-3, 3, count))
+    shares = np.stack([random.dirichlet(np.full(size, c)) for c in concentration])
+    return mass * (random.uniform(0, 1, (count, 1)) * shares * 0.999 + 1e-3 / size)

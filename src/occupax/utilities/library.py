@@ -12,27 +12,30 @@ from jaxtyping import Array, Float
 from occupax import features as feature_maps
 from occupax._errors import check_number, read_array
 from occupax.features import Feature, as_feature
-from occupax.utilities.base import ConcaveUtility, Smoothness, nonnegative
+from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.sets import ConvexSet
 
 
-class _Everywhere(ConcaveUtility):
+class _Concave(Utility):
+    @property
+    def concave(self) -> bool:
+        return True
+
+
+class _Everywhere(_Concave):
     """A utility that is defined for every vector."""
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The occupancy itself."""
         return occupancy
 
 
-class _OfVisits(ConcaveUtility):
+class _OfVisits(_Concave):
     """A utility of how often each state is visited, or each of any other things that are counted."""
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The nearest occupancy without negative entries."""
         return nonnegative(occupancy)
 
     def features(self) -> Feature:
-        """Visits of states."""
         return feature_maps.State()
 
 
@@ -77,11 +80,9 @@ class Linear(_Everywhere):
         return self._fitting(occupancy)
 
     def _fitting(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        wanted, got = occupancy.size, self.weights.size
         if occupancy.shape != self.weights.shape:
-            raise ValueError(
-                f"weights of Linear must have one entry for each of the {occupancy.size} features, "
-                f"got {self.weights.size}."
-            )
+            raise ValueError(f"weights of Linear must have one entry for each of the {wanted} features, got {got}.")
         return jnp.asarray(self.weights, occupancy.dtype)
 
     @property
@@ -179,10 +180,9 @@ class SetDistance(_Everywhere):
 
     def _excess(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """The vector u - Proj u; under the square, the envelope theorem allows to hold the projection constant."""
-        if occupancy.size != self.set.size:
-            raise ValueError(
-                f"set must have as many dimensions as the feedback, {occupancy.size}, got one of {self.set.size}."
-            )
+        size, wanted = self.set.size, occupancy.size
+        if size != wanted:
+            raise ValueError(f"set must have as many dimensions as the feedback, {wanted}, got one of {size}.")
         return occupancy - self.set.project(jax.lax.stop_gradient(occupancy))
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:

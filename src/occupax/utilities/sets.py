@@ -6,7 +6,7 @@ is plain JAX, without callbacks, and so works inside `jit` and `vmap`; it return
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,56 +19,41 @@ Numbers = ArrayLike | Sequence[Any]
 
 
 class ConvexSet(eqx.Module):
-    """A non-empty closed convex set of vectors."""
+    """A non-empty closed convex set of vectors; the first array of each has their coordinates as its last axis."""
 
     @property
-    @abstractmethod
     def size(self) -> int:
         """The number of coordinates of a vector."""
+        return jax.tree.leaves(self)[0].shape[-1]
 
     @abstractmethod
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the set nearest to `point`."""
 
 
-@final
 class Box(ConvexSet):
-    """The vectors between `low` and `high`, coordinate by coordinate.
-
-    Args:
-        low: Lower bounds; `-inf` where there is none.
-        high: Upper bounds; `inf` where there is none.
-    """
+    """The vectors between `low` and `high`, coordinate by coordinate; `-inf` and `inf` where there is no bound."""
 
     low: Float[np.ndarray, " k"]
     high: Float[np.ndarray, " k"]
 
     def __init__(self, low: Numbers, high: Numbers):
-        self.low = _numbers("low", low, 1)
-        self.high = _numbers("high", high, 1)
-        if self.low.size != self.high.size:
-            raise ValueError(
-                f"high must be as long as low, but low has {self.low.size} and high {self.high.size} numbers."
-            )
+        self.low, self.high = _numbers("low", low, 1), _numbers("high", high, 1)
+        sizes = self.low.size, self.high.size
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"high must be as long as low, but low has {sizes[0]} and high {sizes[1]} numbers.")
         _require("low", self.low, self.low < np.inf, "finite or -inf")
         _require("high", self.high, self.high > -np.inf, "finite or inf")
         if np.any(crossed := self.low > self.high):
             at = np.argmax(crossed)
-            raise ValueError(
-                f"low must be at most high, but low[{at}] is {self.low[at]} and high[{at}] {self.high[at]}."
-            )
-
-    @property
-    def size(self) -> int:
-        """The number of coordinates of a vector."""
-        return self.low.shape[0]
+            bounds = f"low[{at}] is {self.low[at]} and high[{at}] {self.high[at]}"
+            raise ValueError(f"low must be at most high, but {bounds}.")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the box nearest to `point`."""
         return jnp.clip(point, self.low, self.high)
 
 
-@final
 class Ball(ConvexSet):
     """The vectors at most `radius` away from `center`."""
 
@@ -76,14 +61,8 @@ class Ball(ConvexSet):
     radius: Float[np.ndarray, ""]
 
     def __init__(self, center: Numbers, radius: ArrayLike):
-        self.center = _finite("center", center, 1)
-        self.radius = _finite("radius", radius, 0)
+        self.center, self.radius = _finite("center", center, 1), _finite("radius", radius, 0)
         _require("radius", self.radius, self.radius >= 0, "at least 0")
-
-    @property
-    def size(self) -> int:
-        """The number of coordinates of a vector."""
-        return self.center.shape[0]
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the ball nearest to `point`."""
@@ -93,7 +72,6 @@ class Ball(ConvexSet):
         return jnp.where(distance <= self.radius, point, self.center + shrink * offset)
 
 
-@final
 class Halfspace(ConvexSet):
     """The vectors whose inner product with `normal` is at most `offset`.
 
@@ -111,18 +89,12 @@ class Halfspace(ConvexSet):
         self.normal = given / length
         self.offset = np.asarray(_finite("offset", offset, 0) / length)
 
-    @property
-    def size(self) -> int:
-        """The number of coordinates of a vector."""
-        return self.normal.shape[0]
-
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the halfspace nearest to `point`."""
         excess = jnp.dot(self.normal, point, precision="highest") - self.offset
         return jnp.where(excess <= 0, point, point - excess * self.normal)
 
 
-@final
 class Polyhedron(ConvexSet):
     """The vectors `x` for which `matrix @ x <= bounds`, row by row.
 
@@ -134,8 +106,9 @@ class Polyhedron(ConvexSet):
     bounds: Float[np.ndarray, " rows"]
 
     def __init__(self, matrix: Numbers, bounds: Numbers):
-        rows = _finite("matrix", matrix, 2)
-        limits = _finite("bounds", bounds, 1)
+        from scipy.optimize import linprog
+
+        rows, limits = _finite("matrix", matrix, 2), _finite("bounds", bounds, 1)
         if rows.shape[0] != limits.size:
             raise ValueError(
                 f"bounds must have a number for each row of matrix, but matrix has {rows.shape[0]} rows and bounds "
@@ -145,15 +118,10 @@ class Polyhedron(ConvexSet):
         zero = lengths == 0
         _require("bounds", limits, ~zero | (limits >= 0), "at least 0 where a row of matrix is zero")
         lengths = np.where(zero, 1, lengths)
-        self.matrix = rows / lengths[:, None]
-        self.bounds = limits / lengths
-        if _empty(self.matrix, self.bounds):
+        self.matrix, self.bounds = rows / lengths[:, None], limits / lengths
+        scale = np.max(np.abs(self.bounds)) or 1.0  # the solver has an absolute tolerance, of about 1e-7
+        if not linprog(np.zeros(rows.shape[1]), self.matrix, self.bounds / scale, bounds=(None, None)).success:
             raise ValueError(f"bounds must leave some x with matrix @ x <= bounds, but {limits.tolist()} leaves none.")
-
-    @property
-    def size(self) -> int:
-        """The number of coordinates of a vector."""
-        return self.matrix.shape[1]
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the polyhedron nearest to `point`."""
@@ -164,7 +132,6 @@ class Polyhedron(ConvexSet):
             return jnp.where(jnp.all(matrix @ point <= bounds), point, _nearest(matrix, bounds, point))
 
 
-@final
 class Point(ConvexSet):
     """A single vector."""
 
@@ -173,19 +140,12 @@ class Point(ConvexSet):
     def __init__(self, point: Numbers):
         self.point = _finite("point", point, 1)
 
-    @property
-    def size(self) -> int:
-        """The number of coordinates of a vector."""
-        return self.point.shape[0]
-
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Return the only point of the set."""
         return jnp.clip(point, self.point, self.point)
 
 
 class _State(NamedTuple):
-    """Where the active-set method stands."""
-
     point: Float[Array, " k"]
     multipliers: Float[Array, " rows"]
     active: Bool[Array, " rows"]
@@ -247,22 +207,14 @@ def _nearest(
             done=done,
         )
 
-    first = _State(
-        point=start,
-        multipliers=jnp.zeros_like(bounds),
-        active=jnp.zeros(rows, dtype=bool),
-        entering=jnp.asarray(0),
-        pending=jnp.zeros((), dtype=bool),
-        steps=jnp.asarray(0),
-        done=jnp.zeros((), dtype=bool),
-    )
+    zero, no = jnp.asarray(0), jnp.zeros((), dtype=bool)
+    first = _State(start, jnp.zeros_like(bounds), jnp.zeros(rows, dtype=bool), zero, no, zero, no)
     # A constraint enters about once; the limit only keeps rounding errors from going on for ever.
     limit = 10 * (rows + size)
     return lax.while_loop(lambda state: ~state.done & (state.steps < limit), step, first).point
 
 
 def _numbers(name: str, value: Numbers, dimensions: int) -> Float[np.ndarray, "..."]:
-    """Copy `value` as a float64 array of so many dimensions, free of NaN."""
     kind = ("a number", "a vector of numbers", "a matrix of numbers")[dimensions]
     try:
         array = np.array(value, dtype=np.float64)
@@ -275,27 +227,13 @@ def _numbers(name: str, value: Numbers, dimensions: int) -> Float[np.ndarray, ".
 
 
 def _finite(name: str, value: Numbers, dimensions: int) -> Float[np.ndarray, "..."]:
-    """Copy `value` as a float64 array of so many dimensions, all of it finite."""
     array = _numbers(name, value, dimensions)
     _require(name, array, np.isfinite(array), "finite")
     return array
 
 
-def _require(
-    name: str, array: Float[np.ndarray, "..."], allowed: Bool[np.ndarray, "..."] | np.bool_, rule: str
-) -> None:
-    """Raise an error that names the first entry not allowed, if there is one."""
+def _require(name: str, array: Float[np.ndarray, "..."], allowed: Any, rule: str) -> None:
     if not np.all(allowed):
         first = np.argwhere(~allowed)[0]
         place = name + "".join(f"[{index}]" for index in first)
         raise ValueError(f"{name} must be {rule}, but {place} is {array[tuple(first)]}.")
-
-
-def _empty(matrix: Float[np.ndarray, "rows k"], bounds: Float[np.ndarray, " rows"]) -> bool:
-    """Whether no vector meets all the constraints, to about 1e-7 of the largest bound."""
-    from scipy.optimize import linprog
-
-    # The tolerance of the solver is absolute.
-    scale = np.max(np.abs(bounds)) or 1.0
-    found = linprog(np.zeros(matrix.shape[1]), A_ub=matrix, b_ub=bounds / scale, bounds=(None, None))
-    return not found.success

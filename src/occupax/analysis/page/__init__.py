@@ -16,24 +16,17 @@ if TYPE_CHECKING:
 
 
 class TableCell(NamedTuple):
-    """A cell of a table that is more than a text: a link, or a number with its interval."""
+    """A cell of a table that is more than a text: a link to a part of the page, or a number between its bounds."""
 
     text: str
     anchor: str = ""
-    """The part of the page to which the text is a link."""
     bounds: str = ""
-    """The bounds of the interval of the number that the text is."""
 
 
 def render(template: str, **data: Any) -> str:
-    """A whole page.
+    """A page of HTML from a file in `templates/`, with data that is all text and escaped.
 
-    Args:
-        template: the name of a file in `templates/`.
-        data: what the template shows. All of it is text, which is escaped.
-
-    Returns:
-        HTML. No script but its own runs in it, and nothing is loaded from elsewhere.
+    No script but its own runs in it, and nothing is loaded from elsewhere.
     """
     return environment().get_template(template).render(data)
 

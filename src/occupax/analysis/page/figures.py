@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from occupax.analysis import plots
-from occupax.analysis.charts import Chart, HeatMap, Maps, Series, thin
-from occupax.analysis.words import number
+from occupax.analysis.charts import Chart, Maps, Series, thin
+from occupax.analysis.describe import number
 
 SHOWN = {colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)} | {"#000000": "currentColor"}
 """The colour in the page of each colour of the figures; the page has others in the light than in the dark."""
@@ -16,11 +16,7 @@ SHOWN = {colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)} | {"#
 def interactive(chart: Chart | Maps) -> dict[str, Any]:
     """A figure whose lines can be hidden, and whose numbers the pointer or the arrow keys show.
 
-    Args:
-        chart: what it shows.
-
-    Returns:
-        What the template of a figure needs: the drawing, a button for each part of it, and the numbers.
+    The template of a figure needs the drawing, a button for each part of it, and the numbers.
     """
     from matplotlib import style
 
@@ -35,15 +31,8 @@ def interactive(chart: Chart | Maps) -> dict[str, Any]:
 def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any]:
     """A Matplotlib figure as SVG within a page, in the page's own colours and letters, with its title and caption.
 
-    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`.
-
-    Args:
-        figure: the Matplotlib figure.
-        chart: what it shows. Its name is its own in a page: references within an SVG must not meet those of another.
-        description: what is to be seen, for those who do not see it.
-
-    Returns:
-        What the templates need to show it.
+    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`. The name of
+    the chart is its own in a page: references within an SVG must not meet those of another.
     """
     _, _, text = plots.svg_text(figure, chart.name, transparent=True).partition("<svg")
     box = re.search(r'viewBox="([^"]*)"', text)
@@ -60,14 +49,13 @@ def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any
 
 def describe_chart(chart: Chart) -> str:
     """A chart in a sentence, for those who do not see it."""
-    courses = [f"{series.name}: {_course(series)}" for series in chart.series]
+    courses: list[str] = []
+    for series in chart.series:
+        known = series.y[~np.isnan(series.y)]
+        course = f"from {number(known[0])} to {number(known[-1])}" if known.size else "not known"
+        courses.append(f"{series.name}: {course}")
     courses += [f"{level.name}: {number(level.y)}" for level in chart.levels]
     return f"{chart.y_label} against {_first_line(chart.x_label)}; {'; '.join(courses)}."
-
-
-def _course(series: Series) -> str:
-    known = series.y[~np.isnan(series.y)]
-    return f"from {number(known[0])} to {number(known[-1])}" if known.size else "not known"
 
 
 def _describe_maps(maps: Maps) -> str:
@@ -120,20 +108,16 @@ def _chart(chart: Chart, figure: Any) -> dict[str, Any]:
 
 
 def _series(chart: Chart, series: Series) -> dict[str, Any]:
-    drawn, colour = thin(series), SHOWN[plots.look(chart, series).colour]
-    columns = {"x": drawn.x, "y": drawn.y, "lower": drawn.lower, "upper": drawn.upper}
-    numbers = {name: _numbers(array, 10 if name == "x" else 6) for name, array in columns.items() if array is not None}
-    return {"name": series.name, "colour": colour, **numbers}
+    numbers = {name: _numbers(array, 10 if name == "x" else 6) for name, array in thin(series).arrays().items()}
+    return {"name": series.name, "colour": SHOWN[plots.look(chart, series).colour], **numbers}
 
 
 def _maps(maps: Maps, figure: Any) -> dict[str, Any]:
-    panels = zip(maps.grids, figure.axes[: len(maps.grids)], strict=True)
-    return {"grids": [{"box": _box(figure, axes), **_grid(grid)} for grid, axes in panels]}
-
-
-def _grid(grid: HeatMap) -> dict[str, Any]:
-    values = [_numbers(row, 5) for row in grid.values]
-    return {"title": grid.title, "values": values, "arrows": grid.arrows}
+    grids: list[dict[str, Any]] = []
+    for grid, axes in zip(maps.grids, figure.axes[: len(maps.grids)], strict=True):
+        values = [_numbers(row, 5) for row in grid.values]
+        grids.append({"box": _box(figure, axes), "title": grid.title, "values": values, "arrows": grid.arrows})
+    return {"grids": grids}
 
 
 def _box(figure: Any, axes: Any) -> list[float]:

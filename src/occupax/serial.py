@@ -1,11 +1,19 @@
-"""Values as JSON and named arrays, and back, without executing anything."""
+"""Values as JSON and named arrays, and files of both: nothing is pickled, and nothing in a file is ever executed.
+
+A file is there as a whole or not at all, with a checksum, and equal content gives equal bytes in every process.
+"""
 
 import dataclasses
 import importlib
 import inspect
+import json
+import os
 import re
+import secrets
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -13,11 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from occupax.policies import ACTIVATIONS
 
 Arrays = dict[str, np.ndarray]
 
+CONTENT, CHECKSUM = "occupax", "occupax-sha256"
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **ACTIVATIONS,
     "identity": inspect.signature(eqx.nn.MLP).parameters["final_activation"].default,
@@ -26,11 +37,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def pack(value: Any) -> tuple[Any, Arrays]:
-    """Describe a value as JSON and the arrays it holds.
+    """Describe a value as JSON and the arrays it holds; equal values have equal descriptions in every process.
 
     Modules of occupax and equinox.nn are described by their name and fields. What cannot be restored from a description
-    (functions, classes of others) is called opaque and given by its name and the values it holds. Equal values have
-    equal descriptions in every process.
+    (functions, classes of others) is called opaque and given by its name and the values it holds.
     """
     arrays: Arrays = {}
     return _describe(value, "", arrays), arrays
@@ -40,11 +50,7 @@ def unpack(description: Any, arrays: Mapping[str, np.ndarray], like: Any = None)
     """Restore a value from what `pack` made of it.
 
     NumPy arrays come back read-only. A float64 array of JAX is refused without `jax.enable_x64`, which would round it.
-
-    Args:
-        description: the JSON.
-        arrays: the arrays by name; others may be among them.
-        like: a value of the same structure whose functions and classes stand in for the opaque parts.
+    The functions and classes of `like`, a value of the same structure, stand in for the opaque parts.
     """
     try:
         return _build(description, arrays) if like is None else _fill(like, description, arrays)
@@ -71,13 +77,11 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
     if type(value) is float:
         return value if isfinite(value) else {"float": str(value)}
     if _is_array(value):
-        kind, arrays[name] = _read_array(value)
-        return {"array": name, "kind": kind}
+        origin, arrays[name] = _read_array(value)
+        return {"array": name, "kind": origin}
     known = [word for word, function in FUNCTIONS.items() if value is function]
-    return {"function": known[0]} if known else _describe_parts(value, name, arrays)
-
-
-def _describe_parts(value: Any, name: str, arrays: Arrays) -> Any:
+    if known:
+        return {"function": known[0]}
     parts = {step: _describe(part, (name + step).removeprefix("."), arrays) for step, part in _parts(value)}
     kind: type = type(value)
     if kind in (list, tuple):
@@ -195,7 +199,6 @@ def _find(address: str) -> type | None:
 
 
 def _fill(like: Any, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Put the arrays in the places they have in `like`."""
     expected, own = pack(like)
     place = difference(expected, description)
     if place is not None:
@@ -242,3 +245,89 @@ def class_name(description: Any) -> str:
     """The name of what is described, without its module and its fields."""
     names = (description.get(kind) for kind in ("class", "opaque", "function")) if description else ()
     return next((name.rpartition(".")[2] for name in names if name), "unknown")
+
+
+def write(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]) -> None:
+    """Write arrays and JSON as one safetensors file."""
+    text = json.dumps(metadata, allow_nan=False)
+    # safetensors writes the memory as it lies, and would take the columns of a transposed array for its rows
+    plain = {name: np.asarray(array, array.dtype.newbyteorder("="), order="C") for name, array in arrays.items()}
+    try:
+        content = save(plain, {CONTENT: text, CHECKSUM: checksum(text, plain)})
+    except SafetensorError as error:
+        raise ValueError(f"arrays must be of a type that safetensors can hold: {error}.") from error
+    _write_whole(path, _with_sorted_header(content))
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file."""
+    _write_whole(path, text.encode())
+
+
+def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read the arrays and the JSON of a file that `write` wrote, and refuse any other."""
+    file = Path(path)
+    if not file.is_file():
+        raise ValueError(f"{file} {'is not a file' if file.exists() else 'does not exist'}.")
+    try:
+        with safe_open(file, "numpy") as opened:
+            metadata = opened.metadata() or {}
+            ours = {CONTENT, CHECKSUM} <= metadata.keys()
+            arrays: dict[str, np.ndarray] = {name: opened.get_tensor(name) for name in opened.keys() if ours}  # noqa: SIM118
+        content = json.loads(metadata[CONTENT]) if ours else None
+    except Exception as error:
+        raise ValueError(f"{file} is damaged or not a safetensors file: {error}.") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} is a safetensors file, but not one that occupax wrote.")
+    if checksum(metadata[CONTENT], arrays) != metadata[CHECKSUM]:
+        raise ValueError(f"{file} was changed after it was written: its checksum does not match its content.")
+    return arrays, content
+
+
+def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+    """The SHA-256 of a text and of the names, types, shapes and bytes of arrays."""
+    ordered = sorted(arrays.items())
+    shapes = [(name, array.dtype.name, array.shape) for name, array in ordered]
+    digest = sha256(json.dumps([text, shapes]).encode())
+    for _, array in ordered:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _with_sorted_header(content: bytes) -> bytes:
+    """The same safetensors file with the keys of its header in order, where safetensors leaves it to chance.
+
+    A file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8 bytes, and the data.
+    """
+    start = 8 + int.from_bytes(content[:8], "little")
+    found = json.loads(content[8:start])
+    header = json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[start:]
+
+
+def _write_whole(path: str | Path, content: bytes) -> None:
+    """Write beside the file, and put the result in its place once it is on the disk."""
+    file = Path(path)
+    if file.is_dir():
+        raise ValueError(f"path must name a file, but {file} is a folder.")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"path must name a file in a folder, but {file.parent} is none.") from None
+    unfinished = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        with unfinished.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(file)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # elsewhere folders cannot be opened
+        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
