@@ -7,9 +7,12 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
+from occupax.analysis import write_report
+from occupax.analysis.describe import number
 from occupax.training import Logger, TensorBoard
 from occupax.training.records import Records
 from occupax.training.schedule import Schedule
+from simulators import CALLS, Diary
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
@@ -135,11 +138,44 @@ def test_a_function_trains_and_is_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(loaded.assessment.gaps, result.metrics["gap"][:, -1])
     tables = [ox.training.assessment.probabilities(problem, policy) for policy in result.policies]
     visits = [ox.exact.occupancy(problem, table).sum(1) for table in tables]
-    np.testing.assert_allclose(loaded.assessment.visits, visits)
+    np.testing.assert_allclose(np.asarray(loaded.assessment.visits), visits)
     np.testing.assert_array_equal(loaded.policy().table, result.policy().table)
     complete = ox.load_result(tmp_path, problem=problem)
     assert complete.certificate(seed=1).gap == result.certificate(seed=1).gap
     np.testing.assert_array_equal(complete.utilities, result.utilities)
+
+
+def test_the_report_of_a_run_shows_what_was_known_when_it_ended(tmp_path):
+    # a utility of one's own, which no file can restore: the page once showed the estimate of the last record instead
+    result = train(ox.REINFORCE(batch=4), 24, problem=of_states(squares, concave=True), out=tmp_path / "run")
+    write_report([("run", ox.load_result(tmp_path / "run"))], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Utility: exact." in " ".join(page.split())
+    for exact, estimate in zip(result.utilities, result.metrics["utility"][:, -1], strict=True):
+        assert f">{number(exact)}<" in page
+        assert number(exact) != number(estimate)
+    assert f">{number(result.certificate(seed=1).gap)}<" in page
+    (tmp_path / "run" / "assessment.safetensors").unlink()
+    write_report([("run", ox.load_result(tmp_path / "run"))], tmp_path / "page.html")
+    assert "not known, because the problem cannot be restored" in (tmp_path / "page.html").read_text()
+
+
+def test_the_report_of_a_simulator_says_how_many_episodes_were_played(tmp_path):
+    problem = ox.Problem(ox.GymnasiumEnv(Diary), horizon=2)
+    CALLS.clear()
+    result = ox.train(problem, ox.REINFORCE(batch=2), 2, policy=ox.policies.linear(), progress=False)
+    played = sum(call[0] == "reset" for call in CALLS)
+    write_report([("run", result)], tmp_path / "page.html")
+    assert "estimate from 100 new episodes" in (tmp_path / "page.html").read_text()
+    assert sum(call[0] == "reset" for call in CALLS) - played == 100
+
+
+def test_a_running_estimate_is_not_taken_for_the_utility():
+    # steps so long that weights mean nothing: the running estimate of a reward that is never negative is negative
+    problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.Linear(np.arange(64) / 64), discount=0.95, horizon=20)
+    result = train(ox.SRVRPG(snapshot_batch=6, batch=4, epoch_length=10, step_size=3.0), 420, 3, problem, policy=None)
+    assert result.metrics["running_utility"].min() < -0.5
+    assert result.metrics["utility"].min() > 0
 
 
 def test_a_function_that_is_not_concave_has_no_gap():
