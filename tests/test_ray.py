@@ -206,9 +206,10 @@ def test_cluster_without_room_is_an_error(make_source: Any, policies: Any):
         make_source(always("hang"), patience=0.01).draw(policies[0], N, KEY).occupancy()
 
 
-def test_policies_are_sent_once_a_batch_and_shards_drawn_once(
+def test_large_policies_are_sent_once_a_batch_and_shards_drawn_once(
     make_source: Any, policies: Any, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr("occupax.samplers.ray.LARGE", 0)
     drawn: list[Any] = []
     source, draw = make_source(always("answer"), workers=3), host._draw
     monkeypatch.setattr(host, "_draw", lambda *given: (drawn.append(given[-1]), draw(*given))[1])

@@ -31,6 +31,9 @@ from occupax.serial import named_arrays, with_arrays_of
 
 Arrays = dict[str, np.ndarray]
 
+LARGE = 100_000
+"""Bytes of a policy beyond which it is put into the memory of the cluster once instead of being sent with every task."""
+
 RUNS_AT_ONCE = 16
 """How many runs draw from a cluster at the same time; a worker keeps the shards of as many batches."""
 
@@ -110,12 +113,14 @@ class RaySource(Source):
         """A batch whose shards are drawn by the workers when they are asked for the first time."""
         shards, size = split(n, self.shards)
         batch = RemoteBatch(next(self.numbers), size, np.asarray(jax.random.key_data(key)))
-        places: dict[int, tuple[Policy, Any]] = {}  # of policies in the memory of the cluster, by their identity
+        sent: dict[int, tuple[Policy, Any]] = {}  # by the identity of policies, which live as long as this
 
-        def place(sent: Policy) -> Any:
-            if id(sent) not in places:
-                places[id(sent)] = sent, self.workers.put(named_arrays(sent))
-            return places[id(sent)][1]
+        def send(sent_policy: Policy) -> Any:
+            if id(sent_policy) not in sent:
+                arrays = named_arrays(sent_policy)
+                large = sum(array.nbytes for array in arrays.values()) > LARGE
+                sent[id(sent_policy)] = sent_policy, self.workers.put(arrays) if large else arrays
+            return sent[id(sent_policy)][1]
 
         tallies: dict[Any, list[Any]] = {}
 
@@ -126,8 +131,8 @@ class RaySource(Source):
                 return tallies[known]
             kinds = ("occupancy", "tally") if request.kind == "occupancy" else (request.kind,)
             told = tuple(_without_target(request)._replace(kind=kind) for kind in kinds)
-            there = None if target is None else place(target)
-            found = self.workers.ask(batch, about, place(policy), there, told)
+            there = None if target is None else send(target)
+            found = self.workers.ask(batch, about, send(policy), there, told)
             answers = [[_restored(policy, kind, it[i]) for it in found] for i, kind in enumerate(kinds)]
             if (
                 request.kind == "occupancy"
