@@ -7,17 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from occupax.envs.check.findings import BrokenError, Finding, Findings, kind, raised, text
+from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
 from occupax.envs.check.observations import check_observation
 from occupax.envs.episode import Episode, EpisodeFailedError, WrongStructureError, read_number
-
-STRUCTURES = {
-    "reset": ("a tuple (observation, info)", "return both from reset: `return observation, {}`."),
-    "step": (
-        "a tuple (observation, reward, terminated, truncated, info)",
-        "return all five; `terminated` is an end of the task itself, `truncated` one of the time allowed.",
-    ),
-}
 
 
 def place(number: int, seed: int, step: int, action: Any = None) -> str:
@@ -37,13 +29,7 @@ class PlayedEpisode:
 
 
 class EpisodeChecker:
-    """Plays episodes; what cannot be gone on with ends an episode by a `BrokenError`.
-
-    Args:
-        env: the environment.
-        space: of its observations.
-        findings: what is found is added to them.
-    """
+    """Plays episodes and adds to the findings; what cannot be gone on with ends an episode by a `BrokenError`."""
 
     def __init__(self, env: Any, space: Any, findings: Findings) -> None:
         self._env, self._space, self._findings = env, space, findings
@@ -53,16 +39,17 @@ class EpisodeChecker:
         """Play until the episode ends or there are no more actions."""
         episode, where, played = Episode(self._env, seed), place(number, seed, 0), PlayedEpisode()
         observation, info = self._call(episode, where, played.actions)
-        self._check_info(info, "reset", where)
+        self._check_info("reset", info, where)
         played.returned.append(self._look_at(observation, where))
         for step, action in enumerate(actions, 1):
             played.actions.append(action)
             where = place(number, seed, step, action)
             observation, reward, terminated, truncated, info = self._call(episode, where, played.actions)
-            self._check_flag("terminated", terminated, where)
-            self._check_flag("truncated", truncated, where)
+            for name, flag in (("terminated", terminated), ("truncated", truncated)):
+                if not isinstance(flag, (bool, np.bool_)):
+                    self._findings.refuse("flag", kind(flag), where, name=name)
             self._check_reward(reward, where)
-            self._check_info(info, "step", where)
+            self._check_info("step", info, where)
             seen = self._look_at(observation, where)
             played.returned.append((seen, snapshot(reward), bool(terminated), bool(truncated)))
             if terminated or truncated:
@@ -102,31 +89,26 @@ class EpisodeChecker:
                 self._refuse_structure("step", error.returned, where)
 
     def _refuse_structure(self, name: str, returned: Any, where: str) -> NoReturn:
-        expected, remedy = STRUCTURES[name]
-        self._findings.refuse(f"{name} returns the wrong structure", expected, _structure(returned), where, remedy)
+        actual = kind(returned)
+        if isinstance(returned, tuple):
+            old = "; that was the API before Gymnasium" if len(returned) == 4 else ""
+            actual = f"{len(returned)} values ({', '.join(type(part).__name__ for part in returned)}){old}"
+        self._findings.refuse(f"{name}_structure", actual, where)
 
-    def _check_flag(self, name: str, flag: Any, where: str) -> None:
-        if not isinstance(flag, (bool, np.bool_)):
-            remedy = f"return bool(...) of it, or False if an episode is never {name}."
-            self._findings.refuse(f"{name} is not a bool", "True or False", kind(flag), where, remedy)
-
-    def _check_info(self, info: Any, name: str, where: str) -> None:
+    def _check_info(self, name: str, info: Any, where: str) -> None:
         if not isinstance(info, dict):
-            what, remedy = f"the info of {name} is not a dict", "return {} if there is nothing to tell."
-            self._findings.add(Finding("error", what, "a dict", kind(info), where, remedy))
+            self._findings.add(found("info", kind(info), where, name=name))
 
     def _check_reward(self, reward: Any, where: str) -> None:
-        what, expected, actual = "reward is not finite", "a finite number", text(reward)
-        remedy = "look for a division by zero or an overflow in what computes it."
         try:
-            right = math.isfinite(read_number(reward))
+            number = read_number(reward)
         except OverflowError:  # a whole number beyond all floats
-            right = False
+            number = math.inf
         except Exception:  # noqa: BLE001 - the conversion is that of the environment, and may raise anything
-            right, what, expected, actual = False, "reward is not a number", "a number", kind(reward)
-            remedy = "return float(...) of it; arrays of one number are no numbers."
-        if not right:
-            self._findings.add(Finding("error", what, expected, actual, where, remedy))
+            number = 0.0
+            self._findings.add(found("reward_no_number", kind(reward), where))
+        if not math.isfinite(number):
+            self._findings.add(found("reward_not_finite", text(reward), where))
 
     def _look_at(self, observation: Any, where: str) -> Any:
         """Check an observation, and that the one before is still what it was; return a copy."""
@@ -134,9 +116,8 @@ class EpisodeChecker:
             before, copied, origin = self._last
             now = snapshot(before)
             if not same(copied, now):
-                what, both = "an observation changes after it was returned", f"the observation of {origin}, at {where}"
-                remedy = "return a copy of the array: `return self.state.copy(), ...`."
-                self._findings.add(Finding("warning", what, f"still {text(copied)}", text(now), both, remedy))
+                both = f"the observation of {origin}, at {where}"
+                self._findings.add(found("changed_later", text(now), both, before=text(copied)))
         self._findings.add(*check_observation(self._space, observation, where))
         copied = snapshot(observation)
         self._last = (observation, copied, where)
@@ -165,11 +146,3 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
     return type(one) is type(other) and one == other
-
-
-def _structure(result: Any) -> str:
-    if not isinstance(result, tuple):
-        return kind(result)
-    parts = ", ".join(type(part).__name__ for part in result)
-    old = "; that was the API before Gymnasium" if len(result) == 4 else ""
-    return f"{len(result)} values ({parts}){old}"
