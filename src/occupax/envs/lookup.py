@@ -25,13 +25,12 @@ def find(name: str) -> Any:
 
     if attribute in gym.registry:  # an id that the module registers, as Gymnasium writes it
         return name
-    here = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-    here = [key for key in here if not key.startswith("_")]
+    public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
+    here = [key for key, value in public.items() if getattr(value, "__module__", None) == module.__name__]
     if here:
         raise unknown(f"{module_name} attribute", attribute, here)
-    raise ValueError(
-        f"{module_name} has no {attribute!r}; write module:factory, where factory() makes the environment."
-    )
+    hint = "write module:factory, where factory() makes the environment"
+    raise ValueError(f"{module_name} has no {attribute!r}; {hint}.")
 
 
 def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:

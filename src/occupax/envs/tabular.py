@@ -86,14 +86,7 @@ class TabularMDP(Environment):
 
     @classmethod
     def garnet(cls, num_states: int, num_actions: int, branching: int, key: Key[Array, ""]) -> "TabularMDP":
-        """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1].
-
-        Args:
-            num_states: how many states there are.
-            num_actions: how many actions there are.
-            branching: how many states an action may lead to.
-            key: of the random numbers.
-        """
+        """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1]."""
         return cls(*tables.garnet(num_states, num_actions, branching, key))
 
     @property
@@ -115,8 +108,7 @@ class TabularMDP(Environment):
     def transition(self) -> sparse.csr_array:
         """The transition probabilities as a sparse matrix [S * A, S]; row s * A + a."""
         S, A, K = self.successors.shape
-        pointers = np.arange(0, S * A * K + 1, K)
-        entries = (self.probabilities.flatten(), self.successors.flatten(), pointers)
+        entries = (self.probabilities.flatten(), self.successors.flatten(), np.arange(0, S * A * K + 1, K))
         matrix = sparse.csr_array(entries, shape=(S * A, S))
         matrix.eliminate_zeros()
         return matrix

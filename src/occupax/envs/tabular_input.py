@@ -29,15 +29,14 @@ def read_terminal(value: Any, num_states: int) -> Bool[np.ndarray, " S"]:
     """Return the terminal mask."""
     if value is None:
         return np.zeros(num_states, bool)
+    expected = f"terminal must be {num_states} booleans, one a state"
     try:
-        mask = np.asarray(value)
+        mask = np.array(value)
     except ValueError:
-        raise ValueError(f"terminal must be {num_states} booleans, one a state, got {value!r:.60}.") from None
+        raise ValueError(f"{expected}, got {value!r:.60}.") from None
     if mask.dtype != bool or mask.shape != (num_states,):
-        raise ValueError(
-            f"terminal must be {num_states} booleans, one a state, got shape {mask.shape} of dtype {mask.dtype}."
-        )
-    return mask.copy()
+        raise ValueError(f"{expected}, got shape {mask.shape} of dtype {mask.dtype}.")
+    return mask
 
 
 def read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"]) -> Outcomes:
@@ -50,18 +49,21 @@ def read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"]
     outcomes = np.diff(matrix.indptr)
     rows = np.repeat(np.arange(S * A), outcomes)
     slots = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], outcomes)
-    K = int(outcomes.max())
-    successors = np.zeros((S * A, K), np.int32)
-    probabilities = np.zeros((S * A, K))
-    outcome_rewards = np.zeros((S * A, K))
-    successors[rows, slots] = matrix.indices
-    probabilities[rows, slots] = matrix.data / matrix.sum(axis=1)[rows]
-    outcome_rewards[rows, slots] = rewards[rows, matrix.indices % rewards.shape[1]]  # a single column serves them all
-    return successors.reshape(S, A, K), probabilities.reshape(S, A, K), outcome_rewards.reshape(S, A, K)
+
+    def padded(values: Any, dtype: Any = float) -> Any:
+        array = np.zeros((S * A, int(outcomes.max())), dtype)
+        array[rows, slots] = values
+        return array.reshape(S, A, -1)
+
+    outcome_rewards = rewards[rows, matrix.indices % rewards.shape[1]]  # a single column serves them all
+    probabilities = matrix.data / matrix.sum(axis=1)[rows]
+    return padded(matrix.indices, np.int32), padded(probabilities), padded(outcome_rewards)
 
 
-def _read_sparse(name: str, value: Any) -> sparse.coo_array:
-    """Return a sparse `value` of any format as float64 without NaN or infinities."""
+def _read(name: str, value: Any) -> Any:
+    """Return a dense array, or a sparse one of any format, as float64 without NaN or infinities."""
+    if not hasattr(value, "tocoo"):
+        return read_array(name, value)
     array = sparse.coo_array(value).astype(np.float64)
     refuse_infinite(name, array.data, array.coords)
     return array
@@ -69,10 +71,9 @@ def _read_sparse(name: str, value: Any) -> sparse.coo_array:
 
 def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
     """Return the number of actions, and the rewards [S * A, S] or, if the next state does not matter, [S * A, 1]."""
-    sparse_input = hasattr(reward, "tocoo")
-    rewards: Any = _read_sparse("reward", reward) if sparse_input else read_array("reward", reward)
+    rewards = _read("reward", reward)
     shape = rewards.shape
-    if sparse_input and len(shape) == 2:
+    if sparse.issparse(rewards) and len(shape) == 2:
         shape = (S if shape[0] % S == 0 else shape[0], shape[0] // S, shape[1])
     if len(shape) not in (2, 3) or 0 in shape or shape[0] != S or shape[2:] not in ((), (S,)):
         raise ValueError(
@@ -80,25 +81,19 @@ def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
             f"(the length of initial) and at least one action, got {rewards.shape}."
         )
     A = shape[1]
-    if sparse_input:
-        return A, sparse.csr_array(rewards.reshape((S * A, S)))
-    return A, rewards.reshape(S * A, -1)
+    flat = rewards.reshape((S * A, -1))
+    return A, sparse.csr_array(flat) if sparse.issparse(flat) else flat
 
 
 def _read_matrix(transition: Any, S: int, A: int) -> sparse.csr_array:
     """Return the transitions as a sparse [S * A, S] matrix of finite numbers."""
-    if hasattr(transition, "tocoo"):
-        if transition.shape not in ((S * A, S), (S, A, S)):
-            raise ValueError(
-                f"transition must have shape [S * A, S] = {(S * A, S)} or [S, A, S] = {(S, A, S)} when sparse, "
-                f"got {transition.shape}."
-            )
-        matrix = sparse.csr_array(_read_sparse("transition", transition).reshape((S * A, S)))
-    else:
-        dense = read_array("transition", transition)
-        if dense.shape != (S, A, S):
-            raise ValueError(f"transition must have shape [S, A, S] = {(S, A, S)}, got {dense.shape}.")
-        matrix = sparse.csr_array(dense.reshape(S * A, S))
+    read = _read("transition", transition)
+    allowed = f"[S, A, S] = {(S, A, S)}"
+    if sparse.issparse(read):
+        allowed = f"[S * A, S] = {(S * A, S)} or {allowed} when sparse"
+    if read.shape != (S, A, S) and not (sparse.issparse(read) and read.shape == (S * A, S)):
+        raise ValueError(f"transition must have shape {allowed}, got {read.shape}.")
+    matrix = sparse.csr_array(read.reshape((S * A, S)))
     matrix.sum_duplicates()
     return matrix
 
@@ -119,14 +114,10 @@ def _check_rows(matrix: sparse.csr_array, A: int) -> None:
     if (matrix.data < 0).any():
         entry = int(matrix.data.argmin())
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-        raise ValueError(
-            f"transition must not be negative, got {matrix.data[entry]:g} from state {row // A} with action {row % A} "
-            f"to state {matrix.indices[entry]}."
-        )
+        where = f"from state {row // A} with action {row % A} to state {matrix.indices[entry]}"
+        raise ValueError(f"transition must not be negative, got {matrix.data[entry]:g} {where}.")
     sums = matrix.sum(axis=1)
     worst = int(np.abs(sums - 1).argmax())
     if abs(sums[worst] - 1) > SUM_TOLERANCE:
-        raise ValueError(
-            f"transition must sum to 1 over next states, got {sums[worst]:.9g} for state {worst // A} with action "
-            f"{worst % A}."
-        )
+        where = f"for state {worst // A} with action {worst % A}"
+        raise ValueError(f"transition must sum to 1 over next states, got {sums[worst]:.9g} {where}.")

@@ -25,7 +25,7 @@ class VectorSlot(gym.Env[Any, Any]):
     Args:
         make: makes the environment.
         info: the names of the values to keep of the `info`.
-        flat: whether observations of several parts become one vector; otherwise they stay as they are.
+        flat: whether observations of several parts become one vector.
     """
 
     def __init__(self, make: Callable[[], Any], info: tuple[str, ...], flat: bool = True):
@@ -69,8 +69,8 @@ class VectorSlot(gym.Env[Any, Any]):
             observation, reward, terminated, truncated, info = self._episode.step(self._first_action + int(action))
             self._seen = self._read(observation)
             earned = self._number("the reward", reward)
-            values = {"values": self._values(info)} if self._info else {}
-            return self._seen, earned, bool(terminated), bool(truncated), values
+            values = np.array([self._value(name, info) for name in self._info])
+            return self._seen, earned, bool(terminated), bool(truncated), {"values": values} if self._info else {}
         except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
             return self._seen, 0.0, True, False, {"failure": self._failure(error)}
 
@@ -108,8 +108,7 @@ class VectorSlot(gym.Env[Any, Any]):
             self._refuse(f"{number} as {what}")
         return number
 
-    def _values(self, info: dict[str, Any]) -> np.ndarray:
-        missing = [name for name in self._info if name not in info]
-        if missing:
-            self._refuse(f"no {missing[0]!r} in its info")
-        return np.array([self._number(f"{name!r} in its info", info[name]) for name in self._info])
+    def _value(self, name: str, info: dict[str, Any]) -> float:
+        if name not in info:
+            self._refuse(f"no {name!r} in its info")
+        return self._number(f"{name!r} in its info", info[name])

@@ -100,12 +100,12 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
     for number, of_env in enumerate(episode_seeds(key, 0, episodes)):
         with contextlib.suppress(BrokenError):
             draw = _drawing(actions, of_env + 1, findings)
-            first = checker.play(number, of_env, (draw() for _ in range(max_steps)))
-            if not first.ended and time_limit(env) is None and _declared_limit(env) <= max_steps:
+            first, taken, ended = checker.play(number, of_env, (draw() for _ in range(max_steps)))
+            if not ended and time_limit(env) is None and _declared_limit(env) <= max_steps:
                 actual = f"no end after {max_steps:,} steps, and no time limit"
                 findings.add(found("no_end", actual, f"episode {number}, seed {of_env}"))
-            again = checker.play(number, of_env, first.actions)
-            for step, (one, other) in enumerate(zip(first.returned, again.returned, strict=False)):
+            again, _, _ = checker.play(number, of_env, taken)
+            for step, (one, other) in enumerate(zip(first, again, strict=False)):
                 if not same(one, other):
                     name = f"{'step' if step else 'reset'}_not_deterministic"
                     findings.add(found(name, text(other), place(number, of_env, step), before=text(one)))

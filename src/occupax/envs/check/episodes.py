@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,16 +17,6 @@ def place(number: int, seed: int, step: int, action: Any = None) -> str:
     return f"{call} of episode {number}, seed {seed}{'' if action is None else f', action {action}'}"
 
 
-@dataclass
-class PlayedEpisode:
-    """What happened in an episode."""
-
-    returned: list[Any] = field(default_factory=list[Any])
-    """Copies of the first observation and of what each step returned, but for the info."""
-    actions: list[Any] = field(default_factory=list[Any])
-    ended: bool = False
-
-
 class EpisodeChecker:
     """Plays episodes and adds to the findings; what cannot be gone on with ends an episode by a `BrokenError`."""
 
@@ -35,27 +24,31 @@ class EpisodeChecker:
         self._env, self._space, self._findings = env, space, findings
         self._last: tuple[Any, Any, str] | None = None
 
-    def play(self, number: int, seed: int, actions: Iterable[Any]) -> PlayedEpisode:
-        """Play until the episode ends or there are no more actions."""
-        episode, where, played = Episode(self._env, seed), place(number, seed, 0), PlayedEpisode()
-        observation, info = self._call(episode, where, played.actions)
+    def play(self, number: int, seed: int, actions: Iterable[Any]) -> tuple[list[Any], list[Any], bool]:
+        """Play until the episode ends or there are no more actions.
+
+        Returns:
+            Copies of the first observation and of what each step returned, but for the info; the actions that were
+            taken; whether the episode has ended.
+        """
+        episode, where, taken = Episode(self._env, seed), place(number, seed, 0), list[Any]()
+        observation, info = self._call(episode, where, taken)
         self._check_info("reset", info, where)
-        played.returned.append(self._look_at(observation, where))
+        returned: list[Any] = [self._look_at(observation, where)]
         for step, action in enumerate(actions, 1):
-            played.actions.append(action)
+            taken.append(action)
             where = place(number, seed, step, action)
-            observation, reward, terminated, truncated, info = self._call(episode, where, played.actions)
+            observation, reward, terminated, truncated, info = self._call(episode, where, taken)
             for name, flag in (("terminated", terminated), ("truncated", truncated)):
                 if not isinstance(flag, (bool, np.bool_)):
                     self._findings.refuse("flag", kind(flag), where, name=name)
             self._check_reward(reward, where)
             self._check_info("step", info, where)
             seen = self._look_at(observation, where)
-            played.returned.append((seen, snapshot(reward), bool(terminated), bool(truncated)))
+            returned.append((seen, snapshot(reward), bool(terminated), bool(truncated)))
             if terminated or truncated:
-                played.ended = True
-                break
-        return played
+                return returned, taken, True
+        return returned, taken, False
 
     def _call(self, episode: Episode, where: str, actions: list[Any]) -> tuple[Any, ...]:
         """Reset, or take the last of the actions; what is raised or is not of the right structure is a finding."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 
 from occupax._watch import HungError, Watch
 
-TEXTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 TEXT_LENGTH = 160
 """How many characters of a value are shown."""
 
@@ -30,8 +30,8 @@ class Finding:
 
 def found(name: str, actual: str, where: str, /, **values: Any) -> Finding:
     """The finding of this name in `findings.toml`, with the values that stand there in braces."""
-    texts = {field: words.format(**values) for field, words in TEXTS[name].items()}
-    return Finding(**{"severity": "error", **texts}, actual=actual, where=where)
+    texts: dict[str, Any] = {field: words.format(**values) for field, words in TEXTS[name].items()}
+    return Finding(severity=texts.pop("severity", "error"), actual=actual, where=where, **texts)
 
 
 def text(value: Any) -> str:
