@@ -71,28 +71,24 @@ def _read(name: str, value: Any) -> Any:
 
 def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
     """Return the number of actions, and the rewards [S * A, S] or, if the next state does not matter, [S * A, 1]."""
-    rewards = _read("reward", reward)
+    is_sparse, rewards = hasattr(reward, "tocoo"), _read("reward", reward)
     shape = rewards.shape
-    if sparse.issparse(rewards) and len(shape) == 2:
+    if is_sparse and len(shape) == 2:
         shape = (S if shape[0] % S == 0 else shape[0], shape[0] // S, shape[1])
     if len(shape) not in (2, 3) or 0 in shape or shape[0] != S or shape[2:] not in ((), (S,)):
-        raise ValueError(
-            f"reward must have shape [S, A] or [S, A, S], or when sparse [S * A, S] or [S, A, S], with S = {S} states "
-            f"(the length of initial) and at least one action, got {rewards.shape}."
-        )
-    A = shape[1]
-    flat = rewards.reshape((S * A, -1))
-    return A, sparse.csr_array(flat) if sparse.issparse(flat) else flat
+        allowed = "[S, A] or [S, A, S], or when sparse [S * A, S] or [S, A, S]"
+        sizes = f"S = {S} states (the length of initial) and at least one action"
+        raise ValueError(f"reward must have shape {allowed}, with {sizes}, got {rewards.shape}.")
+    flat = rewards.reshape((S * shape[1], -1))
+    return shape[1], sparse.csr_array(flat) if is_sparse else flat
 
 
 def _read_matrix(transition: Any, S: int, A: int) -> sparse.csr_array:
     """Return the transitions as a sparse [S * A, S] matrix of finite numbers."""
-    read = _read("transition", transition)
-    allowed = f"[S, A, S] = {(S, A, S)}"
-    if sparse.issparse(read):
-        allowed = f"[S * A, S] = {(S * A, S)} or {allowed} when sparse"
-    if read.shape != (S, A, S) and not (sparse.issparse(read) and read.shape == (S * A, S)):
-        raise ValueError(f"transition must have shape {allowed}, got {read.shape}.")
+    is_sparse, read = hasattr(transition, "tocoo"), _read("transition", transition)
+    if read.shape != (S, A, S) and not (is_sparse and read.shape == (S * A, S)):
+        either, when = (f"[S * A, S] = {(S * A, S)} or ", " when sparse") if is_sparse else ("", "")
+        raise ValueError(f"transition must have shape {either}[S, A, S] = {(S, A, S)}{when}, got {read.shape}.")
     matrix = sparse.csr_array(read.reshape((S * A, S)))
     matrix.sum_duplicates()
     return matrix

@@ -101,7 +101,8 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
         with contextlib.suppress(BrokenError):
             draw = _drawing(actions, of_env + 1, findings)
             first, taken, ended = checker.play(number, of_env, (draw() for _ in range(max_steps)))
-            if not ended and time_limit(env) is None and _declared_limit(env) <= max_steps:
+            spec = env.unwrapped.spec
+            if not ended and time_limit(env) is None and (getattr(spec, "max_episode_steps", 0) or 0) <= max_steps:
                 actual = f"no end after {max_steps:,} steps, and no time limit"
                 findings.add(found("no_end", actual, f"episode {number}, seed {of_env}"))
             again, _, _ = checker.play(number, of_env, taken)
@@ -110,10 +111,6 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
                     name = f"{'step' if step else 'reset'}_not_deterministic"
                     findings.add(found(name, text(other), place(number, of_env, step), before=text(one)))
                     break
-
-
-def _declared_limit(env: Any) -> float:
-    return getattr(env.unwrapped.spec, "max_episode_steps", None) or 0
 
 
 def _space(env: Any, name: str, findings: Findings) -> Any:
