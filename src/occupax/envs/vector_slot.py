@@ -22,10 +22,7 @@ LARGEST = float(np.finfo(np.float32).max)
 class VectorSlot(gym.Env[Any, Any]):
     """Plays an episode after each reset with a seed; after one without a seed it waits.
 
-    Args:
-        make: makes the environment.
-        info: the names of the values to keep of the `info`.
-        flat: whether observations of several parts become one vector.
+    It keeps the values of these names of the `info`; if `flat`, observations of several parts become one vector.
     """
 
     def __init__(self, make: Callable[[], Any], info: tuple[str, ...], flat: bool = True):

@@ -142,10 +142,9 @@ class EpisodeRunner:
         except ValueError as error:
             raise EpisodeError(f"the environments could not be made: {error}") from error
         except (EOFError, ConnectionError) as error:
-            raise EpisodeError(
-                "the processes of the environments could not be started: it must be possible to make an environment in "
-                "one, and a script must do its work under `if __name__ == '__main__':`, because they import it."
-            ) from error
+            needs = "it must be possible to make an environment in one, and a script must do its work under"
+            why = f"{needs} `if __name__ == '__main__':`, because they import it"
+            raise EpisodeError(f"the processes of the environments could not be started: {why}.") from error
 
     def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))

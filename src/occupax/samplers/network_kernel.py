@@ -103,10 +103,6 @@ def _log_probs(
     return kernels.call("network_log_probs", parameters.dtype, output, *operands, sizes=np.array(sizes))
 
 
-def _log_probs_forward(sizes: Sizes, *operands: Any) -> tuple[Any, Any]:
-    return _log_probs(sizes, *operands), operands[:-1]
-
-
 def _log_probs_backward(sizes: Sizes, operands: Any, coefficients: Float[Array, "B H"]) -> Any:
     parameters = operands[0]
     output = jax.ShapeDtypeStruct(parameters.shape, parameters.dtype)
@@ -115,7 +111,7 @@ def _log_probs_backward(sizes: Sizes, operands: Any, coefficients: Float[Array, 
     return gradient, None, None, None, None
 
 
-_log_probs.defvjp(_log_probs_forward, _log_probs_backward)
+_log_probs.defvjp(lambda sizes, *operands: (_log_probs(sizes, *operands), operands[:-1]), _log_probs_backward)
 
 
 def _network(policy: Policy) -> tuple[Float[Array, " P"], Sizes]:

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -144,27 +144,20 @@ def _in_gymnasium(given: Any) -> GymnasiumEnv:
 def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:
     """Refuse a policy made for something else; return whether it takes observations of several parts as one vector."""
     refuse_other_states(policy, env)
-    seen: Any = observation_spec(env)
-    misfit = _misfit(policy, seen)
-    if misfit is None:
-        refuse_unless_fitting(policy, env)
-        return True
-    if isinstance(env, GymnasiumEnv):
-        with closing(env.make()) as made:
-            seen = made.observation_space
-        if _misfit(policy, seen.sample()) is None:
-            return False
-    reason = str(misfit).partition("\n")[0]
-    raise ValueError(f"policy does not take the observations of env, {seen}: {reason}") from misfit
-
-
-def _misfit(policy: Policy, observation: Any) -> Exception | None:
-    """What a policy raises when it is to act on an observation."""
+    act, seen = partial(jax.eval_shape, policy.draw), observation_spec(env)
     try:
-        jax.eval_shape(policy.draw, observation, jax.random.key(0))
-    except Exception as error:  # noqa: BLE001 - a policy may be any function
-        return error
-    return None
+        act(seen, jax.random.key(0))
+    except Exception as misfit:  # a policy may be any function, and raise anything
+        if isinstance(env, GymnasiumEnv):
+            with closing(env.make()) as made:
+                seen = made.observation_space
+            with suppress(Exception):
+                act(seen.sample(), jax.random.key(0))
+                return False
+        reason = str(misfit).partition("\n")[0]
+        raise ValueError(f"policy does not take the observations of env, {seen}: {reason}") from misfit
+    refuse_unless_fitting(policy, env)
+    return True
 
 
 def _refuse_infinite(log_probs: Float[np.ndarray, "..."]) -> None:

@@ -1,21 +1,28 @@
-"""Whether a Gymnasium environment is fit for training: what is wrong with it, where, and how to mend it."""
+"""Plays random episodes of a Gymnasium environment to find out whether it is fit for training."""
 
 import contextlib
 import copy
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from occupax._errors import check_integer, check_number
 from occupax.envs.base import Environment
-from occupax.envs.check.episodes import EpisodeChecker, place, same
-from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, text
-from occupax.envs.check.observations import check_space
-from occupax.envs.episode import episode_seeds, time_limit
+from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
+from occupax.envs.check.observations import check_observation, check_space
+from occupax.envs.episode import (
+    Episode,
+    EpisodeFailedError,
+    WrongStructureError,
+    episode_seeds,
+    read_number,
+    time_limit,
+)
 from occupax.envs.lookup import not_made
 
 
@@ -95,7 +102,7 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
     if not isinstance(actions, gym.spaces.Discrete):  # any start will do: it is added to what policies draw
         findings.add(found("actions_not_discrete", text(actions), "env.action_space"))
     findings.add(*check_space(observations))
-    checker = EpisodeChecker(env, observations, findings)
+    checker = _EpisodeChecker(env, observations, findings)
     key = np.asarray(jax.random.key_data(jax.random.key(seed)))
     for number, of_env in enumerate(episode_seeds(key, 0, episodes)):
         with contextlib.suppress(BrokenError):
@@ -107,9 +114,9 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
                 findings.add(found("no_end", actual, f"episode {number}, seed {of_env}"))
             again, _, _ = checker.play(number, of_env, taken)
             for step, (one, other) in enumerate(zip(first, again, strict=False)):
-                if not same(one, other):
+                if not _same(one, other):
                     name = f"{'step' if step else 'reset'}_not_deterministic"
-                    findings.add(found(name, text(other), place(number, of_env, step), before=text(one)))
+                    findings.add(found(name, text(other), _place(number, of_env, step), before=text(one)))
                     break
 
 
@@ -133,3 +140,131 @@ def _drawing(space: Any, seed: int, findings: Findings) -> Callable[[], Any]:
     drawn = call(lambda: copy.deepcopy(space), "copy.deepcopy(env.action_space)")
     call(lambda: drawn.seed(seed), f"env.action_space.seed({seed})")
     return lambda: call(drawn.sample, "env.action_space.sample()")
+
+
+def _place(number: int, seed: int, step: int = 0) -> str:
+    return f"{f'step {step}' if step else 'reset'} of episode {number}, seed {seed}"
+
+
+class _EpisodeChecker:
+    """Plays episodes and adds to the findings; what cannot be gone on with ends an episode by a `BrokenError`."""
+
+    def __init__(self, env: Any, space: Any, findings: Findings) -> None:
+        self._env, self._space, self._findings = env, space, findings
+        self._last: tuple[Any, Any, str] | None = None
+
+    def play(self, number: int, seed: int, actions: Iterable[Any]) -> tuple[list[Any], list[Any], bool]:
+        """Play until the episode ends or there are no more actions.
+
+        Returns:
+            Copies of the first observation and of what each step returned, but for the info; the actions that were
+            taken; whether the episode has ended.
+        """
+        episode, where, taken = Episode(self._env, seed), _place(number, seed), list[Any]()
+        observation, info = self._call(episode, where, taken)
+        self._check_info("reset", info, where)
+        returned: list[Any] = [self._look_at(observation, where)]
+        for step, action in enumerate(actions, 1):
+            taken.append(action)
+            where = f"{_place(number, seed, step)}, action {action}"
+            observation, reward, terminated, truncated, info = self._call(episode, where, taken)
+            for name, flag in (("terminated", terminated), ("truncated", truncated)):
+                if not isinstance(flag, (bool, np.bool_)):
+                    self._findings.refuse("flag", kind(flag), where, name=name)
+            self._check_reward(reward, where)
+            self._check_info("step", info, where)
+            seen = self._look_at(observation, where)
+            returned.append((seen, _snapshot(reward), bool(terminated), bool(truncated)))
+            if terminated or truncated:
+                return returned, taken, True
+        return returned, taken, False
+
+    def _call(self, episode: Episode, where: str, actions: list[Any]) -> tuple[Any, ...]:
+        """Reset, or take the last of the actions; what is raised or is not of the right structure is a finding."""
+        name, repeat = "reset", f"env.reset(seed={episode.seed})"
+        remedy = f"repeat it: {repeat}; reset must take the arguments seed and options."
+        if actions:
+            shown = f"{', '.join(map(str, actions[:30]))}{' and so on' if len(actions) > 30 else ''}"
+            name, repeat = "step", f"{repeat}, then the actions {shown}"
+            remedy = f"repeat it: {repeat}."
+        try:
+            with self._findings.watch(name, where, repeat):
+                return episode.step(actions[-1]) if actions else episode.reset()
+        except WrongStructureError as error:
+            self._refuse_structure(name, error.returned, where)
+        except EpisodeFailedError as error:
+            finding = raised(error.__cause__, name, where, remedy)
+            if actions and self._env.unwrapped is not self._env:
+                self._check_inside(Episode(self._env.unwrapped, episode.seed), actions[-1], where, finding)
+            self._findings.add(finding)
+            raise BrokenError from error
+
+    def _check_inside(self, inner: Episode, action: Any, where: str, finding: Finding) -> None:
+        """See what a step returns inside of all wrappers, whose own errors do not tell that it is not five values."""
+        repeat = f"env.unwrapped.reset(seed={inner.seed}), then env.unwrapped.step({action})"
+        try:
+            with self._findings.watch("the environment inside of all wrappers", where, repeat, finding):
+                inner.reset()
+                inner.step(action)
+        except EpisodeFailedError as error:  # what is raised is reported as it came from the outside
+            if inner.steps and isinstance(error, WrongStructureError):
+                self._refuse_structure("step", error.returned, where)
+
+    def _refuse_structure(self, name: str, returned: Any, where: str) -> NoReturn:
+        actual = kind(returned)
+        if isinstance(returned, tuple):
+            old = "; that was the API before Gymnasium" if len(returned) == 4 else ""
+            actual = f"{len(returned)} values ({', '.join(type(part).__name__ for part in returned)}){old}"
+        self._findings.refuse(f"{name}_structure", actual, where)
+
+    def _check_info(self, name: str, info: Any, where: str) -> None:
+        if not isinstance(info, dict):
+            self._findings.add(found("info", kind(info), where, name=name))
+
+    def _check_reward(self, reward: Any, where: str) -> None:
+        try:
+            number = read_number(reward)
+        except OverflowError:  # a whole number beyond all floats
+            number = math.inf
+        except Exception:  # noqa: BLE001 - the conversion is that of the environment, and may raise anything
+            number = 0.0
+            self._findings.add(found("reward_no_number", kind(reward), where))
+        if not math.isfinite(number):
+            self._findings.add(found("reward_not_finite", text(reward), where))
+
+    def _look_at(self, observation: Any, where: str) -> Any:
+        """Check an observation, and that the one before is still what it was; return a copy."""
+        if self._last is not None:
+            before, copied, origin = self._last
+            now = _snapshot(before)
+            if not _same(copied, now):
+                both = f"the observation of {origin}, at {where}"
+                self._findings.add(found("changed_later", text(now), both, before=text(copied)))
+        self._findings.add(*check_observation(self._space, observation, where))
+        copied = _snapshot(observation)
+        self._last = (observation, copied, where)
+        return copied
+
+
+def _snapshot(value: Any) -> Any:
+    """Copy what an environment returned; of what is made of no numbers only the name of its type remains."""
+    if isinstance(value, dict):
+        return {key: _snapshot(entry) for key, entry in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(_snapshot(entry) for entry in value)
+    try:
+        array = np.array(value)
+    except Exception:  # noqa: BLE001 - the conversion is that of the environment, and may raise anything
+        return type(value).__name__
+    return type(value).__name__ if array.dtype == object else array
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two copies are equal to the last bit, NaN included."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    return type(one) is type(other) and one == other

@@ -22,14 +22,7 @@ def check_space(space: Any, part: str = "observation_space") -> Iterator[Finding
 
 
 def check_observation(space: Any, value: Any, where: str, part: str = "observation") -> Iterator[Finding]:
-    """Name the parts of an observation that do not lie in their space; one that `check_space` refuses is left out.
-
-    Args:
-        space: the space, or a part of it.
-        value: the observation, or that part of it.
-        where: the call that returned it.
-        part: what to call it.
-    """
+    """Name the parts of an observation that do not lie in their space; one that `check_space` refuses is left out."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict):
