@@ -252,7 +252,6 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
 
 
 def _length(features: Callable[[Any], Float[Array, " n"]], observation: Any) -> int:
-    """How many numbers `features` makes of one observation."""
     try:
         shape = jax.eval_shape(features, observation).shape
     except Exception as error:

@@ -19,7 +19,7 @@ class EpisodeFailedError(Exception):
     """
 
 
-class WrongStructureError(EpisodeFailedError):
+class StructureError(EpisodeFailedError):
     """A call of an environment returned something else than a tuple of the right length."""
 
     def __init__(self, returned: Any, expected: int, step: int):
@@ -52,7 +52,7 @@ class Episode:
         finally:
             self.busy = False
         if not isinstance(returned, tuple) or len(returned) != expected:
-            raise WrongStructureError(returned, expected, self.steps)
+            raise StructureError(returned, expected, self.steps)
         return returned
 
 

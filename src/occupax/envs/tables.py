@@ -74,8 +74,7 @@ def gridworld(text: str, slip: float) -> Tables:
     rows = [line.strip() for line in text.strip().splitlines()]
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError(f"text must be a map with rows of one length, got lengths {[len(row) for row in rows]}.")
-    strange = sorted(set("".join(rows)) - set(CELLS))
-    if strange:
+    if strange := sorted(set("".join(rows)) - set(CELLS)):
         raise ValueError(f"text may hold the cells {', '.join(CELLS)} only, got {', '.join(map(repr, strange))}.")
     cells = {(i, j): cell for i, row in enumerate(rows) for j, cell in enumerate(row) if cell != "#"}
     number = {position: state for state, position in enumerate(cells)}

@@ -167,7 +167,6 @@ def _read_distribution(name: str, value: Any) -> Float[np.ndarray, " S"]:
 
 
 def _read_terminal(value: Any, num_states: int) -> Bool[np.ndarray, " S"]:
-    """Return the terminal mask."""
     if value is None:
         return np.zeros(num_states, bool)
     expected = f"terminal must be {num_states} booleans, one a state"

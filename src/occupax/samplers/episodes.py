@@ -130,10 +130,9 @@ class EpisodeRunner:
         from occupax.envs.vector_slot import VectorSlot
 
         makers = [partial(VectorSlot, self._env.make, self._env.info, self._flat)] * self._envs
-        options: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}
-        make = partial(SyncVectorEnv, makers, **options)
-        if self._processes:  # not forked ones, because JAX has threads
-            make = partial(AsyncVectorEnv, makers, context="forkserver", **options)
+        # processes are not forked, because JAX has threads
+        vector: Any = partial(AsyncVectorEnv, context="forkserver") if self._processes else SyncVectorEnv
+        make = partial(vector, makers, autoreset_mode=AutoresetMode.DISABLED)
         watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
         try:
             return watch.run(make, whole=True)
@@ -190,13 +189,11 @@ class EpisodeRunner:
         raise EpisodeError(f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed}).")
 
     def _silent(self) -> list[int]:
-        """The environments that have not answered."""
         if self._processes:
             return [i for i, pipe in enumerate(self._vector.parent_pipes) if not pipe.poll(0)]
         return [i for i, slot in enumerate(self._vector.envs) if slot.busy]
 
     def _dead(self) -> list[int]:
-        """The environments whose process has ended."""
         ends = {process.sentinel: i for i, process in enumerate(self._vector.processes)}
         return [ends[end] for end in multiprocessing.connection.wait(list(ends), timeout=5)]
 

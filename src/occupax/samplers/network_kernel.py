@@ -127,5 +127,4 @@ def _network(policy: Policy) -> tuple[Float[Array, " P"], Sizes]:
 
 
 def _rows(observations: Array, axes: int, dtype: Any) -> Float[Array, "*axes D"]:
-    """Observations as flat vectors of floats."""
     return observations.reshape(*observations.shape[:axes], -1).astype(dtype)

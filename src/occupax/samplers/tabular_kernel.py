@@ -64,13 +64,12 @@ class TabularKernelSource(ProgramSource):
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         env, probs, horizon = _table(self.problem), _probs(policy), self.problem.sampling_horizon()
         thresholds = [jnp.asarray(table, probs.dtype) for table in (self.thresholds, env.initial_thresholds)]
-        range_of_numbers = jnp.stack([jnp.asarray(first, jnp.int32), jnp.asarray(stop, jnp.int32)])
-        drawn_with = probs, jax.random.key_data(key)[:2], range_of_numbers
-        operands = jnp.asarray(self.successors), *thresholds, jnp.asarray(env.terminal), *drawn_with
+        tables = jnp.asarray(self.successors), *thresholds, jnp.asarray(env.terminal), probs
+        numbers = jnp.stack([jnp.asarray(first, jnp.int32), jnp.asarray(stop, jnp.int32)])
+        operands = *tables, jax.random.key_data(key)[:2], numbers
         sizes = [jax.ShapeDtypeStruct((length,), jnp.int32) for length in (n * horizon, n, n)]
-        settings: dict[str, Any] = {"horizon": horizon, "shift": self.shift}
-        events, lengths, finals = kernels.call("tabular_sample", probs.dtype, sizes, *operands, **settings)
-        return TabularKernelBatch(self.problem, self, policy, probs, events, lengths, finals, 0, n)
+        drawn = kernels.call("tabular_sample", probs.dtype, sizes, *operands, horizon=horizon, shift=self.shift)
+        return TabularKernelBatch(self.problem, self, policy, probs, *drawn, 0, n)
 
 
 class TabularKernelBatch(Block):
@@ -150,14 +149,12 @@ def _counts(problem: Problem, pairs: Int[np.ndarray, " n"], rewards: Float[np.nd
 
 
 def _table(problem: Problem) -> TabularMDP:
-    """The environment, which is known to be a table."""
     if not isinstance(problem.env, TabularMDP):
         raise ValueError(f"the compiled kernel samples tables, got {type(problem.env).__name__}.")
     return problem.env
 
 
 def _probs(policy: Policy | None) -> Float[Array, "S A"]:
-    """The probabilities of a policy, which is known to be a table."""
     if not isinstance(policy, Tabular):
         raise ValueError(f"the compiled kernel takes tabular policies, got {type(policy).__name__}.")
     return jax.nn.softmax(policy.table)

@@ -15,14 +15,7 @@ from occupax._errors import check_integer, check_number
 from occupax.envs.base import Environment
 from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
 from occupax.envs.check.observations import check_observation, check_space
-from occupax.envs.episode import (
-    Episode,
-    EpisodeFailedError,
-    WrongStructureError,
-    episode_seeds,
-    read_number,
-    time_limit,
-)
+from occupax.envs.episode import Episode, EpisodeFailedError, StructureError, episode_seeds, read_number, time_limit
 from occupax.envs.lookup import not_made
 
 
@@ -190,7 +183,7 @@ class _EpisodeChecker:
         try:
             with self._findings.watch(name, where, repeat):
                 return episode.step(actions[-1]) if actions else episode.reset()
-        except WrongStructureError as error:
+        except StructureError as error:
             self._refuse_structure(name, error.returned, where)
         except EpisodeFailedError as error:
             finding = raised(error.__cause__, name, where, remedy)
@@ -207,7 +200,7 @@ class _EpisodeChecker:
                 inner.reset()
                 inner.step(action)
         except EpisodeFailedError as error:  # what is raised is reported as it came from the outside
-            if inner.steps and isinstance(error, WrongStructureError):
+            if inner.steps and isinstance(error, StructureError):
                 self._refuse_structure("step", error.returned, where)
 
     def _refuse_structure(self, name: str, returned: Any, where: str) -> NoReturn:
