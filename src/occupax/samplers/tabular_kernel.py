@@ -69,7 +69,7 @@ class TabularKernelSource(ProgramSource):
         operands = *tables, jax.random.key_data(key)[:2], numbers
         sizes = [jax.ShapeDtypeStruct((length,), jnp.int32) for length in (n * horizon, n, n)]
         drawn = kernels.call("tabular_sample", probs.dtype, sizes, *operands, horizon=horizon, shift=self.shift)
-        return TabularKernelBatch(self.problem, self, policy, probs, *drawn, 0, n)
+        return TabularKernelBatch(self.problem, self, policy, probs, *drawn, start=0, stop=n)
 
 
 class TabularKernelBatch(Block):
