@@ -406,3 +406,10 @@ def test_what_a_policy_of_ones_own_draws_is_what_is_estimated_and_valued():
 def test_what_is_derived_cannot_be_overridden(name):
     with pytest.raises(TypeError, match=rf"Other must not override {name}, which .* derives from"):
         type("Other", (Tabular,), {name: None, "__module__": __name__})
+
+
+@pytest.mark.parametrize("init", [tabular(), mlp(), linear()], ids=["tabular", "mlp", "linear"])
+def test_a_policy_made_for_other_states_is_refused_before_anything_is_sampled(init: Any) -> None:
+    policy = init(ox.TabularMDP.chain(3), jax.random.key(0))
+    with pytest.raises(ValueError, match=r"^policy was made for 3 states, but env has 4 states\.$"):
+        ox.sample(ox.Problem(ox.TabularMDP.chain(4), horizon=2), policy, 2, jax.random.key(0))

@@ -161,7 +161,7 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path, as_users_r
         ({"seed": None}, "seed must be a whole number"),
         ({"policy": 3}, "policy must be a policy or an initialiser"),
         ({"policy": lambda *_: 3}, "policy must be an occupax policy, got int"),
-        ({"policy": ox.policies.Tabular(jnp.zeros((2, 2)))}, r"table of the policy must have shape \[S, A\]"),
+        ({"policy": ox.policies.Tabular(jnp.zeros((2, 2)))}, "policy was made for 2 states, but env has "),
         ({"record_every": 0}, "record_every must be a whole number of at least 1"),
         ({"out": 3}, "out must be the path of a folder, got 3"),
         ({"resume": True}, "resume=True needs out"),

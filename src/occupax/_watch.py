@@ -18,14 +18,13 @@ class HungError(Exception):
 
 
 class Watch:
-    """Runs a function in a thread of its own, and gives up on it when one of the calls it announces takes too long.
+    """Runs a function in a thread of its own, and gives up on it when a call it announces takes more than `seconds`.
 
     A thread cannot be stopped from outside: one that hangs is left behind, and ends with the process at the latest.
     Compiled code that keeps Python's global lock for itself stops the watch too.
     """
 
     def __init__(self, seconds: float):
-        """Calls may take `seconds`."""
         self.seconds = seconds
         self._began: dict[threading.Thread, float] = {}
         self._left: set[threading.Thread] = set()
@@ -45,14 +44,8 @@ class Watch:
     def run(self, function: Callable[[], Returned], whole: bool = False) -> Returned:
         """Run a function, which sees the context of the caller, such as `numpy.errstate`, and `jax.enable_x64`.
 
-        If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
-
-        Args:
-            function: announces its calls that may hang.
-            whole: whether the function as a whole is such a call.
-
-        Returns:
-            What the function returns; what it raises is raised, and `HungError` if one of its calls hangs.
+        What it raises is raised, and `HungError` if a call hangs that it announces, or all of it if it is one `whole`
+        call. If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
         """
         outcome: Future[Returned] = Future()
         double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself

@@ -14,11 +14,8 @@ from occupax._errors import check_integers, check_number, unknown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    **{name: getattr(jax.nn, name) for name in ("gelu", "silu", "softplus", "relu")},
     "tanh": jnp.tanh,
-    "gelu": jax.nn.gelu,
-    "silu": jax.nn.silu,
-    "softplus": jax.nn.softplus,
-    "relu": jax.nn.relu,
 }
 
 
@@ -167,29 +164,30 @@ def refuse_unless_policy(policy: Any) -> None:
 def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
     """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
     refuse_unless_policy(policy)
-    states = number_of_states(env)
-    if states is not None and isinstance(policy, Tabular) and len(policy.table) != states:
-        expected = (states, env.num_actions)
-        raise ValueError(f"table of the policy must have shape [S, A] = {expected}, got {policy.table.shape}.")
+    observation = observation_spec(env)
+    refuse_other_states(policy, env)
     if isinstance(policy, Categorical):
-        logits = jax.eval_shape(policy.logits, observation_spec(env))
+        logits = jax.eval_shape(policy.logits, observation)
         if logits.shape != (env.num_actions,):
             raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
     elif getattr(policy, "action_space", None) != "discrete":
         raise ValueError(f'action_space of {type(policy).__name__} must be "discrete", as that of the environment is.')
     else:
-        _refuse_unless_scalar(policy, observation_spec(env))
+        action, drawn = jax.eval_shape(policy.draw, observation, jax.random.key(0))
+        if action.shape != () or not jnp.issubdtype(action.dtype, jnp.integer):
+            raise ValueError(f"draw of the policy must return the number of an action, got {action}.")
+        for name, found in (("draw", drawn), ("log_prob", jax.eval_shape(policy.log_prob, observation, action))):
+            if found.shape != () or not jnp.issubdtype(found.dtype, jnp.floating):
+                raise ValueError(f"{name} of the policy must return one log-probability, got {found}.")
 
 
-def _refuse_unless_scalar(policy: Policy, observation: Any) -> None:
-    """Refuse a policy that does not draw a whole number and the scalar that is its log-probability."""
-    action, drawn = jax.eval_shape(policy.draw, observation, jax.random.key(0))
-    asked = jax.eval_shape(policy.log_prob, observation, action)
-    if action.shape != () or not jnp.issubdtype(action.dtype, jnp.integer):
-        raise ValueError(f"draw of the policy must return the number of an action, got {action}.")
-    for name, found in (("draw", drawn), ("log_prob", asked)):
-        if found.shape != () or not jnp.issubdtype(found.dtype, jnp.floating):
-            raise ValueError(f"{name} of the policy must return one log-probability, got {found}.")
+def refuse_other_states(policy: Policy, env: DecisionProcess) -> None:
+    """Refuse a policy made for another number of states than that of the environment."""
+    states, table = number_of_states(env), len(policy.table) if isinstance(policy, Tabular) else None
+    made_for = getattr(getattr(policy, "psi", None), "num_states", table)
+    if made_for not in (None, states):
+        got = "observations that are not states" if states is None else f"{states} states"
+        raise ValueError(f"policy was made for {made_for} states, but env has {got}.")
 
 
 Initialiser = Callable[[DecisionProcess, Key[Array, ""]], Policy]
@@ -202,9 +200,8 @@ def tabular(scale: float = 0.0) -> Initialiser:
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
         states = number_of_states(env)
         if states is None:
-            raise ValueError(
-                f"tabular policies need a tabular environment, got {type(env).__name__}; use linear() or mlp()."
-            )
+            hint = f"got {type(env).__name__}; use linear() or mlp()"
+            raise ValueError(f"tabular policies need a tabular environment, {hint}.")
         shape = states, env.num_actions
         return Tabular(scale * jax.random.normal(key, shape) if scale > 0 else jnp.zeros(shape))
 
@@ -221,12 +218,13 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
     scale = check_number("scale", scale, low=0.0)
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        spec = observation_spec(env)
-        size = _input_size(env) if features is None else _length(features, spec)
+        size = _input_size(env) if features is None else _length(features, observation_spec(env))
         layer = eqx.nn.Linear(size, env.num_actions, key=key)
         weight = scale * jax.random.normal(key, (env.num_actions, size))
         layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(env.num_actions)))
-        return Softmax(_flat(env, layer) if features is None else eqx.nn.Sequential([eqx.nn.Lambda(features), layer]))
+        if features is None:
+            return Softmax(_Flat(layer, number_of_states(env)))
+        return Softmax(eqx.nn.Sequential([eqx.nn.Lambda(features), layer]))
 
     return init
 
@@ -248,17 +246,12 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
         layers: list[Any] = []
         for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
             layers += [eqx.nn.Linear(fan_in, fan_out, key=layer_key), eqx.nn.Lambda(ACTIVATIONS[activation])]
-        return Softmax(_flat(env, eqx.nn.Sequential(layers[:-1])))
+        return Softmax(_Flat(eqx.nn.Sequential(layers[:-1]), number_of_states(env)))
 
     return init
 
 
-def _flat(env: DecisionProcess, network: Callable[[Float[Array, " n"]], Float[Array, " A"]]) -> _Flat:
-    return _Flat(network, number_of_states(env))
-
-
 def _length(features: Callable[[Any], Float[Array, " n"]], observation: Any) -> int:
-    """How many numbers `features` makes of one observation."""
     try:
         shape = jax.eval_shape(features, observation).shape
     except Exception as error:

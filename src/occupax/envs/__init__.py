@@ -1,7 +1,7 @@
 """What is sampled: environments as pure JAX functions, those of Gymnasium, their registry and a check.
 
 * `base`: what every environment provides.
-* `tabular`: `TabularMDP`; `tabular_input` reads and checks its arrays, `tables` has the processes with a name.
+* `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
 * `cartpole` and `acrobot`: the physics of Gymnasium in JAX.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `episode` plays one episode of it call by call, and
   `vector_slot` is one environment of a vector of them.

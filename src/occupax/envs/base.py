@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -63,7 +63,7 @@ class Timed(eqx.Module):
 class TimeLimited(Environment):
     """An environment of `Timed` states that cuts its episodes after `time_limit` steps."""
 
-    spread: eqx.AbstractClassVar[float]
+    spread: ClassVar[float]
     """How far the four numbers of a first state may be from 0."""
     time_limit: int = eqx.field(default=500, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 

@@ -19,7 +19,7 @@ class EpisodeFailedError(Exception):
     """
 
 
-class WrongStructureError(EpisodeFailedError):
+class StructureError(EpisodeFailedError):
     """A call of an environment returned something else than a tuple of the right length."""
 
     def __init__(self, returned: Any, expected: int, step: int):
@@ -28,18 +28,10 @@ class WrongStructureError(EpisodeFailedError):
 
 
 class Episode:
-    """An episode that is played call by call.
-
-    Args:
-        env: the environment of Gymnasium.
-        seed: of the reset.
-    """
+    """An episode of an environment of Gymnasium that is played call by call; `busy` during a call."""
 
     def __init__(self, env: Any, seed: int):
-        self.env, self.seed = env, seed
-        self.steps = 0
-        self.busy = False
-        """Whether a call of the environment is under way."""
+        self.env, self.seed, self.steps, self.busy = env, seed, 0, False
 
     def reset(self) -> tuple[Any, Any]:
         """Begin; returns observation and info as the environment returns them."""
@@ -51,7 +43,6 @@ class Episode:
         return self._call(5, self.env.step, action)
 
     def _call(self, expected: int, function: Callable[..., Any], *action: Any, **seed: int) -> Any:
-        """Call a function that returns so many values."""
         self.busy = True
         try:
             returned = function(*action, **seed)
@@ -61,7 +52,7 @@ class Episode:
         finally:
             self.busy = False
         if not isinstance(returned, tuple) or len(returned) != expected:
-            raise WrongStructureError(returned, expected, self.steps)
+            raise StructureError(returned, expected, self.steps)
         return returned
 
 
@@ -78,13 +69,7 @@ def read_number(value: Any) -> float:
 
 
 def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:
-    """The seeds of some episodes.
-
-    Args:
-        key: the data of the random key that all of the episodes have in common.
-        first: the number of the first episode.
-        stop: the number after that of the last one.
-    """
+    """The seeds of the episodes from number `first` to before `stop`; `key` is the data of a random key."""
     seeds, _ = seeds_and_keys(jax.random.wrap_key_data(jnp.asarray(key)), jnp.arange(first, stop))
     return np.asarray(seeds).tolist()
 

@@ -41,10 +41,8 @@ class GymnasiumEnv(DecisionProcess):
         import gymnasium as gym
 
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
-            raise ValueError(
-                f"source must be a Gymnasium id or a function that makes an environment, because several are made, got "
-                f"{source!r:.80}."
-            )
+            kinds = "a Gymnasium id or a function that makes an environment, because several are made"
+            raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
         if isinstance(info, str) or not all(type(name) is str for name in info):
             raise ValueError(f"info must be a list of names, got {info!r:.80}.")
         self.source, self.info = source, tuple(info)
@@ -53,17 +51,14 @@ class GymnasiumEnv(DecisionProcess):
         try:
             actions, observations = made.action_space, made.observation_space
             if not isinstance(actions, gym.spaces.Discrete):
-                raise ValueError(
-                    f"{self.name} must have a Discrete action space, got {actions}; occupax.check_env says more."
-                )
+                got = f"{actions}; occupax.check_env says more"
+                raise ValueError(f"{self.name} must have a Discrete action space, got {got}.")
             for finding in check_space(observations):
                 raise ValueError(f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}.")
-            self.num_actions = int(actions.n)
-            self.num_states = int(observations.n) if isinstance(observations, gym.spaces.Discrete) else None
-            self.time_limit = time_limit(made)
-            flat = gym.spaces.flatten_space(observations)
-            self.shape = () if self.num_states is not None else flat.shape or ()
-            self.dtype = str(observations.dtype if self.num_states is not None else flat.dtype)
+            tabular = isinstance(observations, gym.spaces.Discrete)
+            seen = observations if tabular else gym.spaces.flatten_space(observations)
+            self.num_actions, self.num_states = int(actions.n), int(observations.n) if tabular else None
+            self.time_limit, self.shape, self.dtype = time_limit(made), seen.shape or (), str(seen.dtype)
         finally:
             with suppress(Exception):  # if it cannot be closed, nothing is lost
                 made.close()
@@ -99,8 +94,6 @@ def _hashable(name: str, value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        raise ValueError(
-            f"the option {name} must be a number, a text or a list of these, got {value!r:.60}; give a function that "
-            "makes the environment instead."
-        ) from None
+        expected, hint = "a number, a text or a list of these", "give a function that makes the environment instead"
+        raise ValueError(f"the option {name} must be {expected}, got {value!r:.60}; {hint}.") from None
     return value

@@ -25,13 +25,12 @@ def find(name: str) -> Any:
 
     if attribute in gym.registry:  # an id that the module registers, as Gymnasium writes it
         return name
-    here = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-    here = [key for key in here if not key.startswith("_")]
+    public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
+    here = [key for key, value in public.items() if getattr(value, "__module__", None) == module.__name__]
     if here:
         raise unknown(f"{module_name} attribute", attribute, here)
-    raise ValueError(
-        f"{module_name} has no {attribute!r}; write module:factory, where factory() makes the environment."
-    )
+    hint = "write module:factory, where factory() makes the environment"
+    raise ValueError(f"{module_name} has no {attribute!r}; {hint}.")
 
 
 def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
@@ -58,8 +57,7 @@ def not_made(name: str, error: BaseException, options: dict[str, Any] | None = N
         given = f" with the options {options}" if options else ""
         return ValueError(f"Gymnasium could not make {name!r}{given}. {type(error).__name__}: {error}")
     alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
-    close = difflib.get_close_matches(name, alike, n=3)
-    if close:
+    if close := difflib.get_close_matches(name, alike, n=3):
         return unknown("Gymnasium id", name, close)
     return ValueError(f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are.")
 
@@ -70,7 +68,6 @@ def _import(name: str) -> Any:
     except Exception as error:
         if not isinstance(error, ModuleNotFoundError) or error.name not in (name, name.partition(".")[0]):
             raise ValueError(f"importing {name} raised {type(error).__name__}: {error}") from error
-        close = difflib.get_close_matches(name, [path.stem for path in Path.cwd().glob("*.py")], n=3)
-        if close:
+        if close := difflib.get_close_matches(name, [path.stem for path in Path.cwd().glob("*.py")], n=3):
             raise unknown("module", name, close) from error
         raise ValueError(f"module {name!r} is neither in the current directory nor installed.") from error

@@ -3,12 +3,13 @@
 Each function returns (transition, reward, initial, terminal) as `TabularMDP` takes them.
 """
 
+from itertools import product
 from numbers import Real
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Key
 from scipy import sparse
 
 from occupax._errors import check_integer, check_key
@@ -43,17 +44,17 @@ def gymnasium(made: Any) -> Tables:
 
 def _from_outcomes(name: str, table: Any, initial: np.ndarray) -> Tables:
     S, A = len(table), len(table[0])
-    transition = np.zeros((S, A, S))
-    total = np.zeros((S, A, S))
-    ends = np.zeros((S, A, S), bool)
-    goes_on = np.zeros((S, A, S), bool)
-    for state in range(S):
-        for action in range(A):
-            for probability, following, reward, terminated in table[state][action]:
-                transition[state, action, following] += probability
-                total[state, action, following] += probability * reward
-                (ends if terminated else goes_on)[state, action, following] |= probability > 0
-    reachable = _reachable(goes_on, initial)
+    transition, total = np.zeros((2, S, A, S))
+    ends, goes_on = np.zeros((2, S, A, S), bool)
+    for state, action in np.ndindex(S, A):
+        for probability, following, reward, terminated in table[state][action]:
+            at = state, action, following
+            transition[at] += probability
+            total[at] += probability * reward
+            (ends if terminated else goes_on)[at] |= probability > 0
+    reachable, before = initial > 0, None  # the states in which an episode can still be running
+    while before is None or (reachable != before).any():
+        reachable, before = reachable | goes_on[reachable].any(axis=(0, 1)), reachable
     terminal = np.any(ends[reachable], axis=(0, 1))
     ambiguous = np.flatnonzero(np.any(goes_on[reachable], axis=(0, 1)) & terminal)
     if ambiguous.size:
@@ -62,16 +63,6 @@ def _from_outcomes(name: str, table: Any, initial: np.ndarray) -> Tables:
     reward = np.divide(total, transition, out=np.zeros_like(total), where=transition > 0)
     reward[terminal] = 0.0
     return transition, reward, initial, terminal
-
-
-def _reachable(goes_on: Bool[np.ndarray, "S A S"], initial: np.ndarray) -> Bool[np.ndarray, " S"]:
-    """The states in which an episode can still be running."""
-    reached = initial > 0
-    while True:
-        wider = reached | goes_on[reached].any(axis=(0, 1))
-        if (wider == reached).all():
-            return reached
-        reached = wider
 
 
 def gridworld(text: str, slip: float) -> Tables:
@@ -83,8 +74,7 @@ def gridworld(text: str, slip: float) -> Tables:
     rows = [line.strip() for line in text.strip().splitlines()]
     if not rows or len({len(row) for row in rows}) != 1:
         raise ValueError(f"text must be a map with rows of one length, got lengths {[len(row) for row in rows]}.")
-    strange = sorted(set("".join(rows)) - set(CELLS))
-    if strange:
+    if strange := sorted(set("".join(rows)) - set(CELLS)):
         raise ValueError(f"text may hold the cells {', '.join(CELLS)} only, got {', '.join(map(repr, strange))}.")
     cells = {(i, j): cell for i, row in enumerate(rows) for j, cell in enumerate(row) if cell != "#"}
     number = {position: state for state, position in enumerate(cells)}
@@ -93,11 +83,10 @@ def gridworld(text: str, slip: float) -> Tables:
         raise ValueError("text must hold at least one start cell S, got none.")
     S, A = len(cells), len(MOVES)
     moves: list[tuple[int, int, float]] = []
-    for (i, j), state in number.items():
-        for action in range(A):
-            for turn, probability in ((0, 1 - slip), (-1, slip / 2), (1, slip / 2)):
-                di, dj = MOVES[(action + turn) % A]
-                moves.append((state * A + action, number.get((i + di, j + dj), state), probability))
+    for ((i, j), state), action in product(number.items(), range(A)):
+        for turn, probability in ((0, 1 - slip), (-1, slip / 2), (1, slip / 2)):
+            di, dj = MOVES[(action + turn) % A]
+            moves.append((state * A + action, number.get((i + di, j + dj), state), probability))
     rows, following, probabilities = map(np.array, zip(*moves, strict=True))
     transition = sparse.csr_array((probabilities, (rows, following)), shape=(S * A, S))
     terminal = (kinds == "G") | (kinds == "H")

@@ -22,10 +22,7 @@ LARGEST = float(np.finfo(np.float32).max)
 class VectorSlot(gym.Env[Any, Any]):
     """Plays an episode after each reset with a seed; after one without a seed it waits.
 
-    Args:
-        make: makes the environment.
-        info: the names of the values to keep of the `info`.
-        flat: whether observations of several parts become one vector; otherwise they stay as they are.
+    It keeps the values of these names of the `info`; if `flat`, observations of several parts become one vector.
     """
 
     def __init__(self, make: Callable[[], Any], info: tuple[str, ...], flat: bool = True):
@@ -51,15 +48,14 @@ class VectorSlot(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin the episode of a seed, or wait."""
         del options
-        self._waits = seed is None
-        if seed is None:
-            return self._seen, {}
-        self._episode = Episode(self._env, seed)
-        try:
-            self._seen = self._read(self._episode.reset()[0])
-        except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
-            return self._seen, {"failure": self._failure(error)}
-        return self._seen, {}
+        self._waits, info = seed is None, dict[str, Any]()
+        if seed is not None:
+            self._episode = Episode(self._env, seed)
+            try:
+                self._seen = self._read(self._episode.reset()[0])
+            except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+                info["failure"] = self._failure(error)
+        return self._seen, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a step of the episode; while waiting, nothing happens."""
@@ -68,9 +64,9 @@ class VectorSlot(gym.Env[Any, Any]):
         try:
             observation, reward, terminated, truncated, info = self._episode.step(self._first_action + int(action))
             self._seen = self._read(observation)
-            earned = self._number("the reward", reward)
-            values = {"values": self._values(info)} if self._info else {}
-            return self._seen, earned, bool(terminated), bool(truncated), values
+            earned = self._number("the reward", {"reward": reward}, "reward")
+            values = np.array([self._number(f"{name!r} in its info", info, name) for name in self._info])
+            return self._seen, earned, bool(terminated), bool(truncated), {"values": values} if self._info else {}
         except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
             return self._seen, 0.0, True, False, {"failure": self._failure(error)}
 
@@ -102,14 +98,10 @@ class VectorSlot(gym.Env[Any, Any]):
             self._refuse(f"an observation with {vector[~real][0]}")
         return vector if self._flat else observation
 
-    def _number(self, what: str, value: Any) -> float:
-        number = read_number(value)
+    def _number(self, what: str, found: dict[str, Any], name: str) -> float:
+        if name not in found:
+            self._refuse(f"no {what}")
+        number = read_number(found[name])
         if not abs(number) <= LARGEST:
             self._refuse(f"{number} as {what}")
         return number
-
-    def _values(self, info: dict[str, Any]) -> np.ndarray:
-        missing = [name for name in self._info if name not in info]
-        if missing:
-            self._refuse(f"no {missing[0]!r} in its info")
-        return np.array([self._number(f"{name!r} in its info", info[name]) for name in self._info])

@@ -61,7 +61,7 @@ Record = Callable[[Iterator[VectorStep]], Result]
 
 
 class EpisodeRunner:
-    """Plays episodes of a Gymnasium environment.
+    """Plays episodes of a Gymnasium environment, each of which depends on its number, the key and the policy alone.
 
     Args:
         env: the environment.
@@ -82,33 +82,17 @@ class EpisodeRunner:
         """Number and seed of the episode that each environment plays, if any."""
 
     def draw(self, policy: Policy, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int) -> Trajectories:
-        """Draw trajectories. Trajectory i depends on (key, i) and the policy alone.
-
-        Args:
-            policy: what acts.
-            key: of the random numbers.
-            first: the number of the first trajectory.
-            stop: the number from which on trajectories are empty.
-            n: how many there are, with the empty ones.
-            horizon: where episodes are cut.
-        """
+        """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = range(first, min(first + n, stop))
         return self.play(policy, key, numbers, partial(_record, self._env, n, horizon), horizon)
 
     def play(
         self, policy: Policy, key: Key[Array, ""], numbers: range, record: Record[Result], horizon: int | None = None
     ) -> Result:
-        """Play episodes. Episode i depends on (key, i) and the policy alone.
-
-        Args:
-            policy: what acts.
-            key: of the random numbers.
-            numbers: which episodes.
-            record: takes all steps of all episodes, and makes something of them.
-            horizon: where episodes are cut; None plays all of them to their end.
+        """Play the episodes of these numbers, to their end or until they are cut at the horizon.
 
         Returns:
-            What `record` returns.
+            What `record` makes of all steps of all episodes.
         """
         for attempt in range(TRIES):
             if self._vector is None:
@@ -141,28 +125,25 @@ class EpisodeRunner:
 
     def _begin(self) -> Any:
         """The environments; to make them may take longer than a step."""
-        watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
-        try:
-            return watch.run(self._make, whole=True)
-        except HungError:
-            raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
-        except ValueError as error:
-            raise EpisodeError(f"the environments could not be made: {error}") from error
-        except (EOFError, ConnectionError) as error:
-            raise EpisodeError(
-                "the processes of the environments could not be started: it must be possible to make an environment in "
-                "one, and a script must do its work under `if __name__ == '__main__':`, because they import it."
-            ) from error
-
-    def _make(self) -> Any:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
         from occupax.envs.vector_slot import VectorSlot
 
         makers = [partial(VectorSlot, self._env.make, self._env.info, self._flat)] * self._envs
-        if self._processes:  # not forked ones, because JAX has threads
-            return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
-        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+        # processes are not forked, because JAX has threads
+        vector: Any = partial(AsyncVectorEnv, context="forkserver") if self._processes else SyncVectorEnv
+        make = partial(vector, makers, autoreset_mode=AutoresetMode.DISABLED)
+        watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
+        try:
+            return watch.run(make, whole=True)
+        except HungError:
+            raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
+        except ValueError as error:
+            raise EpisodeError(f"the environments could not be made: {error}") from error
+        except (EOFError, ConnectionError) as error:
+            needs = "it must be possible to make an environment in one, and a script must do its work under"
+            why = f"{needs} `if __name__ == '__main__':`, because they import it"
+            raise EpisodeError(f"the processes of the environments could not be started: {why}.") from error
 
     def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
@@ -173,16 +154,13 @@ class EpisodeRunner:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""
             row[over], time[over] = [next(left, -1) for _ in range(over.sum())], 0
             self._playing = [(numbers[i], int(seeds[i])) if i >= 0 else None for i in row]
-            given = [int(seeds[i]) if i >= 0 else None for i in row]
-            observations, infos = self._ask("reset", seed=given, options={"reset_mask": over})
-            self._refuse_failure(infos)
-            return observations
+            given = [playing and playing[1] for playing in self._playing]
+            return self._ask("reset", seed=given, options={"reset_mask": over})[0]
 
         observations = begin(np.ones(self._envs, bool))
         while (row >= 0).any():
             actions, log_probs = map(np.asarray, act(observations, keys[row], time))
             following, rewards, terminated, truncated, infos = self._ask("step", actions)
-            self._refuse_failure(infos)
             live, info = row >= 0, infos["values"] if recorded else None
             yield VectorStep(live, row, time, observations, actions, log_probs, rewards, terminated, following, info)
             time[live] += 1
@@ -190,20 +168,19 @@ class EpisodeRunner:
             observations = begin(over) if over.any() else following
 
     def _ask(self, what: str, *given: Any, **named: Any) -> Any:
-        """Reset or step all environments, and wait for them."""
+        """Reset or step all environments, wait for them, and raise the first of their failures."""
         with self._watch.call():
-            if not self._processes:
-                return getattr(self._vector, what)(*given, **named)
-            getattr(self._vector, f"{what}_async")(*given, **named)
-            left = list(self._vector.parent_pipes)
-            while left:  # before any answer is read, so that it can be told whose is missing
-                answered = multiprocessing.connection.wait(left)
-                left = [pipe for pipe in left if pipe not in answered]
-            return getattr(self._vector, f"{what}_wait")()
-
-    def _refuse_failure(self, infos: dict[str, Any]) -> None:
-        for i in np.flatnonzero(infos.get("_failure", ())):
-            self._fail([int(i)], infos["failure"][i])
+            if self._processes:
+                getattr(self._vector, f"{what}_async")(*given, **named)
+                left = set(self._vector.parent_pipes)
+                while left:  # before any answer is read, so that it can be told whose is missing
+                    left -= set(multiprocessing.connection.wait(left))
+                answer = getattr(self._vector, f"{what}_wait")()
+            else:
+                answer = getattr(self._vector, what)(*given, **named)
+        for i in np.flatnonzero(answer[-1].get("_failure", ())):
+            self._fail([int(i)], answer[-1]["failure"][i])
+        return answer
 
     def _fail(self, places: list[int], reason: str) -> NoReturn:
         """Name the first episode that these environments play; if they play none, it is one of all."""
@@ -212,13 +189,11 @@ class EpisodeRunner:
         raise EpisodeError(f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed}).")
 
     def _silent(self) -> list[int]:
-        """The environments that have not answered."""
         if self._processes:
             return [i for i, pipe in enumerate(self._vector.parent_pipes) if not pipe.poll(0)]
         return [i for i, slot in enumerate(self._vector.envs) if slot.busy]
 
     def _dead(self) -> list[int]:
-        """The environments whose process has ended."""
         ends = {process.sentinel: i for i, process in enumerate(self._vector.processes)}
         return [ends[end] for end in multiprocessing.connection.wait(list(ends), timeout=5)]
 

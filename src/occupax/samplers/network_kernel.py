@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
 from occupax.batch import Trajectories
@@ -20,7 +20,7 @@ from occupax.policies import Policy, dense_layers
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
 from occupax.samplers.batches.sampled import SampledBatch
-from occupax.samplers.rollout import Acting, rollout
+from occupax.samplers.rollout import Acting, Draws, rollout
 
 BLOCK_STEPS = 200_000
 FILL = 8
@@ -44,7 +44,7 @@ class NetworkKernelSource(ProgramSource):
     ) -> "NetworkBatch":
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
-        acting = NetworkActing(_parameters(policy), _sizes(policy))
+        acting = NetworkActing(*_network(policy))
         return NetworkBatch(self.problem, rollout(self.problem, acting, numbers, numbers < stop, key), policy)
 
 
@@ -54,19 +54,12 @@ class NetworkActing(Acting):
     parameters: Float[Array, " P"]
     sizes: Sizes = eqx.field(static=True)
 
-    def act(
-        self,
-        observations: Any,
-        live: Bool[Array, " n"],
-        key: Key[Array, ""],
-        numbers: Int[Array, " n"],
-        keys: Key[Array, " n"],
-        t: Int[Array, ""],
-    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    def act(self, observations: Any, at: Draws) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
         """Draw by inversion, with one number for (key, trajectory, t)."""
-        dtype = self.parameters.dtype
-        outputs = [jax.ShapeDtypeStruct(live.shape, jnp.int32), jax.ShapeDtypeStruct(live.shape, dtype)]
-        operands = self.parameters, _rows(observations, 1, dtype), live, jax.random.key_data(key)[:2], numbers, t
+        dtype, shape = self.parameters.dtype, at.live.shape
+        outputs = [jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, dtype)]
+        drawn_with = at.live, jax.random.key_data(at.key)[:2], at.numbers, at.t
+        operands = self.parameters, _rows(observations, 1, dtype), *drawn_with
         actions, log_probs = kernels.call("network_act", dtype, outputs, *operands, sizes=np.array(self.sizes))
         return actions, log_probs
 
@@ -79,21 +72,19 @@ class NetworkBatch(SampledBatch):
         return recorded_log_probs if target is None or target is self.policy else kernel_log_probs
 
 
-def kernel_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
-    """The log-probabilities of live steps; zero after the end."""
-    return _on_batch(policy, trajectories, None)
-
-
 def recorded_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
     """Those that were recorded when the policy acted; their derivative is computed by the kernel."""
-    return _on_batch(policy, trajectories, trajectories.log_probs)
+    return kernel_log_probs(policy, trajectories, trajectories.log_probs)
 
 
-def _on_batch(policy: Policy, trajectories: Trajectories, recorded: Float[Array, "B H"] | None) -> Float[Array, "B H"]:
-    parameters = _parameters(policy)
+def kernel_log_probs(
+    policy: Policy, trajectories: Trajectories, recorded: Float[Array, "B H"] | None = None
+) -> Float[Array, "B H"]:
+    """The log-probabilities of live steps; zero after the end."""
+    parameters, sizes = _network(policy)
     observations = _rows(trajectories.observations, 2, parameters.dtype)
     actions, lengths = trajectories.actions.astype(jnp.int32), trajectories.lengths.astype(jnp.int32)
-    return _log_probs(_sizes(policy), parameters, observations, actions, lengths, recorded)
+    return _log_probs(sizes, parameters, observations, actions, lengths, recorded)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -112,48 +103,28 @@ def _log_probs(
     return kernels.call("network_log_probs", parameters.dtype, output, *operands, sizes=np.array(sizes))
 
 
-def _log_probs_forward(sizes: Sizes, *operands: Any) -> tuple[Any, Any]:
-    return _log_probs(sizes, *operands), operands[:-1]
-
-
 def _log_probs_backward(sizes: Sizes, operands: Any, coefficients: Float[Array, "B H"]) -> Any:
     parameters = operands[0]
     output = jax.ShapeDtypeStruct(parameters.shape, parameters.dtype)
-    settings: dict[str, Any] = {"sizes": np.array(sizes)}
-    gradient = kernels.call("network_gradient", parameters.dtype, output, *operands, coefficients, **settings)
+    operands = *operands, coefficients
+    gradient = kernels.call("network_gradient", parameters.dtype, output, *operands, sizes=np.array(sizes))
     return gradient, None, None, None, None
 
 
-_log_probs.defvjp(_log_probs_forward, _log_probs_backward)
+_log_probs.defvjp(lambda sizes, *operands: (_log_probs(sizes, *operands), operands[:-1]), _log_probs_backward)
 
 
-def fits(policy: Policy) -> bool:
-    """Whether the kernel knows such policies."""
-    return dense_layers(policy) is not None
-
-
-def _layers(policy: Policy) -> tuple[eqx.nn.Linear, ...]:
+def _network(policy: Policy) -> tuple[Float[Array, " P"], Sizes]:
+    """All weights [inputs, outputs] and biases, with outputs filled up to a multiple of `FILL`, and all sizes."""
     layers = dense_layers(policy)
     if layers is None:
         raise ValueError(f"the compiled kernel takes networks of tanh layers, got {type(policy).__name__}.")
-    return layers
-
-
-def _sizes(policy: Policy) -> Sizes:
-    """The number of inputs, and of the outputs of each layer."""
-    layers = _layers(policy)
-    return (layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in layers))
-
-
-def _parameters(policy: Policy) -> Float[Array, " P"]:
-    """All weights [inputs, outputs] and biases, with outputs filled up to a multiple of `FILL`."""
     parts: list[Array] = []
-    for layer in _layers(policy):
+    for layer in layers:
         more = -layer.weight.shape[0] % FILL
         parts += [jnp.pad(layer.weight.T, ((0, 0), (0, more))).ravel(), jnp.pad(jnp.asarray(layer.bias), (0, more))]
-    return jnp.concatenate(parts)
+    return jnp.concatenate(parts), (layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in layers))
 
 
 def _rows(observations: Array, axes: int, dtype: Any) -> Float[Array, "*axes D"]:
-    """Observations as flat vectors of floats."""
     return observations.reshape(*observations.shape[:axes], -1).astype(dtype)

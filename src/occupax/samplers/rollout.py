@@ -1,7 +1,7 @@
 """Episodes of an environment in JAX, many at once, until the last of them has ended."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,23 +15,22 @@ from occupax.policies import Policy
 from occupax.problem import Problem
 
 
+class Draws(NamedTuple):
+    """What the actions of a step are drawn with: the key of the run, the trajectory and t, or keys made of these."""
+
+    live: Bool[Array, " n"]
+    key: Key[Array, ""]
+    numbers: Int[Array, " n"]
+    keys: Key[Array, " n"]
+    t: Int[Array, ""]
+
+
 class Acting(eqx.Module):
     """How actions are drawn in episodes that are simulated side by side."""
 
     @abstractmethod
-    def act(
-        self,
-        observations: Any,
-        live: Bool[Array, " n"],
-        key: Key[Array, ""],
-        numbers: Int[Array, " n"],
-        keys: Key[Array, " n"],
-        t: Int[Array, ""],
-    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
-        """Actions at step t and their log-probabilities, of any value where not `live`.
-
-        They are drawn with `key`, the numbers of the trajectories and t, or with `keys`, which depend on these three.
-        """
+    def act(self, observations: Any, at: Draws) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+        """Actions and their log-probabilities, of any value where not `live`."""
 
 
 class PlainActing(Acting):
@@ -39,17 +38,9 @@ class PlainActing(Acting):
 
     policy: Policy
 
-    def act(
-        self,
-        observations: Any,
-        live: Bool[Array, " n"],
-        key: Key[Array, ""],
-        numbers: Int[Array, " n"],
-        keys: Key[Array, " n"],
-        t: Int[Array, ""],
-    ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    def act(self, observations: Any, at: Draws) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
         """Draw with the keys of the trajectories."""
-        return jax.vmap(self.policy.draw)(observations, keys)
+        return jax.vmap(self.policy.draw)(observations, at.keys)
 
 
 def rollout(
@@ -87,14 +78,12 @@ def rollout(
 
 
 def _side_by_side(
-    problem: Problem,
-    acting: Acting,
-    numbers: Int[Array, "R n"],
-    there: Bool[Array, "R n"],
-    run_keys: Key[Array, " R"],
+    problem: Problem, acting: Acting, numbers: Int[Array, "R n"], there: Bool[Array, "R n"], run_keys: Key[Array, " R"]
 ) -> tuple[Any, ...]:
     """The trajectories of several runs; the entries are in the order of the fields of `Trajectories`."""
-    env, horizon = _simulated(problem), problem.sampling_horizon()
+    env, horizon = problem.env, problem.sampling_horizon()
+    if not isinstance(env, Environment):
+        raise ValueError(f"{type(env).__name__} does not run in JAX and cannot be part of a compiled program.")
     keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(run_keys, numbers)
 
     def each(function: Any, *arguments: Any) -> Any:
@@ -103,8 +92,8 @@ def _side_by_side(
     def act(t: Int[Array, ""], observations: Any, live: Bool[Array, "R n"], step_keys: Key[Array, "R n"]) -> Any:
         parts, fixed = eqx.partition(acting, eqx.is_array)
 
-        def in_run(part: Any, *given: Any) -> Any:
-            return eqx.combine(part, fixed).act(*given, t)
+        def in_run(part: Any, observations: Any, *given: Any) -> Any:
+            return eqx.combine(part, fixed).act(observations, Draws(*given, t=t))
 
         return jax.vmap(in_run)(parts, observations, live, run_keys, numbers, step_keys)
 
@@ -117,10 +106,6 @@ def _side_by_side(
         ended = ended | each(env.terminated, state) | each(env.truncated, state)
         return state, ended, (observations, actions, log_probs, rewards, live)
 
-    def go_on(carry: tuple[Any, ...]) -> Bool[Array, ""]:
-        t, _, ended, _ = carry
-        return (t < horizon) & ~jnp.all(ended)
-
     def write(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         t, state, ended, kept = carry
         state, ended, row = step(t, state, ended)
@@ -131,19 +116,14 @@ def _side_by_side(
     start = jnp.zeros((), jnp.int32)
     shapes = jax.eval_shape(step, start, first, ended)[2]
     empty = jax.tree.map(lambda leaf: jnp.zeros((horizon, *leaf.shape), leaf.dtype), shapes)
-    _, last, _, rows = jax.lax.while_loop(go_on, write, (start, first, ended, empty))
+    _, last, _, rows = jax.lax.while_loop(
+        lambda carry: (carry[0] < horizon) & ~jnp.all(carry[2]), write, (start, first, ended, empty)
+    )
     observations, *numbers_of_steps, live = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
     final = each(env.observe, last)
     observations = jax.tree.map(lambda seen, end: _where(live, seen, end[:, :, None]), observations, final)
     masked = [jnp.where(live, leaf, jnp.zeros_like(leaf)) for leaf in numbers_of_steps]
     return observations, *masked, live, each(env.terminated, last) & there, final
-
-
-def _simulated(problem: Problem) -> Environment:
-    """The environment, which is known to run in JAX."""
-    if not isinstance(problem.env, Environment):
-        raise ValueError(f"{type(problem.env).__name__} does not run in JAX and cannot be part of a compiled program.")
-    return problem.env
 
 
 def _where(condition: Bool[Array, "R n *H"], yes: Array, no: Array) -> Array:

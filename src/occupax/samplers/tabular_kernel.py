@@ -50,9 +50,8 @@ class TabularKernelSource(ProgramSource):
         self.thresholds = np.pad(env.thresholds, filling, constant_values=2.0).ravel()
         self.rewards = np.pad(env.outcome_rewards, filling).ravel()
         pairs = np.arange(S * A)
-        of_events = np.repeat(pairs, 1 << self.shift)
-        self.counts = _counts(problem, of_events // A, of_events % A, self.rewards)
-        self.end_counts = _counts(problem, pairs // A, pairs % A, np.asarray(env.reward).ravel())
+        self.counts = _counts(problem, np.repeat(pairs, 1 << self.shift), self.rewards)
+        self.end_counts = _counts(problem, pairs, np.asarray(env.reward).ravel())
 
     @property
     def block_size(self) -> int:
@@ -63,24 +62,14 @@ class TabularKernelSource(ProgramSource):
         self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
     ) -> "TabularKernelBatch":
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
-        env, probs = _table(self.problem), _probs(policy)
-        horizon = self.problem.sampling_horizon()
+        env, probs, horizon = _table(self.problem), _probs(policy), self.problem.sampling_horizon()
+        thresholds = [jnp.asarray(table, probs.dtype) for table in (self.thresholds, env.initial_thresholds)]
+        tables = jnp.asarray(self.successors), *thresholds, jnp.asarray(env.terminal), probs
+        numbers = jnp.stack([jnp.asarray(first, jnp.int32), jnp.asarray(stop, jnp.int32)])
+        operands = *tables, jax.random.key_data(key)[:2], numbers
         sizes = [jax.ShapeDtypeStruct((length,), jnp.int32) for length in (n * horizon, n, n)]
-        events, lengths, finals = kernels.call(
-            "tabular_sample",
-            probs.dtype,
-            sizes,
-            jnp.asarray(self.successors),
-            jnp.asarray(self.thresholds, probs.dtype),
-            jnp.asarray(env.initial_thresholds, probs.dtype),
-            jnp.asarray(env.terminal),
-            probs,
-            jax.random.key_data(key)[:2],
-            jnp.stack([jnp.asarray(first, jnp.int32), jnp.asarray(stop, jnp.int32)]),
-            horizon=horizon,
-            shift=self.shift,
-        )
-        return TabularKernelBatch(self.problem, self, policy, probs, events, lengths, finals, 0, n)
+        drawn = kernels.call("tabular_sample", probs.dtype, sizes, *operands, horizon=horizon, shift=self.shift)
+        return TabularKernelBatch(self.problem, self, policy, probs, *drawn, start=0, stop=n)
 
 
 class TabularKernelBatch(Block):
@@ -103,32 +92,29 @@ class TabularKernelBatch(Block):
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """What `estimators.occupancy` estimates."""
-        output = jax.ShapeDtypeStruct((self.problem.size,), self.probs.dtype)
-        return self._ask("occupancy", target, output, *self._features(target), absorbing=self._absorbing)
+        return self._ask_features("occupancy", target, (self.problem.size,))
 
     def gradient(
         self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
     ) -> Policy:
         """What `estimators.gradient` estimates."""
-        output = jax.ShapeDtypeStruct(self.probs.shape, self.probs.dtype)
-        given, kind = jnp.zeros((2, 0), self.probs.dtype), 0 if isinstance(baseline, Earnings) else BASELINES[baseline]
         if isinstance(baseline, Earnings):
             given, kind = jnp.stack([baseline.to_go, baseline.live.astype(self.probs.dtype)]), 2
-        operands = *self._features(target), jnp.asarray(quasi_reward, self.probs.dtype), given
-        return Tabular(self._ask("gradient", target, output, *operands, absorbing=self._absorbing, baseline=kind))
+        else:
+            given, kind = jnp.zeros((2, 0), self.probs.dtype), BASELINES[baseline]
+        operands = jnp.asarray(quasi_reward, self.probs.dtype), given
+        return Tabular(self._ask_features("gradient", target, self.probs.shape, *operands, baseline=kind))
 
     def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
         """What `estimators.earnings` sums up."""
-        output = jax.ShapeDtypeStruct((2, self.problem.sampling_horizon()), self.probs.dtype)
-        operands = *self._features(target), jnp.asarray(quasi_reward, self.probs.dtype)
-        to_go, live = self._ask("earnings", target, output, *operands, absorbing=self._absorbing)
+        shape, quasi_reward = (2, self.problem.sampling_horizon()), jnp.asarray(quasi_reward, self.probs.dtype)
+        to_go, live = self._ask_features("earnings", target, shape, quasi_reward)
         return Earnings(to_go, live.astype(jnp.int32))
 
     def tally(self, target: Policy | None = None) -> Tally:
         """Sums over the trajectories that took a step."""
         rewards = jnp.asarray(self.source.rewards, self.probs.dtype)
-        output = jax.ShapeDtypeStruct((5,), self.probs.dtype)
-        sums = self._ask("tally", target, output, rewards, largest_squared=LARGEST_SQUARED)
+        sums = self._ask("tally", target, (5,), rewards, largest_squared=LARGEST_SQUARED)
         return Tally(sums[0], sums[1], self.lengths[self.start : self.stop].sum(), sums[2], sums[3], sums[4])
 
     def halves(self) -> tuple[Batch, Batch]:
@@ -136,58 +122,39 @@ class TabularKernelBatch(Block):
         middle = self.start + half_of(self.size)
         return replace(self, stop=middle), replace(self, start=middle)
 
-    @property
-    def _absorbing(self) -> bool:
-        return self.problem.termination == "absorbing"
-
-    def _features(self, target: Policy | None) -> list[Array]:
-        """The target's probabilities, and the features of events and of what goes on after the end."""
-        counts, ends, dtype = self.source.counts, self.source.end_counts, self.probs.dtype
-        values = [counts.index, counts.value.astype(dtype), ends.index, ends.value.astype(dtype)]
-        return [self.probs if self._acted(target) else _probs(target), *values]
-
     def _acted(self, target: Policy | None) -> bool:
         return target is None or target is self.policy
 
-    def _ask(self, name: str, target: Policy | None, output: Any, *operands: Array, **settings: Any) -> Any:
-        problem = self.problem
-        return kernels.call(
-            f"tabular_{name}",
-            self.probs.dtype,
-            output,
-            self.events,
-            self.lengths,
-            self.finals,
-            jnp.asarray(_table(problem).terminal),
-            self.probs if self._acted(target) else _probs(target) / self.probs,
-            *operands,
-            begin=self.start,
-            end=self.stop,
-            horizon=problem.sampling_horizon(),
-            shift=self.source.shift,
-            discount=problem.discount,
-            on_policy=self._acted(target),
-            **settings,
-        )
+    def _ask_features(self, name: str, target: Policy | None, shape: Any, *operands: Array, **settings: Any) -> Any:
+        """Pass on the target's probabilities, and the features of events and of what goes on after the end, too."""
+        features: list[Array] = [self.probs if self._acted(target) else _probs(target)]
+        for counts in (self.source.counts, self.source.end_counts):
+            features += [counts.index, counts.value.astype(self.probs.dtype)]
+        absorbing = self.problem.termination == "absorbing"
+        return self._ask(name, target, shape, *features, *operands, absorbing=absorbing, **settings)
+
+    def _ask(self, name: str, target: Policy | None, shape: Any, *operands: Array, **settings: Any) -> Any:
+        problem, dtype, acted = self.problem, self.probs.dtype, self._acted(target)
+        weights = self.probs if acted else _probs(target) / self.probs
+        drawn = self.events, self.lengths, self.finals, jnp.asarray(_table(problem).terminal), weights
+        settings |= {"begin": self.start, "end": self.stop, "horizon": problem.sampling_horizon()}
+        settings |= {"shift": self.source.shift, "discount": problem.discount, "on_policy": acted}
+        output = jax.ShapeDtypeStruct(shape, dtype)
+        return kernels.call(f"tabular_{name}", dtype, output, *drawn, *operands, **settings)
 
 
-def _counts(
-    problem: Problem, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " n"], rewards: Float[np.ndarray, " n"]
-) -> Count:
-    return jax.vmap(problem.count)(
-        jnp.asarray(states, jnp.int32), jnp.asarray(actions, jnp.int32), jnp.asarray(rewards, jnp.result_type(float))
-    )
+def _counts(problem: Problem, pairs: Int[np.ndarray, " n"], rewards: Float[np.ndarray, " n"]) -> Count:
+    states, actions = (jnp.asarray(part, jnp.int32) for part in divmod(pairs, problem.env.num_actions))
+    return jax.vmap(problem.count)(states, actions, jnp.asarray(rewards, jnp.result_type(float)))
 
 
 def _table(problem: Problem) -> TabularMDP:
-    """The environment, which is known to be a table."""
     if not isinstance(problem.env, TabularMDP):
         raise ValueError(f"the compiled kernel samples tables, got {type(problem.env).__name__}.")
     return problem.env
 
 
 def _probs(policy: Policy | None) -> Float[Array, "S A"]:
-    """The probabilities of a policy, which is known to be a table."""
     if not isinstance(policy, Tabular):
         raise ValueError(f"the compiled kernel takes tabular policies, got {type(policy).__name__}.")
     return jax.nn.softmax(policy.table)

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from occupax._errors import check_integer
-from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find
-from occupax.policies import Policy, Tabular, refuse_unless_fitting, refuse_unless_policy
+from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import sample
 from occupax.samplers.episodes import EpisodeRunner, VectorStep
@@ -107,16 +107,15 @@ def _add_up(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
 
 def _in_jax(policy: Policy, env: DecisionProcess, episodes: int, seed: int, limit: int | None) -> Evaluation:
     """Sample blocks of equal size, so that there is one program and a bound on memory."""
-    limits = [steps for steps in (limit, env.time_limit) if steps is not None]
-    if not limits:
+    horizon = min((steps for steps in (limit, env.time_limit) if steps is not None), default=None)
+    if horizon is None:
         raise ValueError("max_steps must be given for an environment without a time limit, got None.")
-    problem = Problem(env, horizon=min(limits))
+    problem = Problem(env, horizon=horizon)
     numbers_a_step = 5 + sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(observation_spec(env)))
-    size = min(episodes, max(1, BLOCK_NUMBERS // (min(limits) * numbers_a_step)))
-    key = jax.random.key(seed)
+    size = min(episodes, max(1, BLOCK_NUMBERS // (horizon * numbers_a_step)))
     blocks: list[tuple[np.ndarray, ...]] = []
     for block in range(math.ceil(episodes / size)):
-        batch = sample(problem, policy, size, jax.random.fold_in(key, block))
+        batch = sample(problem, policy, size, jax.random.fold_in(jax.random.key(seed), block))
         _refuse_infinite(np.asarray(batch.log_probs))
         returns = np.asarray(batch.rewards, np.float64).sum(1)
         blocks.append((returns, np.asarray(batch.lengths), np.asarray(batch.terminated)))
@@ -144,33 +143,21 @@ def _in_gymnasium(given: Any) -> GymnasiumEnv:
 
 def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:
     """Refuse a policy made for something else; return whether it takes observations of several parts as one vector."""
-    states = number_of_states(env)
-    table = len(policy.table) if isinstance(policy, Tabular) else None
-    made_for = getattr(getattr(policy, "psi", None), "num_states", table)
-    if made_for not in (None, states):  # JAX reads past the end of an array without an error
-        got = "observations that are not states" if states is None else f"{states} states"
-        raise ValueError(f"policy was made for {made_for} states, but env has {got}.")
-    seen: Any = observation_spec(env)
-    misfit = _misfit(policy, seen)
-    if misfit is None:
-        refuse_unless_fitting(policy, env)
-        return True
-    if isinstance(env, GymnasiumEnv):
-        with closing(env.make()) as made:
-            seen = made.observation_space
-        if _misfit(policy, seen.sample()) is None:
-            return False
-    reason = str(misfit).partition("\n")[0]
-    raise ValueError(f"policy does not take the observations of env, {seen}: {reason}") from misfit
-
-
-def _misfit(policy: Policy, observation: Any) -> Exception | None:
-    """What a policy raises when it is to act on an observation."""
+    refuse_other_states(policy, env)
+    act, seen = partial(jax.eval_shape, policy.draw), observation_spec(env)
     try:
-        jax.eval_shape(policy.draw, observation, jax.random.key(0))
-    except Exception as error:  # noqa: BLE001 - a policy may be any function
-        return error
-    return None
+        act(seen, jax.random.key(0))
+    except Exception as misfit:  # a policy may be any function, and raise anything
+        if isinstance(env, GymnasiumEnv):
+            with closing(env.make()) as made:
+                seen = made.observation_space
+            with suppress(Exception):
+                act(seen.sample(), jax.random.key(0))
+                return False
+        reason = str(misfit).partition("\n")[0]
+        raise ValueError(f"policy does not take the observations of env, {seen}: {reason}") from misfit
+    refuse_unless_fitting(policy, env)
+    return True
 
 
 def _refuse_infinite(log_probs: Float[np.ndarray, "..."]) -> None:

@@ -1,9 +1,8 @@
 """Whether a Gymnasium environment is fit for training: what is wrong with it, where, and how to mend it.
 
-* `environment`: `check_env`, which looks at the spaces and plays random episodes.
-* `episodes`: plays the episodes, and looks at all that is returned.
+* `environment`: `check_env`, which plays random episodes and looks at all that is returned.
 * `observations`: what observations and their space must be like.
-* `findings`: what is found, and the calls that may raise or hang.
+* `findings`: what is found, with its texts in `findings.toml`, and the calls that may raise or hang.
 """
 
 from occupax.envs.check.environment import check_env

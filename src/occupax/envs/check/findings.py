@@ -1,12 +1,15 @@
-"""What a check of an environment finds."""
+"""What a check of an environment finds; `findings.toml` has the texts."""
 
+import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from occupax._watch import HungError, Watch
 
+TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 TEXT_LENGTH = 160
 """How many characters of a value are shown."""
 
@@ -23,6 +26,12 @@ class Finding:
     where: str
     """A part of the environment, or a call with what it takes to repeat it: episode, step, seed, action."""
     remedy: str
+
+
+def found(name: str, actual: str, where: str, /, **values: Any) -> Finding:
+    """The finding of this name in `findings.toml`, with the values that stand there in braces."""
+    texts: dict[str, Any] = {field: words.format(**values) for field, words in TEXTS[name].items()}
+    return Finding(severity=texts.pop("severity", "error"), actual=actual, where=where, **texts)
 
 
 def text(value: Any) -> str:
@@ -44,10 +53,9 @@ class BrokenError(Exception):
 
 
 class Findings:
-    """Collects findings: of each kind the first one that was met."""
+    """Collects findings, of each kind the first one that was met; calls may take `timeout` seconds."""
 
     def __init__(self, timeout: float) -> None:
-        """Each call into the environment may take `timeout` seconds."""
         self._first: dict[str, Finding] = {}
         self._watch = Watch(timeout)
         self._if_hung: tuple[Finding, ...] = ()
@@ -66,20 +74,13 @@ class Findings:
         for finding in findings:
             self._first.setdefault(finding.what, finding)
 
-    def refuse(self, what: str, expected: str, actual: str, where: str, remedy: str) -> NoReturn:
-        """Add an error that cannot be gone on with; the arguments are the fields of a `Finding`."""
-        self.add(Finding("error", what, expected, actual, where, remedy))
+    def refuse(self, name: str, actual: str, where: str, /, **values: Any) -> NoReturn:
+        """Add what cannot be gone on with; the arguments are those of `found`."""
+        self.add(found(name, actual, where, **values))
         raise BrokenError
 
     def call(self, function: Callable[[], Any], name: str, where: str, remedy: str) -> Any:
-        """Call a function of the environment; if it hangs or raises anything, that is a finding.
-
-        Args:
-            function: what is called.
-            name: what to call it.
-            where: the call as it is written.
-            remedy: what to do if it raises.
-        """
+        """Call a function of the environment; if it hangs, or raises anything, for which `remedy` is, it is found."""
         try:
             with self.watch(name, where, where):
                 return function()
@@ -89,13 +90,11 @@ class Findings:
 
     def watch(self, name: str, where: str, repeat: str, *before: Finding) -> AbstractContextManager[None]:
         """Announce a call into the environment; if it hangs, that is found, after `before`, and the check ends."""
-        seconds = self._watch.seconds
-        expected = f"an answer within {seconds:g} second{'' if seconds == 1 else 's'}"
-        remedy = f"repeat it: {repeat}; if it is only slow, raise the timeout."
-        self._if_hung = (*before, Finding("error", f"{name} hangs", expected, "no answer", where, remedy))
+        seconds = f"{self._watch.seconds:g} second{'' if self._watch.seconds == 1 else 's'}"
+        self._if_hung = (*before, found("hangs", "no answer", where, name=name, seconds=seconds, repeat=repeat))
         return self._watch.call()
 
 
 def raised(error: BaseException | None, name: str, where: str, remedy: str) -> Finding:
     """The finding that a call raised an exception."""
-    return Finding("error", f"{name} raised {type(error).__name__}", "no exception", text(error), where, remedy)
+    return found("raised", text(error), where, name=name, error=type(error).__name__, remedy=remedy)
