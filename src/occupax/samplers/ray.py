@@ -32,7 +32,7 @@ from occupax.serial import named_arrays, with_arrays_of
 Arrays = dict[str, np.ndarray]
 
 LARGE = 100_000
-"""Bytes of a policy beyond which it is put into the memory of the cluster once instead of being sent with every task."""
+"""Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
 
 RUNS_AT_ONCE = 16
 """How many runs draw from a cluster at the same time; a worker keeps the shards of as many batches."""
