@@ -80,11 +80,6 @@ class Choices:
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
     """settings such as step_size=0.05 utility.sigma=0.5 env.is_slippery=false."""
 
-    def options(self) -> list[str]:
-        """The options that were given, as they are typed."""
-        used = [name for name, value in vars(self).items() if value not in (None, ())]
-        return ["--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used]
-
 
 @dataclass(frozen=True)
 class TrainingArguments:

@@ -13,9 +13,8 @@ from occupax.analysis.charts import Chart, Series
 from occupax.analysis.curves import Line, log_log_line
 from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import RATE_SNAPSHOT, Trial, epoch_episodes
-from occupax.experiments.sections import Claim, Section, TextTable, claim
+from occupax.experiments.sections import Claim, Section, TextTable, claim, text
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
-from occupax.experiments.texts import text
 from occupax.problem import Problem
 
 TASKS = {LAKE: "lake", COVERAGE: "coverage"}
@@ -83,11 +82,6 @@ class Fit(NamedTuple):
         """The values of the line at these numbers of episodes."""
         return np.exp(self.line.intercept) * self.episodes**self.line.slope
 
-    @property
-    def off(self) -> float:
-        """The largest factor between a mean and the line."""
-        return float(np.exp(np.abs(np.log(self.means / self.fitted)).max()))
-
 
 def fit(done: Mapping[Key, Done], task: str, way: Gaps) -> Fit:
     """The gaps of all snapshots of a task."""
@@ -127,10 +121,8 @@ def _chart(task: str, fits: list[Fit]) -> Chart:
         Series(f"fit, slope {first.line.slope:.3f}", first.episodes, first.fitted, style="dashed"),
         Series("slope -1/2", first.episodes, theory, style="dashed"),
     ]
-    caption = text("captions", "rate")
-    return Chart(
-        f"rate-{TASKS[task]}", task, caption, "sampled episodes", "gap to the optimum", tuple(series), log=True
-    )
+    name, caption = f"rate-{TASKS[task]}", text("captions", "rate")
+    return Chart(name, task, caption, "sampled episodes", "gap to the optimum", tuple(series), log=True)
 
 
 def _slope(line: Line) -> str:
@@ -153,5 +145,6 @@ def _slope_claim(it: Fit) -> Claim:
     lines = it.line, it.large
     near = [abs(line.slope - THEORY) <= NEAR for line in lines]
     within = [line.lower <= THEORY <= line.upper for line in lines]
-    slopes = {"slope": _slope(it.line), "large": _slope(it.large), "largest": LARGEST}
-    return claim("slope", near + within, fit=it, paper=PAPER, theory=THEORY, **slopes)
+    off = float(np.exp(np.abs(np.log(it.means / it.fitted)).max()))
+    values = {"way": it.way.label, "slope": _slope(it.line), "large": _slope(it.large), "largest": LARGEST, "off": off}
+    return claim("slope", near + within, paper=PAPER, theory=THEORY, **values)

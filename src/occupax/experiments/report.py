@@ -10,8 +10,7 @@ from occupax.analysis.charts import csv_lines
 from occupax.experiments import tuning
 from occupax.experiments.cells import SEED, Done
 from occupax.experiments.methods import PRINTED_STEP_SIZES, SNAPSHOTS, best_trials, described, read_search
-from occupax.experiments.sections import Section, TextTable
-from occupax.experiments.texts import text
+from occupax.experiments.sections import Section, TextTable, text
 from occupax.training.setup import versions
 
 BADGES = {"reproduced": "good", "partly": "partly", "not reproduced": "bad", "cannot tell": "unknown"}
@@ -21,8 +20,14 @@ def write(
     folder: Path, command: str, scale: str, sections: Sequence[Section], done: Sequence[Done], search: Any
 ) -> Path:
     """Write everything into a folder; return the path of the page."""
-    settings = [_settings(done), _search(search, {it.cell.task.name for it in done})]
-    everything = [*sections, Section(**text("sections", "settings"), tables=settings)]
+    runs = [
+        [cell.name, described(cell.algorithm), f"{cell.episodes:,}", str(cell.seeds), f"{it.seconds:,.0f}"]
+        for it in done
+        for cell in [it.cell]
+    ]
+    settings = TextTable(**text("tables", "runs", seed=SEED), rows=runs)
+    searched = _search(search, {it.cell.task.name for it in done})
+    everything = [*sections, Section(**text("sections", "settings"), tables=[settings, searched])]
     rows = [[it.where, it.says, it.setting, it.verdict, it.measured] for section in sections for it in section.claims]
     claims = TextTable(**text("tables", "claims"), rows=rows)
     numbers = {f"table-{table.name}": table for section in everything for table in section.tables} | {"claims": claims}
@@ -37,15 +42,6 @@ def write(
         content = page.render(f"experiments.{kind}", **words, claims=claims, badges=BADGES, sections=everything)
         serial.write_text(folder / f"report.{kind}", content)
     return folder / "report.html"
-
-
-def _settings(done: Sequence[Done]) -> TextTable:
-    rows = [
-        [cell.name, described(cell.algorithm), f"{cell.episodes:,}", str(cell.seeds), f"{it.seconds:,.0f}"]
-        for it in done
-        for cell in [it.cell]
-    ]
-    return TextTable(**text("tables", "runs", seed=SEED), rows=rows)
 
 
 def _search(search: Any, names: Iterable[str]) -> TextTable:
@@ -65,7 +61,6 @@ def _search(search: Any, names: Iterable[str]) -> TextTable:
 
 
 def _seeds(done: Sequence[Done]) -> list[list[str]]:
-    """Every number of every seed."""
     rows = [["run", "of", "seed", "area_under_curve", "episodes_to_threshold", "final"]]
     for it in done:
         for of, outcome in {"policy": it.last, "mixture": it.mixture}.items():

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from occupax._errors import unknown
 from occupax.experiments import ablations, cells, rate, report, reward, tuning, utility
@@ -27,11 +27,8 @@ SEARCHED = {
 """The tasks, methods and snapshots N of which each part needs tuned settings."""
 
 
-class Experiment(NamedTuple):
-    """What is to be trained, and what is made of it."""
-
-    cells: Mapping[Any, Cell]
-    sections: Callable[[Mapping[Any, Done]], list[Section]]
+Experiment = tuple[Mapping[Any, Cell], Callable[[Mapping[Any, Done]], list[Section]]]
+"""What is to be trained, and what is made of it."""
 
 
 def experiments(part: Part, scale: Scale, search: Any = SEARCH) -> list[Experiment]:
@@ -40,14 +37,15 @@ def experiments(part: Part, scale: Scale, search: Any = SEARCH) -> list[Experime
     at_one_size = best_trials(trial for trial in read_search(search) if trial.snapshot == RATE_SNAPSHOT)
     made: list[Experiment] = []
     if part in ("reward", "all"):
-        trained = reward.cells(scale, as_printed, as_tuned)
-        made.append(Experiment(trained, partial(reward.sections, printed=as_printed)))
-        made.append(Experiment(ablations.cells(scale, as_tuned), ablations.sections))
+        trained = reward.COMPARISON.cells(scale, printed=as_printed, tuned=as_tuned)
+        made.append((trained, partial(reward.sections, printed=as_printed)))
+        made.append((ablations.cells(scale, as_tuned), ablations.sections))
     if part in ("rate", "all"):
-        made.append(Experiment(rate.cells(scale, at_one_size), rate.sections))
+        made.append((rate.cells(scale, at_one_size), rate.sections))
     if part in ("utility", "all"):
-        trained = utility.cells(scale, as_printed, as_tuned)
-        made.append(Experiment(trained, partial(utility.sections, printed=as_printed)))
+        given = utility.printed_settings(as_printed)
+        trained = utility.COMPARISON.cells(scale, printed=given, tuned=as_tuned)
+        made.append((trained, partial(utility.sections, printed=as_printed)))
     return made
 
 
@@ -79,7 +77,7 @@ def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progr
         ]
         tuning.search(wanted, search, SCALES[scale], progress)
     chosen = experiments(part, SCALES[scale], search)
-    every = {cell.name: cell for experiment in chosen for cell in experiment.cells.values()}
+    every = {cell.name: cell for needed, _ in chosen for cell in needed.values()}
     done = {name: found for name, cell in every.items() if (found := cells.load(folder, cell)) is not None}
 
     def train(cell: Cell, logger: Logger) -> None:
@@ -88,10 +86,8 @@ def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progr
 
     left = [cell for name, cell in every.items() if name not in done]
     run_jobs([Job(cell.name, cell.cost, partial(train, cell)) for cell in left], progress)
-    sections = [
-        section
-        for experiment in chosen
-        for section in experiment.sections({key: done[cell.name] for key, cell in experiment.cells.items()})
-    ]
+    sections: list[Section] = []
+    for needed, describe in chosen:
+        sections += describe({key: done[cell.name] for key, cell in needed.items()})
     command = f"occupax reproduce {part} --scale {scale}"
     return report.write(folder, command, SCALES[scale].name, sections, [done[name] for name in every], search)

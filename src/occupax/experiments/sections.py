@@ -1,7 +1,11 @@
-"""What an experiment has to show: claims with verdicts, figures and tables."""
+"""What an experiment has to show: claims with verdicts, figures and tables; the words are in `report.toml`."""
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from importlib.resources import files
+from operator import getitem
 from typing import Any, Literal
 
 import numpy as np
@@ -10,8 +14,8 @@ from jaxtyping import Float
 from occupax.analysis.charts import Chart, Maps
 from occupax.analysis.describe import number
 from occupax.analysis.statistics import Interval, Statistic, bootstrap, bootstrap_difference, interquartile_mean
-from occupax.experiments.texts import text
 
+TEXTS = tomllib.loads((files("occupax.experiments") / "report.toml").read_text(encoding="utf-8"))
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
 Seeds = Float[np.ndarray, " seed"]
 
@@ -51,6 +55,19 @@ class Section:
     claims: Sequence[Claim] = ()
     figures: Sequence[Chart | Maps] = ()
     tables: Sequence[TextTable] = ()
+
+
+def text(*place: str, **values: Any) -> Any:
+    """The text at a place of the file, or all that are there by name, with values for the fields in braces."""
+    return _filled(reduce(getitem, place, TEXTS), values)
+
+
+def _filled(entry: Any, values: dict[str, Any]) -> Any:
+    if isinstance(entry, dict):
+        return {name: _filled(part, values) for name, part in entry.items()}
+    if isinstance(entry, list):
+        return [_filled(part, values) for part in entry]
+    return " ".join(entry.format(**values).split()) if isinstance(entry, str) else entry
 
 
 def claim(name: str, tests: Iterable[bool | None], **values: Any) -> Claim:
