@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.analysis.statistics import Interval
-from occupax.experiments import ablations, cells, methods, rate, report, reproduction, reward, tuning, utility
+from occupax.analysis.statistics import Interval, bootstrap_difference
+from occupax.experiments import ablations, cells, methods, rate, reproduction, reward, tuning, utility
 from occupax.experiments.cells import SCALES, Cell, Done, Measurement
-from occupax.experiments.sections import above, answer, centre, difference, median, shown, tally, upper_median, verdict
+from occupax.experiments.sections import above, answer, centre, median, shown, tally, upper_median, verdict
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, TASKS, Task, tasks
 from occupax.training.setup import make_setup
 
@@ -280,10 +280,11 @@ def test_the_median_of_times_may_be_never():
         assert {float(found.lower), float(found.upper)} <= set(times)
     assert shown(median(np.full(5, inf))) == "never"
     fast, slow = np.full(5, 100.0), np.full(5, 900.0)
-    assert above(difference(slow, fast, upper_median)) is True
-    assert above(difference(np.full(5, inf), slow, upper_median)) is True
-    assert above(difference(fast, np.full(5, inf), upper_median)) is False
-    assert above(difference(np.full(5, inf), np.full(5, inf), upper_median)) is None  # both never: none is slower
+    assert above(bootstrap_difference(slow, fast, upper_median)) is True
+    never = np.full(5, inf)
+    assert above(bootstrap_difference(never, slow, upper_median)) is True
+    assert above(bootstrap_difference(fast, never, upper_median)) is False
+    assert above(bootstrap_difference(never, never, upper_median)) is None  # none is slower
 
 
 def test_a_single_seed_is_its_own_interval():
@@ -376,8 +377,8 @@ def test_the_three_gaps_of_the_optimal_policy_of_the_lake():
 
 
 def test_the_rate_has_squares_for_snapshots():
-    trials = {(task, "TSIVR-PG"): methods.Trial(task, "TSIVR-PG", 9, {"step_size": 0.3}, 3, 0.0) for task in rate.TASKS}
-    found = rate.cells(SCALES["full"]._replace(roots=(4, 6, 8), epochs=20), trials)
+    tuned = {(task, "TSIVR-PG"): ox.TSIVRPG(9, 3, 3, step_size=0.3) for task in rate.TASKS}
+    found = rate.cells(SCALES["full"]._replace(roots=(4, 6, 8), epochs=20), tuned)
     assert [root for task, root in found if task == LAKE] == [4, 6, 8]
     for (_, root), cell in found.items():
         assert (cell.algorithm.snapshot_batch, cell.algorithm.batch, cell.algorithm.epoch_length) == (
@@ -633,7 +634,7 @@ def test_a_search_goes_on_where_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(cells, "train", refuse)
     tuning.search(wanted, path, TINY, progress=False)
-    assert methods.tuned(path).keys() == {("small", "REINFORCE"), ("small", "TSIVR-PG")}
+    assert methods.tuned(path, (4, 5)).keys() == {("small", "REINFORCE"), ("small", "TSIVR-PG")}
 
 
 def test_the_score_of_a_trial_is_the_mean_of_its_curves(tmp_path, monkeypatch):
@@ -683,7 +684,7 @@ def test_scales_have_enough_episodes_and_names_for_files():
 
 
 def test_the_report_shows_the_settings_that_were_run():
-    shown_settings = {(row[0], row[1]): row[2] for row in report._search(methods.SEARCH, TASKS).rows}
+    shown_settings = {(row[0], row[1]): row[2] for row in reproduction._search(methods.SEARCH, TASKS).rows}
     for (task, method), algorithm in methods.tuned().items():
         snapshot = getattr(algorithm, "snapshot_batch", algorithm.batch)
         assert shown_settings[task, method].startswith(f"N {snapshot}, step size {algorithm.step_size:g}")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
+from occupax.analysis.statistics import bootstrap, bootstrap_difference
 from occupax.experiments import (
     ablations,
     cells,
@@ -24,7 +25,7 @@ from occupax.experiments import (
     views,
 )
 from occupax.experiments.cells import SCALES, Done
-from occupax.experiments.report import BADGES
+from occupax.experiments.reproduction import BADGES
 from occupax.experiments.sections import text as words
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, LAKE, TASKS, Task
 from test_cli_train import occupax
@@ -60,13 +61,12 @@ def use_small_tasks(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "tasks", lambda: made)
     printed = small_settings(ox.SRVRPG(9, 3, 3, step_size=0.3))
     tuned = small_settings(ox.REINFORCE(batch=9, step_size=0.2))
-    patch.setattr(reproduction, "printed", lambda: printed)
-    patch.setattr(reproduction, "tuned", lambda _: tuned)
-    found = {(task, rate.OURS): methods.Trial(task, rate.OURS, 9, {"step_size": 0.3}, 3, 0.0) for task in rate.TASKS}
-    patch.setattr(reproduction, "best_trials", lambda _: found)
+    patch.setattr(methods, "printed", lambda: printed)
+    patch.setattr(methods, "tuned", lambda *_: tuned)
     patch.setitem(SCALES, "tiny", TINY)
-    for interval in ("bootstrap", "bootstrap_difference"):  # of fewer resamples, whose number is no matter here
-        patch.setattr(sections, interval, partial(getattr(sections, interval), resamples=40))
+    patch.setattr(sections, "bootstrap", partial(bootstrap, resamples=40))  # whose number is no matter here
+    for module in (views, reward, utility):
+        patch.setattr(module, "bootstrap_difference", partial(bootstrap_difference, resamples=40))
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def quiet(monkeypatch):
     written = []
     for module in (reward, ablations, rate, utility):
         monkeypatch.setattr(module, "sections", lambda *_, **__: [])
-    monkeypatch.setattr(reproduction.report, "write", lambda *arguments: written.append(arguments) or arguments[0])
+    monkeypatch.setattr(reproduction, "write_page", lambda *arguments: written.append(arguments) or arguments[0])
     return written
 
 

@@ -16,8 +16,7 @@ What is made of it:
 - `ablations`: one ingredient at a time.
 - `sections`: claims, verdicts and tables, with the words of `report.toml`.
 - `views`: figures, tables and sections that several experiments share.
-- `report`: the page, Markdown and CSV.
-- `reproduction`: all of it, one after the other.
+- `reproduction`: all of it, one after the other, and the report: a page, Markdown and CSV.
 """
 
 from occupax.experiments.reproduction import reproduce

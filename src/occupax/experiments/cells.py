@@ -123,18 +123,13 @@ def train(
     logger: Logger | None = None,
     mixtures: bool = True,
 ) -> list[Run]:
-    """Run algorithms that differ in numbers only; return one run for each.
-
-    Without `mixtures` it is not worked out what the mixtures of MaxEnt are worth, which takes a record for every
-    iteration.
-    """
-    mixes = mixtures and isinstance(algorithms[0], MaxEnt) and task.measure == "exact"
-    every, schedule = 1, Schedule(algorithms[0])
-    if task.measure == "exact" and not mixes:
-        every = max(1, schedule.iterations(episodes) // EXACT_RECORDS)
+    """A run for each of some algorithms that differ in numbers only; mixtures take a record for every iteration."""
+    schedule, exact = Schedule(algorithms[0]), task.measure == "exact"
+    mixes = mixtures and exact and isinstance(algorithms[0], MaxEnt)
+    every = max(1, schedule.iterations(episodes) // EXACT_RECORDS) if exact and not mixes else 1
     setup = make_setup(task.problem, algorithms, task.policy, seeds, seed, every, exact=False)
     loggers = [] if logger is None else [logger]
-    if task.measure == "exact":
+    if exact:
         return _exact_runs(setup, episodes, loggers, mixes)
     at = slice(None, None, schedule.period if task.measure == "utility" else 1)
     return [

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
+from occupax.analysis.statistics import bootstrap_difference
 from occupax.experiments.cells import Done, Measurement
 from occupax.experiments.methods import METHODS, REWARD, Settings
-from occupax.experiments.sections import Claim, Section, above, centre, claim, difference, text, upper_median
+from occupax.experiments.sections import Claim, Section, above, centre, claim, text, upper_median
 from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE
 from occupax.experiments.views import Comparison, Key, gain
 
@@ -38,7 +39,7 @@ def _claims(done: Mapping[Key, Done], setting: str) -> list[Claim]:
 
     every = {
         "solved": {key: _solved(it.last, it.cell.task.threshold) for key, it in mine.items()},
-        "slowest": against(PLAIN, lambda it, plain: above(difference(plain.reached, it.reached, upper_median))),
+        "slowest": against(PLAIN, lambda it, of: above(bootstrap_difference(of.reached, it.reached, upper_median))),
         "faster": against(PLAIN, lambda it, plain: above(gain(it, plain))),
         "outperforms": against(OURS, lambda it, ours: above(gain(ours, it))),
     }

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from occupax.analysis.charts import Chart, Maps
 from occupax.analysis.describe import number
-from occupax.analysis.statistics import Interval, Statistic, bootstrap, bootstrap_difference, interquartile_mean
+from occupax.analysis.statistics import Interval, bootstrap, interquartile_mean
 
 TEXTS = tomllib.loads((files("occupax.experiments") / "report.toml").read_text(encoding="utf-8"))
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
@@ -77,10 +77,7 @@ def claim(name: str, tests: Iterable[bool | None], **values: Any) -> Claim:
 
 
 def verdict(tests: Iterable[bool | None]) -> Verdict:
-    """What single tests come to; None is a test that cannot tell.
-
-    Reproduced if all hold; partly if some do; not reproduced if none does and one fails.
-    """
+    """Reproduced if all tests hold; partly if some do; not if none does and one fails; None is one that cannot tell."""
     found = list(tests)
     if found and all(found):
         return "reproduced"
@@ -117,11 +114,6 @@ def centre(values: Seeds) -> Interval:
 def upper_median(values: np.ndarray) -> np.ndarray:
     """The upper median over seeds, which is one of the values: an infinite one never makes a mean."""
     return np.asarray(np.sort(values, axis=0)[len(values) // 2])
-
-
-def difference(first: Seeds, second: Seeds, statistic: Statistic = interquartile_mean) -> Interval:
-    """By how much the statistic of the first is larger, and its 95% bootstrap interval."""
-    return bootstrap_difference(first, second, statistic)
 
 
 def median(values: Seeds) -> Interval:

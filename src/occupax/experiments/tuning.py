@@ -20,7 +20,7 @@ SEED = 1
 """The seed of the search; runs that are shown have another, and so share no random number with it."""
 SEEDS = 3
 FINALISTS = 5
-"""How many of the best settings of a task and a method are tried again."""
+"""How many of the best settings of a task and a method are tried again: the best on few seeds is often a lucky one."""
 CONFIRMING = range(SEEDS, SEEDS + 10)
 """The seeds on which the best settings are tried again."""
 SHARE = 0.5
@@ -96,8 +96,9 @@ def _try(
         sizes = METHODS[method].sizes(snapshot) if METHODS[method].powers else ("", "")
         variants = [methods.make(method, snapshot, **point) for point in settings]
         for point, run in zip(settings, cells.train(task, variants, episodes, seeds, SEED, logger, False), strict=True):
-            scores = run.result.utilities
-            if snapshot != methods.RATE_SNAPSHOT:
+            if snapshot == methods.RATE_SNAPSHOT:
+                scores = run.result.utilities
+            else:
                 scores = cells.mean_heights(run.episodes, run.values, max(methods.SNAPSHOTS), episodes)
             values = [point.get(name, "") for name in SEARCHED]
             rows.append([task.name, method, snapshot, *sizes, *values, len(seeds), f"{float(scores.mean()):.6g}"])

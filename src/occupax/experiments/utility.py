@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from occupax.algorithms import Algorithm
+from occupax.analysis.statistics import bootstrap_difference
 from occupax.experiments.cells import Done
 from occupax.experiments.methods import METHODS, REWARD, Settings
-from occupax.experiments.sections import Claim, Section, above, centre, claim, difference, shown, text
+from occupax.experiments.sections import Claim, Section, above, centre, claim, shown, text
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, SIGMA
 from occupax.experiments.views import Comparison, Key, gain
 
@@ -55,7 +56,7 @@ def _benchmarks(done: Mapping[Key, Done]) -> Claim:
     mine = {name: done["tuned", COVERAGE, name] for name in (*OURS, *BENCHMARKS)}
     task, finals = mine[OURS[0]].cell.task, {name: it.last.final for name, it in mine.items()}
     best = max(OURS, key=lambda name: float(centre(finals[name]).estimate))
-    tests = {name: above(difference(finals[best], finals[name])) is True for name in BENCHMARKS}
+    tests = {name: above(bootstrap_difference(finals[best], finals[name])) is True for name in BENCHMARKS}
     way = cast("float", task.optimum) - task.uniform
     found = ", ".join(f"{name} {(centre(it).estimate - task.uniform) / way:.0%}" for name, it in finals.items())
     unable = ", ".join(name for name, test in tests.items() if test) or "none"
@@ -63,7 +64,6 @@ def _benchmarks(done: Mapping[Key, Done]) -> Claim:
 
 
 def _sizes(printed: Settings) -> Claim:
-    given: Any = printed[COVERAGE, OURS[0]]
-    expected = METHODS[OURS[0]].sizes(given.snapshot_batch)
-    same = (given.batch, given.epoch_length) == expected
-    return claim("utility-sizes", [same], printed=given, expected=expected[0])
+    by_rule, given = (cast("Any", printed_settings(printed)[COVERAGE, method]) for method in OURS)
+    same = (given.batch, given.epoch_length) == (by_rule.batch, by_rule.epoch_length)
+    return claim("utility-sizes", [same], printed=given, expected=by_rule.batch)

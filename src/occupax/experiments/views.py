@@ -1,15 +1,16 @@
 """Figures, tables and sections that several experiments share."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from math import isfinite
 from typing import Any, NamedTuple
 
 from occupax.analysis.charts import Chart, Level, Maps, seeds_series
-from occupax.analysis.statistics import Interval
+from occupax.analysis.statistics import Interval, bootstrap_difference
 from occupax.analysis.visits import visits
 from occupax.experiments.cells import SPAN, Cell, Done, Measurement, Scale
 from occupax.experiments.methods import Settings
-from occupax.experiments.sections import Section, TextTable, above, answer, centre, difference, median, shown, text
+from occupax.experiments.sections import Section, TextTable, above, answer, centre, median, shown, text
 from occupax.experiments.tasks import Task, tasks
 
 Key = tuple[str, str, str]
@@ -18,7 +19,7 @@ Key = tuple[str, str, str]
 
 def gain(first: Measurement, second: Measurement) -> Interval:
     """By how much the area under the first curve is larger, and its 95% bootstrap interval."""
-    return difference(first.heights, second.heights)
+    return bootstrap_difference(first.heights, second.heights)
 
 
 def gains_table(name: str, pairs: Iterable[tuple[Sequence[str], Measurement, Measurement]], **values: Any) -> TextTable:
@@ -84,8 +85,8 @@ class Comparison(NamedTuple):
         return [self._section(done, task) for task in dict.fromkeys(task for _, task, _ in done)]
 
     def _section(self, done: Mapping[Key, Done], name: str) -> Section:
-        first, kind = done["tuned", name, self.ours[0]].cell, self.tasks[name]
-        values = {"task": first.task, "kind": kind, "slug": f"{self.name}-{kind}"}
+        first, slug = done["tuned", name, self.ours[0]].cell, f"{self.name}-{self.tasks[name]}"
+        values = {"task": first.task, "kind": self.tasks[name], "slug": slug}
         words = text("sections", f"{self.name}-task", seeds=first.seeds, **values)
         figures: list[Chart | Maps] = []
         rows: list[list[str]] = []
@@ -94,18 +95,17 @@ class Comparison(NamedTuple):
             found = self.curves(done, setting, name)
             curves = {label: curve for label, (curve, _) in found.items()}
             title = f"{words['title']}, {setting} settings"
-            figures += both_curves(f"{self.name}-{kind}-{setting}", title, first.task, curves, self.look)
+            figures += both_curves(f"{slug}-{setting}", title, first.task, curves, self.look)
             for label, (it, of) in found.items():
                 numbers = centre(it.heights), median(it.reached), centre(it.final)
                 rows.append([setting, label, *map(shown, numbers), str(of.stopped)])
-            for method in self.ours:
-                labels = (setting, method) if len(self.ours) > 1 else (setting,)
-                others = [(label, it) for label, it in curves.items() if label not in self.ours]
-                pairs += [((*labels, label), curves[method], it) for label, it in others]
+            for method, (label, it) in product(self.ours, curves.items()):
+                labels = (setting, method, label) if len(self.ours) > 1 else (setting, label)
+                pairs += [(labels, curves[method], it)] if label not in self.ours else []
         best = max((done["tuned", name, method] for method in self.mapped), key=lambda it: it.last.final.max())
         if best.tables is not None:
             table, title = best.tables[int(best.last.final.argmax())], text("captions", f"{self.name}-visits")
-            maps = visits(f"{self.name}-{kind}-visits", first.task.problem, table, title)
+            maps = visits(f"{slug}-visits", first.task.problem, table, title)
             figures += [] if maps is None else [maps]
         gains = gains_table(f"{self.name}-differences", pairs, **values)
         summary = TextTable(**text("tables", "summary", **values), rows=rows)

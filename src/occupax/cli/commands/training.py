@@ -90,13 +90,7 @@ def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume:
 def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], str]:
     """What the policies of all seeds are worth: exactly, where there is a table.
 
-    Args:
-        problem: what they were trained for.
-        result: of the training.
-
-    Returns:
-        The numbers of all seeds, their medians and the certificate of the best seed; and the certificate as a sentence,
-        or why there is none.
+    Returns the numbers of all seeds, their medians and the certificate of the best; and a sentence on the certificate.
     """
     certificates: list[ox.exact.Certificate] = []
     verdict = ""
