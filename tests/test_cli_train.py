@@ -13,7 +13,7 @@ import pytest
 import occupax as ox
 from occupax import cli
 from occupax.cli.choices import Choices, build, restore
-from occupax.cli.commands.train import summarise
+from occupax.cli.commands.training import summarise
 from occupax.training import folder as run_folder
 from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.setup import make_setup
@@ -201,9 +201,9 @@ def test_if_every_seed_is_stopped_the_table_says_why_and_the_exit_code_is_1():
 
 def test_a_policy_without_a_bound_says_so(done):
     problem = ox.Problem(ox.make(ICE), ox.utilities.Entropy(smoothing=0.0), horizon=1)
-    summary = summarise(problem, ox.load_result(done[0], problem))
-    assert summary.certificate is None
-    assert summary.verdict.startswith("not certified: Entropy has no finite gradient")
+    summary, verdict = summarise(problem, ox.load_result(done[0], problem))
+    assert summary["certificate"] is None
+    assert verdict.startswith("not certified: Entropy has no finite gradient")
 
 
 @pytest.mark.parametrize(

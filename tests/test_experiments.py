@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.experiments import ablations, cells, methods, rate, report, reproduction, reward, runs, tuning, utility
+from occupax.analysis.statistics import Interval, bootstrap_difference
+from occupax.experiments import ablations, cells, methods, rate, reproduction, reward, tuning, utility
 from occupax.experiments.cells import SCALES, Cell, Done, Measurement
-from occupax.experiments.sections import above, answer, centre, difference, median, shown, tally, upper_median, verdict
+from occupax.experiments.sections import above, answer, centre, median, shown, tally, upper_median, verdict
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, TASKS, Task, tasks
 from occupax.training.setup import make_setup
 
@@ -159,7 +160,7 @@ def log_coverage(occupancy) -> float:
 def test_the_curves_of_maxent_are_those_of_its_policies_and_mixtures():
     task, alphas = small(), (0.3, 0.05)
     variants = [ox.MaxEnt(batch=8, mixing=alpha, step_size=0.5) for alpha in alphas]
-    found = runs.train(task, variants, 50, range(2), 3)
+    found = cells.train(task, variants, 50, range(2), 3)
     first = make_setup(task.problem, variants, task.policy, 2, 3, 1, exact=False).policies
     for alpha, variant, it in zip(alphas, variants, found, strict=True):
         seen = [first]
@@ -189,9 +190,9 @@ def test_the_curves_of_maxent_are_those_of_its_policies_and_mixtures():
 
 
 def test_exact_curves_have_few_records_and_leave_out_an_incomplete_one(monkeypatch):
-    monkeypatch.setattr(runs, "EXACT_RECORDS", 3)
+    monkeypatch.setattr(cells, "EXACT_RECORDS", 3)
     task, algorithm = small(), ox.TSIVRPG(*SIZES, step_size=0.5, radius=0.5)
-    complete, longer = (runs.train(task, [algorithm], episodes, range(2), 0)[0] for episodes in (28, 30))
+    complete, longer = (cells.train(task, [algorithm], episodes, range(2), 0)[0] for episodes in (28, 30))
     for it in (complete, longer):  # nine and ten iterations, of 4 and 2 episodes in turn
         np.testing.assert_array_equal(it.episodes, [0, 10, 18, 28])
         assert it.mixture is None
@@ -201,10 +202,10 @@ def test_exact_curves_have_few_records_and_leave_out_an_incomplete_one(monkeypat
 
 
 def test_other_curves_are_what_was_sampled():
-    found = runs.train(small("discounted_return"), [ox.REINFORCE(batch=5)], 20, range(2), 0)[0]
+    found = cells.train(small("discounted_return"), [ox.REINFORCE(batch=5)], 20, range(2), 0)[0]
     np.testing.assert_array_equal(found.episodes, [5, 10, 15, 20])
     np.testing.assert_array_equal(found.values, found.result.metrics["discounted_return"])
-    snapshots = runs.train(small("utility"), [ox.TSIVRPG(*SIZES, step_size=0.5, radius=0.5)], 28, range(2), 0)[0]
+    snapshots = cells.train(small("utility"), [ox.TSIVRPG(*SIZES, step_size=0.5, radius=0.5)], 28, range(2), 0)[0]
     np.testing.assert_array_equal(snapshots.episodes, [4, 10, 16, 22, 28])
     np.testing.assert_array_equal(snapshots.values, snapshots.result.metrics["utility"][:, ::2])
     np.testing.assert_array_equal(snapshots.steps, snapshots.result.steps[:, ::2])
@@ -239,7 +240,7 @@ def test_a_tally_counts():
 
 
 def interval(estimate, lower, upper):
-    return ox.analysis.Interval(*(np.asarray(bound, float) for bound in (estimate, lower, upper)))
+    return Interval(*(np.asarray(bound, float) for bound in (estimate, lower, upper)))
 
 
 def test_a_number_is_above_a_bound_if_its_whole_interval_is():
@@ -279,10 +280,11 @@ def test_the_median_of_times_may_be_never():
         assert {float(found.lower), float(found.upper)} <= set(times)
     assert shown(median(np.full(5, inf))) == "never"
     fast, slow = np.full(5, 100.0), np.full(5, 900.0)
-    assert above(difference(slow, fast, upper_median)) is True
-    assert above(difference(np.full(5, inf), slow, upper_median)) is True
-    assert above(difference(fast, np.full(5, inf), upper_median)) is False
-    assert above(difference(np.full(5, inf), np.full(5, inf), upper_median)) is None  # both never: none is slower
+    assert above(bootstrap_difference(slow, fast, upper_median)) is True
+    never = np.full(5, inf)
+    assert above(bootstrap_difference(never, slow, upper_median)) is True
+    assert above(bootstrap_difference(fast, never, upper_median)) is False
+    assert above(bootstrap_difference(never, never, upper_median)) is None  # none is slower
 
 
 def test_a_single_seed_is_its_own_interval():
@@ -375,8 +377,8 @@ def test_the_three_gaps_of_the_optimal_policy_of_the_lake():
 
 
 def test_the_rate_has_squares_for_snapshots():
-    trials = {(task, "TSIVR-PG"): methods.Trial(task, "TSIVR-PG", 9, {"step_size": 0.3}, 3, 0.0) for task in rate.TASKS}
-    found = rate.cells(SCALES["full"]._replace(roots=(4, 6, 8), epochs=20), trials)
+    tuned = {(task, "TSIVR-PG"): ox.TSIVRPG(9, 3, 3, step_size=0.3) for task in rate.TASKS}
+    found = rate.cells(SCALES["full"]._replace(roots=(4, 6, 8), epochs=20), tuned)
     assert [root for task, root in found if task == LAKE] == [4, 6, 8]
     for (_, root), cell in found.items():
         assert (cell.algorithm.snapshot_batch, cell.algorithm.batch, cell.algorithm.epoch_length) == (
@@ -450,9 +452,9 @@ def test_ablations_change_one_thing_each(monkeypatch):
 
 def test_the_printed_sizes_of_coverage_are_run_beside_those_of_the_rule():
     found = utility.printed_settings(methods.printed())
-    assert numbers(found["TSIVR-PG"]) == (10, 100, 10, 5e-2, 9e-2)
-    assert numbers(found["TSIVR-PG (B = 4 m)"]) == (20, 100, 5, 5e-2, 9e-2)
-    assert numbers(found["MaxEnt"]) == (100, 9e-2)
+    assert numbers(found[COVERAGE, "TSIVR-PG"]) == (10, 100, 10, 5e-2, 9e-2)
+    assert numbers(found[COVERAGE, "TSIVR-PG (B = 4 m)"]) == (20, 100, 5, 5e-2, 9e-2)
+    assert numbers(found[COVERAGE, "MaxEnt"]) == (100, 9e-2)
 
 
 # Cells
@@ -478,7 +480,7 @@ def sampled():
     """A cell whose curves are made by hand: three seeds, of which the second one stops."""
     task = small("return", given_threshold=3.0)
     cell = Cell("by-hand", task, ox.REINFORCE(batch=30), 600, 3)
-    run = runs.train(task, [cell.algorithm], 60, range(3), 0)[0]
+    run = cells.train(task, [cell.algorithm], 60, range(3), 0)[0]
     random, ends = np.random.default_rng(0), np.arange(30, 601, 30)
     values = np.sort(random.uniform(0.0, 4.0, (3, 20)), axis=1) + random.normal(0, 0.3, (3, 20))
     values[1, 7:] = np.nan
@@ -488,7 +490,7 @@ def sampled():
     status = ("finished", "stopped at iteration 7: ...", "finished")
     made = replace(run, episodes=ends, steps=steps, values=values, result=replace(run.result, status=status))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "train", lambda *_: [made])
+        patch.setattr(cells, "train", lambda *_: [made])
         return made, cells.measure(cell)
 
 
@@ -565,7 +567,7 @@ def test_the_end_of_an_exact_cell_is_what_its_policies_are_worth():
     worth = [ox.exact.value(cell.task.problem, table) for table in done.tables]
     np.testing.assert_allclose(done.last.final, worth, rtol=1e-10)
     np.testing.assert_allclose(done.last.curve[:, -1], worth, rtol=1e-10)
-    run = runs.train(cell.task, [cell.algorithm], 50, range(2), cells.SEED)[0]
+    run = cells.train(cell.task, [cell.algorithm], 50, range(2), cells.SEED)[0]
     assert run.mixture is not None
     np.testing.assert_allclose(done.mixture.final, run.mixture[:, -1], rtol=1e-12)
     for outcome, values in ((done.last, run.values), (done.mixture, run.mixture)):
@@ -577,7 +579,7 @@ def test_the_end_of_an_exact_cell_is_what_its_policies_are_worth():
 def test_a_network_is_measured_by_its_returns():
     cell = Cell("", tasks()[CARTPOLE], ox.REINFORCE(batch=20, step_size=1e-3), 100, 2)
     done = cells.measure(cell)
-    run = runs.train(cell.task, [cell.algorithm], 100, range(2), cells.SEED)[0]
+    run = cells.train(cell.task, [cell.algorithm], 100, range(2), cells.SEED)[0]
     returns = run.result.metrics["return"]
     np.testing.assert_allclose(done.last.final, (0.4 * returns[:, -2:].sum(1)) + 0.2 * returns[:, -3], rtol=1e-6)
     assert ((done.last.heights > 5) & (done.last.heights < 100)).all()  # a random policy lasts some twenty steps
@@ -595,7 +597,7 @@ def test_a_search_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(methods, "SNAPSHOTS", (4, 5))
     task, path = small("utility"), tmp_path / "a" / "search.csv"
     wanted = [(task, "REINFORCE", 4), (task, "REINFORCE", 5), (task, "TSIVR-PG", 4)]
-    train, calls = runs.train, []
+    train, calls = cells.train, []
 
     def stop(*arguments):
         if calls:
@@ -603,14 +605,14 @@ def test_a_search_goes_on_where_it_was(tmp_path, monkeypatch):
         calls.append(arguments)
         return train(*arguments)
 
-    monkeypatch.setattr(runs, "train", stop)
+    monkeypatch.setattr(cells, "train", stop)
     monkeypatch.setattr(tuning, "FINALISTS", 2)
     monkeypatch.setattr(tuning, "CONFIRMING", range(3, 5))
     with pytest.raises(KeyboardInterrupt):
         tuning.search(wanted, path, TINY, progress=False)
     first = path.read_text()
     assert len(first.splitlines()) == 1 + 4
-    monkeypatch.setattr(runs, "train", train)
+    monkeypatch.setattr(cells, "train", train)
     tuning.search(wanted, path, TINY, progress=False)
     assert path.read_text().startswith(first)
     trials = methods.read_search(path)
@@ -630,9 +632,9 @@ def test_a_search_goes_on_where_it_was(tmp_path, monkeypatch):
     def refuse(*_):
         raise AssertionError("everything is there already")
 
-    monkeypatch.setattr(runs, "train", refuse)
+    monkeypatch.setattr(cells, "train", refuse)
     tuning.search(wanted, path, TINY, progress=False)
-    assert methods.tuned(path).keys() == {("small", "REINFORCE"), ("small", "TSIVR-PG")}
+    assert methods.tuned(path, (4, 5)).keys() == {("small", "REINFORCE"), ("small", "TSIVR-PG")}
 
 
 def test_the_score_of_a_trial_is_the_mean_of_its_curves(tmp_path, monkeypatch):
@@ -682,7 +684,7 @@ def test_scales_have_enough_episodes_and_names_for_files():
 
 
 def test_the_report_shows_the_settings_that_were_run():
-    shown_settings = {(row[0], row[1]): row[2] for row in report._search(methods.SEARCH, TASKS).rows}
+    shown_settings = {(row[0], row[1]): row[2] for row in reproduction._search(methods.SEARCH, TASKS).rows}
     for (task, method), algorithm in methods.tuned().items():
         snapshot = getattr(algorithm, "snapshot_batch", algorithm.batch)
         assert shown_settings[task, method].startswith(f"N {snapshot}, step size {algorithm.step_size:g}")

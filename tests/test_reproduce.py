@@ -11,11 +11,23 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.experiments import ablations, cells, methods, rate, reproduce, reproduction, reward, sections, utility
+from occupax.analysis.statistics import bootstrap, bootstrap_difference
+from occupax.experiments import (
+    ablations,
+    cells,
+    methods,
+    rate,
+    reproduce,
+    reproduction,
+    reward,
+    sections,
+    utility,
+    views,
+)
 from occupax.experiments.cells import SCALES, Done
-from occupax.experiments.report import BADGES
+from occupax.experiments.reproduction import BADGES
+from occupax.experiments.sections import text as words
 from occupax.experiments.tasks import COVERAGE, COVERAGE_ABSORBING, LAKE, TASKS, Task
-from occupax.experiments.texts import text as words
 from test_cli_train import occupax
 from test_page import opened
 
@@ -45,17 +57,16 @@ def small_settings(others: Any) -> dict[tuple[str, str], Any]:
 
 def use_small_tasks(patch: pytest.MonkeyPatch) -> None:
     made = small_tasks()
-    for module in (reward, rate, utility, ablations, reproduction):
+    for module in (views, rate, ablations, reproduction):
         patch.setattr(module, "tasks", lambda: made)
     printed = small_settings(ox.SRVRPG(9, 3, 3, step_size=0.3))
     tuned = small_settings(ox.REINFORCE(batch=9, step_size=0.2))
-    patch.setattr(reproduction, "printed", lambda: printed)
-    patch.setattr(reproduction, "tuned", lambda _: tuned)
-    found = {(task, rate.OURS): methods.Trial(task, rate.OURS, 9, {"step_size": 0.3}, 3, 0.0) for task in rate.TASKS}
-    patch.setattr(reproduction, "best_trials", lambda _: found)
+    patch.setattr(methods, "printed", lambda: printed)
+    patch.setattr(methods, "tuned", lambda *_: tuned)
     patch.setitem(SCALES, "tiny", TINY)
-    for interval in ("bootstrap", "bootstrap_difference"):  # of fewer resamples, whose number is no matter here
-        patch.setattr(sections, interval, partial(getattr(sections, interval), resamples=40))
+    patch.setattr(sections, "bootstrap", partial(bootstrap, resamples=40))  # whose number is no matter here
+    for module in (views, reward, utility):
+        patch.setattr(module, "bootstrap_difference", partial(bootstrap_difference, resamples=40))
 
 
 @pytest.fixture
@@ -76,7 +87,7 @@ def reports(tmp_path_factory):
 
 def cells_of(part: str) -> list[cells.Cell]:
     """All cells of a part, each once."""
-    every = [cell for it in reproduction.experiments(part, TINY) for cell in it.cells.values()]
+    every = [cell for needed, _ in reproduction.experiments(part, TINY) for cell in needed.values()]
     return list({cell.name: cell for cell in every}.values())
 
 
@@ -156,7 +167,7 @@ def quiet(monkeypatch):
     written = []
     for module in (reward, ablations, rate, utility):
         monkeypatch.setattr(module, "sections", lambda *_, **__: [])
-    monkeypatch.setattr(reproduction.report, "write", lambda *arguments: written.append(arguments) or arguments[0])
+    monkeypatch.setattr(reproduction, "write_page", lambda *arguments: written.append(arguments) or arguments[0])
     return written
 
 
@@ -214,15 +225,17 @@ def test_all_is_every_part_and_what_parts_share_is_trained_once():
     # two of the lake's ablations are methods of 6.1 as they are, and one of the ablations of coverage a method of 6.3
     assert len(every) == 10 + 8 + 6 + 10 - 2 - 1
     described = {cell.name: cell.description for cell in every}
-    for experiment in reproduction.experiments("all", TINY):
-        assert all(cell.description == described[cell.name] for cell in experiment.cells.values())
+    for needed, _ in reproduction.experiments("all", TINY):
+        assert all(cell.description == described[cell.name] for cell in needed.values())
 
 
 @pytest.mark.usefixtures("_small")
 def test_the_scale_says_which_tasks_are_run():
     for chosen, counts in (((LAKE, COVERAGE), (10 + 8, 6, 10)), (TASKS, (30 + 16, 6, 20))):
         scale = TINY._replace(tasks=chosen)
-        found = [[it for one in reproduction.experiments(part, scale) for it in one.cells.values()] for part in PARTS]
+        found = [
+            [it for needed, _ in reproduction.experiments(part, scale) for it in needed.values()] for part in PARTS
+        ]
         assert tuple(map(len, found)) == counts
         assert {cell.task.name for part in found for cell in part} == set(chosen)
 

@@ -1,9 +1,9 @@
 """The command line: `occupax --help`.
 
-- `commands`: `train`, `sweep` and `list`; `exact` for solve and theory, `gymnasium` for check-env and evaluate, `pages`
-  for report and reproduce.
+- `commands`: `training` for train and sweep, `exact` for solve and theory, `gymnasium` for check-env and evaluate,
+  `pages` for report and reproduce.
 - `choices`: what is trained, by options that several commands share or by the folder of a run.
-- `names`: what the command line calls environments, utilities, algorithms and policies.
+- `names`: what the command line calls environments, utilities, algorithms and policies, and list.
 - `settings`: `--set name=value`.
 - `output`: how lines, tables and JSON are printed.
 """
@@ -19,10 +19,9 @@ from rich.markup import escape
 
 from occupax.cli.commands.exact import solve, theory
 from occupax.cli.commands.gymnasium import check_env, evaluate
-from occupax.cli.commands.list import list_names
 from occupax.cli.commands.pages import report, reproduce
-from occupax.cli.commands.sweep import sweep
-from occupax.cli.commands.train import train
+from occupax.cli.commands.training import sweep, train
+from occupax.cli.names import list_names
 
 COMMANDS = {
     command.__name__.removesuffix("_names").replace("_", "-"): command

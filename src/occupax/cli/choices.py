@@ -80,11 +80,6 @@ class Choices:
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
     """settings such as step_size=0.05 utility.sigma=0.5 env.is_slippery=false."""
 
-    def options(self) -> list[str]:
-        """The options that were given, as they are typed."""
-        used = [name for name, value in vars(self).items() if value not in (None, ())]
-        return ["--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used]
-
 
 @dataclass(frozen=True)
 class TrainingArguments:
@@ -102,15 +97,9 @@ def build(choices: Choices) -> TrainingArguments:
     if choices.env is None:
         raise ValueError("an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all.")
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
-    targets = settings.apply(
-        settings.parse(choices.given),
-        {
-            "": names.make("algorithm", chosen["algorithm"]),
-            "utility": names.make("utility", chosen["utility"]),
-            "problem": {name: chosen.get(name) for name in ("discount", "horizon", "termination")},
-            "env": {},
-        },
-    )
+    made = {"": names.make("algorithm", chosen["algorithm"]), "utility": names.make("utility", chosen["utility"])}
+    given = {name: chosen.get(name) for name in ("discount", "horizon", "termination")}
+    targets = settings.apply(settings.parse(choices.given), made | {"problem": given, "env": {}})
     policy = None if choices.policy is None else names.make("policy", choices.policy)
     problem = ox.Problem(ox.make(choices.env, **targets["env"]), targets["utility"], **targets["problem"])
     reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""

@@ -1,10 +1,14 @@
-"""What the command line calls things."""
+"""What the command line calls things, and `occupax list`, which shows it."""
 
 from collections.abc import Callable
 from typing import Any
 
-from occupax import algorithms, policies, samplers, utilities
+from rich.console import Console
+
+from occupax import algorithms, envs, policies, samplers, utilities
 from occupax._errors import unknown
+from occupax.cli.output import print_json
+from occupax.cli.settings import known
 from occupax.samplers.choice import SAMPLERS
 
 MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
@@ -41,3 +45,28 @@ def sampler(text: str) -> samplers.Sampler:
     raise ValueError(
         f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {', '.join(SAMPLERS)}, got {text!r}."
     )
+
+
+def list_names(json: bool = False) -> None:
+    """Show the names of environments, utilities, algorithms and policies, and what can be set.
+
+    Example: occupax list
+
+    Args:
+        json: print JSON instead of text.
+    """
+    kinds: dict[str, dict[str, dict[str, Any]]] = {
+        "environments": {name: {} for name in envs.list()},
+        "utilities": {name: known({"utility": make()}) for name, make in MAKERS["utility"].items()},
+        "algorithms": {name: known({"": make()}) for name, make in MAKERS["algorithm"].items()},
+        "policies": {name: {} for name in MAKERS["policy"]},
+    }
+    if json:
+        print_json(kinds)
+        return
+    console = Console()
+    for kind, entries in kinds.items():
+        console.print(f"[bold]{kind}[/]")
+        for name, settings in entries.items():
+            shown = "".join(f" {setting}={str(value).lower()}" for setting, value in settings.items())
+            console.print(f"  {name:<12}{shown}".rstrip(), highlight=False, soft_wrap=True)

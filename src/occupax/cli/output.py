@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +13,8 @@ UNSAVED = "nothing is saved: give --out FOLDER to keep it"
 
 def print_json(value: Any) -> None:
     """Print JSON, in which infinities and NaN are texts that Python's `float` and JavaScript's `Number` both read."""
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))  # noqa: T201
+    plain = json.loads(json.dumps(value), parse_constant=str)
+    print(json.dumps(plain, indent=2, allow_nan=False))  # noqa: T201
 
 
 def print_line(text: str) -> None:
@@ -40,13 +40,3 @@ def _show(entry: Any, missing: str) -> str:
     if isinstance(entry, float):
         return f"{entry:.2g}" if 0 < abs(entry) < 1e-3 else f"{entry:.6f}"
     return missing if entry is None else escape(str(entry))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not isfinite(value):
-        return json.dumps(value)
-    return value

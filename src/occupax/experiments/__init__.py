@@ -5,8 +5,7 @@ What is run:
 - `tasks`: the environments and utilities, and how success is measured.
 - `methods`: the algorithms, with the settings that are printed and those that a search found.
 - `tuning`: that search.
-- `cells`: one method on one task with one setting, at a scale, trained and kept in a file.
-- `runs`: training, and the curves of what the policies are worth.
+- `cells`: one method on one task with one setting, at a scale: training, the curves, and the file they are kept in.
 - `progress`: a bar over all the training.
 
 What is made of it:
@@ -15,11 +14,9 @@ What is made of it:
 - `rate`: section 6.2, the rate of convergence.
 - `utility`: section 6.3, a utility that is not linear.
 - `ablations`: one ingredient at a time.
-- `texts`: what the report says, which is in `report.toml`.
-- `sections`: claims, verdicts and tables.
-- `views`: figures and tables that several experiments share.
-- `report`: the page, Markdown and CSV.
-- `reproduction`: all of it, one after the other.
+- `sections`: claims, verdicts and tables, with the words of `report.toml`.
+- `views`: figures, tables and sections that several experiments share.
+- `reproduction`: all of it, one after the other, and the report: a page, Markdown and CSV.
 """
 
 from occupax.experiments.reproduction import reproduce

@@ -15,9 +15,8 @@ from occupax.algorithms.tsivrpg import TSIVRPGState
 from occupax.batch import Batch
 from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import Settings
-from occupax.experiments.sections import Section, TextTable, centre, shown
+from occupax.experiments.sections import Section, TextTable, centre, shown, text
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, SIGMA, Task, tasks
-from occupax.experiments.texts import text
 from occupax.experiments.views import both_curves, gains_table
 from occupax.problem import Problem
 
@@ -87,9 +86,9 @@ def sections(done: Mapping[Key, Done]) -> list[Section]:
     """What the report says of the ablations."""
     names = list(dict.fromkeys(task for task, _ in done))
     figures = [
-        both_curves(f"ablation-{SLUGS[task]}", task, tasks()[task], parts, LOOK)[0]
+        both_curves(f"ablation-{SLUGS[task]}", task, done[task, OURS].cell.task, curves, LOOK)[0]
         for task in names
-        for parts in [[(variant, done[task, variant].last) for variant in VARIANTS[task]]]
+        for curves in [{variant: done[task, variant].last for variant in VARIANTS[task]}]
     ]
     rows = [
         [task, variant, shown(centre(it.last.heights)), shown(centre(it.last.final)), str(it.stopped)]

@@ -3,25 +3,30 @@
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float, Int, Num
+from scipy.special import softmax
 
 from occupax import serial
-from occupax.algorithms import Algorithm
-from occupax.analysis.curves import on_grid, time_to_threshold, trailing_average
+from occupax.algorithms import Algorithm, MaxEnt
+from occupax.analysis.curves import mean_over_grid, on_grid, time_to_threshold, trailing_average
 from occupax.analysis.describe import words
-from occupax.experiments import runs
+from occupax.exact import Evaluator
 from occupax.experiments.methods import SNAPSHOTS
 from occupax.experiments.tasks import COVERAGE, LAKE, TASKS, Task
+from occupax.policies import Policy, Tabular
 from occupax.training.assessment import probabilities
 from occupax.training.loggers import Logger
+from occupax.training.loop import run
+from occupax.training.result import Result
 from occupax.training.schedule import Schedule
-from occupax.training.setup import versions
+from occupax.training.setup import Setup, make_setup, versions
 
 SPAN = 50
 """Episodes in the paper's moving average."""
@@ -29,6 +34,8 @@ POINTS = 100
 """How many points of a curve are kept."""
 SEED = 0
 """The seed of all runs that are shown."""
+EXACT_RECORDS = 100
+"""How often the exact utility is worked out during a run."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,76 @@ SCALES = {
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """What a method did on a task, for every seed."""
+
+    episodes: Int[np.ndarray, " record"]
+    steps: Int[np.ndarray, "seed record"]
+    values: Float[np.ndarray, "seed record"]
+    """What the task measures, at each record."""
+    mixture: Float[np.ndarray, "seed record"] | None
+    """The exact utility of the mixture of all policies so far, which MaxEnt is about."""
+    result: Result
+
+
+def train(
+    task: Task,
+    algorithms: Sequence[Algorithm[Any]],
+    episodes: int,
+    seeds: Sequence[int],
+    seed: int,
+    logger: Logger | None = None,
+    mixtures: bool = True,
+) -> list[Run]:
+    """A run for each of some algorithms that differ in numbers only; mixtures take a record for every iteration."""
+    schedule, exact = Schedule(algorithms[0]), task.measure == "exact"
+    mixes = mixtures and exact and isinstance(algorithms[0], MaxEnt)
+    every = max(1, schedule.iterations(episodes) // EXACT_RECORDS) if exact and not mixes else 1
+    setup = make_setup(task.problem, algorithms, task.policy, seeds, seed, every, exact=False)
+    loggers = [] if logger is None else [logger]
+    if exact:
+        return _exact_runs(setup, episodes, loggers, mixes)
+    at = slice(None, None, schedule.period if task.measure == "utility" else 1)
+    return [
+        Run(it.episodes[at], it.steps[:, at], it.metrics[task.measure][:, at].astype(float), None, it)
+        for it in run(setup, episodes, loggers, progress=False)
+    ]
+
+
+def _exact_runs(setup: Setup, episodes: int, loggers: list[Logger], mixes: bool) -> list[Run]:
+    """Runs whose first value is that of the first policy; callbacks do not see a last record that is incomplete."""
+    evaluator, occupancies = Evaluator(setup.problem), list[np.ndarray]()
+
+    def add(policies: Sequence[Policy]) -> None:
+        tables = np.array([cast("Tabular", policy).table for policy in policies], float)
+        occupancies.append(evaluator.occupancies(softmax(tables, axis=2)))
+
+    add([policy for _, _, policy in setup.runs])
+    results = run(setup, episodes, [lambda at: add(at.policies), *loggers], progress=False)
+    mixtures, shares = occupancies[:1], np.array([[getattr(it, "mixing", 0.0)] for it, _, _ in setup.runs])
+    for latest in occupancies[:-1] if mixes else ():
+        mixtures.append((1 - shares) * mixtures[-1] + shares * latest)
+    values, mixed = (
+        np.split(np.array([evaluator.utilities(it) for it in every]).T, len(results))
+        for every in (occupancies, mixtures)
+    )
+    known = len(occupancies) - 1
+    return [
+        Run(np.pad(it.episodes[:known], (1, 0)), steps, values[i], mixed[i] if mixes else None, it)
+        for i, it in enumerate(results)
+        for steps in [np.pad(it.steps[:, :known], ((0, 0), (1, 0)))]
+    ]
+
+
+def mean_heights(
+    episodes: Int[np.ndarray, " record"], values: Float[np.ndarray, "seed record"], start: int, end: int
+) -> Float[np.ndarray, " seed"]:
+    """The area under the curve of each seed between two numbers of episodes, divided by their distance."""
+    grid = np.unique(np.clip(np.concatenate([[start], episodes, [end]]), start, end))
+    return mean_over_grid(grid, on_grid(episodes, values, grid))
+
+
 class Measurement(eqx.Module):
     """What came of a cell, for every seed."""
 
@@ -131,28 +208,28 @@ class Done:
 def measure(cell: Cell, logger: Logger | None = None) -> Done:
     """Train a cell, and sum up what came of it."""
     began, task = time.monotonic(), cell.task
-    run = runs.train(task, [cell.algorithm], cell.episodes, range(cell.seeds), SEED, logger)[0]
-    mixture = None if run.mixture is None else _outcome(cell, run, run.mixture, run.mixture[:, -1])
-    last = _outcome(cell, run, run.values, None if task.measure == "return" else run.result.utilities)
-    policies = run.result.policies
-    tables = np.array([probabilities(task.problem, policy) for policy in policies]) if task.tabular else None
-    stopped = sum(status != "finished" for status in run.result.status)
+    trained = train(task, [cell.algorithm], cell.episodes, range(cell.seeds), SEED, logger)[0]
+    mixed, result = trained.mixture, trained.result
+    mixture = None if mixed is None else _outcome(cell, trained, mixed, mixed[:, -1])
+    last = _outcome(cell, trained, trained.values, None if task.measure == "return" else result.utilities)
+    tables = np.array([probabilities(task.problem, it) for it in result.policies]) if task.tabular else None
+    stopped = sum(status != "finished" for status in result.status)
     return Done(cell, last, mixture, tables, stopped, time.monotonic() - began)
 
 
-def _outcome(cell: Cell, run: runs.Run, values: np.ndarray, final: np.ndarray | None) -> Measurement:
-    first = max(min(max(SNAPSHOTS), cell.episodes // 2), int(run.episodes[0]))
-    smooth = values if cell.task.measure in ("exact", "utility") else trailing_average(run.episodes, values, SPAN)
+def _outcome(cell: Cell, of: Run, values: np.ndarray, final: np.ndarray | None) -> Measurement:
+    first = max(min(max(SNAPSHOTS), cell.episodes // 2), int(of.episodes[0]))
+    smooth = values if cell.task.measure in ("exact", "utility") else trailing_average(of.episodes, values, SPAN)
     grid = np.linspace(first, cell.episodes, POINTS)
-    step_grid = np.linspace(np.median(run.steps[:, 0]), np.median(run.steps[:, -1]), POINTS)
-    curve = on_grid(run.episodes, smooth, grid)
+    step_grid = np.linspace(np.median(of.steps[:, 0]), np.median(of.steps[:, -1]), POINTS)
+    curve = on_grid(of.episodes, smooth, grid)
     return Measurement(
         grid=grid,
         curve=curve,
         step_grid=step_grid,
-        step_curve=on_grid(run.steps, smooth, step_grid),
-        heights=runs.mean_heights(run.episodes, values, first, cell.episodes),
-        reached=time_to_threshold(run.episodes, smooth, cell.task.threshold),
+        step_curve=on_grid(of.steps, smooth, step_grid),
+        heights=mean_heights(of.episodes, values, first, cell.episodes),
+        reached=time_to_threshold(of.episodes, smooth, cell.task.threshold),
         final=curve[:, -1] if final is None else final,
     )
 

@@ -1,7 +1,7 @@
 """The algorithms that are compared, and their settings: as the paper prints them, and as a search found them."""
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from math import inf, isnan
@@ -130,9 +130,9 @@ def best_trials(trials: Iterable[Trial]) -> dict[tuple[str, str], Trial]:
     return best
 
 
-def tuned(path: Any = SEARCH) -> dict[tuple[str, str], Algorithm[Any]]:
-    """The best setting of a search, by task and method."""
-    best = best_trials(trial for trial in read_search(path) if trial.snapshot in SNAPSHOTS)
+def tuned(path: Any = SEARCH, snapshots: Sequence[int] = SNAPSHOTS) -> dict[tuple[str, str], Algorithm[Any]]:
+    """The best setting of a search with one of these N, by task and method."""
+    best = best_trials(trial for trial in read_search(path) if trial.snapshot in snapshots)
     return {key: make(trial.method, trial.snapshot, **trial.settings) for key, trial in best.items()}
 
 

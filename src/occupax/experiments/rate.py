@@ -1,6 +1,7 @@
 """Section 6.2: how fast the gap to the optimum closes as snapshots grow."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple, cast
 
@@ -12,10 +13,9 @@ from occupax.algorithms import TSIVRPG
 from occupax.analysis.charts import Chart, Series
 from occupax.analysis.curves import Line, log_log_line
 from occupax.experiments.cells import Cell, Done, Scale
-from occupax.experiments.methods import RATE_SNAPSHOT, Trial, epoch_episodes
-from occupax.experiments.sections import Claim, Section, TextTable, claim
+from occupax.experiments.methods import RATE_SNAPSHOT, Settings, epoch_episodes
+from occupax.experiments.sections import Claim, Section, TextTable, claim, text
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
-from occupax.experiments.texts import text
 from occupax.problem import Problem
 
 TASKS = {LAKE: "lake", COVERAGE: "coverage"}
@@ -30,11 +30,12 @@ Key = tuple[str, int]
 """The name of a task, and the square root of N."""
 
 
-def cells(scale: Scale, trials: Mapping[tuple[str, str], Trial]) -> dict[Key, Cell]:
-    """All that is to be trained; `trials` has the settings for each task and method."""
+def cells(scale: Scale, tuned: Settings) -> dict[Key, Cell]:
+    """Every cell of this section at a scale."""
     found: dict[Key, Cell] = {}
     for task, root in product(TASKS, scale.roots):
-        algorithm = TSIVRPG(root * root, root, root, **trials[task, OURS].settings)
+        given = cast("TSIVRPG", tuned[task, OURS])
+        algorithm = replace(given, snapshot_batch=root * root, batch=root, epoch_length=root)
         episodes = scale.epochs * epoch_episodes(algorithm)
         name = f"rate-{TASKS[task]}-{root * root}"
         found[task, root] = Cell(name, tasks()[task], algorithm, episodes, min(scale.most_seeds, 10))
@@ -47,7 +48,6 @@ class Gaps(NamedTuple):
     label: str
     optimum: float
     evaluator: exact.Evaluator
-    """Says what policies are worth."""
 
     def of(self, tables: np.ndarray) -> Float[np.ndarray, " seed"]:
         """The gap of each table."""
@@ -75,18 +75,10 @@ class Fit(NamedTuple):
     gaps: list[Float[np.ndarray, " seed"]]
     means: Float[np.ndarray, " point"]
     line: Line
+    fitted: Float[np.ndarray, " point"]
+    """The values of the line at these numbers of episodes."""
     large: Line
     """The line through the gaps of the largest N only."""
-
-    @property
-    def fitted(self) -> Float[np.ndarray, " point"]:
-        """The values of the line at these numbers of episodes."""
-        return np.exp(self.line.intercept) * self.episodes**self.line.slope
-
-    @property
-    def off(self) -> float:
-        """The largest factor between a mean and the line."""
-        return float(np.exp(np.abs(np.log(self.means / self.fitted)).max()))
 
 
 def fit(done: Mapping[Key, Done], task: str, way: Gaps) -> Fit:
@@ -95,8 +87,8 @@ def fit(done: Mapping[Key, Done], task: str, way: Gaps) -> Fit:
     episodes = np.array([it.cell.episodes for it in parts], float)
     gaps = [way.of(np.asarray(it.tables)) for it in parts]
     means = np.array([gap.mean() for gap in gaps])
-    large = slice(-LARGEST, None)
-    return Fit(way, episodes, gaps, means, log_log_line(episodes, means), log_log_line(episodes[large], means[large]))
+    line, large = log_log_line(episodes, means), log_log_line(episodes[-LARGEST:], means[-LARGEST:])
+    return Fit(way, episodes, gaps, means, line, np.exp(line.intercept) * episodes**line.slope, large)
 
 
 def sections(done: Mapping[Key, Done]) -> list[Section]:
@@ -127,10 +119,8 @@ def _chart(task: str, fits: list[Fit]) -> Chart:
         Series(f"fit, slope {first.line.slope:.3f}", first.episodes, first.fitted, style="dashed"),
         Series("slope -1/2", first.episodes, theory, style="dashed"),
     ]
-    caption = text("captions", "rate")
-    return Chart(
-        f"rate-{TASKS[task]}", task, caption, "sampled episodes", "gap to the optimum", tuple(series), log=True
-    )
+    name, caption = f"rate-{TASKS[task]}", text("captions", "rate")
+    return Chart(name, task, caption, "sampled episodes", "gap to the optimum", tuple(series), log=True)
 
 
 def _slope(line: Line) -> str:
@@ -143,7 +133,7 @@ def _claims(lake: list[Fit], algorithm: Any) -> list[Claim]:
     drawn, expected = epoch_episodes(algorithm), algorithm.snapshot_batch + algorithm.batch * algorithm.epoch_length
     return [
         claim("optimum", [abs(best - PRINTED_OPTIMUM) < 5e-5], printed=PRINTED_OPTIMUM, optimum=best),
-        *(_slope_claim(it) for it in (lake[0], lake[2])),
+        *map(_slope_claim, (lake[0], lake[2])),
         claim("decrease", decreases, first=means[0], last=means[-1], upper=line.upper),
         claim("episodes", [drawn == expected], drawn=drawn, expected=expected, algorithm=algorithm),
     ]
@@ -153,5 +143,6 @@ def _slope_claim(it: Fit) -> Claim:
     lines = it.line, it.large
     near = [abs(line.slope - THEORY) <= NEAR for line in lines]
     within = [line.lower <= THEORY <= line.upper for line in lines]
-    slopes = {"slope": _slope(it.line), "large": _slope(it.large), "largest": LARGEST}
-    return claim("slope", near + within, fit=it, paper=PAPER, theory=THEORY, **slopes)
+    off = float(np.exp(np.abs(np.log(it.means / it.fitted)).max()))
+    values = {"way": it.way.label, "slope": _slope(it.line), "large": _slope(it.large), "largest": LARGEST, "off": off}
+    return claim("slope", near + within, paper=PAPER, theory=THEORY, **values)

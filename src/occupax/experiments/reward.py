@@ -1,79 +1,45 @@
 """Section 6.1: all algorithms maximise the cumulative reward."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
-from occupax.analysis.charts import Chart, Maps
-from occupax.experiments.cells import Cell, Done, Measurement, Scale
+from occupax.analysis.statistics import bootstrap_difference
+from occupax.experiments.cells import Done, Measurement
 from occupax.experiments.methods import METHODS, REWARD, Settings
-from occupax.experiments.sections import Claim, Section, above, centre, claim, difference, upper_median
-from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE, tasks
-from occupax.experiments.texts import text
-from occupax.experiments.views import best_visits, both_curves, gain, gains_table, summary_table
+from occupax.experiments.sections import Claim, Section, above, centre, claim, text, upper_median
+from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE
+from occupax.experiments.views import Comparison, Key, gain
 
-TASKS = (LAKE, CARTPOLE, ACROBOT)
 OURS, PLAIN = "TSIVR-PG", "REINFORCE"
+TASKS = {LAKE: "frozenlake8x8", CARTPOLE: "cartpole", ACROBOT: "acrobot"}
 LOOK = {method: i for i, method in enumerate(REWARD)}
-SETTINGS = ("printed", "tuned")
+COMPARISON = Comparison("reward", TASKS, dict.fromkeys(("printed", "tuned"), REWARD), (OURS,), REWARD, LOOK)
 ROUNDING = 0.1
 """By how much a printed size may differ from the theory's."""
 
-Key = tuple[str, str, str]
-"""The names of a setting, a task and a method."""
 Tests = Mapping[tuple[str, str], bool | None]
 """Whether a claim holds, for a task and a method; None if that cannot be told."""
 
 
-def cells(scale: Scale, printed: Settings, tuned: Settings) -> dict[Key, Cell]:
-    """Every cell of this section at a scale."""
-    return {
-        (setting, task, method): scale.cell(setting, tasks()[task], method, settings[task, method])
-        for setting, settings in zip(SETTINGS, (printed, tuned), strict=True)
-        for task in TASKS
-        if task in scale.tasks
-        for method in REWARD
-    }
-
-
 def sections(done: Mapping[Key, Done], printed: Settings) -> list[Section]:
     """What the report says of section 6.1."""
-    names = [task for task in TASKS if (SETTINGS[0], task, OURS) in done]
-    claims = [claim for setting in SETTINGS for claim in _claims(done, setting, names)]
+    claims = [claim for setting in COMPARISON.methods for claim in _claims(done, setting)]
     head = Section(**text("sections", "reward"), claims=[*claims, _sizes(printed)])
-    return [head, *(_section(done, task) for task in names)]
+    return [head, *COMPARISON.sections(done)]
 
 
-def _section(done: Mapping[Key, Done], name: str) -> Section:
-    task, slug = tasks()[name], name.split("-", maxsplit=1)[0].lower()
-    figures: list[Chart | Maps] = []
-    for setting in SETTINGS:
-        parts = [(method, done[setting, name, method].last) for method in REWARD]
-        figures += both_curves(f"reward-{slug}-{setting}", f"{name}, {setting} settings", task, parts, LOOK)
-    if task.tabular:
-        candidates = [done["tuned", name, method] for method in REWARD]
-        figures += best_visits(f"reward-{slug}-visits", candidates, "best of all trained policies")
-    every = [(setting, method, done[setting, name, method]) for setting in SETTINGS for method in REWARD]
-    pairs = [((setting, it), done[setting, name, OURS].last, of.last) for setting, it, of in every if it != OURS]
-    tables = [
-        summary_table(f"reward-{slug}", task, [(setting, it, of.last, of.stopped) for setting, it, of in every]),
-        gains_table("reward-differences", pairs, task=task, slug=slug),
-    ]
-    seeds = done["tuned", name, OURS].cell.seeds
-    words = text("sections", "reward-task", task=task, slug=slug, seeds=seeds)
-    return Section(**words, figures=figures, tables=tables)
-
-
-def _claims(done: Mapping[Key, Done], setting: str, names: Sequence[str]) -> list[Claim]:
-    last = {(task, method): done[setting, task, method].last for task in names for method in REWARD}
+def _claims(done: Mapping[Key, Done], setting: str) -> list[Claim]:
+    mine = {(task, method): it for (of, task, method), it in done.items() if of == setting}
+    last = {key: it.last for key, it in mine.items()}
 
     def against(method: str, test: Callable[[Measurement, Measurement], bool | None]) -> Tests:
         """Put every other method to a test against this one."""
         return {key: test(it, last[key[0], method]) for key, it in last.items() if key[1] != method}
 
     every = {
-        "solved": {(task, method): _solved(it, tasks()[task].threshold) for (task, method), it in last.items()},
-        "slowest": against(PLAIN, lambda it, plain: above(difference(plain.reached, it.reached, upper_median))),
+        "solved": {key: _solved(it.last, it.cell.task.threshold) for key, it in mine.items()},
+        "slowest": against(PLAIN, lambda it, of: above(bootstrap_difference(of.reached, it.reached, upper_median))),
         "faster": against(PLAIN, lambda it, plain: above(gain(it, plain))),
         "outperforms": against(OURS, lambda it, ours: above(gain(ours, it))),
     }

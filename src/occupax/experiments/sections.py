@@ -1,7 +1,11 @@
-"""What an experiment has to show: claims with verdicts, figures and tables."""
+"""What an experiment has to show: claims with verdicts, figures and tables; the words are in `report.toml`."""
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from importlib.resources import files
+from operator import getitem
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +13,9 @@ from jaxtyping import Float
 
 from occupax.analysis.charts import Chart, Maps
 from occupax.analysis.describe import number
-from occupax.analysis.statistics import Interval, Statistic, bootstrap, bootstrap_difference, interquartile_mean
-from occupax.experiments.texts import text
+from occupax.analysis.statistics import Interval, bootstrap, interquartile_mean
 
+TEXTS = tomllib.loads((files("occupax.experiments") / "report.toml").read_text(encoding="utf-8"))
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
 Seeds = Float[np.ndarray, " seed"]
 
@@ -53,6 +57,19 @@ class Section:
     tables: Sequence[TextTable] = ()
 
 
+def text(*place: str, **values: Any) -> Any:
+    """The text at a place of the file, or all that are there by name, with values for the fields in braces."""
+    return _filled(reduce(getitem, place, TEXTS), values)
+
+
+def _filled(entry: Any, values: dict[str, Any]) -> Any:
+    if isinstance(entry, dict):
+        return {name: _filled(part, values) for name, part in entry.items()}
+    if isinstance(entry, list):
+        return [_filled(part, values) for part in entry]
+    return " ".join(entry.format(**values).split()) if isinstance(entry, str) else entry
+
+
 def claim(name: str, tests: Iterable[bool | None], **values: Any) -> Claim:
     """A claim of the texts, with what tests of it come to; `values` are what was measured."""
     found = list(tests)
@@ -60,10 +77,7 @@ def claim(name: str, tests: Iterable[bool | None], **values: Any) -> Claim:
 
 
 def verdict(tests: Iterable[bool | None]) -> Verdict:
-    """What single tests come to; None is a test that cannot tell.
-
-    Reproduced if all hold; partly if some do; not reproduced if none does and one fails.
-    """
+    """Reproduced if all tests hold; partly if some do; not if none does and one fails; None is one that cannot tell."""
     found = list(tests)
     if found and all(found):
         return "reproduced"
@@ -100,11 +114,6 @@ def centre(values: Seeds) -> Interval:
 def upper_median(values: np.ndarray) -> np.ndarray:
     """The upper median over seeds, which is one of the values: an infinite one never makes a mean."""
     return np.asarray(np.sort(values, axis=0)[len(values) // 2])
-
-
-def difference(first: Seeds, second: Seeds, statistic: Statistic = interquartile_mean) -> Interval:
-    """By how much the statistic of the first is larger, and its 95% bootstrap interval."""
-    return bootstrap_difference(first, second, statistic)
 
 
 def median(values: Seeds) -> Interval:

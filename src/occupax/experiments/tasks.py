@@ -10,7 +10,7 @@ import numpy as np
 from occupax import exact, features, policies, utilities
 from occupax.envs import make
 from occupax.envs.tabular import TabularMDP
-from occupax.experiments.texts import text
+from occupax.experiments.sections import text
 from occupax.problem import Problem, Termination
 
 Measure = Literal["return", "discounted_return", "utility", "exact"]

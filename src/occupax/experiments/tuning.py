@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from occupax.analysis.charts import csv_lines
-from occupax.experiments import methods, runs
+from occupax.experiments import cells, methods
 from occupax.experiments.cells import Cell, Scale
 from occupax.experiments.methods import METHODS, SEARCHED, Trial
 from occupax.experiments.progress import Job, run_jobs
@@ -20,7 +20,7 @@ SEED = 1
 """The seed of the search; runs that are shown have another, and so share no random number with it."""
 SEEDS = 3
 FINALISTS = 5
-"""How many of the best settings of a task and a method are tried again."""
+"""How many of the best settings of a task and a method are tried again: the best on few seeds is often a lucky one."""
 CONFIRMING = range(SEEDS, SEEDS + 10)
 """The seeds on which the best settings are tried again."""
 SHARE = 0.5
@@ -30,6 +30,8 @@ SECOND = {"radius": (0.01, 0.05, 0.2, 0.8), "mixing": (0.01, 0.03, 0.1, 0.3)}
 
 Point = dict[str, Any]
 """Values of settings by their names."""
+Points = dict[int, list[Point]]
+"""The settings to try for each N."""
 
 
 def candidates(task: Task, method: str) -> list[Point]:
@@ -46,38 +48,28 @@ def search(wanted: Sequence[tuple[Task, str, int]], path: Path, scale: Scale, pr
 
     What the file has already is not tried again.
     """
-    tried = {(trial.task, trial.method, trial.snapshot) for trial in _read(path)}
-
-    def try_all(task: Task, method: str, snapshot: int, logger: Logger) -> None:
-        _append(path, _try(task, method, snapshot, candidates(task, method), range(SEEDS), scale, logger))
-
-    def cost(task: Task, method: str, snapshot: int) -> float:
-        episodes = _episodes(task, method, snapshot, scale)
-        return Cell("", task, methods.make(method, snapshot), episodes, SEEDS * task.trials).cost
-
+    tried = {trial[:3] for trial in _read(path)}
     jobs = [
-        Job(f"search for {method} on {task.name}, N = {snapshot}", cost(*it), partial(try_all, *it))
-        for it in wanted
-        for task, method, snapshot in [it]
+        Job(
+            f"search for {method} on {task.name}, N = {snapshot}",
+            Cell("", task, methods.make(method, snapshot), episodes, SEEDS * task.trials).cost,
+            partial(_try, path, scale, task, method, {snapshot: candidates(task, method)}, range(SEEDS)),
+        )
+        for task, method, snapshot in wanted
+        for episodes in [_episodes(task, method, snapshot, scale)]
         if (task.name, method, snapshot) not in tried
     ]
     run_jobs(jobs, progress)
-    confirmed = {(trial.task, trial.method) for trial in _read(path) if trial.seeds == len(CONFIRMING)}
-
-    def try_again(task: Task, method: str, logger: Logger) -> None:
-        """Try on more seeds, and other ones: the best of many trials on few seeds is often a lucky one."""
-        best, found = finalists(_read(path), task.name, method), list[Trial]()
-        for snapshot in dict.fromkeys(it.snapshot for it in best):
-            points = [it.settings for it in best if it.snapshot == snapshot]
-            found += _try(task, method, snapshot, points, CONFIRMING, scale, logger)
-        _append(path, found)
-
+    trials, jobs = _read(path), []
+    confirmed = {(trial.task, trial.method) for trial in trials if trial.seeds == len(CONFIRMING)}
     pairs = {(task.name, method): task for task, method, snapshot in wanted if snapshot in methods.SNAPSHOTS}
-    jobs = [
-        Job(f"the best for {method} on {name} again", 1.0, partial(try_again, task, method))
-        for (name, method), task in pairs.items()
-        if (name, method) not in confirmed
-    ]
+    for (name, method), task in pairs.items():
+        points: Points = {}
+        for best in finalists(trials, name, method):
+            points.setdefault(best.snapshot, []).append(best.settings)
+        if (name, method) not in confirmed:
+            again = partial(_try, path, scale, task, method, points, CONFIRMING)
+            jobs.append(Job(f"the best for {method} on {name} again", 1.0, again))
     run_jobs(jobs, progress)
 
 
@@ -95,32 +87,25 @@ def _episodes(task: Task, method: str, snapshot: int, scale: Scale) -> int:
 
 
 def _try(
-    task: Task, method: str, snapshot: int, points: list[Point], seeds: Sequence[int], scale: Scale, logger: Logger
-) -> list[Trial]:
-    """Trials, with the mean over the training as the score, or for the rate what there is in the end."""
-    episodes = _episodes(task, method, snapshot, scale)
-    variants = [methods.make(method, snapshot, **point) for point in points]
-    trials: list[Trial] = []
-    for point, run in zip(points, runs.train(task, variants, episodes, seeds, SEED, logger, False), strict=True):
-        if snapshot == methods.RATE_SNAPSHOT:
-            scores = run.result.utilities
-        else:
-            scores = runs.mean_heights(run.episodes, run.values, max(methods.SNAPSHOTS), episodes)
-        trials.append(Trial(task.name, method, snapshot, point, len(seeds), float(scores.mean())))
-    return trials
+    path: Path, scale: Scale, task: Task, method: str, points: Points, seeds: Sequence[int], logger: Logger
+) -> None:
+    """Add trials with settings for each N: the score is the mean over the training, or for the rate the end."""
+    rows: list[list[Any]] = [] if path.exists() else [["task", "method", "N", "B", "m", *SEARCHED, "seeds", "score"]]
+    for snapshot, settings in points.items():
+        episodes = _episodes(task, method, snapshot, scale)
+        sizes = METHODS[method].sizes(snapshot) if METHODS[method].powers else ("", "")
+        variants = [methods.make(method, snapshot, **point) for point in settings]
+        for point, run in zip(settings, cells.train(task, variants, episodes, seeds, SEED, logger, False), strict=True):
+            if snapshot == methods.RATE_SNAPSHOT:
+                scores = run.result.utilities
+            else:
+                scores = cells.mean_heights(run.episodes, run.values, max(methods.SNAPSHOTS), episodes)
+            values = [point.get(name, "") for name in SEARCHED]
+            rows.append([task.name, method, snapshot, *sizes, *values, len(seeds), f"{float(scores.mean()):.6g}"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as stream:
+        stream.write(csv_lines(rows))
 
 
 def _read(path: Path) -> list[Trial]:
     return methods.read_search(path) if path.exists() else []
-
-
-def _append(path: Path, trials: list[Trial]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[list[Any]] = [] if path.exists() else [["task", "method", "N", "B", "m", *SEARCHED, "seeds", "score"]]
-    for trial in trials:
-        method = METHODS[trial.method]
-        sizes = ("", "") if method.powers is None else method.sizes(trial.snapshot)
-        settings = [trial.settings.get(name, "") for name in SEARCHED]
-        rows.append([trial.task, trial.method, trial.snapshot, *sizes, *settings, trial.seeds, f"{trial.score:.6g}"])
-    with path.open("a", newline="") as stream:
-        stream.write(csv_lines(rows))

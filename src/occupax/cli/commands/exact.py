@@ -106,9 +106,8 @@ def theory(
     """
     problem = make_problem(env, utility, given, discount=discount)
     try:
-        plan = ox.theory.plan(
-            epsilon, ox.theory.problem_constants(problem, lipschitz_psi, smoothness_psi, reward_bound)
-        )
+        constants = ox.theory.problem_constants(problem, lipschitz_psi, smoothness_psi, reward_bound)
+        plan = ox.theory.plan(epsilon, constants)
     except ArithmeticError:
         raise ValueError(
             f"epsilon {epsilon:g} with {problem.utility}, discount {discount:g}, lipschitz_psi {lipschitz_psi} and "
@@ -117,8 +116,8 @@ def theory(
     if json:
         print_json({"env": env, "utility": utility, **asdict(plan), "variance": plan.variance._asdict()})
         return
-    constants = [f"{name:<26}{value:>20.3g}" for name, value in asdict(plan.constants).items()]
-    print_line("\n".join([f"{utility} on {env}", *constants, str(plan)]))
+    lines = [f"{name:<26}{value:>20.3g}" for name, value in asdict(plan.constants).items()]
+    print_line("\n".join([f"{utility} on {env}", *lines, str(plan)]))
     if lipschitz_psi is None and problem.utility.linear:
         print_line(
             "The global optimum is promised under assumption:over-para, which a linear utility with a softmax over a "

@@ -1,13 +1,13 @@
-"""`occupax train`."""
+"""`occupax train` and `occupax sweep`."""
 
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.cli import names
+from occupax.cli import names, settings
 from occupax.cli.choices import Choices, TrainingArguments, build, number, restore, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 
@@ -55,12 +55,17 @@ def train(
     if not json:
         print_line(training.title)
     result = ox.train(training.problem, training.algorithm, episodes, callbacks=callbacks, **training.options)
-    summary = summarise(training.problem, result)
+    summary, verdict = summarise(training.problem, result)
+    done = int(result.episodes[-1])
     if not json:
-        _print_text(result, summary)
+        title = f"after {done:,} episodes a seed, in {result.seconds:,.1f} s"
+        _print_text(title, summary["seeds"], summary["median"])
+        if verdict:
+            print_line(verdict)
     report = None if out is None else _write_report(choices.env or str(out), result, out)
     if json:
-        _print_json(training, result, summary, report)
+        given = {name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")}
+        print_json({**given, "episodes": done, "seconds": result.seconds, **summary, "report": report})
     else:
         print_line(UNSAVED if report is None else f"report: {report}")
     if all(status != "finished" for status in result.status):
@@ -70,8 +75,8 @@ def train(
 def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume: bool) -> tuple[TrainingArguments, int]:
     """What to train and for how long, from the options or from the folder."""
     if choices.env is None and resume and out is not None:
-        if choices.options():
-            given = ", ".join(choices.options())
+        if used := [name for name, value in vars(choices).items() if value not in (None, ())]:
+            given = ", ".join("--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used)
             raise ValueError(f"the folder says what is resumed: leave out {given}, or give all of it with ENV.")
         training, before = restore(out)
         return training, before if episodes is None else episodes
@@ -82,19 +87,11 @@ def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume:
     return build(choices), episodes
 
 
-class Summary(NamedTuple):
-    """What a finished run is worth: the numbers of every seed, their medians, and what is certified."""
+def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], str]:
+    """What the policies of all seeds are worth: exactly, where there is a table.
 
-    rows: list[dict[str, Any]]
-    median: dict[str, float | None]
-    certificate: ox.exact.Certificate | None
-    """The one of the best seed, where there are any."""
-    verdict: str
-    """The certificate as a sentence, or why there is none."""
-
-
-def summarise(problem: ox.Problem, result: ox.Result) -> Summary:
-    """Look at the policies of all seeds: exactly, where there is a table."""
+    Returns the numbers of all seeds, their medians and the certificate of the best; and a sentence on the certificate.
+    """
     certificates: list[ox.exact.Certificate] = []
     verdict = ""
     if isinstance(problem.env, ox.TabularMDP):
@@ -112,43 +109,97 @@ def summarise(problem: ox.Problem, result: ox.Result) -> Summary:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     known = {name: [number for number in columns[name] if number is not None] for name in NUMBERS}
     median = {name: float(np.median(numbers)) if numbers else None for name, numbers in known.items()}
+    summary: dict[str, Any] = {"seeds": rows, "median": median, "certificate": None}
     if not certificates:
-        return Summary(rows, median, None, verdict)
+        return summary, verdict
     seed, best = max(zip(result.seeds, certificates, strict=True), key=lambda pair: pair[1].value)
     verdict = f"certified: no policy is better than that of seed {seed}, {best.value:.6g}, by more than {best.gap:.3g}"
-    return Summary(rows, median, best, verdict)
+    return summary | {"certificate": best._asdict()}, verdict
 
 
-def _write_report(name: str, result: ox.Result, folder: Path) -> Path:
+def _write_report(name: str, result: ox.Result, folder: Path) -> str:
     from occupax.analysis.report import write_report
 
     result.plot().savefig(folder / "plot.png")
     write_report([(name, result)], folder / "report.html")
-    return folder / "report.html"
+    return str(folder / "report.html")
 
 
-def _print_json(training: TrainingArguments, result: ox.Result, summary: Summary, report: Path | None) -> None:
-    print_json(
-        {
-            "discount": training.problem.discount,
-            "horizon": training.problem.horizon,
-            "termination": training.problem.termination,
-            "episodes": int(result.episodes[-1]),
-            "seconds": result.seconds,
-            "seeds": summary.rows,
-            "median": summary.median,
-            "certificate": None if summary.certificate is None else summary.certificate._asdict(),
-            "report": None if report is None else str(report),
-        }
-    )
-
-
-def _print_text(result: ox.Result, summary: Summary) -> None:
-    several = len(summary.rows) > 1
-    rows = [*summary.rows, *([{"seed": "median", **summary.median, "status": ""}] if several else [])]
+def _print_text(title: str, seeds: list[dict[str, Any]], median: dict[str, float | None]) -> None:
+    several = len(seeds) > 1
+    rows = [*seeds, *([{"seed": "median", **median, "status": ""}] if several else [])]
     known = [name for name in NUMBERS if any(row[name] is not None for row in rows)]
-    title = f"after {int(result.episodes[-1]):,} episodes a seed, in {result.seconds:,.1f} s"
     table = [{HEADINGS.get(name, name): row[name] for name in ("seed", *known, "status")} for row in rows]
     print_table(title, table, last_apart=several)
-    if summary.verdict:
-        print_line(summary.verdict)
+
+
+def sweep(
+    choices: Annotated[Choices, tyro.conf.arg(name="")],
+    over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE ...", help_behavior_hint="(required)")],
+    episodes: Annotated[int, number(int)],
+    out: Annotated[Path | None, shown("nothing is saved", "FOLDER")] = None,
+    resume: bool = False,
+    workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
+    progress: Annotated[bool, shown("")] = True,
+    json: bool = False,
+) -> None:
+    """Train with every combination of some settings, and rank them by what the policies are worth.
+
+    Example: occupax sweep FrozenLake8x8-v1 --over step_size=0.01,0.1 radius=0.1,0.2 --episodes 5000 --seeds 3
+
+    Args:
+        choices: what to train.
+        over: values to try for settings of the algorithm, such as step_size=0.01,0.1 radius=0.1,0.2.
+        episodes: trajectories each seed may sample with each combination.
+        out: folder for what `occupax train` would save of each combination.
+        resume: go on with the sweep in the folder, which the same command began.
+        workers: who trains: N processes (for environments of Gymnasium), or Ray, where a combination is a task.
+        progress: show no progress.
+        json: print JSON instead of a table.
+    """
+    training = build(choices)
+    grid = {
+        name: [settings.read(name, text, {"": training.algorithm}) for text in texts]
+        for name, texts in settings.parse_lists(over).items()
+    }
+    if not grid:
+        raise ValueError("--over must name values to try, for example --over step_size=0.01,0.1.")
+    if not json:
+        print_line(training.title)
+    sampler = "auto" if workers is None else names.sampler(workers)
+    training.options.update(out=out, resume=resume, progress=progress and not json, sampler=sampler)
+    try:
+        done = ox.sweep(training.problem, training.algorithm, grid, episodes, **training.options)
+    except KeyboardInterrupt:
+        onward = "nothing was saved (--out)" if out is None else "go on by repeating the command with --resume"
+        raise KeyboardInterrupt(f"stopped; {onward}.") from None
+    scores = done.scores
+    points: list[dict[str, Any]] = [
+        {
+            "settings": done.points[i],
+            "score": float(scores[i]),
+            "stopped": sum(status != "finished" for status in done.results[i].status),
+            "folder": None if out is None else str(out / f"point-{i}"),
+        }
+        for i in np.argsort(-scores, kind="stable")
+    ]
+    given = settings.parse(choices.given)
+    best = " ".join(f"{name}={value}" for name, value in {**given, **points[0]["settings"]}.items())
+    if json:
+        print_json({"episodes": episodes, "points": points, "best": best})
+    else:
+        _print_points(points)
+        print_line(f"best: --set {best}")
+        print_line(UNSAVED if out is None else f"saved: {out}")
+    if all(point["stopped"] == len(done.results[0].seeds) for point in points):
+        raise RuntimeError("every seed was stopped, whatever the settings: lower step_size or radius.")
+
+
+def _print_points(points: list[dict[str, Any]]) -> None:
+    rows = [
+        {"score": point["score"], **{name: str(value) for name, value in point["settings"].items()}}
+        | {"stopped seeds": point["stopped"]}
+        | ({} if point["folder"] is None else {"folder": Path(point["folder"]).name})
+        for point in points
+    ]
+    print_table("score: the mean utility of the trained policies", rows)
