@@ -32,23 +32,19 @@ holds with l_psi = 1/sqrt(2) and L_psi = 0, which stand for the bounds sqrt(2) a
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What the theory asks of a problem (assumption:psi-Lip and assumption:F-Lip).
-
-    Attributes:
-        discount: The discount factor, gamma.
-        lipschitz_psi: Bound of ||grad psi||_2 for the logits psi, l_psi.
-        smoothness_psi: Bound of the spectral norm of the Hessian of psi, L_psi (printed once as L_h).
-        lipschitz_utility: Bound of ||grad F||_inf, l_{lambda,inf}.
-        smoothness_utility: Lipschitz constant of grad F from the 2-norm to the inf-norm, L_lambda.
-        smoothness_utility_l1: Lipschitz constant of grad F from the 1-norm to the inf-norm, L_{lambda,inf}.
-    """
+    """What the theory asks of a problem with the discount gamma (assumption:psi-Lip and assumption:F-Lip)."""
 
     discount: float
     lipschitz_psi: float
+    """Bound of ||grad psi||_2 for the logits psi, l_psi."""
     smoothness_psi: float
+    """Bound of the spectral norm of the Hessian of psi, L_psi (printed once as L_h)."""
     lipschitz_utility: float
+    """Bound of ||grad F||_inf, l_{lambda,inf}."""
     smoothness_utility: float
+    """Lipschitz constant of grad F from the 2-norm to the inf-norm, L_lambda."""
     smoothness_utility_l1: float
+    """Lipschitz constant of grad F from the 1-norm to the inf-norm, L_{lambda,inf}."""
 
     def __post_init__(self) -> None:
         _check_discount(self.discount)
@@ -88,9 +84,8 @@ def problem_constants(
 def occupancy_smoothness(problem: Problem, reward_bound: float | None = None) -> Smoothness:
     """The constants of the utility as a function of the state-action occupancy, lambda.
 
-    With the features Phi, [S * A, d], this function is F(Phi^T lambda), and its gradient Phi grad F. A row of Phi has
-    at most the l1 norm R and a column C, so Phi takes the inf-norm to at most R times as much, Phi^T the 1-norm
-    likewise, and Phi^T the 2-norm to at most math.sqrt(R C) times as much. State features have R = 1 and C = A.
+    With the features Phi, [S * A, d], this function is F(Phi^T lambda). If a row of Phi has at most the l1 norm R and a
+    column C, Phi takes the inf-norm to at most R times as much, and Phi^T the 1-norm to R and the 2-norm to sqrt(R C).
     """
     own = problem.utility.smoothness
     if not all(map(math.isfinite, own)):
@@ -104,7 +99,6 @@ def occupancy_smoothness(problem: Problem, reward_bound: float | None = None) ->
 
 
 def _norms(problem: Problem, reward_bound: float | None) -> tuple[float, float]:
-    """The largest l1 norms of a row and of a column of the features."""
     env = problem.env
     if isinstance(env, TabularMDP):
         if reward_bound is not None:
@@ -137,9 +131,6 @@ class VarianceConstants(NamedTuple):
     last_step: float
 
 
-PRESCRIBED = ("step size, eta", "epochs, T", "trajectories", "environment steps")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Prescription:
     """What one theorem asks for: a step size (eta), a number of epochs (T) and the samples these cost."""
@@ -154,9 +145,8 @@ class Prescription:
 class Plan:
     """Everything the theory prescribes for an accuracy of order `epsilon`; `print` it to see a table.
 
-    Both theorems promise O(epsilon), with constants of their own: theorem:ncvx for a `stationary` point, and
-    theorem:convergence-rate for the `global_optimum`. The latter needs a concave utility and assumption:over-para,
-    which a linear utility with a softmax over a table does not satisfy (its optimum is at infinity).
+    The `global_optimum` of theorem:convergence-rate needs a concave utility and assumption:over-para, which a linear
+    utility with a softmax over a table does not satisfy (its optimum is at infinity).
     """
 
     epsilon: float
@@ -172,6 +162,7 @@ class Plan:
     global_optimum: Prescription
 
     def __str__(self) -> str:
+        names = ("step size, eta", "epochs, T", "trajectories", "environment steps")
         rows: list[tuple[Any, ...]] = [
             ("horizon, H", self.horizon),
             ("radius, delta", self.radius),
@@ -181,7 +172,7 @@ class Plan:
             ("smoothness, L_theta", self.smoothness_theta),
             *((f"variance, C_{index}", value) for index, value in enumerate(self.variance, 1)),
             ("", "stationary point", "global optimum"),
-            *zip(PRESCRIBED, astuple(self.stationary), astuple(self.global_optimum), strict=True),
+            *zip(names, astuple(self.stationary), astuple(self.global_optimum), strict=True),
         ]
         lines = [f"What the theory of TSIVR-PG prescribes for an accuracy of order epsilon = {self.epsilon:g}"]
         for name, *values in rows:
@@ -220,8 +211,7 @@ def weight_bound(step: int, distance: float, lipschitz_psi: float) -> float:
 def weight_variance(step: int, radius: float, lipschitz_psi: float, smoothness_psi: float) -> float:
     """Variance of the importance weight of steps 0..t per squared distance, C_w(t + 1) (lemma:Weight-Var).
 
-    Var(w_t) <= C_w(t + 1) ||theta_1 - theta_2||^2 for parameters no further apart than `radius`, delta. The printed
-    C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the argument behind it gives
+    The printed C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the argument behind it gives
     C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi and L = L_psi.
     """
     _check_finite("non-negative", radius=radius, smoothness_psi=smoothness_psi)
@@ -287,9 +277,8 @@ def step_size_global(smoothness: float, variance: VarianceConstants) -> float:
 def gradient_mapping(gradient: Float[ArrayLike, "*n"], step_size: float, radius: float) -> Float[np.ndarray, "*n"]:
     """The measure of stationarity of theorem:ncvx, G_eta: the truncated step over the step size.
 
-    This is (Proj(theta + eta g) - theta) / eta with the ball of the radius around theta, so g itself while eta ||g||
-    (over all entries) is at most the radius. The projection maximises <g, x - theta> - ||x - theta||^2 / (2 eta) over
-    that ball; defn:TR prints the minus as a plus.
+    This is (Proj(theta + eta g) - theta) / eta with the ball of the radius around theta. The projection maximises
+    <g, x - theta> - ||x - theta||^2 / (2 eta) over that ball; defn:TR prints the minus as a plus.
     """
     _check_finite("positive", step_size=step_size, radius=radius)
     vector = np.asarray(gradient, dtype=float)
@@ -301,8 +290,7 @@ def plan(epsilon: float, constants: Constants) -> Plan:
     """Work out all that theorem:ncvx and theorem:convergence-rate prescribe.
 
     Counts are rounded up. An epoch draws N + (m - 1) B trajectories of H steps; for theorem:ncvx the paper prints
-    T m (B H + N), which is of order epsilon^-4 and not what its algorithm draws. The accuracy `epsilon` is at most
-    1/2, as in the proof of theorem:convergence-rate.
+    T m (B H + N), which is not what its algorithm draws. The accuracy `epsilon` is at most 1/2.
     """
     if not 0 < epsilon <= 0.5:
         raise ValueError(f"`epsilon` is {epsilon}; it must be positive and at most 0.5.")

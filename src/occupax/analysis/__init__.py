@@ -2,8 +2,7 @@
 
 Numbers:
 
-* `statistics`: quartiles, interquartile means, moving averages and bootstrap intervals over seeds.
-* `curves`: learning curves on one grid, the time to a threshold, and lines through powers.
+* `statistics`: quartiles, averages and bootstrap intervals over seeds, and learning curves on one grid.
 
 Figures:
 

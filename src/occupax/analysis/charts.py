@@ -83,10 +83,6 @@ class Chart:
                 f"the series and levels of the chart {self.name!r} must have different names, got {names}."
             )
 
-    def number(self, series: Series) -> int:
-        """The number from which the colour, the dashes and the marker of a series follow."""
-        return (self.look or {}).get(series.name, self.series.index(series))
-
 
 @dataclass(frozen=True, eq=False)
 class HeatMap:
@@ -139,10 +135,7 @@ def spread(count: int) -> np.ndarray:
 
 
 def csv_text(chart: Chart | Maps) -> str:
-    """All numbers of a figure, one a line: series, x, y, lower, upper, or map, row, column, value, arrow.
-
-    Levels are series without x. What is not known is left empty.
-    """
+    """All numbers of a figure as CSV; levels are series without x, and what is not known is left empty."""
     if isinstance(chart, Maps):
         rows: list[Sequence[Any]] = [("map", "row", "column", "value", "arrow")]
         for grid in chart.grids:

@@ -93,7 +93,6 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _environment(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """The environment; of a table its size instead of its arrays."""
     if class_name(description) != "TabularMDP":
         return words(description, arrays)
     states, actions, _ = arrays[description["fields"]["successors"]["array"]].shape

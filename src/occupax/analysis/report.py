@@ -11,12 +11,18 @@ from jaxtyping import Float, Num
 from occupax import serial
 from occupax.analysis import metrics, page
 from occupax.analysis.charts import Chart, Maps, seeds_series
-from occupax.analysis.curves import mean_over_grid, on_grid
 from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number, settings
 from occupax.analysis.metrics import Against
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
-from occupax.analysis.statistics import bootstrap, interquartile_mean, moving_average, quartiles
+from occupax.analysis.statistics import (
+    bootstrap,
+    interquartile_mean,
+    mean_over_grid,
+    moving_average,
+    on_grid,
+    quartiles,
+)
 from occupax.analysis.visits import visits, visits_map
 from occupax.envs.tabular import TabularMDP
 from occupax.training.assessment import Assessment, probabilities
@@ -131,7 +137,6 @@ def _median(column: np.ndarray) -> str:
 
 
 def _comparison(runs: Runs) -> dict[str, Any]:
-    """In which settings the problems differ, and how the runs compare against each axis."""
     exact = all("exact_utility" in result.metrics for _, result in runs)
     shown = ("exact_utility" if exact else "utility", "return")
     described = [dict(settings(result)) for _, result in runs]
@@ -173,7 +178,6 @@ def _x(result: Result, against: Against) -> Num[np.ndarray, "*seed record"]:
 
 
 def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
-    """All places with a record of some run, or as many as there is use for."""
     found = np.unique(np.concatenate([_x(result, against).ravel() for _, result in runs])).astype(float)
     within = found[(found >= low) & (found <= high)]
     kept = within if len(within) <= MOST_PLACES else np.linspace(low, high, MOST_PLACES).round()
@@ -194,13 +198,10 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
 
 
 def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
-    """The mean height of the curve of each metric, over the grid and over its last tenth."""
     last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
-    cells: list[TableCell] = []
-    for metric in metrics:
-        curves = on_grid(_x(result, against), result.metrics[metric], grid)
-        cells += [interval(mean_over_grid(grid, curves)), interval(mean_over_grid(grid[last], curves[:, last]))]
-    return cells
+    curves = (on_grid(_x(result, against), result.metrics[metric], grid) for metric in metrics)
+    parts = ((curve, part) for curve in curves for part in (slice(None), last))
+    return [interval(mean_over_grid(grid[part], curve[:, part])) for curve, part in parts]
 
 
 def interval(values: Float[np.ndarray, " seed"]) -> TableCell:

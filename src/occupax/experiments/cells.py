@@ -13,8 +13,8 @@ from jaxtyping import Float, Num
 
 from occupax import serial
 from occupax.algorithms import Algorithm
-from occupax.analysis.curves import on_grid, time_to_threshold, trailing_average
 from occupax.analysis.describe import words
+from occupax.analysis.statistics import on_grid, time_to_threshold, trailing_average
 from occupax.experiments import runs
 from occupax.experiments.methods import SNAPSHOTS
 from occupax.experiments.tasks import COVERAGE, LAKE, TASKS, Task

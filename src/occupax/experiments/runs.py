@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from occupax.algorithms import Algorithm, MaxEnt
-from occupax.analysis.curves import mean_over_grid, on_grid
+from occupax.analysis.statistics import mean_over_grid, on_grid
 from occupax.exact import Evaluator
 from occupax.experiments.tasks import Task
 from occupax.policies import Policy, Tabular

@@ -24,10 +24,7 @@ class TableCell(NamedTuple):
 
 
 def render(template: str, **data: Any) -> str:
-    """A page of HTML from a file in `templates/`, with data that is all text and escaped.
-
-    No script but its own runs in it, and nothing is loaded from elsewhere.
-    """
+    """A page of HTML from a file in `templates/`; no script but its own runs in it, and nothing else is loaded."""
     return environment().get_template(template).render(data)
 
 
