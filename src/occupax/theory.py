@@ -24,13 +24,12 @@ from occupax.utilities.base import Smoothness
 TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
 
-The table has l_psi = 1 and L_psi = 0, but the proofs use them only through ||grad log pi|| <= 2 l_psi and
-||hess log pi|| <= 2 (L_psi + l_psi^2). For the table these norms are at most sqrt(2) and 1/2, so every result here also
-holds with l_psi = 1/sqrt(2) and L_psi = 0, which stand for the bounds sqrt(2) and 1.
+The proofs use them only through ||grad log pi|| <= 2 l_psi and ||hess log pi|| <= 2 (L_psi + l_psi^2), and for a table
+these norms are at most sqrt(2) and 1/2.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Constants:
     """What the theory asks of a problem with the discount gamma (assumption:psi-Lip and assumption:F-Lip)."""
 
@@ -68,17 +67,15 @@ def problem_constants(
         reward_bound: the largest reward of a step, up to its sign, where the environment is not tabular.
     """
     if lipschitz_psi is not None and smoothness_psi is not None:
-        psi = {"lipschitz_psi": lipschitz_psi, "smoothness_psi": smoothness_psi}
+        psi = (lipschitz_psi, smoothness_psi)
     elif lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
-        psi = TABULAR_SOFTMAX
+        psi = TABULAR_SOFTMAX.values()
     else:
         raise ValueError(
             "lipschitz_psi and smoothness_psi must both be given, or left out for the softmax over the table of a "
             f"tabular environment, got {lipschitz_psi} and {smoothness_psi} for {type(problem.env).__name__}."
         )
-    names = ("lipschitz_utility", "smoothness_utility", "smoothness_utility_l1")
-    utility = dict(zip(names, occupancy_smoothness(problem, reward_bound), strict=True))
-    return Constants(discount=problem.discount, **psi, **utility)
+    return Constants(problem.discount, *psi, *occupancy_smoothness(problem, reward_bound))
 
 
 def occupancy_smoothness(problem: Problem, reward_bound: float | None = None) -> Smoothness:
@@ -131,7 +128,7 @@ class VarianceConstants(NamedTuple):
     last_step: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Prescription:
     """What one theorem asks for: a step size (eta), a number of epochs (T) and the samples these cost."""
 
@@ -141,7 +138,7 @@ class Prescription:
     environment_steps: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Plan:
     """Everything the theory prescribes for an accuracy of order `epsilon`; `print` it to see a table.
 
@@ -301,21 +298,12 @@ def plan(epsilon: float, constants: Constants) -> Plan:
 
     def prescribe(step_size: float, epochs: int) -> Prescription:
         drawn = epochs * ((batch - 1) * batch + snapshot_batch)
-        return Prescription(step_size=step_size, epochs=epochs, trajectories=drawn, environment_steps=drawn * steps)
+        return Prescription(step_size, epochs, drawn, drawn * steps)
 
-    return Plan(
-        epsilon=epsilon,
-        constants=constants,
-        horizon=steps,
-        radius=delta,
-        batch=batch,
-        epoch_length=batch,
-        snapshot_batch=snapshot_batch,
-        smoothness_theta=smoothness,
-        variance=variance,
-        stationary=prescribe(step_size_stationary(smoothness, variance), batch),
-        global_optimum=prescribe(step_size_global(smoothness, variance), _ceiling(math.log2(1 / epsilon))),
-    )
+    stationary = prescribe(step_size_stationary(smoothness, variance), batch)
+    best = prescribe(step_size_global(smoothness, variance), _ceiling(math.log2(1 / epsilon)))
+    sizes = (steps, delta, batch, batch, snapshot_batch)
+    return Plan(epsilon, constants, *sizes, smoothness, variance, stationary, best)
 
 
 def _check_finite(sign: Literal["positive", "non-negative"], **values: int | float) -> None:

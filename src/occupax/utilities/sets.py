@@ -46,8 +46,9 @@ class Box(ConvexSet):
         _require("high", self.high, self.high > -np.inf, "finite or inf")
         if np.any(crossed := self.low > self.high):
             at = np.argmax(crossed)
-            bounds = f"low[{at}] is {self.low[at]} and high[{at}] {self.high[at]}"
-            raise ValueError(f"low must be at most high, but {bounds}.")
+            raise ValueError(
+                f"low must be at most high, but low[{at}] is {self.low[at]} and high[{at}] {self.high[at]}."
+            )
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the box nearest to `point`."""
@@ -73,10 +74,7 @@ class Ball(ConvexSet):
 
 
 class Halfspace(ConvexSet):
-    """The vectors whose inner product with `normal` is at most `offset`.
-
-    Both are kept divided by the length of `normal`.
-    """
+    """The vectors whose inner product with `normal` is at most `offset`; both are divided by the length of `normal`."""
 
     normal: Float[np.ndarray, " k"]
     offset: Float[np.ndarray, ""]
