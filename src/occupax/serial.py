@@ -98,7 +98,6 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    """What a value is made of, and each part's step in a path as JAX writes it."""
     if isinstance(value, eqx.Module):
         held = vars(value)  # constants of the class are not the value's own, and JAX would tell the difference
         return [(f".{field.name}", held[field.name]) for field in dataclasses.fields(value) if field.name in held]
@@ -295,10 +294,8 @@ def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _with_sorted_header(content: bytes) -> bytes:
-    """The same safetensors file with the keys of its header in order, where safetensors leaves it to chance.
-
-    A file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8 bytes, and the data.
-    """
+    """The same safetensors file with the keys of its header in order, where safetensors leaves it to chance."""
+    # a file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8 bytes, and the data
     start = 8 + int.from_bytes(content[:8], "little")
     found = json.loads(content[8:start])
     header = json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -307,7 +304,6 @@ def _with_sorted_header(content: bytes) -> bytes:
 
 
 def _write_whole(path: str | Path, content: bytes) -> None:
-    """Write beside the file, and put the result in its place once it is on the disk."""
     file = Path(path)
     if file.is_dir():
         raise ValueError(f"path must name a file, but {file} is a folder.")
