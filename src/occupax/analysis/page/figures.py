@@ -1,7 +1,6 @@
 """Figures of a page: drawings of Matplotlib, and the numbers from which the script of the page answers the reader."""
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -91,7 +90,7 @@ def _outline(marker: str) -> str:
 
 
 def _chart(chart: Chart, figure: Any) -> dict[str, Any]:
-    axes, heights = figure.axes[0], _numbers([level.y for level in chart.levels], 6)
+    axes, heights = figure.axes[0], _numbers(np.array([level.y for level in chart.levels]), 6)
     return {
         "label": chart.x_label.partition("\n")[0],
         "box": _box(figure, axes),
@@ -122,6 +121,6 @@ def _box(figure: Any, axes: Any) -> list[float]:
     return [round(float(place), 2) for place in places]
 
 
-def _numbers(array: Iterable[float], digits: int) -> list[float | int | None]:
+def _numbers(array: np.ndarray, digits: int) -> list[float | int | None]:
     rounded = [float(f"{number:.{digits}g}") for number in array]
     return [None if not np.isfinite(number) else int(number) if number.is_integer() else number for number in rounded]
