@@ -107,8 +107,7 @@ class Info(Feature):
 
     def size(self, env: DecisionProcess) -> int:
         """An entry for each name."""
-        self._places(env)
-        return len(self.names)
+        return len(self._places(env))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """The values of the step, and zeros after the end."""

@@ -57,13 +57,21 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
-class Chart:
-    """Series over one x axis; both labels have the unit of their axis."""
-
+class _Figure:
     name: str
     """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w-]+", self.name, re.ASCII):
+            raise ValueError(f"name must consist of letters, digits, hyphens and underscores, got {self.name!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Chart(_Figure):
+    """Series over one x axis; both labels have the unit of their axis."""
+
     x_label: str
     y_label: str
     series: tuple[Series, ...]
@@ -76,7 +84,7 @@ class Chart:
     """Thin lines behind the first series, such as the single seeds that it is the median of."""
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        super().__post_init__()
         names = [part.name for part in (*self.series, *self.levels)]
         if len(set(names)) < len(names):
             raise ValueError(
@@ -101,18 +109,10 @@ class HeatMap:
 
 
 @dataclass(frozen=True, eq=False)
-class Maps:
+class Maps(_Figure):
     """Grids of visits side by side, on one logarithmic scale of colours."""
 
-    name: str
-    title: str
-    caption: str
     grids: tuple[HeatMap, ...]
-    label: str = "discounted visits per episode"
-    """The label of the scale of colours."""
-
-    def __post_init__(self) -> None:
-        _check_name(self.name)
 
 
 def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) -> Series:
@@ -123,8 +123,6 @@ def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) ->
 
 def thin(series: Series) -> Series:
     """At most `MOST_POINTS` points of a series, evenly spread, the first and the last among them."""
-    if len(series.x) <= MOST_POINTS:
-        return series
     kept = spread(len(series.x))
     return replace(series, **{name: array[kept] for name, array in series.arrays().items()})
 
@@ -158,8 +156,3 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
 
 def _cell(number: float) -> str:
     return "" if np.isnan(number) else f"{number:.10g}"
-
-
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[\w-]+", name, re.ASCII):
-        raise ValueError(f"name must consist of letters, digits, hyphens and underscores, got {name!r}.")

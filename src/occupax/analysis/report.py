@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float
 
 from occupax import serial
 from occupax.analysis import metrics, page
@@ -145,7 +145,7 @@ def _comparison(runs: Runs) -> dict[str, Any]:
 
 
 def _against(runs: Runs, metrics: Sequence[str], against: Against) -> dict[str, Any]:
-    places = {name: np.atleast_2d(_x(result, against)) for name, result in runs}
+    places = {name: np.atleast_2d(getattr(result, against)) for name, result in runs}
     ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
     compared, low, high = overlapping(ranges)
     if len(compared) < 2:
@@ -173,12 +173,8 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
     return [name for name, _, _ in most], max(low for _, low, _ in most), min(high for _, _, high in most)
 
 
-def _x(result: Result, against: Against) -> Num[np.ndarray, "*seed record"]:
-    return result.episodes if against == "episodes" else result.steps
-
-
 def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
-    found = np.unique(np.concatenate([_x(result, against).ravel() for _, result in runs])).astype(float)
+    found = np.unique(np.concatenate([getattr(result, against).ravel() for _, result in runs])).astype(float)
     within = found[(found >= low) & (found <= high)]
     kept = within if len(within) <= MOST_PLACES else np.linspace(low, high, MOST_PLACES).round()
     return np.unique([low, *kept, round(high - (high - low) / 10), high])
@@ -188,7 +184,9 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
     words = METRICS[metric]
     windows = {name: 1 if metric in EXACT else metrics.smoothing_window(result) for name, result in runs}
     averages = {name: moving_average(result.metrics[metric], windows[name]) for name, result in runs}
-    series = [seeds_series(name, grid, on_grid(_x(result, against), averages[name], grid)) for name, result in runs]
+    series = [
+        seeds_series(name, grid, on_grid(getattr(result, against), averages[name], grid)) for name, result in runs
+    ]
     averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
     smoothed = f" Moving averages of {averaged} records." if averaged else ""
     caption = f"{words.meaning} Line: median of the seeds; band: between their quartiles.{smoothed}"
@@ -199,7 +197,7 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
 
 def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
     last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
-    curves = (on_grid(_x(result, against), result.metrics[metric], grid) for metric in metrics)
+    curves = (on_grid(getattr(result, against), result.metrics[metric], grid) for metric in metrics)
     parts = ((curve, part) for curve in curves for part in (slice(None), last))
     return [interval(mean_over_grid(grid[part], curve[:, part])) for curve, part in parts]
 

@@ -81,9 +81,7 @@ class Utility(eqx.Module):
         return self * -1.0
 
     def __sub__(self, other: "Utility | Callable[[Any], Any]") -> "Utility":
-        from occupax.utilities.custom import as_utility
-
-        return self + -as_utility(other)
+        return -(-self + other)
 
     def __rsub__(self, other: Callable[[Any], Any]) -> "Utility":
         return -self + other
