@@ -153,9 +153,8 @@ class Grid(Feature):
         self.coordinates = check_integers("coordinates", chosen, minimum=0)
         lengths = (self.low.size, self.high.size, len(self.bins), len(self.coordinates))
         if len(set(lengths)) != 1 or not self.bins:
-            raise ValueError(
-                "low, high, bins and coordinates must have one length, got {}, {}, {} and {}.".format(*lengths)
-            )
+            got = "{}, {}, {} and {}".format(*lengths)
+            raise ValueError(f"low, high, bins and coordinates must have one length, got {got}.")
         if not (self.low < self.high).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
 

@@ -29,10 +29,8 @@ from occupax.policies import ACTIVATIONS
 Arrays = dict[str, np.ndarray]
 
 CONTENT, CHECKSUM = "occupax", "occupax-sha256"
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **ACTIVATIONS,
-    "identity": inspect.signature(eqx.nn.MLP).parameters["final_activation"].default,
-}
+IDENTITY = inspect.signature(eqx.nn.MLP).parameters["final_activation"].default
+FUNCTIONS: dict[str, Callable[..., Any]] = {**ACTIVATIONS, "identity": IDENTITY}
 """The functions that are saved by name."""
 
 
@@ -66,9 +64,8 @@ def named_arrays(tree: Any) -> Arrays:
 
 def with_arrays_of(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """The tree with other arrays in the places that `named_arrays` gives them."""
-    return tree_map_with_path(
-        lambda path, leaf: jnp.asarray(arrays[keystr(path)]) if eqx.is_array(leaf) else leaf, tree
-    )
+    own, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(tree_map_with_path(lambda path, _: jnp.asarray(arrays[keystr(path)]), own), rest)
 
 
 def _describe(value: Any, name: str, arrays: Arrays) -> Any:

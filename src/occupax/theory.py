@@ -230,11 +230,8 @@ def occupancy_lipschitz(constants: Constants) -> float:
 def smoothness_theta(constants: Constants) -> float:
     """Smoothness of F(lambda(theta)) in theta, L_theta (lemma:importance, iii)."""
     left, squared = 1 - constants.discount, constants.lipschitz_psi**2
-    return (
-        4 * constants.smoothness_utility_l1 * squared / left**4
-        + 8 * squared * constants.lipschitz_utility / left**3
-        + 2 * constants.lipschitz_utility * (constants.smoothness_psi + squared) / left**2
-    )
+    utility, slope = 4 * constants.smoothness_utility_l1 * squared / left**4, constants.lipschitz_utility
+    return utility + 8 * squared * slope / left**3 + 2 * slope * (constants.smoothness_psi + squared) / left**2
 
 
 def variance_constants(constants: Constants, horizon: int, radius: float) -> VarianceConstants:

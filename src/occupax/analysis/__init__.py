@@ -1,18 +1,10 @@
 """What training came to: statistics over seeds, comparisons, figures, and a page to read.
 
-Numbers:
-
 * `statistics`: quartiles, averages and bootstrap intervals over seeds, and learning curves on one grid.
-
-Figures:
-
 * `charts`: what a figure shows, as data.
 * `plots`: charts as Matplotlib figures and as files.
 * `metrics`: the chart of a metric that a run recorded.
 * `visits`: maps of the states that a policy visits.
-
-The report:
-
 * `report`: the page about training runs, which also compares several.
 * `describe`: the configuration of a run, and the names and meanings of the recorded numbers, in words.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.

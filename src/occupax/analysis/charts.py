@@ -87,9 +87,8 @@ class Chart(_Figure):
         super().__post_init__()
         names = [part.name for part in (*self.series, *self.levels)]
         if len(set(names)) < len(names):
-            raise ValueError(
-                f"the series and levels of the chart {self.name!r} must have different names, got {names}."
-            )
+            parts = f"the series and levels of the chart {self.name!r}"
+            raise ValueError(f"{parts} must have different names, got {names}.")
 
 
 @dataclass(frozen=True, eq=False)

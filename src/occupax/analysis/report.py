@@ -9,20 +9,12 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax import serial
-from occupax.analysis import metrics, page
+from occupax.analysis import metrics, page, statistics
 from occupax.analysis.charts import Chart, Maps, seeds_series
 from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number, settings
 from occupax.analysis.metrics import Against
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
-from occupax.analysis.statistics import (
-    bootstrap,
-    interquartile_mean,
-    mean_over_grid,
-    moving_average,
-    on_grid,
-    quartiles,
-)
 from occupax.analysis.visits import visits, visits_map
 from occupax.envs.tabular import TabularMDP
 from occupax.training.assessment import Assessment, probabilities
@@ -76,7 +68,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "Environment steps": result.steps[:, -1],
     }
     finished = sum(status == "finished" for status in result.status)
-    full = metrics.complete(result)
+    full, recorded = metrics.complete(result), result.metrics
     return {
         "anchor": anchor,
         "title": name,
@@ -101,9 +93,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "headlines": [_titled(anchor, result, metric) for metric in HEADLINES],
         "maps": _visits(anchor, result, assessment),
         "diagnostics": [
-            _diagnostic(anchor, result if metric in EXACT else full, metric)
-            for metric in DIAGNOSTICS
-            if metric in result.metrics
+            _diagnostic(anchor, result if it in EXACT else full, it) for it in DIAGNOSTICS if it in recorded
         ],
     }
 
@@ -133,7 +123,7 @@ def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
 
 
 def _median(column: np.ndarray) -> str:
-    return number(quartiles(np.asarray(column, float)[:, None])[1][0])
+    return number(statistics.quartiles(np.asarray(column, float)[:, None])[1][0])
 
 
 def _comparison(runs: Runs) -> dict[str, Any]:
@@ -183,10 +173,9 @@ def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.n
 def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int]) -> Chart:
     words = METRICS[metric]
     windows = {name: 1 if metric in EXACT else metrics.smoothing_window(result) for name, result in runs}
-    averages = {name: moving_average(result.metrics[metric], windows[name]) for name, result in runs}
-    series = [
-        seeds_series(name, grid, on_grid(getattr(result, against), averages[name], grid)) for name, result in runs
-    ]
+    averages = {name: statistics.moving_average(result.metrics[metric], windows[name]) for name, result in runs}
+    curves = (statistics.on_grid(getattr(result, against), averages[name], grid) for name, result in runs)
+    series = [seeds_series(name, grid, curve) for name, curve in zip(averages, curves, strict=True)]
     averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
     smoothed = f" Moving averages of {averaged} records." if averaged else ""
     caption = f"{words.meaning} Line: median of the seeds; band: between their quartiles.{smoothed}"
@@ -197,15 +186,15 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
 
 def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
     last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
-    curves = (on_grid(getattr(result, against), result.metrics[metric], grid) for metric in metrics)
+    curves = (statistics.on_grid(getattr(result, against), result.metrics[metric], grid) for metric in metrics)
     parts = ((curve, part) for curve in curves for part in (slice(None), last))
-    return [interval(mean_over_grid(grid[part], curve[:, part])) for curve, part in parts]
+    return [interval(statistics.mean_over_grid(grid[part], curve[:, part])) for curve, part in parts]
 
 
 def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
     """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
     known = np.asarray(values, float)[~np.isnan(values)]
     if len(known) < 2:
-        return TableCell(number(interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
-    found = bootstrap(known)
+        return TableCell(number(statistics.interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
+    found = statistics.bootstrap(known)
     return TableCell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")

@@ -14,6 +14,9 @@ from jaxtyping import ArrayLike, Float, Num
 from occupax._errors import check_integer, check_number, read_array
 
 Records = Float[np.ndarray, " record"]
+Curves = Float[np.ndarray, "seed record"]
+Places = Num[np.ndarray, "*shared record"]
+Grid = Num[np.ndarray, " point"]
 Statistic = Callable[[np.ndarray], ArrayLike]
 
 BATCH = 50
@@ -37,7 +40,7 @@ class Line(NamedTuple):
     upper: float
 
 
-def quartiles(values: Float[np.ndarray, "seed record"]) -> tuple[Records, Records, Records]:
+def quartiles(values: Curves) -> tuple[Records, Records, Records]:
     """The lower quartile, the median and the upper quartile over the seeds, for each record; NaN if no seed has it."""
     known = ~np.isnan(values).all(0)
     result = np.full((3, values.shape[1]), np.nan)
@@ -51,7 +54,7 @@ def quartiles(values: Float[np.ndarray, "seed record"]) -> tuple[Records, Record
     return result[0], result[1], result[2]
 
 
-def moving_average(values: Float[np.ndarray, "seed record"], window: int) -> Float[np.ndarray, "seed record"]:
+def moving_average(values: Curves, window: int) -> Curves:
     """The mean of the `window` records around each, an even number with one more before it; what is NaN stays NaN."""
     window = check_integer("window", window)
     known = ~np.isnan(values)
@@ -116,9 +119,7 @@ def bootstrap_difference(
     return _bootstrap({"first": first, "second": second}, statistic, **settings)
 
 
-def on_grid(
-    x: Num[np.ndarray, "*shared record"], values: Float[np.ndarray, "seed record"], grid: Num[np.ndarray, " point"]
-) -> Float[np.ndarray, "seed point"]:
+def on_grid(x: Places, values: Curves, grid: Grid) -> Float[np.ndarray, "seed point"]:
     """The last record that each seed has at each point of a grid, NaN before its first.
 
     A curve is a step function: it stays where it is until the next record, and after the last one, so a seed that was
@@ -133,9 +134,7 @@ def on_grid(
     return result
 
 
-def trailing_average(
-    x: Num[np.ndarray, " record"], values: Float[np.ndarray, "seed record"], span: int | float
-) -> Float[np.ndarray, "seed record"]:
+def trailing_average(x: Num[np.ndarray, " record"], values: Curves, span: int | float) -> Curves:
     """The mean over the last `span` units of x at each record, such as the last 50 episodes; what is NaN stays NaN.
 
     A record stands for all that lies between the record before it, or zero, and itself. Before there is as much as
@@ -155,9 +154,7 @@ def trailing_average(
     return result
 
 
-def mean_over_grid(
-    grid: Num[np.ndarray, " point"], curves: Float[np.ndarray, "*seed point"]
-) -> Float[np.ndarray, "*seed"]:
+def mean_over_grid(grid: Grid, curves: Float[np.ndarray, "*seed point"]) -> Float[np.ndarray, "*seed"]:
     """The area under each curve divided by the width of the grid: the mean height of the curve.
 
     Each value counts from its point to the next, as in `on_grid`, so the last does not count.
@@ -171,9 +168,7 @@ def mean_over_grid(
         return np.asarray((np.asarray(curves, float)[..., :-1] * (widths / widths.sum())).sum(-1))
 
 
-def time_to_threshold(
-    x: Num[np.ndarray, "*shared record"], values: Float[np.ndarray, "seed record"], threshold: float, window: int = 1
-) -> Float[np.ndarray, " seed"]:
+def time_to_threshold(x: Places, values: Curves, threshold: float, window: int = 1) -> Float[np.ndarray, " seed"]:
     """Where the mean of `window` successive records of each seed first reaches a threshold; infinity if it never does.
 
     The last of these records is when it does, and all of them must be known. Infinities keep medians over seeds, and
@@ -189,7 +184,7 @@ def time_to_threshold(
     return np.where(means >= threshold, places[:, window - 1 :], np.inf).min(1)
 
 
-def log_log_line(x: Num[np.ndarray, " point"], y: Num[np.ndarray, " point"], *, level: float = 0.95) -> Line:
+def log_log_line(x: Grid, y: Grid, *, level: float = 0.95) -> Line:
     """The least-squares line through (log x, log y), and Student's confidence interval of its slope."""
     from scipy import stats
 
@@ -242,9 +237,8 @@ def _estimate(name: str, values: np.ndarray, statistic: Statistic) -> np.ndarray
         raise ValueError(f"{name} must have at least 2 seeds to tell how much they differ, got {len(values)}.")
     estimate = np.asarray(statistic(values), float)
     if estimate.shape != values.shape[1:]:
-        raise ValueError(
-            f"statistic must take away the first axis and no other, got shape {estimate.shape} from {values.shape}."
-        )
+        shapes = f"{estimate.shape} from {values.shape}"
+        raise ValueError(f"statistic must take away the first axis and no other, got shape {shapes}.")
     return estimate
 
 

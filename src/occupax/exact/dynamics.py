@@ -106,9 +106,8 @@ def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
     wrong = ~(np.abs(sums - 1) <= 1e-4) | ~(table >= 0).all(-1)
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise ValueError(
-            f"probs must be a distribution over actions in each state, got {table[where]} in state {where[-1]}."
-        )
+        found = f"{table[where]} in state {where[-1]}"
+        raise ValueError(f"probs must be a distribution over actions in each state, got {found}.")
     return table / sums[..., None]
 
 

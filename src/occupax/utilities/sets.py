@@ -46,9 +46,8 @@ class Box(ConvexSet):
         _require("high", self.high, self.high > -np.inf, "finite or inf")
         if np.any(crossed := self.low > self.high):
             at = np.argmax(crossed)
-            raise ValueError(
-                f"low must be at most high, but low[{at}] is {self.low[at]} and high[{at}] {self.high[at]}."
-            )
+            bounds = f"low[{at}] is {self.low[at]} and high[{at}] {self.high[at]}"
+            raise ValueError(f"low must be at most high, but {bounds}.")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the box nearest to `point`."""
@@ -107,10 +106,8 @@ class Polyhedron(ConvexSet):
 
         rows, limits = _numbers("matrix", matrix, 2), _numbers("bounds", bounds, 1)
         if rows.shape[0] != limits.size:
-            raise ValueError(
-                f"bounds must have a number for each row of matrix, but matrix has {rows.shape[0]} rows and bounds "
-                f"{limits.size} numbers."
-            )
+            counts = f"matrix has {rows.shape[0]} rows and bounds {limits.size} numbers"
+            raise ValueError(f"bounds must have a number for each row of matrix, but {counts}.")
         lengths = np.linalg.norm(rows, axis=1)
         _require("bounds", limits, (lengths > 0) | (limits >= 0), "at least 0 where a row of matrix is zero")
         lengths = np.where(lengths == 0, 1, lengths)
