@@ -183,11 +183,8 @@ class Evaluator:
 
 
 def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n S A"]:
-    """The state-action occupancies of many tables of probabilities, by dense matrices.
-
-    With M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi).
-    """
-    S, A = model.shape
+    """The state-action occupancies of many tables of probabilities, by dense matrices."""
+    S, A = model.shape  # with M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi)
     matrices = model.discount * np.einsum("nsa,sat->nts", probs, model.transition.toarray().reshape(S, A, S))
     right = np.broadcast_to(model.initial, (len(probs), S))
     if model.horizon is not None:

@@ -85,11 +85,7 @@ def _policy(mass: Timed) -> Timed:
 
 
 def _frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: float, max_iterations: int) -> Timed:
-    """Maximise the utility from the policy `start`; return the occupancy. With a horizon both are for each step.
-
-    Each iteration adds the occupancy of the policy that is best for the current quasi-reward, then finds the best
-    mixture of all that are kept.
-    """
+    # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that are kept anew
     corners = [timed_occupancy(model, start)]
     images, shares = _image(model, corners[0])[None], np.ones(1)
     for _ in range(max_iterations):

@@ -119,14 +119,7 @@ def _return_of(env: DecisionProcess, features: Feature) -> Utility:
 
 
 def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, seed: int = 0) -> Smoothness:
-    """Test a utility's gradient, concavity and constants on random occupancies.
-
-    Args:
-        utility: the utility, or a plain function.
-        size: the length of the occupancy.
-        mass: the largest total of the occupancies that are tried.
-        samples: how many pairs of occupancies are tried.
-        seed: of the random occupancies.
+    """Test a utility's gradient, concavity and constants on random occupancies of a size, with totals up to a mass.
 
     Returns:
         The largest constants that were seen, to compare with the declared ones.
