@@ -66,16 +66,14 @@ def problem_constants(
         smoothness_psi: bound of the Hessian of the policy's logits; given if and only if `lipschitz_psi` is.
         reward_bound: the largest reward of a step, up to its sign, where the environment is not tabular.
     """
-    if lipschitz_psi is not None and smoothness_psi is not None:
-        psi = (lipschitz_psi, smoothness_psi)
-    elif lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
-        psi = TABULAR_SOFTMAX.values()
-    else:
+    if lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
+        lipschitz_psi, smoothness_psi = TABULAR_SOFTMAX.values()
+    if lipschitz_psi is None or smoothness_psi is None:
         raise ValueError(
             "lipschitz_psi and smoothness_psi must both be given, or left out for the softmax over the table of a "
             f"tabular environment, got {lipschitz_psi} and {smoothness_psi} for {type(problem.env).__name__}."
         )
-    return Constants(problem.discount, *psi, *occupancy_smoothness(problem, reward_bound))
+    return Constants(problem.discount, lipschitz_psi, smoothness_psi, *occupancy_smoothness(problem, reward_bound))
 
 
 def occupancy_smoothness(problem: Problem, reward_bound: float | None = None) -> Smoothness:

@@ -176,7 +176,7 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         axes.set_title(grid.title, fontsize=10)
         axes.set(xticks=[], yticks=[])
     if image is not None:
-        place = {"ax": panels[: len(maps.grids)], "orientation": "horizontal", "aspect": 32}
+        place: Any = {"ax": panels[: len(maps.grids)], "orientation": "horizontal", "aspect": 32}
         figure.colorbar(image, label="discounted visits per episode", **place).ax.minorticks_off()
     if not bare:
         figure.suptitle(maps.title, fontsize=13, fontweight="bold")
