@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from occupax.analysis.curves import log_log_line, mean_over_grid, on_grid, time_to_threshold, trailing_average
-from occupax.analysis.statistics import bootstrap, bootstrap_difference, interquartile_mean, quartiles
+from occupax.analysis.statistics import (
+    bootstrap,
+    bootstrap_difference,
+    interquartile_mean,
+    log_log_line,
+    mean_over_grid,
+    on_grid,
+    quartiles,
+    time_to_threshold,
+    trailing_average,
+)
 
 NAN, INF = np.nan, np.inf
 

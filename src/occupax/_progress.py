@@ -10,8 +10,7 @@ SECONDS_TO_MEASURE = 5.0
 class ProgressBar:
     """A bar on the standard error; a line now and then where that is not a terminal.
 
-    What there is to do, `total`, and what is `done` of it already are in any unit; `seconds_a_unit` is a first guess of
-    the pace. Where there is no terminal, at least `seconds_between_lines` pass between two lines.
+    The `total` and what is `done` already are in any unit; `seconds_a_unit` is a first guess of the pace.
     """
 
     def __init__(

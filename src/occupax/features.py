@@ -101,15 +101,13 @@ class Info(Feature):
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, *names: str):
-        """Count the values of these names, in this order."""
         if not names or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"Info needs the names of values in the info, got {names!r}.")
         self.names = names
 
     def size(self, env: DecisionProcess) -> int:
         """An entry for each name."""
-        self._places(env)
-        return len(self.names)
+        return len(self._places(env))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """The values of the step, and zeros after the end."""
@@ -129,6 +127,12 @@ class Grid(Feature):
     """One-hot over the cells of a grid laid over chosen coordinates of the observation.
 
     Observations outside the grid count in its outermost cells.
+
+    Args:
+        low: lower edge of the grid along each coordinate.
+        high: upper edge of the grid along each coordinate.
+        bins: number of cells along each coordinate.
+        coordinates: which entries of the flattened observation are meant; the first ones by default.
     """
 
     low: Float[np.ndarray, " c"]
@@ -143,14 +147,6 @@ class Grid(Feature):
         bins: Sequence[int],
         coordinates: Sequence[int] | None = None,
     ):
-        """Lay a grid.
-
-        Args:
-            low: lower edge of the grid along each coordinate.
-            high: upper edge of the grid along each coordinate.
-            bins: number of cells along each coordinate.
-            coordinates: which entries of the flattened observation are meant; the first ones by default.
-        """
         self.low, self.high = read_array("low", low), read_array("high", high)
         self.bins = check_integers("bins", bins)
         chosen = range(len(self.bins)) if coordinates is None else coordinates
@@ -182,7 +178,6 @@ class Table(Feature):
     values: Float[np.ndarray, "S A d"]
 
     def __init__(self, values: ArrayLike):
-        """Keep a copy of the array."""
         self.values = read_array("values", values)
         if self.values.ndim != 3:
             raise ValueError(f"values must be an array [S, A, d], got shape {self.values.shape}.")
@@ -230,7 +225,6 @@ class Stack(Feature):
     parts: tuple[Feature, ...]
 
     def __init__(self, *parts: Feature | Callable[[Any, Any], Any]):
-        """Put `parts` one after the other."""
         if not parts:
             raise ValueError("Stack needs at least one feature, got none.")
         self.parts = tuple(as_feature(part) for part in parts)

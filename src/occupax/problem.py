@@ -49,7 +49,6 @@ class Problem(eqx.Module):
         termination: Termination = "episodic",
         features: Feature | Callable[[Any, Any], Any] | None = None,
     ):
-        """Check everything that can be checked without sampling."""
         refuse_unless_environment(env)
         self.env, self.discount, self.horizon = env, _read_discount(discount), _read_horizon(horizon, env)
         if termination not in get_args(Termination):

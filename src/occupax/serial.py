@@ -29,10 +29,8 @@ from occupax.policies import ACTIVATIONS
 Arrays = dict[str, np.ndarray]
 
 CONTENT, CHECKSUM = "occupax", "occupax-sha256"
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **ACTIVATIONS,
-    "identity": inspect.signature(eqx.nn.MLP).parameters["final_activation"].default,
-}
+IDENTITY = inspect.signature(eqx.nn.MLP).parameters["final_activation"].default
+FUNCTIONS: dict[str, Callable[..., Any]] = {**ACTIVATIONS, "identity": IDENTITY}
 """The functions that are saved by name."""
 
 
@@ -66,9 +64,8 @@ def named_arrays(tree: Any) -> Arrays:
 
 def with_arrays_of(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """The tree with other arrays in the places that `named_arrays` gives them."""
-    return tree_map_with_path(
-        lambda path, leaf: jnp.asarray(arrays[keystr(path)]) if eqx.is_array(leaf) else leaf, tree
-    )
+    own, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(tree_map_with_path(lambda path, _: jnp.asarray(arrays[keystr(path)]), own), rest)
 
 
 def _describe(value: Any, name: str, arrays: Arrays) -> Any:
@@ -98,7 +95,6 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    """What a value is made of, and each part's step in a path as JAX writes it."""
     if isinstance(value, eqx.Module):
         held = vars(value)  # constants of the class are not the value's own, and JAX would tell the difference
         return [(f".{field.name}", held[field.name]) for field in dataclasses.fields(value) if field.name in held]
@@ -295,10 +291,8 @@ def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _with_sorted_header(content: bytes) -> bytes:
-    """The same safetensors file with the keys of its header in order, where safetensors leaves it to chance.
-
-    A file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8 bytes, and the data.
-    """
+    """The same safetensors file with the keys of its header in order, where safetensors leaves it to chance."""
+    # a file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8 bytes, and the data
     start = 8 + int.from_bytes(content[:8], "little")
     found = json.loads(content[8:start])
     header = json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -307,7 +301,6 @@ def _with_sorted_header(content: bytes) -> bytes:
 
 
 def _write_whole(path: str | Path, content: bytes) -> None:
-    """Write beside the file, and put the result in its place once it is on the disk."""
     file = Path(path)
     if file.is_dir():
         raise ValueError(f"path must name a file, but {file} is a folder.")

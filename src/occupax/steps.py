@@ -22,17 +22,15 @@ FIRST_ADAPTIVE_RADIUS = 0.01
 
 
 class Memory(eqx.Module):
-    """What is carried from one step to the next.
-
-    This is what an optax rule remembers, whether the radius cut the last step short, how far that step went and, only
-    if the radius is adaptive, its present value and the policy before the last step.
-    """
+    """What is carried from one step to the next; the last two only if the radius is adaptive."""
 
     rule: Any
     clipped: Bool[Array, ""]
+    """Whether the radius cut the last step short."""
     length: Float[Array, ""]
     radius: Float[Array, ""] | None
     previous: Policy | None
+    """The policy before the last step."""
 
 
 class Step(eqx.Module):
@@ -79,10 +77,7 @@ class Step(eqx.Module):
     def __call__(
         self, policy: Policy, gradient: Policy, memory: Memory, batch: Batch | None = None
     ) -> tuple[Policy, Memory]:
-        """Return the next policy and what is to be remembered.
-
-        An adaptive radius asks `batch`, drawn under `policy`, for its weights; the others need none.
-        """
+        """The next policy and what is remembered; only an adaptive radius needs `batch`, drawn under `policy`."""
         radius = self._radius(memory, batch)
         if isinstance(self.rule, str):
             length = global_norm(gradient) if self.rule == "normalised" else 1.0

@@ -24,31 +24,26 @@ from occupax.utilities.base import Smoothness
 TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
 
-The table has l_psi = 1 and L_psi = 0, but the proofs use them only through ||grad log pi|| <= 2 l_psi and
-||hess log pi|| <= 2 (L_psi + l_psi^2). For the table these norms are at most sqrt(2) and 1/2, so every result here also
-holds with l_psi = 1/sqrt(2) and L_psi = 0, which stand for the bounds sqrt(2) and 1.
+The proofs use them only through ||grad log pi|| <= 2 l_psi and ||hess log pi|| <= 2 (L_psi + l_psi^2), and for a table
+these norms are at most sqrt(2) and 1/2.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Constants:
-    """What the theory asks of a problem (assumption:psi-Lip and assumption:F-Lip).
-
-    Attributes:
-        discount: The discount factor, gamma.
-        lipschitz_psi: Bound of ||grad psi||_2 for the logits psi, l_psi.
-        smoothness_psi: Bound of the spectral norm of the Hessian of psi, L_psi (printed once as L_h).
-        lipschitz_utility: Bound of ||grad F||_inf, l_{lambda,inf}.
-        smoothness_utility: Lipschitz constant of grad F from the 2-norm to the inf-norm, L_lambda.
-        smoothness_utility_l1: Lipschitz constant of grad F from the 1-norm to the inf-norm, L_{lambda,inf}.
-    """
+    """What the theory asks of a problem with the discount gamma (assumption:psi-Lip and assumption:F-Lip)."""
 
     discount: float
     lipschitz_psi: float
+    """Bound of ||grad psi||_2 for the logits psi, l_psi."""
     smoothness_psi: float
+    """Bound of the spectral norm of the Hessian of psi, L_psi (printed once as L_h)."""
     lipschitz_utility: float
+    """Bound of ||grad F||_inf, l_{lambda,inf}."""
     smoothness_utility: float
+    """Lipschitz constant of grad F from the 2-norm to the inf-norm, L_lambda."""
     smoothness_utility_l1: float
+    """Lipschitz constant of grad F from the 1-norm to the inf-norm, L_{lambda,inf}."""
 
     def __post_init__(self) -> None:
         _check_discount(self.discount)
@@ -71,26 +66,21 @@ def problem_constants(
         smoothness_psi: bound of the Hessian of the policy's logits; given if and only if `lipschitz_psi` is.
         reward_bound: the largest reward of a step, up to its sign, where the environment is not tabular.
     """
-    if lipschitz_psi is not None and smoothness_psi is not None:
-        psi = {"lipschitz_psi": lipschitz_psi, "smoothness_psi": smoothness_psi}
-    elif lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
-        psi = TABULAR_SOFTMAX
-    else:
+    if lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
+        lipschitz_psi, smoothness_psi = TABULAR_SOFTMAX.values()
+    if lipschitz_psi is None or smoothness_psi is None:
         raise ValueError(
             "lipschitz_psi and smoothness_psi must both be given, or left out for the softmax over the table of a "
             f"tabular environment, got {lipschitz_psi} and {smoothness_psi} for {type(problem.env).__name__}."
         )
-    names = ("lipschitz_utility", "smoothness_utility", "smoothness_utility_l1")
-    utility = dict(zip(names, occupancy_smoothness(problem, reward_bound), strict=True))
-    return Constants(discount=problem.discount, **psi, **utility)
+    return Constants(problem.discount, lipschitz_psi, smoothness_psi, *occupancy_smoothness(problem, reward_bound))
 
 
 def occupancy_smoothness(problem: Problem, reward_bound: float | None = None) -> Smoothness:
     """The constants of the utility as a function of the state-action occupancy, lambda.
 
-    With the features Phi, [S * A, d], this function is F(Phi^T lambda), and its gradient Phi grad F. A row of Phi has
-    at most the l1 norm R and a column C, so Phi takes the inf-norm to at most R times as much, Phi^T the 1-norm
-    likewise, and Phi^T the 2-norm to at most math.sqrt(R C) times as much. State features have R = 1 and C = A.
+    With the features Phi, [S * A, d], this function is F(Phi^T lambda). If a row of Phi has at most the l1 norm R and a
+    column C, Phi takes the inf-norm to at most R times as much, and Phi^T the 1-norm to R and the 2-norm to sqrt(R C).
     """
     own = problem.utility.smoothness
     if not all(map(math.isfinite, own)):
@@ -104,7 +94,6 @@ def occupancy_smoothness(problem: Problem, reward_bound: float | None = None) ->
 
 
 def _norms(problem: Problem, reward_bound: float | None) -> tuple[float, float]:
-    """The largest l1 norms of a row and of a column of the features."""
     env = problem.env
     if isinstance(env, TabularMDP):
         if reward_bound is not None:
@@ -137,10 +126,7 @@ class VarianceConstants(NamedTuple):
     last_step: float
 
 
-PRESCRIBED = ("step size, eta", "epochs, T", "trajectories", "environment steps")
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Prescription:
     """What one theorem asks for: a step size (eta), a number of epochs (T) and the samples these cost."""
 
@@ -150,13 +136,12 @@ class Prescription:
     environment_steps: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Plan:
     """Everything the theory prescribes for an accuracy of order `epsilon`; `print` it to see a table.
 
-    Both theorems promise O(epsilon), with constants of their own: theorem:ncvx for a `stationary` point, and
-    theorem:convergence-rate for the `global_optimum`. The latter needs a concave utility and assumption:over-para,
-    which a linear utility with a softmax over a table does not satisfy (its optimum is at infinity).
+    The `global_optimum` of theorem:convergence-rate needs a concave utility and assumption:over-para, which a linear
+    utility with a softmax over a table does not satisfy (its optimum is at infinity).
     """
 
     epsilon: float
@@ -172,6 +157,7 @@ class Plan:
     global_optimum: Prescription
 
     def __str__(self) -> str:
+        names = ("step size, eta", "epochs, T", "trajectories", "environment steps")
         rows: list[tuple[Any, ...]] = [
             ("horizon, H", self.horizon),
             ("radius, delta", self.radius),
@@ -181,7 +167,7 @@ class Plan:
             ("smoothness, L_theta", self.smoothness_theta),
             *((f"variance, C_{index}", value) for index, value in enumerate(self.variance, 1)),
             ("", "stationary point", "global optimum"),
-            *zip(PRESCRIBED, astuple(self.stationary), astuple(self.global_optimum), strict=True),
+            *zip(names, astuple(self.stationary), astuple(self.global_optimum), strict=True),
         ]
         lines = [f"What the theory of TSIVR-PG prescribes for an accuracy of order epsilon = {self.epsilon:g}"]
         for name, *values in rows:
@@ -220,8 +206,7 @@ def weight_bound(step: int, distance: float, lipschitz_psi: float) -> float:
 def weight_variance(step: int, radius: float, lipschitz_psi: float, smoothness_psi: float) -> float:
     """Variance of the importance weight of steps 0..t per squared distance, C_w(t + 1) (lemma:Weight-Var).
 
-    Var(w_t) <= C_w(t + 1) ||theta_1 - theta_2||^2 for parameters no further apart than `radius`, delta. The printed
-    C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the argument behind it gives
+    The printed C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the argument behind it gives
     C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi and L = L_psi.
     """
     _check_finite("non-negative", radius=radius, smoothness_psi=smoothness_psi)
@@ -243,11 +228,8 @@ def occupancy_lipschitz(constants: Constants) -> float:
 def smoothness_theta(constants: Constants) -> float:
     """Smoothness of F(lambda(theta)) in theta, L_theta (lemma:importance, iii)."""
     left, squared = 1 - constants.discount, constants.lipschitz_psi**2
-    return (
-        4 * constants.smoothness_utility_l1 * squared / left**4
-        + 8 * squared * constants.lipschitz_utility / left**3
-        + 2 * constants.lipschitz_utility * (constants.smoothness_psi + squared) / left**2
-    )
+    utility, slope = 4 * constants.smoothness_utility_l1 * squared / left**4, constants.lipschitz_utility
+    return utility + 8 * squared * slope / left**3 + 2 * slope * (constants.smoothness_psi + squared) / left**2
 
 
 def variance_constants(constants: Constants, horizon: int, radius: float) -> VarianceConstants:
@@ -287,9 +269,8 @@ def step_size_global(smoothness: float, variance: VarianceConstants) -> float:
 def gradient_mapping(gradient: Float[ArrayLike, "*n"], step_size: float, radius: float) -> Float[np.ndarray, "*n"]:
     """The measure of stationarity of theorem:ncvx, G_eta: the truncated step over the step size.
 
-    This is (Proj(theta + eta g) - theta) / eta with the ball of the radius around theta, so g itself while eta ||g||
-    (over all entries) is at most the radius. The projection maximises <g, x - theta> - ||x - theta||^2 / (2 eta) over
-    that ball; defn:TR prints the minus as a plus.
+    This is (Proj(theta + eta g) - theta) / eta with the ball of the radius around theta. The projection maximises
+    <g, x - theta> - ||x - theta||^2 / (2 eta) over that ball; defn:TR prints the minus as a plus.
     """
     _check_finite("positive", step_size=step_size, radius=radius)
     vector = np.asarray(gradient, dtype=float)
@@ -301,8 +282,7 @@ def plan(epsilon: float, constants: Constants) -> Plan:
     """Work out all that theorem:ncvx and theorem:convergence-rate prescribe.
 
     Counts are rounded up. An epoch draws N + (m - 1) B trajectories of H steps; for theorem:ncvx the paper prints
-    T m (B H + N), which is of order epsilon^-4 and not what its algorithm draws. The accuracy `epsilon` is at most
-    1/2, as in the proof of theorem:convergence-rate.
+    T m (B H + N), which is not what its algorithm draws. The accuracy `epsilon` is at most 1/2.
     """
     if not 0 < epsilon <= 0.5:
         raise ValueError(f"`epsilon` is {epsilon}; it must be positive and at most 0.5.")
@@ -313,21 +293,12 @@ def plan(epsilon: float, constants: Constants) -> Plan:
 
     def prescribe(step_size: float, epochs: int) -> Prescription:
         drawn = epochs * ((batch - 1) * batch + snapshot_batch)
-        return Prescription(step_size=step_size, epochs=epochs, trajectories=drawn, environment_steps=drawn * steps)
+        return Prescription(step_size, epochs, drawn, drawn * steps)
 
-    return Plan(
-        epsilon=epsilon,
-        constants=constants,
-        horizon=steps,
-        radius=delta,
-        batch=batch,
-        epoch_length=batch,
-        snapshot_batch=snapshot_batch,
-        smoothness_theta=smoothness,
-        variance=variance,
-        stationary=prescribe(step_size_stationary(smoothness, variance), batch),
-        global_optimum=prescribe(step_size_global(smoothness, variance), _ceiling(math.log2(1 / epsilon))),
-    )
+    stationary = prescribe(step_size_stationary(smoothness, variance), batch)
+    best = prescribe(step_size_global(smoothness, variance), _ceiling(math.log2(1 / epsilon)))
+    sizes = (steps, delta, batch, batch, snapshot_batch)
+    return Plan(epsilon, constants, *sizes, smoothness, variance, stationary, best)
 
 
 def _check_finite(sign: Literal["positive", "non-negative"], **values: int | float) -> None:

@@ -1,19 +1,10 @@
 """What training came to: statistics over seeds, comparisons, figures, and a page to read.
 
-Numbers:
-
-* `statistics`: quartiles, interquartile means, moving averages and bootstrap intervals over seeds.
-* `curves`: learning curves on one grid, the time to a threshold, and lines through powers.
-
-Figures:
-
+* `statistics`: quartiles, averages and bootstrap intervals over seeds, and learning curves on one grid.
 * `charts`: what a figure shows, as data.
 * `plots`: charts as Matplotlib figures and as files.
 * `metrics`: the chart of a metric that a run recorded.
 * `visits`: maps of the states that a policy visits.
-
-The report:
-
 * `report`: the page about training runs, which also compares several.
 * `describe`: the configuration of a run, and the names and meanings of the recorded numbers, in words.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.
@@ -21,5 +12,34 @@ The report:
 
 from occupax.analysis.metrics import plot_metric
 from occupax.analysis.report import write_report
+from occupax.analysis.statistics import (
+    Interval,
+    Line,
+    bootstrap,
+    bootstrap_difference,
+    interquartile_mean,
+    log_log_line,
+    mean_over_grid,
+    moving_average,
+    on_grid,
+    quartiles,
+    time_to_threshold,
+    trailing_average,
+)
 
-__all__ = ["plot_metric", "write_report"]
+__all__ = [
+    "Interval",
+    "Line",
+    "bootstrap",
+    "bootstrap_difference",
+    "interquartile_mean",
+    "log_log_line",
+    "mean_over_grid",
+    "moving_average",
+    "on_grid",
+    "plot_metric",
+    "quartiles",
+    "time_to_threshold",
+    "trailing_average",
+    "write_report",
+]

@@ -57,13 +57,21 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
-class Chart:
-    """Series over one x axis; both labels have the unit of their axis."""
-
+class _Figure:
     name: str
     """The name of its files and its id in a page: letters, digits, hyphens and underscores."""
     title: str
     caption: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w-]+", self.name, re.ASCII):
+            raise ValueError(f"name must consist of letters, digits, hyphens and underscores, got {self.name!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Chart(_Figure):
+    """Series over one x axis; both labels have the unit of their axis."""
+
     x_label: str
     y_label: str
     series: tuple[Series, ...]
@@ -76,16 +84,11 @@ class Chart:
     """Thin lines behind the first series, such as the single seeds that it is the median of."""
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        super().__post_init__()
         names = [part.name for part in (*self.series, *self.levels)]
         if len(set(names)) < len(names):
-            raise ValueError(
-                f"the series and levels of the chart {self.name!r} must have different names, got {names}."
-            )
-
-    def number(self, series: Series) -> int:
-        """The number from which the colour, the dashes and the marker of a series follow."""
-        return (self.look or {}).get(series.name, self.series.index(series))
+            parts = f"the series and levels of the chart {self.name!r}"
+            raise ValueError(f"{parts} must have different names, got {names}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +108,10 @@ class HeatMap:
 
 
 @dataclass(frozen=True, eq=False)
-class Maps:
+class Maps(_Figure):
     """Grids of visits side by side, on one logarithmic scale of colours."""
 
-    name: str
-    title: str
-    caption: str
     grids: tuple[HeatMap, ...]
-    label: str = "discounted visits per episode"
-    """The label of the scale of colours."""
-
-    def __post_init__(self) -> None:
-        _check_name(self.name)
 
 
 def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) -> Series:
@@ -127,8 +122,6 @@ def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) ->
 
 def thin(series: Series) -> Series:
     """At most `MOST_POINTS` points of a series, evenly spread, the first and the last among them."""
-    if len(series.x) <= MOST_POINTS:
-        return series
     kept = spread(len(series.x))
     return replace(series, **{name: array[kept] for name, array in series.arrays().items()})
 
@@ -139,10 +132,7 @@ def spread(count: int) -> np.ndarray:
 
 
 def csv_text(chart: Chart | Maps) -> str:
-    """All numbers of a figure, one a line: series, x, y, lower, upper, or map, row, column, value, arrow.
-
-    Levels are series without x. What is not known is left empty.
-    """
+    """All numbers of a figure as CSV; levels are series without x, and what is not known is left empty."""
     if isinstance(chart, Maps):
         rows: list[Sequence[Any]] = [("map", "row", "column", "value", "arrow")]
         for grid in chart.grids:
@@ -165,8 +155,3 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
 
 def _cell(number: float) -> str:
     return "" if np.isnan(number) else f"{number:.10g}"
-
-
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[\w-]+", name, re.ASCII):
-        raise ValueError(f"name must consist of letters, digits, hyphens and underscores, got {name!r}.")

@@ -54,6 +54,8 @@ def settings(result: Result) -> list[tuple[str, str]]:
     """What was trained and with what, in pairs of a name and a text; the run need not have been restored."""
     setup, arrays = result.config["setup"], result.arrays
     problem = setup["problem"].get("fields", {})
+    versions = [f"{name} {version}" for name, version in result.config["versions"].items() if name != "float64"]
+    precision = "float64" if result.config["versions"].get("float64") else "float32"
     every = "iteration" if setup["record_every"] == 1 else f"{setup['record_every']} iterations"
     parts = ("utility", "features", "discount", "horizon", "termination")
     return [
@@ -65,7 +67,7 @@ def settings(result: Result) -> list[tuple[str, str]]:
         ("Seeds", _seeds(result.seeds)),
         ("Records", f"one every {every}, {len(result.episodes):,} in all"),
         ("Time", f"{result.seconds:,.0f} seconds"),
-        ("Versions", _versions(result.config["versions"])),
+        ("Versions", f"{', '.join(versions)}; {precision}"),
     ]
 
 
@@ -93,7 +95,6 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _environment(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """The environment; of a table its size instead of its arrays."""
     if class_name(description) != "TabularMDP":
         return words(description, arrays)
     states, actions, _ = arrays[description["fields"]["successors"]["array"]].shape
@@ -105,8 +106,3 @@ def _seeds(seeds: tuple[int, ...]) -> str:
     if len(seeds) > 2 and seeds == tuple(range(first, last + 1)):
         return f"{len(seeds)} ({first} to {last})"
     return ", ".join(map(str, seeds))
-
-
-def _versions(versions: Mapping[str, Any]) -> str:
-    names = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "float64")
-    return f"{names}; {'float64' if versions.get('float64') else 'float32'}"

@@ -80,10 +80,7 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
 
 
 def smoothing_window(result: Result) -> int:
-    """Over how many records a line is averaged: one, unless there are more of them than can be drawn.
-
-    It is a multiple of the period of the algorithm, whose batches of different sizes would make waves otherwise.
-    """
+    """Over how many records a line is averaged: one, or a multiple of the algorithm's period where there are many."""
     records = len(result.episodes)
     if records <= MOST_POINTS:
         return 1

@@ -58,9 +58,13 @@ def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
     import matplotlib as mpl
 
     stream = io.StringIO()
+
+    def tenths(found: re.Match[str]) -> str:  # a tenth of a point is finer than a screen
+        return f"{float(found[0]):.1f}".removesuffix(".0")
+
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(stream, format="svg", transparent=transparent, metadata={"Date": None})
-    shorter = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"-?\d+\.\d+", _tenths, found[0]), stream.getvalue())
+    shorter = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"-?\d+\.\d+", tenths, found[0]), stream.getvalue())
     return re.sub(r"\s*\n\s*", "\n", shorter)
 
 
@@ -75,7 +79,7 @@ class Look(NamedTuple):
 
 def look(chart: Chart, series: Series) -> Look:
     """How a series of a chart is drawn; colours, dashes and markers repeat in different combinations."""
-    number = chart.number(series)
+    number = (chart.look or {}).get(series.name, chart.series.index(series))
     again = number // len(COLOURS)
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[(number + 2 * again) % len(MARKERS)]
     if series.style == "points":
@@ -172,9 +176,8 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         axes.set_title(grid.title, fontsize=10)
         axes.set(xticks=[], yticks=[])
     if image is not None:
-        shared = panels[: len(maps.grids)]
-        bar = figure.colorbar(image, ax=shared, orientation="horizontal", label=maps.label, aspect=32)
-        bar.ax.minorticks_off()
+        place: Any = {"ax": panels[: len(maps.grids)], "orientation": "horizontal", "aspect": 32}
+        figure.colorbar(image, label="discounted visits per episode", **place).ax.minorticks_off()
     if not bare:
         figure.suptitle(maps.title, fontsize=13, fontweight="bold")
     return figure
@@ -192,8 +195,3 @@ def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row co
     units = {"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1}
     sizes = {"width": 0.07, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.4, "minlength": 0}
     axes.quiver(j, i, *(0.42 * directions).T, color=list(colours), **units, **sizes)
-
-
-def _tenths(found: re.Match[str]) -> str:
-    """A tenth of a point is finer than a screen."""
-    return f"{float(found[0]):.1f}".removesuffix(".0")

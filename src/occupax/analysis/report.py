@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float
 
 from occupax import serial
-from occupax.analysis import metrics, page
+from occupax.analysis import metrics, page, statistics
 from occupax.analysis.charts import Chart, Maps, seeds_series
-from occupax.analysis.curves import mean_over_grid, on_grid
 from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number, settings
 from occupax.analysis.metrics import Against
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
-from occupax.analysis.statistics import bootstrap, interquartile_mean, moving_average, quartiles
 from occupax.analysis.visits import visits, visits_map
 from occupax.envs.tabular import TabularMDP
 from occupax.training.assessment import Assessment, probabilities
@@ -70,7 +68,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "Environment steps": result.steps[:, -1],
     }
     finished = sum(status == "finished" for status in result.status)
-    full = metrics.complete(result)
+    full, recorded = metrics.complete(result), result.metrics
     return {
         "anchor": anchor,
         "title": name,
@@ -95,9 +93,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "headlines": [_titled(anchor, result, metric) for metric in HEADLINES],
         "maps": _visits(anchor, result, assessment),
         "diagnostics": [
-            _diagnostic(anchor, result if metric in EXACT else full, metric)
-            for metric in DIAGNOSTICS
-            if metric in result.metrics
+            _diagnostic(anchor, result if it in EXACT else full, it) for it in DIAGNOSTICS if it in recorded
         ],
     }
 
@@ -127,11 +123,10 @@ def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
 
 
 def _median(column: np.ndarray) -> str:
-    return number(quartiles(np.asarray(column, float)[:, None])[1][0])
+    return number(statistics.quartiles(np.asarray(column, float)[:, None])[1][0])
 
 
 def _comparison(runs: Runs) -> dict[str, Any]:
-    """In which settings the problems differ, and how the runs compare against each axis."""
     exact = all("exact_utility" in result.metrics for _, result in runs)
     shown = ("exact_utility" if exact else "utility", "return")
     described = [dict(settings(result)) for _, result in runs]
@@ -140,7 +135,7 @@ def _comparison(runs: Runs) -> dict[str, Any]:
 
 
 def _against(runs: Runs, metrics: Sequence[str], against: Against) -> dict[str, Any]:
-    places = {name: np.atleast_2d(_x(result, against)) for name, result in runs}
+    places = {name: np.atleast_2d(getattr(result, against)) for name, result in runs}
     ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
     compared, low, high = overlapping(ranges)
     if len(compared) < 2:
@@ -168,13 +163,8 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
     return [name for name, _, _ in most], max(low for _, low, _ in most), min(high for _, _, high in most)
 
 
-def _x(result: Result, against: Against) -> Num[np.ndarray, "*seed record"]:
-    return result.episodes if against == "episodes" else result.steps
-
-
 def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
-    """All places with a record of some run, or as many as there is use for."""
-    found = np.unique(np.concatenate([_x(result, against).ravel() for _, result in runs])).astype(float)
+    found = np.unique(np.concatenate([getattr(result, against).ravel() for _, result in runs])).astype(float)
     within = found[(found >= low) & (found <= high)]
     kept = within if len(within) <= MOST_PLACES else np.linspace(low, high, MOST_PLACES).round()
     return np.unique([low, *kept, round(high - (high - low) / 10), high])
@@ -183,8 +173,9 @@ def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.n
 def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int]) -> Chart:
     words = METRICS[metric]
     windows = {name: 1 if metric in EXACT else metrics.smoothing_window(result) for name, result in runs}
-    averages = {name: moving_average(result.metrics[metric], windows[name]) for name, result in runs}
-    series = [seeds_series(name, grid, on_grid(_x(result, against), averages[name], grid)) for name, result in runs]
+    averages = {name: statistics.moving_average(result.metrics[metric], windows[name]) for name, result in runs}
+    curves = (statistics.on_grid(getattr(result, against), averages[name], grid) for name, result in runs)
+    series = [seeds_series(name, grid, curve) for name, curve in zip(averages, curves, strict=True)]
     averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
     smoothed = f" Moving averages of {averaged} records." if averaged else ""
     caption = f"{words.meaning} Line: median of the seeds; band: between their quartiles.{smoothed}"
@@ -194,19 +185,16 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
 
 
 def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
-    """The mean height of the curve of each metric, over the grid and over its last tenth."""
     last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
-    cells: list[TableCell] = []
-    for metric in metrics:
-        curves = on_grid(_x(result, against), result.metrics[metric], grid)
-        cells += [interval(mean_over_grid(grid, curves)), interval(mean_over_grid(grid[last], curves[:, last]))]
-    return cells
+    curves = (statistics.on_grid(getattr(result, against), result.metrics[metric], grid) for metric in metrics)
+    parts = ((curve, part) for curve in curves for part in (slice(None), last))
+    return [interval(statistics.mean_over_grid(grid[part], curve[:, part])) for curve, part in parts]
 
 
 def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
     """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
     known = np.asarray(values, float)[~np.isnan(values)]
     if len(known) < 2:
-        return TableCell(number(interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
-    found = bootstrap(known)
+        return TableCell(number(statistics.interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
+    found = statistics.bootstrap(known)
     return TableCell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")

@@ -1,6 +1,7 @@
 """Maps of where policies go, for processes whose states are the cells of a square."""
 
 from dataclasses import replace
+from itertools import compress
 from math import isqrt
 from typing import cast
 
@@ -40,10 +41,8 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
     if optimum is not None:
         grids.append(_grid("optimal policy", problem, optimum, moving))
         if problem.horizon is not None:
-            caption += (
-                f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that of "
-            )
-            caption += "the infinite horizon."
+            caption += f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that "
+            caption += "of the infinite horizon."
     grids.append(_grid("uniform policy", problem, np.full(best.shape, 1 / env.num_actions), nowhere))
     return replace(alone, caption=caption, grids=tuple(grids))
 
@@ -77,16 +76,13 @@ def is_grid(env: TabularMDP, side: int) -> bool:
 
 
 def _grid(title: str, problem: Problem, policy: StateActionArray, moving: Bool[np.ndarray, " S"]) -> HeatMap:
-    """Visits, and arrows in those states in which the policy is to be seen moving."""
     visited = exact.occupancy(problem, policy).sum(1)
     square = (isqrt(len(visited)), -1)
     if not moving.any():
         return HeatMap(title, visited.reshape(square))
     likely = (policy >= AS_GOOD * policy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
     cells = likely.reshape(*square, len(MOVES))
-    texts = [
-        ["".join(arrow for arrow, shown in zip(MOVES, cell, strict=True) if shown) for cell in row] for row in cells
-    ]
+    texts = [["".join(compress(MOVES, cell)) for cell in row] for row in cells]
     return HeatMap(title, visited.reshape(square), texts)
 
 

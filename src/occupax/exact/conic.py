@@ -54,22 +54,14 @@ def maximise(utility: Utility, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
 
 def _reached(model: Dynamics) -> Bool[np.ndarray, "H S"]:
     """The states that can be visited at each step, or at any step if the horizon is infinite."""
-    A = model.shape[1]
-    edges = model.transition.T > 0
-    reached = [model.initial > 0]
-    if model.horizon is not None:
-        for _ in range(model.horizon - 1):
-            reached.append(edges @ np.repeat(reached[-1], A) > 0)
-        return np.stack(reached)
-    while True:
-        wider = reached[-1] | (edges @ np.repeat(reached[-1], A) > 0)
-        if (wider == reached[-1]).all():
-            return wider[None]
-        reached = [wider]
+    S, A = model.shape
+    edges, reached = model.transition.T > 0, [model.initial > 0]
+    for _ in range((model.horizon or S) - 1):
+        reached.append(edges @ np.repeat(reached[-1], A) > 0)
+    return np.any(reached, 0, keepdims=True) if model.horizon is None else np.stack(reached)
 
 
 def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
-    """The utility as a concave cvxpy expression, with the constraints of its auxiliary variables."""
     import cvxpy as cp
 
     match utility:

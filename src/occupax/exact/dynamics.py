@@ -1,8 +1,4 @@
-"""The linear dynamics of a tabular problem, and the best policy for a reward.
-
-Both conventions of termination look alike in the one object that describes the dynamics. The best policy is found by
-Howard's policy iteration, or by backward induction for a finite horizon.
-"""
+"""The linear dynamics of a tabular problem, and the best policy for a reward."""
 
 from typing import Any, NamedTuple
 
@@ -56,11 +52,7 @@ class Dynamics(NamedTuple):
         return (self.transition @ values).reshape(self.shape)
 
     def discounted_solve(self, matrix: sparse.csr_array, right: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
-        """Solve (I - discount * matrix) x = right.
-
-        Small systems are solved densely. Large ones first by GMRES, which needs few products where the process mixes
-        fast, and by a sparse factorisation where it does not (grids and chains, whose factors stay sparse).
-        """
+        """Solve (I - discount * matrix) x = right: densely, or by GMRES, or by sparse factors where it mixes slowly."""
         S = right.size
         if S <= DENSE_STATES:
             return np.linalg.solve(np.eye(S) - self.discount * matrix.toarray(), right)
@@ -70,16 +62,14 @@ class Dynamics(NamedTuple):
 
 
 class BestResponse(NamedTuple):
-    """An optimal policy for a reward."""
+    """An optimal policy for a reward, and its return from each state; with a horizon, both at each step."""
 
     value: float
     """The optimal return from the initial distribution."""
     upper_bound: float
     """A bound of the optimal return that also covers what is left of the Bellman residual."""
     values: Float[np.ndarray, "*H S"]
-    """The optimal return from each state; with a horizon, at each step."""
     policy: Float[np.ndarray, "*H S A"]
-    """Action probabilities, all 0 or 1; with a horizon, at each step."""
 
 
 def dynamics(problem: Problem) -> Dynamics:
@@ -116,9 +106,8 @@ def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
     wrong = ~(np.abs(sums - 1) <= 1e-4) | ~(table >= 0).all(-1)
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise ValueError(
-            f"probs must be a distribution over actions in each state, got {table[where]} in state {where[-1]}."
-        )
+        found = f"{table[where]} in state {where[-1]}"
+        raise ValueError(f"probs must be a distribution over actions in each state, got {found}.")
     return table / sums[..., None]
 
 
@@ -163,7 +152,6 @@ def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse
 def _look_ahead(
     model: Dynamics, reward: StateActionArray, choice: Int[np.ndarray, " S"], values: Float[np.ndarray, " S"]
 ) -> tuple[StateActionArray, Bool[np.ndarray, " S"]]:
-    """The value of each action, and where another one is better than the choice by more than its last digits."""
     action_values = reward + model.discount * model.following(values)
     gain = action_values.max(1) - action_values[np.arange(choice.size), choice]
     return action_values, gain > 4e-15 * (1 + np.abs(action_values).max())

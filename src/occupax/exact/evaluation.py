@@ -60,8 +60,7 @@ def certificate(problem: Problem, probs: Any) -> Certificate:
 
 def certify(problem: Problem, model: Dynamics, features: Float[np.ndarray, " d"]) -> Certificate:
     """The certificate of a feature occupancy."""
-    value = utility_value(problem.utility, features)
-    quasi_reward = utility_gradient(problem.utility, features)
+    value, quasi_reward = utility_value(problem.utility, features), utility_gradient(problem.utility, features)
     if not np.isfinite(quasi_reward).all():
         raise ValueError(
             f"{type(problem.utility).__name__} has no finite gradient at this occupancy, which gives no bound; "
@@ -86,8 +85,8 @@ def concave_dynamics(problem: Problem) -> Dynamics:
 def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
     """The exact gradient of F(u(theta)), with respect to each array of `policy`, as NumPy float64.
 
-    The derivative with respect to the probabilities is that of the policy gradient theorem with the quasi-reward
-    grad F(u); the policy's own derivative is taken by JAX.
+    The derivative with respect to the probabilities is that of the policy gradient theorem, sum_t gamma^t d_t(s)
+    Q_t(s, a), with the quasi-reward grad F(u); the policy's own derivative is taken by JAX.
     """
     model = dynamics(problem)
     refuse_unless_fitting(policy, problem.env)
@@ -119,7 +118,6 @@ def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "*time S A"]) -> F
 
 
 def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -> StateActionArray:
-    """The derivative of <occupancy, reward> with respect to the probabilities: sum_t gamma^t d_t(s) Q_t(s, a)."""
     if model.horizon is None:
         matrix = model.under(probs)
         flow = model.discounted_solve(matrix.T.tocsr(), model.initial)
@@ -185,11 +183,8 @@ class Evaluator:
 
 
 def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n S A"]:
-    """The state-action occupancies of many tables of probabilities, by dense matrices.
-
-    With M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi).
-    """
-    S, A = model.shape
+    """The state-action occupancies of many tables of probabilities, by dense matrices."""
+    S, A = model.shape  # with M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi)
     matrices = model.discount * np.einsum("nsa,sat->nts", probs, model.transition.toarray().reshape(S, A, S))
     right = np.broadcast_to(model.initial, (len(probs), S))
     if model.horizon is not None:

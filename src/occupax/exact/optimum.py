@@ -1,7 +1,4 @@
-"""The exact optimum of a concave utility over all policies.
-
-It is found by fully corrective Frank-Wolfe over the polytope of occupancies, with a planner as its oracle.
-"""
+"""The exact optimum of a concave utility over all policies, by fully corrective Frank-Wolfe with a planner."""
 
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, get_args
@@ -12,16 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number, unknown
-from occupax.exact import conic
+from occupax.exact import conic, evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
-from occupax.exact.evaluation import (
-    certify,
-    concave_dynamics,
-    timed_occupancy,
-    total_occupancy,
-    utility_gradient,
-    utility_value,
-)
+from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
@@ -38,14 +28,12 @@ Images = Float[np.ndarray, "k d"]
 
 
 class Optimum(NamedTuple):
-    """A policy with a certificate of its optimality."""
+    """A policy with its exact utility and occupancy, and a certificate of its optimality."""
 
     value: float
-    """The utility of `policy`, computed exactly from it."""
     gap: float
     """No policy is better than `value` by more than this."""
     occupancy: StateActionArray
-    """The discounted state-action occupancy of `policy`, [S, A]."""
     policy: Timed
     """Action probabilities [S, A]; with a horizon they depend on time, [H, S, A]."""
 
@@ -70,7 +58,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         raise unknown("method", method, get_args(Method))
     tolerance = check_number("tolerance", tolerance, low=0.0, open_low=True)
     max_iterations = check_integer("max_iterations", max_iterations)
-    model = concave_dynamics(problem)
+    model = evaluation.concave_dynamics(problem)
     if method == "conic":
         if find_spec("cvxpy") is None:
             raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
@@ -79,8 +67,8 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         times = () if model.horizon is None else (model.horizon,)
         start = np.full((*times, *model.shape), 1 / model.shape[1])
     policy = _policy(_frank_wolfe(problem, model, start, tolerance, max_iterations))
-    occupancy = total_occupancy(model, policy)
-    value, _, gap = certify(problem, model, model.features.T @ occupancy.ravel())
+    occupancy = evaluation.total_occupancy(model, policy)
+    value, _, gap = evaluation.certify(problem, model, model.features.T @ occupancy.ravel())
     if gap > tolerance:
         raise RuntimeError(
             f"{method} reached a certified gap of {gap:.3g}, not the tolerance of {tolerance:g}; allow a larger "
@@ -93,16 +81,11 @@ def _policy(mass: Timed) -> Timed:
     """The policy with this occupancy; states that are never visited act uniformly."""
     mass = np.maximum(mass, 0.0)
     total = mass.sum(-1, keepdims=True)
-    uniform = np.full_like(mass, 1 / mass.shape[-1])
-    return np.divide(mass, total, out=uniform, where=total > 0)
+    return np.divide(mass, total, out=np.full_like(mass, 1 / mass.shape[-1]), where=total > 0)
 
 
 def _frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: float, max_iterations: int) -> Timed:
-    """Maximise the utility from the policy `start`; return the occupancy. With a horizon both are for each step.
-
-    Each iteration adds the occupancy of the policy that is best for the current quasi-reward, then finds the best
-    mixture of all that are kept.
-    """
+    # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that are kept anew
     corners = [timed_occupancy(model, start)]
     images, shares = _image(model, corners[0])[None], np.ones(1)
     for _ in range(max_iterations):
@@ -168,8 +151,6 @@ def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: flo
 
 
 def _line_search(utility: Utility, images: Images, shares: Vector, move: Vector, target: float) -> float:
-    """How far to go along `move`, which descends the barrier function, so that it does go down."""
-
     def barrier(at: Vector) -> float:
         return -utility_value(utility, at @ images) - target * float(np.log(at).sum())
 
@@ -193,6 +174,5 @@ _hessian_products = eqx.filter_jit(
 
 
 def _room(position: Vector, move: Vector) -> float:
-    """How far one can go along `move` before an entry of `position` reaches zero."""
     shrinking = move < 0
     return float(np.min(-position[shrinking] / move[shrinking], initial=np.inf))

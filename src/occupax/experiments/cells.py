@@ -15,8 +15,8 @@ from scipy.special import softmax
 
 from occupax import serial
 from occupax.algorithms import Algorithm, MaxEnt
-from occupax.analysis.curves import mean_over_grid, on_grid, time_to_threshold, trailing_average
 from occupax.analysis.describe import words
+from occupax.analysis.statistics import mean_over_grid, on_grid, time_to_threshold, trailing_average
 from occupax.exact import Evaluator
 from occupax.experiments.methods import SNAPSHOTS
 from occupax.experiments.tasks import COVERAGE, LAKE, TASKS, Task

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from occupax import exact
 from occupax.algorithms import TSIVRPG
 from occupax.analysis.charts import Chart, Series
-from occupax.analysis.curves import Line, log_log_line
+from occupax.analysis.statistics import Line, log_log_line
 from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import RATE_SNAPSHOT, Settings, epoch_episodes
 from occupax.experiments.sections import Claim, Section, TextTable, claim, text

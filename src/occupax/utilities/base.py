@@ -81,9 +81,7 @@ class Utility(eqx.Module):
         return self * -1.0
 
     def __sub__(self, other: "Utility | Callable[[Any], Any]") -> "Utility":
-        from occupax.utilities.custom import as_utility
-
-        return self + -as_utility(other)
+        return -(-self + other)
 
     def __rsub__(self, other: Callable[[Any], Any]) -> "Utility":
         return -self + other
@@ -124,18 +122,14 @@ class Sum(Utility):
     @property
     def concave(self) -> bool:
         """Whether every term is concave with a positive weight, linear, or multiplied by zero."""
-        return all(
-            term.linear or (term.concave if weight > 0 else weight == 0)
-            for term, weight in zip(self.terms, self.weights, strict=True)
-        )
+        pairs = zip(self.terms, self.weights, strict=True)
+        return all(term.linear or (term.concave if weight > 0 else weight == 0) for term, weight in pairs)
 
     @property
     def smoothness(self) -> Smoothness:
         """The weighted sum of the constants, or their largest when each term has its own part."""
-        scaled = [
-            [abs(weight) * constant if weight else 0.0 for constant in term.smoothness]
-            for term, weight in zip(self.terms, self.weights, strict=True)
-        ]
+        pairs = zip(self.terms, self.weights, strict=True)
+        scaled = [[abs(weight) * it if weight else 0.0 for it in term.smoothness] for term, weight in pairs]
         combine = sum if self.sizes is None else max
         return Smoothness(*(combine(column) for column in zip(*scaled, strict=True)))
 

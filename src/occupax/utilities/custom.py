@@ -48,7 +48,6 @@ class Custom(Utility):
         smoothness: Smoothness | tuple[float, float, float] = (inf, inf, inf),
         domain: Callable[[Any], Any] | None = None,
     ):
-        """Keep the function and what is said about it."""
         if not callable(function) or isinstance(function, type):
             raise ValueError(f"a utility must be one of occupax.utilities or a function, got {function!r}.")
         self.function, self.declared_concave, self.projection = function, concave, domain
@@ -109,7 +108,6 @@ def bind(utility: Utility, env: DecisionProcess, discount: float, features: Feat
 
 
 def _return_of(env: DecisionProcess, features: Feature) -> Utility:
-    """The discounted return as a function of features given by hand, where it is one."""
     if isinstance(features, feature_maps.Reward):
         return Reward()
     if isinstance(features, feature_maps.StateAction) and isinstance(env, TabularMDP):
@@ -121,14 +119,7 @@ def _return_of(env: DecisionProcess, features: Feature) -> Utility:
 
 
 def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, seed: int = 0) -> Smoothness:
-    """Test a utility's gradient, concavity and constants on random occupancies.
-
-    Args:
-        utility: the utility, or a plain function.
-        size: the length of the occupancy.
-        mass: the largest total of the occupancies that are tried.
-        samples: how many pairs of occupancies are tried.
-        seed: of the random occupancies.
+    """Test a utility's gradient, concavity and constants on random occupancies of a size, with totals up to a mass.
 
     Returns:
         The largest constants that were seen, to compare with the declared ones.
@@ -193,7 +184,6 @@ def refuse_unless_fitting(utility: Utility, size: int) -> None:
 
 
 def _occupancies(size: int, mass: float, count: int, seed: int) -> Float[np.ndarray, "n d"]:
-    """Random occupancies, from even to concentrated, kept a little inside the orthant for the differences."""
     random = np.random.default_rng(seed)
     concentration = np.exp(random.uniform(-3, 3, count))
     shares = np.stack([random.dirichlet(np.full(size, c)) for c in concentration])

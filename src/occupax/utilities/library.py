@@ -23,15 +23,11 @@ class _Concave(Utility):
 
 
 class _Everywhere(_Concave):
-    """A utility that is defined for every vector."""
-
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         return occupancy
 
 
 class _OfVisits(_Concave):
-    """A utility of how often each state is visited, or each of any other things that are counted."""
-
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         return nonnegative(occupancy)
 
@@ -66,20 +62,16 @@ class Linear(_Everywhere):
     weights: Float[np.ndarray, " d"]
 
     def __init__(self, weights: Any):
-        """Copy the weights, flattened."""
         self.weights = read_array("weights", weights).ravel()
         if self.weights.size == 0:
             raise ValueError(f"weights must be finite numbers, at least one, got {weights!r}.")
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The inner product <weights, u>."""
-        return self._fitting(occupancy) @ occupancy
+        return self.gradient(occupancy) @ occupancy
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """The weights, whatever the occupancy."""
-        return self._fitting(occupancy)
-
-    def _fitting(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         wanted, got = occupancy.size, self.weights.size
         if occupancy.shape != self.weights.shape:
             raise ValueError(f"weights of Linear must have one entry for each of the {wanted} features, got {got}.")
@@ -133,11 +125,7 @@ class Entropy(_OfVisits):
 
 
 class LogCoverage(_OfVisits):
-    """sum_i log(u_i + sigma): visit everything, and what is rarely visited first.
-
-    Args:
-        sigma: keeps the gradient bounded where nothing is visited.
-    """
+    """sum_i log(u_i + sigma): visit everything, and what is rarely visited first; `sigma` bounds the gradient."""
 
     sigma: float = eqx.field(static=True, default=0.125)
 
@@ -170,7 +158,6 @@ class SetDistance(_Everywhere):
     set: ConvexSet
 
     def __init__(self, feedback: Any, set: ConvexSet):  # noqa: A002
-        """Keep the feedback as a feature."""
         if not isinstance(set, ConvexSet):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"set must be one of Box, Ball, Halfspace, Polyhedron, Point, got {set!r}.")
         if not isinstance(feedback, Feature) and not callable(feedback):
@@ -179,10 +166,10 @@ class SetDistance(_Everywhere):
         self.feedback, self.set = as_feature(feedback), set
 
     def _excess(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The vector u - Proj u; under the square, the envelope theorem allows to hold the projection constant."""
         size, wanted = self.set.size, occupancy.size
         if size != wanted:
             raise ValueError(f"set must have as many dimensions as the feedback, {wanted}, got one of {size}.")
+        # under the square, the envelope theorem allows to hold the projection constant
         return occupancy - self.set.project(jax.lax.stop_gradient(occupancy))
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:

@@ -38,7 +38,7 @@ class Box(ConvexSet):
     high: Float[np.ndarray, " k"]
 
     def __init__(self, low: Numbers, high: Numbers):
-        self.low, self.high = _numbers("low", low, 1), _numbers("high", high, 1)
+        self.low, self.high = _numbers("low", low, 1, finite=False), _numbers("high", high, 1, finite=False)
         sizes = self.low.size, self.high.size
         if sizes[0] != sizes[1]:
             raise ValueError(f"high must be as long as low, but low has {sizes[0]} and high {sizes[1]} numbers.")
@@ -61,7 +61,7 @@ class Ball(ConvexSet):
     radius: Float[np.ndarray, ""]
 
     def __init__(self, center: Numbers, radius: ArrayLike):
-        self.center, self.radius = _finite("center", center, 1), _finite("radius", radius, 0)
+        self.center, self.radius = _numbers("center", center, 1), _numbers("radius", radius, 0)
         _require("radius", self.radius, self.radius >= 0, "at least 0")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
@@ -73,21 +73,17 @@ class Ball(ConvexSet):
 
 
 class Halfspace(ConvexSet):
-    """The vectors whose inner product with `normal` is at most `offset`.
-
-    Both are kept divided by the length of `normal`.
-    """
+    """The vectors whose inner product with `normal` is at most `offset`; both are divided by the length of `normal`."""
 
     normal: Float[np.ndarray, " k"]
     offset: Float[np.ndarray, ""]
 
     def __init__(self, normal: Numbers, offset: ArrayLike):
-        given = _finite("normal", normal, 1)
+        given = _numbers("normal", normal, 1)
         length = np.linalg.norm(given)
         if length == 0:
             raise ValueError(f"normal must have a number other than 0, but it is {given.tolist()}.")
-        self.normal = given / length
-        self.offset = np.asarray(_finite("offset", offset, 0) / length)
+        self.normal, self.offset = given / length, np.asarray(_numbers("offset", offset, 0) / length)
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the halfspace nearest to `point`."""
@@ -108,16 +104,13 @@ class Polyhedron(ConvexSet):
     def __init__(self, matrix: Numbers, bounds: Numbers):
         from scipy.optimize import linprog
 
-        rows, limits = _finite("matrix", matrix, 2), _finite("bounds", bounds, 1)
+        rows, limits = _numbers("matrix", matrix, 2), _numbers("bounds", bounds, 1)
         if rows.shape[0] != limits.size:
-            raise ValueError(
-                f"bounds must have a number for each row of matrix, but matrix has {rows.shape[0]} rows and bounds "
-                f"{limits.size} numbers."
-            )
+            counts = f"matrix has {rows.shape[0]} rows and bounds {limits.size} numbers"
+            raise ValueError(f"bounds must have a number for each row of matrix, but {counts}.")
         lengths = np.linalg.norm(rows, axis=1)
-        zero = lengths == 0
-        _require("bounds", limits, ~zero | (limits >= 0), "at least 0 where a row of matrix is zero")
-        lengths = np.where(zero, 1, lengths)
+        _require("bounds", limits, (lengths > 0) | (limits >= 0), "at least 0 where a row of matrix is zero")
+        lengths = np.where(lengths == 0, 1, lengths)
         self.matrix, self.bounds = rows / lengths[:, None], limits / lengths
         scale = np.max(np.abs(self.bounds)) or 1.0  # the solver has an absolute tolerance, of about 1e-7
         if not linprog(np.zeros(rows.shape[1]), self.matrix, self.bounds / scale, bounds=(None, None)).success:
@@ -138,7 +131,7 @@ class Point(ConvexSet):
     point: Float[np.ndarray, " k"]
 
     def __init__(self, point: Numbers):
-        self.point = _finite("point", point, 1)
+        self.point = _numbers("point", point, 1)
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Return the only point of the set."""
@@ -214,7 +207,7 @@ def _nearest(
     return lax.while_loop(lambda state: ~state.done & (state.steps < limit), step, first).point
 
 
-def _numbers(name: str, value: Numbers, dimensions: int) -> Float[np.ndarray, "..."]:
+def _numbers(name: str, value: Numbers, dimensions: int, finite: bool = True) -> Float[np.ndarray, "..."]:
     kind = ("a number", "a vector of numbers", "a matrix of numbers")[dimensions]
     try:
         array = np.array(value, dtype=np.float64)
@@ -223,12 +216,8 @@ def _numbers(name: str, value: Numbers, dimensions: int) -> Float[np.ndarray, ".
     if array.ndim != dimensions or array.size == 0:
         raise ValueError(f"{name} must be {kind} and not empty, but its shape is {array.shape}.")
     _require(name, array, ~np.isnan(array), "a number")
-    return array
-
-
-def _finite(name: str, value: Numbers, dimensions: int) -> Float[np.ndarray, "..."]:
-    array = _numbers(name, value, dimensions)
-    _require(name, array, np.isfinite(array), "finite")
+    if finite:
+        _require(name, array, np.isfinite(array), "finite")
     return array
 
 

@@ -7,12 +7,9 @@ import base64
 import hashlib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from occupax.analysis.page.figures import interactive
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 class TableCell(NamedTuple):
@@ -24,19 +21,16 @@ class TableCell(NamedTuple):
 
 
 def render(template: str, **data: Any) -> str:
-    """A page of HTML from a file in `templates/`, with data that is all text and escaped.
-
-    No script but its own runs in it, and nothing is loaded from elsewhere.
-    """
+    """A page of HTML from a file in `templates/`; no script but its own runs in it, and nothing else is loaded."""
     return environment().get_template(template).render(data)
 
 
 @cache
-def environment() -> "Environment":
+def environment() -> Any:
     """The templates, in which all text is escaped and a missing value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found: Any = Environment(
+    found = Environment(
         loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}

@@ -14,10 +14,7 @@ SHOWN = {colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)} | {"#
 
 
 def interactive(chart: Chart | Maps) -> dict[str, Any]:
-    """A figure whose lines can be hidden, and whose numbers the pointer or the arrow keys show.
-
-    The template of a figure needs the drawing, a button for each part of it, and the numbers.
-    """
+    """What the template of a figure needs: the drawing, a button for each part of it, and the numbers."""
     from matplotlib import style
 
     with style.context("default"):  # the page has its own colours, whatever the user's figures look like
@@ -31,8 +28,7 @@ def interactive(chart: Chart | Maps) -> dict[str, Any]:
 def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any]:
     """A Matplotlib figure as SVG within a page, in the page's own colours and letters, with its title and caption.
 
-    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`. The name of
-    the chart is its own in a page: references within an SVG must not meet those of another.
+    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`.
     """
     _, _, text = plots.svg_text(figure, chart.name, transparent=True).partition("<svg")
     box = re.search(r'viewBox="([^"]*)"', text)
@@ -55,7 +51,8 @@ def describe_chart(chart: Chart) -> str:
         course = f"from {number(known[0])} to {number(known[-1])}" if known.size else "not known"
         courses.append(f"{series.name}: {course}")
     courses += [f"{level.name}: {number(level.y)}" for level in chart.levels]
-    return f"{chart.y_label} against {_first_line(chart.x_label)}; {'; '.join(courses)}."
+    against, _, _ = chart.x_label.partition("\n")
+    return f"{chart.y_label} against {against}; {'; '.join(courses)}."
 
 
 def _describe_maps(maps: Maps) -> str:
@@ -65,7 +62,6 @@ def _describe_maps(maps: Maps) -> str:
 
 
 def _buttons(chart: Chart) -> list[dict[str, Any]]:
-    """A button for each part, with a sample of it: they are the legend too."""
     looks = [plots.look(chart, series) for series in chart.series]
     buttons = [_button(f"s{i}", chart.series[i].name, look) for i, look in enumerate(looks)]
     if chart.singles:
@@ -84,7 +80,6 @@ def _button(part: str, name: str, look: plots.Look, width: float = 1.8, opacity:
 
 
 def _outline(marker: str) -> str:
-    """The outline of one of Matplotlib's markers, in the middle of a sample."""
     from matplotlib.markers import MarkerStyle
 
     if marker == "o":
@@ -95,15 +90,14 @@ def _outline(marker: str) -> str:
 
 
 def _chart(chart: Chart, figure: Any) -> dict[str, Any]:
-    axes = figure.axes[0]
-    levels = [(f"l{i}", level.name, _numbers(np.array([level.y]), 6)[0]) for i, level in enumerate(chart.levels)]
+    axes, heights = figure.axes[0], _numbers(np.array([level.y for level in chart.levels]), 6)
     return {
-        "label": _first_line(chart.x_label),
+        "label": chart.x_label.partition("\n")[0],
         "box": _box(figure, axes),
         "across": [*map(float, axes.get_xlim()), axes.get_xscale() == "log"],
         "up": [*map(float, axes.get_ylim()), axes.get_yscale() == "log"],
         "series": [{"part": f"s{i}", **_series(chart, series)} for i, series in enumerate(chart.series)],
-        "levels": [{"part": part, "name": name, "y": y} for part, name, y in levels],
+        "levels": [{"part": f"l{i}", "name": chart.levels[i].name, "y": y} for i, y in enumerate(heights)],
     }
 
 
@@ -114,14 +108,13 @@ def _series(chart: Chart, series: Series) -> dict[str, Any]:
 
 def _maps(maps: Maps, figure: Any) -> dict[str, Any]:
     grids: list[dict[str, Any]] = []
-    for grid, axes in zip(maps.grids, figure.axes[: len(maps.grids)], strict=True):
+    for grid, axes in zip(maps.grids, figure.axes, strict=False):
         values = [_numbers(row, 5) for row in grid.values]
         grids.append({"box": _box(figure, axes), "title": grid.title, "values": values, "arrows": grid.arrows})
     return {"grids": grids}
 
 
 def _box(figure: Any, axes: Any) -> list[float]:
-    """Left, top, right and bottom of the axes, in the points of the SVG."""
     (left, bottom), (right, top) = axes.get_position().get_points()
     width, height = 72 * figure.get_size_inches()
     places = (left * width, (1 - top) * height, right * width, (1 - bottom) * height)
@@ -129,10 +122,5 @@ def _box(figure: Any, axes: Any) -> list[float]:
 
 
 def _numbers(array: np.ndarray, digits: int) -> list[float | int | None]:
-    """Short numbers for a page; what is not finite is null."""
     rounded = [float(f"{number:.{digits}g}") for number in array]
     return [None if not np.isfinite(number) else int(number) if number.is_integer() else number for number in rounded]
-
-
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
