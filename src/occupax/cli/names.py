@@ -5,7 +5,7 @@ from typing import Any
 
 from occupax import algorithms, policies, samplers, utilities
 from occupax._errors import unknown
-from occupax.samplers.choice import SAMPLERS
+from occupax.samplers import SAMPLERS
 
 MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
     "utility": {"reward": utilities.Reward, "entropy": utilities.Entropy, "log-coverage": utilities.LogCoverage},
