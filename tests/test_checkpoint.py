@@ -10,7 +10,7 @@ import enumeration as enum
 import occupax as ox
 from occupax import serial
 from occupax.training import loop
-from occupax.training.checkpoint import Checkpoints
+from occupax.training.folder import Checkpoints
 from occupax.training.loggers import read_csv
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))

@@ -85,9 +85,9 @@ def gradient(
         earned = _earned(problem, trajectories, policy, weight, quasi_reward)
         total = sum(jnp.sum(part) for part in earned)
         if baseline != "none":
-            to_go = _to_go(earned, trajectories.live)
-            whole = baseline if isinstance(baseline, Earnings) else _summed(to_go, trajectories.live)
-            expected = weight * _mean_of_others(to_go, trajectories.live, whole)
+            to_go, live = _to_go(earned, trajectories.live), trajectories.live
+            whole = baseline if isinstance(baseline, Earnings) else Earnings(to_go.sum(0), live.sum(0))
+            expected = weight * _mean_of_others(to_go, live, whole)
             total = total - jnp.sum(jax.lax.stop_gradient(expected) * log_ratios)
         return jnp.asarray(total) / len(trajectories.actions)
 
@@ -105,7 +105,7 @@ def earnings(
     """What the mean baseline of `gradient` is made of, which parts of a batch add up; the arguments are the same."""
     weight = weights(trajectories, target, log_probs)
     earned = _earned(problem, trajectories, target, weight, _checked(problem, quasi_reward))
-    return _summed(_to_go(earned, trajectories.live), trajectories.live)
+    return Earnings(_to_go(earned, trajectories.live).sum(0), trajectories.live.sum(0))
 
 
 def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -166,18 +166,13 @@ def _earned(
     quasi_reward: Float[Array, " d"],
 ) -> list[Float[Array, "B _"]]:
     """What is earned at each step and, if it counts, after the end."""
-    visits = _visits(problem, trajectories, target, weight)
-    return [counts.inner(quasi_reward) * mass for counts, mass in visits]
+    return [counts.inner(quasi_reward) * mass for counts, mass in _visits(problem, trajectories, target, weight)]
 
 
 def _to_go(earned: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
     """What each trajectory still earns from each live step on."""
     to_go = jnp.cumsum(earned[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in earned[1:])
     return jnp.where(live, to_go, 0.0)
-
-
-def _summed(to_go: Float[Array, "B H"], live: Bool[Array, "B H"]) -> Earnings:
-    return Earnings(to_go.sum(0), live.sum(0))
 
 
 def _mean_of_others(to_go: Float[Array, "B H"], live: Bool[Array, "B H"], whole: Earnings) -> Float[Array, "B H"]:

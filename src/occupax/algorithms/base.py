@@ -38,11 +38,6 @@ class AlgorithmState(eqx.Module):
 State = TypeVar("State", bound=AlgorithmState)
 
 
-def _present_policy(state: AlgorithmState, key: Key[Array, ""]) -> Policy:
-    del key
-    return state.policy
-
-
 class Phase(eqx.Module, Generic[State]):
     """One kind of iteration.
 
@@ -55,7 +50,7 @@ class Phase(eqx.Module, Generic[State]):
 
     trajectories: int | Float[Array, ""]
     update: Callable[[State, Batch, Key[Array, ""]], State]
-    behaviour: Callable[[State, Key[Array, ""]], Policy] = _present_policy
+    behaviour: Callable[[State, Key[Array, ""]], Policy] = lambda state, _: state.policy
 
     def __check_init__(self) -> None:
         if not isinstance(self.trajectories, jax.Array):  # a program is given the settings of an algorithm as arrays
@@ -107,7 +102,6 @@ class Algorithm(eqx.Module, Generic[State]):
 
     def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
         """Which of `phases` an iteration is, from its number alone."""
-        del iteration
         return 0
 
     @abstractmethod
@@ -116,7 +110,6 @@ class Algorithm(eqx.Module, Generic[State]):
 
     def metrics(self, state: State) -> dict[str, Float[Array, ""]]:
         """Numbers of its own to record after an iteration, by name."""
-        del state
         return {}
 
 
@@ -139,6 +132,27 @@ class EpochAlgorithm(Algorithm[State]):
     def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
         """A snapshot at the beginning of each epoch."""
         return (iteration % self.epoch_length != 0) * 1
+
+
+class RecursiveState(AlgorithmState):
+    """The running estimates, and the policy before the last step."""
+
+    previous: Policy
+    """theta_{j-1}."""
+
+
+class RecursiveAlgorithm(EpochAlgorithm[RecursiveState]):
+    """An algorithm whose snapshot is a fresh estimate, which its refinements carry along from policy to policy."""
+
+    def init(self, problem: Problem, policy: Policy) -> RecursiveState:
+        """No estimates yet."""
+        return RecursiveState(policy, jnp.zeros(problem.size), no_gradient(policy), self.step().init(policy), policy)
+
+    def _snapshot(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
+        u = batch.occupancy()
+        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
+        policy, memory = self.step()(state.policy, g, state.memory, batch)
+        return RecursiveState(policy, u, g, memory, state.policy)
 
 
 def no_gradient(policy: Policy) -> Policy:

@@ -2,23 +2,13 @@
 
 from math import sqrt
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import AlgorithmState, EpochAlgorithm, Phase, add, no_gradient, scale, subtract
+from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, scale, subtract
 from occupax.batch import Batch
-from occupax.policies import Policy
-from occupax.problem import Problem
 
 
-class HSPGAState(AlgorithmState):
-    """The running estimates, and the policy before the last step."""
-
-    previous: Policy
-    """theta_{j-1}."""
-
-
-class HSPGA(EpochAlgorithm[HSPGAState]):
+class HSPGA(RecursiveAlgorithm):
     """Mixes: g_j = beta (g_{j-1} + mean[ g_hat(theta_j, r) - g_hat(theta_{j-1}, r) ]) + (1 - beta) mean g_hat(theta_j).
 
     The second mean is over a batch of its own, so a refinement draws 2 B trajectories. The occupancy is mixed alike.
@@ -38,21 +28,11 @@ class HSPGA(EpochAlgorithm[HSPGAState]):
             raise ValueError(f"mixing must lie in [0, 1], got {self.mixing!r}.")
 
     @property
-    def phases(self) -> tuple[Phase[HSPGAState], ...]:
+    def phases(self) -> tuple[Phase[RecursiveState], ...]:
         """N trajectories, then twice B each time."""
         return Phase(self.snapshot_batch, self._snapshot), Phase(2 * self.batch, self._hybrid)
 
-    def init(self, problem: Problem, policy: Policy) -> HSPGAState:
-        """No estimates yet."""
-        return HSPGAState(policy, jnp.zeros(problem.size), no_gradient(policy), self.step().init(policy), policy)
-
-    def _snapshot(self, state: HSPGAState, batch: Batch, key: Key[Array, ""]) -> HSPGAState:
-        u = batch.occupancy()
-        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
-        policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return HSPGAState(policy, u, g, memory, state.policy)
-
-    def _hybrid(self, state: HSPGAState, batch: Batch, key: Key[Array, ""]) -> HSPGAState:
+    def _hybrid(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
         then, now, beta = state.previous, state.policy, self._mixing()
         first, second = batch.halves()
         carried_u = state.occupancy + first.occupancy(now) - first.occupancy(then)
@@ -64,7 +44,7 @@ class HSPGA(EpochAlgorithm[HSPGAState]):
         u = beta * carried_u + (1 - beta) * fresh_u
         g = add(scale(beta, carried_g), scale(1 - beta, fresh_g))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return HSPGAState(policy, u, g, memory, now)
+        return RecursiveState(policy, u, g, memory, now)
 
     def _mixing(self) -> Float[Array, ""] | float:
         if self.mixing is not None:

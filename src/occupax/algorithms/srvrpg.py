@@ -1,22 +1,12 @@
 """SRVR-PG: recursive variance reduction (Xu, Gao and Gu, 2019)."""
 
-import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from occupax.algorithms.base import AlgorithmState, EpochAlgorithm, Phase, add, no_gradient, subtract
+from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, subtract
 from occupax.batch import Batch
-from occupax.policies import Policy
-from occupax.problem import Problem
 
 
-class SRVRPGState(AlgorithmState):
-    """The running estimates, and the policy before the last step."""
-
-    previous: Policy
-    """theta_{j-1}."""
-
-
-class SRVRPG(EpochAlgorithm[SRVRPGState]):
+class SRVRPG(RecursiveAlgorithm):
     """Carries the estimate along: g_j = g_{j-1} + mean[ g_hat(theta_j, r) - g_hat(theta_{j-1}, r) ].
 
     For a utility that is not linear, r is grad F at the occupancy carried along in the same way.
@@ -29,25 +19,15 @@ class SRVRPG(EpochAlgorithm[SRVRPGState]):
     """
 
     @property
-    def phases(self) -> tuple[Phase[SRVRPGState], ...]:
+    def phases(self) -> tuple[Phase[RecursiveState], ...]:
         """N trajectories, then B each time."""
         return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
 
-    def init(self, problem: Problem, policy: Policy) -> SRVRPGState:
-        """No estimates yet."""
-        return SRVRPGState(policy, jnp.zeros(problem.size), no_gradient(policy), self.step().init(policy), policy)
-
-    def _snapshot(self, state: SRVRPGState, batch: Batch, key: Key[Array, ""]) -> SRVRPGState:
-        u = batch.occupancy()
-        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
-        policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return SRVRPGState(policy, u, g, memory, state.policy)
-
-    def _recursion(self, state: SRVRPGState, batch: Batch, key: Key[Array, ""]) -> SRVRPGState:
+    def _recursion(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
         then, now = state.previous, state.policy
         u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
         r = batch.quasi_reward(u)
         new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, r, self.baseline)
         g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return SRVRPGState(policy, u, g, memory, now)
+        return RecursiveState(policy, u, g, memory, now)

@@ -4,18 +4,16 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import AlgorithmState, EpochAlgorithm, Phase, add, no_gradient, subtract
+from occupax.algorithms.base import EpochAlgorithm, Phase, RecursiveState, add, no_gradient, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import Radius
 
 
-class TSIVRPGState(AlgorithmState):
+class TSIVRPGState(RecursiveState):
     """The running estimates u_{j-1} and g_{j-1}, the policy before the last step, and the last two quasi-rewards."""
 
-    previous: Policy
-    """theta_{j-1}."""
     quasi_reward: Float[Array, " d"]
     """r_{j-1}."""
     previous_quasi_reward: Float[Array, " d"]

@@ -14,7 +14,7 @@ from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.cli import names, settings
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.samplers.choice import SAMPLERS
+from occupax.samplers import SAMPLERS
 from occupax.training.folder import read_config
 from occupax.training.setup import PolicySource, make_setup
 

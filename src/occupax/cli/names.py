@@ -9,7 +9,7 @@ from occupax import algorithms, envs, policies, samplers, utilities
 from occupax._errors import unknown
 from occupax.cli.output import print_json
 from occupax.cli.settings import known
-from occupax.samplers.choice import SAMPLERS
+from occupax.samplers import SAMPLERS
 
 MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
     "utility": {"reward": utilities.Reward, "entropy": utilities.Entropy, "log-coverage": utilities.LogCoverage},

@@ -5,16 +5,20 @@
   kernels in `tabular_kernel` and `network_kernel`, and the simulation of episodes in `rollout`.
 * `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the episodes of
   Gymnasium in `episodes`, and `cluster` and `workers` for Ray.
-* `choice`: samplers by name.
 * `batches`: who answers what an algorithm asks of the trajectories.
 """
 
+from typing import Any
+
+from occupax._errors import unknown
+from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.policies import Policy
+from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource, Sampler, Source
 from occupax.samplers.batches.sampled import SampledBatch
-from occupax.samplers.choice import choose_sampler
 from occupax.samplers.episodes import EpisodeError
 from occupax.samplers.host import Host
-from occupax.samplers.kernel import Kernel
+from occupax.samplers.kernel import Kernel, program_sampler
 from occupax.samplers.plain import Jax, sample
 from occupax.samplers.ray import Ray
 
@@ -31,3 +35,22 @@ __all__ = [
     "choose_sampler",
     "sample",
 ]
+
+SAMPLERS = {"jax": Jax, "kernel": Kernel, "host": Host, "ray": Ray}
+
+
+def choose_sampler(sampler: Sampler | str, problem: Problem, policy: Policy) -> Sampler:
+    """The sampler that a name stands for, which is returned as it is if it is one already.
+
+    "auto" is the host for environments of Gymnasium, the kernel where it can be used, and plain JAX otherwise.
+    """
+    given: Any = sampler
+    if isinstance(given, Sampler):
+        return given
+    if given == "auto":
+        return Host() if isinstance(problem.env, GymnasiumEnv) else program_sampler(problem, policy)
+    if not isinstance(given, str):
+        raise ValueError(f"sampler must be a sampler such as occupax.samplers.Host(...), or a name, got {given!r:.60}.")
+    if given not in SAMPLERS:
+        raise unknown("sampler", given, ["auto", *SAMPLERS])
+    return SAMPLERS[given]()

@@ -92,6 +92,5 @@ class Sampler(ABC):
 
         Samplers that draw the same trajectories for a key have the same name.
         """
-        del problem, policy
         kind: Any = type(self)
         return f"{kind.__module__}.{kind.__qualname__}"

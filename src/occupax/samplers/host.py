@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Key
 
 from occupax._errors import check_integer, check_number
 from occupax.envs.gymnasium import GymnasiumEnv
@@ -94,8 +94,4 @@ class HostSource(Source):
             self.inside.close()
 
 
-@eqx.filter_jit
-def _draw(
-    source: ProgramSource, policy: Policy, n: int, key: Key[Array, ""], first: Int[Array, ""], stop: Int[Array, ""]
-) -> Block:
-    return draw_part(source, policy, n, key, first, stop)
+_draw = eqx.filter_jit(draw_part)

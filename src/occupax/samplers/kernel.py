@@ -37,7 +37,6 @@ class Kernel(Sampler):
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
         """Those of the kernels, which are counted by trajectory and step."""
-        del problem, policy
         return "kernel"
 
 

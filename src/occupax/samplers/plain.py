@@ -58,12 +58,10 @@ class Jax(Sampler):
 
     def open(self, problem: Problem, policy: Policy) -> "JaxSource":
         """Open a source; nothing is started."""
-        del policy
         return JaxSource(problem)
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
         """Those of `jax.random`."""
-        del problem, policy
         return "jax"
 
 

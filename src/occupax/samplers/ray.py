@@ -27,9 +27,7 @@ from occupax.samplers.cluster import Cluster, Package, with_function_names, with
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Engine
 from occupax.samplers.workers import Workers
-from occupax.serial import named_arrays, with_arrays_of
-
-Arrays = dict[str, np.ndarray]
+from occupax.serial import Arrays, named_arrays, with_arrays_of
 
 LARGE = 100_000
 """Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
@@ -134,9 +132,7 @@ class RaySource(Source):
             there = None if target is None else send(target)
             found = self.workers.ask(batch, about, send(policy), there, told)
             answers = [[_restored(policy, kind, it[i]) for it in found] for i, kind in enumerate(kinds)]
-            if (
-                request.kind == "occupancy"
-            ):  # the sums for the records are asked for later, and cost next to nothing now
+            if request.kind == "occupancy":  # its sums for the records are asked for later, and cost little now
                 tallies[known] = answers[1]
             return answers[0]
 
@@ -204,7 +200,6 @@ def _without_target(request: Request) -> Request:
 
 
 def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
-    """The answer to a request, from its arrays."""
     parts = map(jnp.asarray, arrays.values())
     match kind:
         case "occupancy":

@@ -34,21 +34,15 @@ class Worker:
 
     actor: Any
     ready: bool = False
-    since: float = 0.0
-    """When it was given the task that it is at work on."""
-    busy: bool = False
+    since: float | None = None
+    """When it was given the task that it is at work on, if there is one."""
 
 
 class Workers:
     """Gives tasks to workers: each of them has a thread here, which waits for its answers.
 
-    Args:
-        cluster: where they are.
-        kind: the class of the actors; its `answer` is what they are for.
-        package: what each actor is made from.
-        count: how many there are.
-        patience: after how many seconds a worker is late, and an idle one takes over its task; and how long to wait
-            when no worker is there.
+    The actors are of the class `kind`, each made from `package`. After `patience` seconds a worker is late, and an idle
+    one takes over its task; as long is waited when no worker is there.
     """
 
     def __init__(self, cluster: Cluster, kind: type, package: Any, count: int, patience: float):
@@ -72,12 +66,10 @@ class Workers:
         """What the workers answer about each shard; it waits until all have answered."""
         with self._changed:
             homes = {shard: self._home.get((batch.number, shard)) for shard in shards}
-            at_home: dict[Worker, list[Shard]] = {}
-            for shard, home in homes.items():
-                if home is not None:
-                    at_home.setdefault(home, []).append(shard)
-            tasks = [Task(batch, tuple(many), arguments, home) for home, many in at_home.items()]
-            tasks += [Task(batch, (shard,), arguments, None) for shard, home in homes.items() if home is None]
+            tasks = [Task(batch, (shard,), arguments, None) for shard, home in homes.items() if home is None]
+            for worker in dict.fromkeys(home for home in homes.values() if home is not None):
+                drawn = tuple(shard for shard, home in homes.items() if home is worker)
+                tasks.append(Task(batch, drawn, arguments, worker))
             self._tasks += tasks
             self._changed.notify_all()
         try:
@@ -100,7 +92,6 @@ class Workers:
         self._cluster.close()
 
     def _wait(self, tasks: list[Task]) -> None:
-        """Wait until all tasks are done, as long as there are workers."""
         answers, last_seen = [task.answer for task in tasks], time.monotonic()
         while wait(answers, timeout=1.0, return_when="FIRST_EXCEPTION").not_done:
             if any(answer.done() and answer.exception() for answer in answers):
@@ -126,7 +117,7 @@ class Workers:
                     self._changed.wait(1.0)  # another worker may be late by then
                     continue
                 task.workers.append(worker)
-                worker.since, worker.busy = time.monotonic(), True
+                worker.since = time.monotonic()
             self._do(worker, task)
 
     def _start(self, worker: Worker) -> bool:
@@ -154,20 +145,17 @@ class Workers:
         return next(iter([*mine, *free, *late]), None)
 
     def _is_late(self, worker: Worker) -> bool:
-        return worker.busy and time.monotonic() - worker.since > self._patience
+        return worker.since is not None and time.monotonic() - worker.since > self._patience
 
     def _do(self, worker: Worker, task: Task) -> None:
-        """Let a worker do a task, and tell those who wait for it."""
         try:
             answer = self._ray.get(worker.actor.answer.remote(task.batch, task.shards, *task.arguments))
         except self._ray.exceptions.RayTaskError as error:
-            cause = error.cause
-            known = isinstance(cause, EpisodeError)
-            self._end(
-                worker, task, EpisodeError(str(cause) if known else f"a worker failed. {type(cause).__name__}: {cause}")
-            )
-        except self._ray.exceptions.RayError as error:
-            self._lose(worker, task, error)
+            known = isinstance(error.cause, EpisodeError)
+            reason = "" if known else f"a worker failed. {type(error.cause).__name__}: "
+            self._end(worker, task, EpisodeError(f"{reason}{error.cause}"))
+        except self._ray.exceptions.RayError:
+            self._lose(worker, task)
         except Exception as error:  # noqa: BLE001 - it is raised where the answer is waited for
             self._end(worker, task, error)
         else:
@@ -180,7 +168,7 @@ class Workers:
 
     def _end(self, worker: Worker, task: Task, outcome: Any) -> None:
         with self._changed:
-            worker.busy = False
+            worker.since = None
             if not task.answer.done():  # another may have been faster
                 if isinstance(outcome, Exception):
                     task.answer.set_exception(outcome)
@@ -188,10 +176,10 @@ class Workers:
                     task.answer.set_result(outcome)
             self._changed.notify_all()
 
-    def _lose(self, worker: Worker, task: Task, error: Exception) -> None:
+    def _lose(self, worker: Worker, task: Task) -> None:
         """Replace a worker that was lost, and let another do its task."""
         with self._changed:
-            worker.ready = worker.busy = False
+            worker.ready, worker.since = False, None
             self._home = {key: home for key, home in self._home.items() if home is not worker}
             for other in self._tasks:
                 if other.home is worker:
@@ -200,10 +188,10 @@ class Workers:
             task.losses += 1
             if self._closed:
                 task.answer.cancel()
-            elif task.losses == LOSSES and not task.answer.done():
-                task.answer.set_exception(_lost(task))
-            if not self._closed:
+            else:
                 worker.actor = self._kind.remote(self._package)
+                if task.losses == LOSSES and not task.answer.done():
+                    task.answer.set_exception(_lost(task))
             self._changed.notify_all()
 
 

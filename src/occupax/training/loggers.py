@@ -101,8 +101,7 @@ class Console(Logger):
         """Show how much is done already."""
         episodes, self._first_steps = _reached(table)
         self._budget, self._began = budget, time.monotonic()
-        text = f"{len(seeds)} run{'s' if len(seeds) > 1 else ''}, compiling"
-        self._bar = ProgressBar(budget, text, episodes)
+        self._bar = ProgressBar(budget, f"{len(seeds)} run{'s' if len(seeds) > 1 else ''}, compiling", episodes)
 
     def log(self, table: RecordTable) -> None:
         """Show how far the training is, how fast, and the median utility."""

@@ -20,7 +20,6 @@ from occupax.problem import Problem
 from occupax.samplers import EpisodeError, Sampler
 from occupax.training import folder as run_folder
 from occupax.training.assessment import FILE, probabilities
-from occupax.training.checkpoint import Checkpoints
 from occupax.training.execution import make_executor
 from occupax.training.execution.program import MOST_ITERATIONS
 from occupax.training.loggers import CSV, Console, Logger
@@ -115,17 +114,19 @@ def run(
     check_number("checkpoint_every", checkpoint_every, low=0.0)
     if not isinstance(callbacks, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"callbacks must be a list of functions of a Progress or loggers, got {callbacks!r:.60}.")
+    for callback in callbacks:
+        if not isinstance(callback, Logger) and not callable(callback):
+            raise ValueError(f"callbacks must be functions of a Progress or loggers, got {callback!r:.60}.")
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
-    for function in functions:
-        if not callable(function):
-            raise ValueError(f"callbacks must be functions of a Progress or loggers, got {function!r:.60}.")
-    training = Training(setup, check_integer("episodes", episodes))
+    training = Training(setup, check_integer("episodes", episodes), functions, loggers)
     if out is not None:
         training.open(Path(out), resume, resume_hint or f"occupax train --out {out} --resume (in Python: resume=True)")
         if len(setup.algorithms) == 1:
             loggers.append(CSV(Path(out) / "metrics.csv"))
-    training.go(functions, [*loggers, Console()] if progress else loggers, checkpoint_every)
+    if progress:
+        loggers.append(Console())
+    training.go(checkpoint_every)
     return training.results()
 
 
@@ -139,14 +140,15 @@ def paid_iterations(setup: Setup, episodes: int) -> int:
 
 
 class Training:
-    """A set of runs on their way."""
+    """A set of runs on their way; nothing is started before `go`."""
 
-    def __init__(self, setup: Setup, episodes: int):
-        """Nothing is started before `go`."""
-        self._setup, self._episodes = setup, episodes
+    def __init__(
+        self, setup: Setup, episodes: int, functions: Sequence[Callable[[Progress], Any]], loggers: Sequence[Logger]
+    ):
+        self._setup, self._episodes, self._functions, self._loggers = setup, episodes, functions, loggers
         self._last = paid_iterations(setup, episodes)
         self._records = Records(setup.record_every, setup.schedule)
-        self._checkpoints: Checkpoints | None = None
+        self._checkpoints: run_folder.Checkpoints | None = None
         self._saved: tuple[dict[str, np.ndarray], int] | None = None
         self._resume_hint = ""
         self._seconds = 0.0
@@ -156,7 +158,7 @@ class Training:
         config, arrays = run_folder.make_config(self._setup, self._episodes)
         run_folder.refuse_another_run(folder, config, arrays, resume)
         self._resume_hint = resume_hint
-        self._checkpoints = Checkpoints(folder / "checkpoint", config["fingerprint"])
+        self._checkpoints = run_folder.Checkpoints(folder / "checkpoint", config["fingerprint"])
         found = self._checkpoints.load()
         if found is not None:
             saved, content = found
@@ -171,74 +173,58 @@ class Training:
         for file in (SUMMARY, FILE):  # the run is not finished any more
             (folder / file).unlink(missing_ok=True)
 
-    def go(
-        self, functions: Sequence[Callable[[Progress], Any]], loggers: Sequence[Logger], checkpoint_every: float
-    ) -> None:
+    def go(self, checkpoint_every: float) -> None:
         """Train until the budget is spent, a function says stop, or Ctrl-C."""
-        seeds = [seed for _, seed, _ in self._setup.runs]
         self._executor = make_executor(self._setup)
         try:
             self._restore()
-            for logger in loggers:
+            for logger in self._loggers:
+                seeds = [seed for _, seed, _ in self._setup.runs]
                 logger.open(seeds, self._episodes, self._records.table(complete=True))
             with _noticing_interrupts() as interrupted:
-                self._loop(functions, loggers, checkpoint_every, interrupted)
+                self._loop(checkpoint_every, interrupted)
                 self._save()
         except EpisodeError as error:
             self._save()
             raise EpisodeError(f"{error} The training was {self._where_it_stopped()}") from error
         finally:
             self._executor.close()
-            for logger in loggers:
+            for logger in self._loggers:
                 logger.close()
         if interrupted.is_set():
             raise KeyboardInterrupt(self._where_it_stopped())
 
     def _restore(self) -> None:
-        """Go on from the checkpoint, if there is one."""
         if self._saved is not None:
             try:
                 self._executor.restore(*self._saved)
             except ValueError as error:
                 raise ValueError(f"the run cannot be resumed: {error}") from None
 
-    def _loop(
-        self,
-        functions: Sequence[Callable[[Progress], Any]],
-        loggers: Sequence[Logger],
-        checkpoint_every: float,
-        interrupted: threading.Event,
-    ) -> None:
+    def _loop(self, checkpoint_every: float, interrupted: threading.Event) -> None:
         count, saved, over = 1, time.monotonic(), False
         start = saved - self._seconds
-        by_record = bool(functions) or self._setup.exact
         while self._executor.iteration < self._last and not over and not interrupted.is_set():
             began = time.monotonic()
-            records = self._advance(self._fitting(count, by_record))
+            records = self._records.add(self._advance(count))
             took = time.monotonic() - began
             count = max(1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MOST_ITERATIONS))
             if records is not None:
-                for logger in loggers:
+                for logger in self._loggers:
                     logger.log(records)
-                over = bool(functions) and self._over(functions, self._progress(records))
+                over = self._over(records)
             self._seconds = time.monotonic() - start
             if time.monotonic() - saved >= checkpoint_every:
                 self._save()
                 saved = time.monotonic()
 
-    def _fitting(self, count: int, by_record: bool) -> int:
-        """The iterations of the next call: never beyond the budget nor, where that matters, the end of a record."""
-        left = self._last - self._executor.iteration
-        if by_record:
+    def _advance(self, count: int) -> dict[str, np.ndarray]:
+        """Run iterations: never beyond the budget nor, where that matters, the end of a record."""
+        count = min(count, self._last - self._executor.iteration)
+        if self._functions or self._setup.exact:
             count = min(count, self._setup.record_every - self._executor.iteration % self._setup.record_every)
-        return min(count, left, MOST_ITERATIONS)
-
-    def _advance(self, count: int) -> RecordTable | None:
-        """Run iterations; return the records they complete."""
         iterations = self._executor.advance(count)
-        if self._setup.exact:
-            iterations |= self._exact_values(count)
-        return self._records.add(iterations)
+        return iterations | self._exact_values(count) if self._setup.exact else iterations
 
     def _exact_values(self, count: int) -> dict[str, np.ndarray]:
         """The exact utility and the gap of every policy where a record or the budget ends, which is looked at last."""
@@ -250,27 +236,25 @@ class Training:
                 columns[name][-1] = np.nan if values is None else values
         return columns if problem.utility.concave else {EXACT[0]: columns[EXACT[0]]}
 
-    def _progress(self, records: RecordTable) -> Progress:
+    def _over(self, records: RecordTable) -> bool:
+        """Call all functions; whether one of them returned True, be it Python's, NumPy's or JAX's."""
+        if not self._functions:
+            return False
         metrics = {name: values[:, -1] for name, values in records.metrics.items()}
-        return Progress(int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs())
-
-    def _over(self, functions: Sequence[Callable[[Progress], Any]], progress: Progress) -> bool:
-        """Call all functions; whether one of them says stop."""
-        return any([_says_stop(function(progress)) for function in functions])  # noqa: C419
+        progress = Progress(int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs())
+        answers = [function(progress) for function in self._functions]
+        return any(it is True or (getattr(it, "dtype", None) == np.bool_ and bool(it)) for it in answers)
 
     def _save(self) -> None:
         if self._checkpoints is not None:
-            self._checkpoints.save(
-                self._executor.iteration, self._seconds, self._executor.arrays() | self._records.arrays()
-            )
+            arrays = self._executor.arrays() | self._records.arrays()
+            self._checkpoints.save(self._executor.iteration, self._seconds, arrays)
 
     def _where_it_stopped(self) -> str:
-        done = (
-            f"stopped after {self._setup.schedule.episodes(self._executor.iteration):,} of {self._episodes:,} episodes"
-        )
-        if not self._resume_hint:
-            return f"{done}; nothing was saved, because no folder was given (out)."
-        return f"{done}; to go on: {self._resume_hint}."
+        done = self._setup.schedule.episodes(self._executor.iteration)
+        nothing = "nothing was saved, because no folder was given (out)"
+        hint = f"to go on: {self._resume_hint}" if self._resume_hint else nothing
+        return f"stopped after {done:,} of {self._episodes:,} episodes; {hint}."
 
     def results(self) -> list[Result]:
         """One result for each algorithm."""
@@ -280,37 +264,20 @@ class Training:
         for i, algorithm in enumerate(self._setup.algorithms):
             runs = slice(i * len(seeds), (i + 1) * len(seeds))
             config, arrays = run_folder.make_config(replace(self._setup, algorithms=(algorithm,)), self._episodes)
-            results.append(
-                Result(
-                    problem=self._setup.problem,
-                    algorithm=algorithm,
-                    seeds=seeds,
-                    episodes=table.episodes,
-                    steps=table.steps[runs],
-                    metrics={name: values[runs] for name, values in table.metrics.items()},
-                    policies=tuple(policies[runs]),
-                    status=tuple(status[runs]),
-                    seconds=self._seconds,
-                    config=config,
-                    arrays=arrays,
-                )
-            )
+            metrics = {name: values[runs] for name, values in table.metrics.items()}
+            recorded = self._setup.problem, algorithm, seeds, table.episodes, table.steps[runs], metrics
+            ended = tuple(policies[runs]), tuple(status[runs]), self._seconds
+            results.append(Result(*recorded, *ended, config, arrays))
         return results
-
-
-def _says_stop(answer: Any) -> bool:
-    """Whether a callback returned True, be it Python's, NumPy's or JAX's."""
-    return answer is True or (getattr(answer, "dtype", None) == np.bool_ and bool(answer))
 
 
 @contextmanager
 def _noticing_interrupts() -> Generator[threading.Event]:
     """Let the first Ctrl-C wait until the iterations under way are done; a second one ends everything at once."""
-    noticed = threading.Event()
+    noticed, before = threading.Event(), signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():
         yield noticed
         return
-    before = signal.getsignal(signal.SIGINT)
 
     def notice(*_: Any) -> None:
         noticed.set()

@@ -1,7 +1,6 @@
 """A trained policy as a file of its own."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -42,17 +41,6 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
     if like is not None:
         refuse_unless_policy(like)
     arrays, content = serial.read(path)
-    _refuse_other_formats(path, content)
-    try:
-        policy = serial.unpack(content.get("policy"), arrays, like)
-    except ValueError as error:
-        raise ValueError(f"the policy in {path} could not be restored: {error}") from error
-    if not isinstance(policy, Policy):
-        raise ValueError(f"{path} must hold a policy, but holds a {type(policy).__name__}.")
-    return policy
-
-
-def _refuse_other_formats(path: str | Path, content: dict[str, Any]) -> None:
     if content.get("format") != FORMAT:
         raise ValueError(f"{path} must have the format {FORMAT}, but has {content.get('format')!r:.60}.")
     if content.get("version") != VERSION:
@@ -60,3 +48,10 @@ def _refuse_other_formats(path: str | Path, content: dict[str, Any]) -> None:
             f"{path} has version {content.get('version')!r:.20} of the format {FORMAT}, but this occupax reads version "
             f"{VERSION}; a newer occupax may read it."
         )
+    try:
+        policy = serial.unpack(content.get("policy"), arrays, like)
+    except ValueError as error:
+        raise ValueError(f"the policy in {path} could not be restored: {error}") from error
+    if not isinstance(policy, Policy):
+        raise ValueError(f"{path} must hold a policy, but holds a {type(policy).__name__}.")
+    return policy

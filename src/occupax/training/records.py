@@ -44,16 +44,13 @@ class Records:
         first = self._count
         self._complete.append(made)
         self._count += _length(made)
-        return self._as_table(made, [(i + 1) * self._every for i in range(first, self._count)])
+        return self._as_table(made, first)
 
     def table(self, complete: bool = False) -> RecordTable:
         """All records; unless only complete ones are wanted, the last one covers what there is."""
-        ends = [(i + 1) * self._every for i in range(self._count)]
         waiting = 0 if complete else _length(self._waiting)
-        if not waiting:
-            return self._as_table(_join(self._complete), ends)
-        ends.append(self._count * self._every + waiting)
-        return self._as_table(_join([*self._complete, self._reduce(self._waiting, waiting)]), ends)
+        last = [self._reduce(self._waiting, waiting)] if waiting else []
+        return self._as_table(_join(self._complete + last), 0, waiting)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, by name."""
@@ -69,7 +66,9 @@ class Records:
         )
         self._complete, self._count = [complete], _length(complete)
 
-    def _as_table(self, records: dict[str, np.ndarray], ends: list[int]) -> RecordTable:
+    def _as_table(self, records: dict[str, np.ndarray], first: int, waiting: int = 0) -> RecordTable:
+        ends = [(i + 1) * self._every for i in range(first, self._count)]
+        ends += [self._count * self._every + waiting] if waiting else []
         return RecordTable(
             episodes=np.array([self._schedule.episodes(end) for end in ends], np.int64),
             steps=records["steps"].T if records else np.zeros((0, 0), np.int64),
@@ -94,7 +93,6 @@ class Records:
 
 
 def _join(tables: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """One table after the other."""
     filled = [table for table in tables if table]
     return {name: np.concatenate([table[name] for table in filled]) for name in (filled[0] if filled else ())}
 

@@ -52,7 +52,9 @@ class Result:
 
     def policy(self, seed: int | None = None) -> Policy:
         """The policy of a seed; by default the first."""
-        return self.policies[self._index(seed)]
+        if seed is not None and seed not in self.seeds:
+            raise ValueError(f"seed must be one of {', '.join(map(str, self.seeds))}, got {seed!r}.")
+        return self.policies[0 if seed is None else self.seeds.index(seed)]
 
     def certificate(self, seed: int | None = None) -> exact.Certificate:
         """How far at most a seed's policy is from the best one; for tabular problems with a concave utility."""
@@ -100,13 +102,6 @@ class Result:
             except EpisodeError as error:
                 warnings.warn(f"the trained policies could not be evaluated: {error}", stacklevel=2)
 
-    def _index(self, seed: int | None) -> int:
-        if seed is None:
-            return 0
-        if seed not in self.seeds:
-            raise ValueError(f"seed must be one of {', '.join(map(str, self.seeds))}, got {seed!r}.")
-        return self.seeds.index(seed)
-
     def _problem(self) -> Problem:
         if self.problem is None:
             raise ValueError("the problem cannot be restored from a file: load_result(folder, problem=...) takes it.")
@@ -139,7 +134,7 @@ def load_result(
     seeds, table = read_csv(path / "metrics.csv")
     files = [path / "policies" / f"seed-{seed}.safetensors" for seed in seeds]
     return Result(
-        problem=problem if problem is not None else _restore_problem(config["setup"]["problem"], arrays),
+        problem=problem if problem is not None else _unpack_if_possible(config["setup"]["problem"], arrays),
         algorithm=_restore_algorithm(config["setup"]["algorithm"], arrays, algorithm),
         seeds=seeds,
         episodes=table.episodes,
@@ -159,8 +154,7 @@ def _precision(metric: str, config: dict[str, Any]) -> str:
     return "float64" if metric in EXACT or config["versions"]["float64"] else "float32"
 
 
-def _restore_problem(description: Any, arrays: dict[str, np.ndarray]) -> Problem | None:
-    """The problem, or None if it holds what only its author has."""
+def _unpack_if_possible(description: Any, arrays: dict[str, np.ndarray]) -> Any:
     try:
         return serial.unpack(description, arrays)
     except ValueError:
@@ -170,18 +164,16 @@ def _restore_problem(description: Any, arrays: dict[str, np.ndarray]) -> Problem
 def _restore_algorithm(
     description: Any, arrays: dict[str, np.ndarray], given: Algorithm[Any] | type[Algorithm[Any]] | None
 ) -> Algorithm[Any] | None:
-    """The algorithm: the one that is given, one of the class that is given, or one of occupax."""
     name = serial.class_name(description)
     if given is None:
-        try:
-            return serial.unpack(description, arrays)
-        except ValueError:
+        restored = _unpack_if_possible(description, arrays)
+        if restored is None:
             warnings.warn(
                 f"the algorithm {name} is not restored, because it is or holds something that no file can restore: "
                 "load_result(folder, algorithm=...) takes it or, if it is one of your own, its class.",
                 stacklevel=3,
             )
-            return None
+        return restored
     kind = given if isinstance(given, type) else type(given)
     if kind.__name__ != name:
         raise ValueError(f"algorithm must be the {name} that was trained with, or its class, got {kind.__name__}.")

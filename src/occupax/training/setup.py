@@ -164,7 +164,6 @@ def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int
 
 
 def _form(policy: Policy) -> tuple[Any, ...]:
-    """The structure of a policy and the shapes of its arrays."""
     leaves, structure = jax.tree.flatten(policy)
     return structure, *(getattr(leaf, "shape", None) for leaf in leaves)
 

@@ -1,26 +1,34 @@
-"""Many settings of one algorithm."""
+"""Many settings of one algorithm, in one program or as trials on a cluster, one a task.
+
+A trial that loses its machine is begun again on another.
+"""
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from occupax import serial
 from occupax._errors import unknown
+from occupax._progress import ProgressBar
 from occupax.algorithms import Algorithm
 from occupax.problem import Problem
-from occupax.samplers import Ray, Sampler
+from occupax.samplers import EpisodeError, Host, Ray, Sampler, choose_sampler
+from occupax.samplers.cluster import LOSSES, Cluster, Package, with_function_names, with_functions
+from occupax.samplers.kernel import program_sampler
+from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.execution import same_program
+from occupax.training.folder import make_config, refuse_another_run
 from occupax.training.loop import paid_iterations, run
-from occupax.training.result import Result
+from occupax.training.result import SUMMARY, Result, load_result
 from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_algorithm, refuse_unless_path
-from occupax.training.trials import run_trials
 
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
 
@@ -93,32 +101,117 @@ def sweep(
     on_cluster = isinstance(sampler, Ray)
     groups = [[i] for i in range(len(variants))] if on_cluster else _groups(variants)
     setups = [
-        make_setup(problem, [variants[i] for i in members], policy, chosen, seed, record_every, False, sampler)
-        for members in groups
+        make_setup(problem, [variants[i] for i in group], policy, chosen, seed, record_every, False, sampler)
+        for group in groups
     ]
     for setup in setups:
         paid_iterations(setup, episodes)
+    folder = None if out is None else Path(out)
     if on_cluster:
-        folder = None if out is None else Path(out)
-        results = dict(enumerate(run_trials(setups, sampler, episodes, folder, resume, progress)))
+        results = _run_trials(setups, sampler, episodes, folder, resume, progress)
     else:
-        results = _run_groups(groups, setups, episodes, out, resume, progress)
+        results = _run_groups(groups, setups, episodes, folder, resume, progress)
     done = Sweep(tuple(points), tuple(results[i] for i in range(len(points))))
-    if out is not None:
-        _save(done, Path(out))
+    if folder is not None:
+        _save(done, folder)
     return done
 
 
 def _run_groups(
-    groups: list[list[int]], setups: list[Setup], episodes: int, out: str | Path | None, resume: bool, progress: bool
+    groups: list[list[int]], setups: list[Setup], episodes: int, out: Path | None, resume: bool, progress: bool
 ) -> dict[int, Result]:
     """The result of each point, by its number; the points of a group are one program."""
     results: dict[int, Result] = {}
-    for number, (members, setup) in enumerate(zip(groups, setups, strict=True)):
-        folder = None if out is None else Path(out) / "groups" / str(number)
+    for number, (group, setup) in enumerate(zip(groups, setups, strict=True)):
+        folder = None if out is None else out / "groups" / str(number)
         made = run(setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT)
-        results |= dict(zip(members, made, strict=True))
+        results |= dict(zip(group, made, strict=True))
     return results
+
+
+def _run_trials(
+    setups: Sequence[Setup], sampler: Ray, episodes: int, out: Path | None, resume: bool, progress: bool
+) -> dict[int, Result]:
+    """Run set-ups of one algorithm each. Those that end are saved in `out` at once and, to resume, not run again."""
+    results: dict[int, Result] = {}
+    for i, setup in enumerate(setups):
+        if out is not None:
+            folder = out / f"point-{i}"
+            refuse_another_run(folder, *make_config(setup, episodes), resume)
+            if (folder / SUMMARY).exists():
+                saved = load_result(folder, setup.problem, setup.policies[0])
+                has = saved.config["episodes"]
+                if has > episodes:
+                    raise ValueError(f"episodes is {episodes:,}, but the run in {folder} has {has:,} already.")
+                if has == episodes:
+                    results[i] = replace(saved, algorithm=setup.algorithms[0])
+    left = {i: setup for i, setup in enumerate(setups) if i not in results}
+    with ProgressBar(len(setups), "trials", len(results), progress) as bar:
+        for i, result in _run_tasks(left, sampler, episodes):
+            results[i] = result
+            if out is not None:
+                result.save(out / f"point-{i}")
+            bar.update(len(results), f"{len(results)} of {len(setups)} trials")
+    return results
+
+
+def _run_tasks(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tuple[int, Result]]:
+    """The results of set-ups with their numbers, in the order in which they end."""
+    if not setups:
+        return
+    cluster = Cluster(sampler.address, sampler.workers)
+    from ray.exceptions import RayTaskError
+
+    under_way: dict[Any, int] = {}
+    try:
+        trial = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
+        double = bool(jax.config.read("jax_enable_x64"))
+        for i, setup in setups.items():
+            under_way[trial.remote(cluster.send(_to_send(setup, sampler), episodes, double))] = i
+        failed: list[str] = []
+        while under_way:
+            for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
+                i = under_way.pop(done)
+                try:
+                    result, policies = cluster.ray.get(done)
+                except RayTaskError as error:
+                    failed.append(f"point {i}: {error.cause}")
+                    continue
+                yield i, _received(result, policies, setups[i], episodes)
+        if failed:
+            raise EpisodeError(" ".join(failed))
+    finally:
+        for task in under_way:
+            cluster.ray.cancel(task, force=True)
+        cluster.close()
+
+
+def _to_send(setup: Setup, sampler: Ray) -> Setup:
+    """A set-up that can be sent, and that a worker samples as it would without a cluster."""
+    given = setup.problem, setup.policies[0]
+    on_host = isinstance(choose_sampler("auto", *given), Host)
+    alone = sampler.host if on_host else program_sampler(*given, sampler.engine)
+    return replace(setup, policies=tuple(map(with_function_names, setup.policies)), sampler=alone)
+
+
+def _trial(package: Package) -> tuple[Result, list[Arrays]]:
+    """Run a set-up that was sent; send back what the other side does not have."""
+    setup, episodes, double = package.open()
+    with jax.enable_x64(double):
+        setup = replace(setup, policies=tuple(map(with_functions, setup.policies)))
+        try:
+            result = run(setup, episodes, progress=False)[0]
+        except EpisodeError as error:
+            raise error.__cause__ or error from None  # how far it came is known over there
+        bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={})
+        return bare, [named_arrays(policy) for policy in result.policies]
+
+
+def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: int) -> Result:
+    config, arrays = make_config(setup, episodes)
+    trained = tuple(with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True))
+    problem, algorithm = setup.problem, setup.algorithms[0]
+    return replace(result, problem=problem, algorithm=algorithm, policies=trained, config=config, arrays=arrays)
 
 
 def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -132,26 +225,21 @@ def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[
         if name not in fields:
             raise unknown("setting", name, fields)
         several = isinstance(values, Iterable) and not isinstance(values, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        tried[name] = [_plain(value) for value in values] if several else []
+        # a number of NumPy is checked and written down as one of Python
+        tried[name] = [it.item() if isinstance(it, np.generic) else it for it in values] if several else []
         if not tried[name]:
             raise ValueError(f"over[{name!r}] must be a list of values to try, got {values!r}.")
     return [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
-
-
-def _plain(value: Any) -> Any:
-    """A number of NumPy as one of Python, which is checked and written down as such."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _groups(variants: Sequence[Algorithm[Any]]) -> list[list[int]]:
     """The numbers of the variants that one program can run together."""
     groups: list[list[int]] = []
     for i, variant in enumerate(variants):
-        home = next((group for group in groups if same_program(variants[group[0]], variant)), None)
-        if home is None:
-            groups.append([i])
-        else:
-            home.append(i)
+        alike = next((group for group in groups if same_program(variants[group[0]], variant)), None)
+        if alike is None:
+            groups.append(alike := [])
+        alike.append(i)
     return groups
 
 

@@ -28,7 +28,6 @@ class SampledBatch(Block):
 
     def log_probs_of(self, target: Policy | None) -> LogProbs:
         """How the log-probabilities of a target are computed."""
-        del target
         return Policy.log_probs
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:

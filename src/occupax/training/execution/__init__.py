@@ -1,15 +1,13 @@
 """How iterations are carried out.
 
 * `iteration`: one iteration of one run: what a batch makes of it, and what is recorded.
-* `executor`: all runs of a set-up, side by side: the abstract class.
+* `executor`: all runs of a set-up, side by side: the abstract class, and runs outside of a compiled program.
 * `program`, `compiled`: runs inside one compiled program.
-* `eager`: runs whose trajectories are sampled outside of it.
 """
 
 from occupax.samplers.base import ProgramSource
 from occupax.training.execution.compiled import CompiledExecutor
-from occupax.training.execution.eager import EagerExecutor
-from occupax.training.execution.executor import Executor, same_program
+from occupax.training.execution.executor import EagerExecutor, Executor, same_program
 from occupax.training.setup import Setup
 
 __all__ = ["Executor", "make_executor", "same_program"]

@@ -23,18 +23,8 @@ FAILURES = (
     "the estimate of the occupancy or of its quasi-reward is not finite",
 )
 
-RECORDED = (
-    "utility",
-    "running_utility",
-    "return",
-    "discounted_return",
-    "episode_length",
-    "grad_norm",
-    "clipped",
-    "largest_weight",
-    "effective_sample_size",
-    "negative_occupancy",
-)
+OF_BATCH = ("discounted_return", "episode_length", "largest_weight", "effective_sample_size")
+RECORDED = ("utility", "running_utility", "return", "grad_norm", "clipped", "negative_occupancy", *OF_BATCH)
 """What is recorded of every algorithm; docs/records.md explains each number."""
 
 OUTPUT, UPDATE, BEHAVIOUR = (np.uint32(2**32 - number) for number in (1, 2, 3))
@@ -81,8 +71,7 @@ class WatchedBatch(Batch):
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
         """The mean occupancy estimate; it is computed once for each policy."""
-        self._note(target)
-        return self.asked.once(self.batch, None if target is self.acting else target)
+        return self.asked.once(self.batch, self._note(target))
 
     def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean gradient estimate."""
@@ -107,9 +96,12 @@ class WatchedBatch(Batch):
             first = eqx.tree_at(lambda it: (it.largest_weight, it.effective_sample_size), first, (largest, smallest))
         return first
 
-    def _note(self, target: Policy | None) -> None:
-        if target is not None and target is not self.acting and not any(target is one for one in self.asked.targets):
+    def _note(self, target: Policy | None) -> Policy | None:
+        if target is None or target is self.acting:
+            return None
+        if not any(target is one for one in self.asked.targets):
             self.asked.targets.append(target)
+        return target
 
 
 class Asked:
@@ -149,11 +141,9 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
 def recorded(algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
     """The names of the numbers of a row."""
     own = tuple(eqx.filter_eval_shape(algorithm.metrics, state))
-    taken = next(
-        (name for name in own if name in (*RECORDED, "steps", "episodes", "seed", "exact_utility", "gap")), None
-    )
-    if taken is not None:
-        raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken!r}, which is taken.")
+    taken = [name for name in own if name in (*RECORDED, "steps", "episodes", "seed", "exact_utility", "gap")]
+    if taken:
+        raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken.")
     return RECORDED + own
 
 
@@ -167,20 +157,10 @@ def iterate(
     iteration: Int[Array, ""],
     conclude: Callable[..., tuple[Run, Row]] | None = None,
 ) -> tuple[Run, Row]:
-    """Carry out one iteration of one run.
+    """Carry out one iteration of one run, which stays at its last good iterate if it fails, and say what is recorded.
 
-    Args:
-        algorithm: how to train.
-        phase: which of the algorithm's phases it is.
-        judging: whether the iteration tells how good the policy is, for output "best".
-        run: the run.
-        draw: draws the batch of the iteration under a policy.
-        key: of the random numbers of the iteration.
-        iteration: its number.
-        conclude: `conclude`, or a compiled version of it.
-
-    Returns:
-        The run after the iteration, and what is recorded of it. A run that fails stays at its last good iterate.
+    `judging` is whether the iteration tells how good the policy is, for output "best"; `draw` draws its batch under a
+    policy; `conclude` is a compiled version of the end of the iteration.
     """
     chosen = algorithm.phases[phase]
     acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
@@ -209,8 +189,8 @@ def _conclude(
     failed_before = run.failure > 0
     failure = jnp.where(failed_before, run.failure, _failure(state))
     failed_at = jnp.where(failed_before, run.failed_at, iteration)
-    row = _row(problem, algorithm, state, utility, statistics)
-    row = Row(jnp.where(failure > 0, jnp.nan, row.numbers), jnp.where(failure > 0, 0, row.steps))
+    numbers = _numbers(problem, algorithm, state, utility, statistics)
+    row = Row(jnp.where(failure > 0, jnp.nan, numbers), jnp.where(failure > 0, 0, statistics.steps))
     frozen = Run(run.state, run.kept, run.kept_utility, failure, failed_at)
     return _where(failure > 0, frozen, Run(state, kept, kept_utility, failure, failed_at)), row
 
@@ -235,42 +215,33 @@ def _keep(
     return _where(chosen, run.state.policy, run.kept), jnp.where(chosen, utility, run.kept_utility)
 
 
-def _row(
-    problem: Problem,
-    algorithm: Algorithm[Any],
-    state: AlgorithmState,
-    utility: Float[Array, ""],
-    statistics: Statistics,
-) -> Row:
+def _numbers(
+    problem: Problem, algorithm: Algorithm[Any], state: Any, utility: Float[Array, ""], statistics: Statistics
+) -> Float[Array, " M"]:
     numbers = {
         "utility": utility,
         "running_utility": problem.estimated_utility(state.occupancy),
         "return": statistics.undiscounted_return,
-        "discounted_return": statistics.discounted_return,
-        "episode_length": statistics.episode_length,
         "grad_norm": global_norm(state.gradient),
         "clipped": state.memory.clipped,
-        "largest_weight": statistics.largest_weight,
-        "effective_sample_size": statistics.effective_sample_size,
         "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
-    } | algorithm.metrics(state)
+        **{name: getattr(statistics, name) for name in OF_BATCH},
+        **algorithm.metrics(state),
+    }
     for name, number in numbers.items():
         if jnp.shape(number):
             raise ValueError(f"the metric {name!r} must be one number, got an array of shape {jnp.shape(number)}.")
-    return Row(jnp.stack([jnp.asarray(number, utility.dtype) for number in numbers.values()]), statistics.steps)
+    return jnp.stack([jnp.asarray(number, utility.dtype) for number in numbers.values()])
 
 
 def _failure(state: AlgorithmState) -> Int[Array, ""]:
     """Index into `FAILURES`: of the gradient, the parameters or anything else in the state."""
-    parts = [[jnp.ravel(leaf) for leaf in _floats(tree)] for tree in (state.gradient, state.policy, state)]
+    floats = [eqx.filter(tree, eqx.is_inexact_array) for tree in (state.gradient, state.policy, state)]
+    parts = [[jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)] for tree in floats]
     wrong = ~jnp.isfinite(jnp.concatenate([leaf for part in parts for leaf in part]))
     ends = np.cumsum([sum(leaf.size for leaf in part) for part in parts])
     place = jnp.argmax(wrong)  # the first, or 0 if there is none
     return jnp.where(wrong[place], 1 + (place >= ends[0]) + (place >= ends[1]), 0).astype(jnp.int32)
-
-
-def _floats(tree: Any) -> list[Array]:
-    return jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
 
 
 def _where(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
