@@ -362,7 +362,7 @@ def test_what_cannot_be_restored_is_described_all_the_same(tmp_path: Path):
     result = make_result(problem=problem)
     lost = replace(result, problem=None, algorithm=None)
     _, page = written(tmp_path / "report.html", ("lost", lost))
-    assert "estimate of the last record" in page.words
+    assert "not known, because the problem cannot be restored from a file" in page.words
     assert "uniform policy" not in page.words
     assert "Certified gap" not in page.cells
     assert any(cell.startswith("REINFORCE(") for cell in page.cells)

@@ -12,7 +12,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import occupax as ox
-from occupax.samplers.workers import Task, Worker, Workers
+from occupax.samplers.workers import Workers
 
 ALGORITHM = ox.TSIVRPG(snapshot_batch=8, batch=4, epoch_length=3, step_size=0.01)
 SHARDS = 4
@@ -77,12 +77,12 @@ def test_machine_lost_in_the_middle_changes_nothing(
     cluster: Any, problem: ox.Problem, in_one_process: ox.Result, monkeypatch: pytest.MonkeyPatch
 ):
     lost: list[int] = []
-    replaced: list[Exception] = []
+    replaced: list[Any] = []
     lose = Workers._lose
 
-    def remember(pool: Workers, worker: Worker, task: Task, error: Exception) -> None:
-        replaced.append(error)
-        lose(pool, worker, task, error)
+    def remember(pool: Workers, *given: Any) -> None:
+        replaced.append(given)
+        lose(pool, *given)
 
     monkeypatch.setattr(Workers, "_lose", remember)
 
