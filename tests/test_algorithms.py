@@ -240,7 +240,7 @@ def test_on_a_fixed_path_the_estimates_of_tsivr_pg_are_exact_in_expectation(term
         (now, before, jnp.asarray(u), jnp.asarray(np.tensordot(old, slopes, 1)), jnp.asarray(r), jnp.asarray(old)),
     )
     refinement = algorithm.phases[1].update
-    mean = over_all_batches_of_one(lambda *given: refinement(*given, KEY), state, termination)
+    mean = over_all_batches_of_one(lambda state, batch: refinement(state, batch, KEY), state, termination)
     u_now, slopes_now = exact(np.asarray(now.table), termination)
     np.testing.assert_allclose(mean.occupancy, u_now, atol=1e-9)
     np.testing.assert_allclose(mean.gradient.table, np.tensordot(r, slopes_now, 1), atol=1e-9)

@@ -30,7 +30,7 @@ def environment() -> Any:
     """The templates, in which all text is escaped and a missing value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found = Environment(
+    found: Any = Environment(
         loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
