@@ -137,8 +137,8 @@ class PartedBatch(Block):
         return self.total(Request("tally", target))
 
     def _mean(self, request: Request) -> Any:
-        share = self.part_size / self.size
-        return jax.tree.map(lambda leaf: leaf * share, self.total(request))
+        share, total = self.part_size / self.size, self.total(request)
+        return total if share == 1 else jax.tree.map(lambda leaf: leaf * share, total)
 
 
 def add(left: Any, right: Any) -> Any:
