@@ -39,7 +39,7 @@ class CartPole(TimeLimited):
         return Timed(physics, state.time + 1), jnp.ones((), physics.dtype)
 
     def observe(self, state: Timed) -> Float[Array, "4"]:
-        """The physics."""
+        """Position, velocity, angle and angular velocity."""
         return state.physics
 
     def terminated(self, state: Timed) -> Bool[Array, ""]:

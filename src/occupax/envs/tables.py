@@ -96,7 +96,7 @@ def gridworld(text: str, slip: float) -> Tables:
 
 
 def chain(n: int) -> Tables:
-    """See `TabularMDP.chain`."""
+    """Make the chain that `TabularMDP.chain` describes."""
     n = check_integer("n", n)
     states = np.arange(n)
     rows = np.concatenate([2 * states, 2 * states + 1])
@@ -108,7 +108,7 @@ def chain(n: int) -> Tables:
 
 
 def garnet(num_states: int, num_actions: int, branching: int, key: Key[Array, ""]) -> Tables:
-    """See `TabularMDP.garnet`."""
+    """Make the random process that `TabularMDP.garnet` describes."""
     S, A = check_integer("num_states", num_states), check_integer("num_actions", num_actions)
     if check_integer("branching", branching) > S:
         raise ValueError(f"branching must be at most num_states = {S}, got {branching!r}.")

@@ -38,8 +38,8 @@ def train(
         out: folder for configuration, metrics, checkpoints, policies and report.
         resume: go on with the run in the folder; it says what is trained, and so ENV and settings may be left out.
         workers: who samples: N processes (for environments of Gymnasium), all cores by Ray, N workers by Ray, or a Ray
-            cluster; or the name of a sampler: jax, kernel, host or ray. With the same random numbers, which all but jax
-            and kernel share, the results are the same but for rounding.
+            cluster; or the name of a sampler: jax, kernel, host or ray. But for rounding the
+            results are the same, except that jax draws other random numbers than kernel.
         exact: record exact utility and certified gap too, which takes time at every record; tabular only.
         tensorboard: folder for TensorBoard.
         progress: show no progress.

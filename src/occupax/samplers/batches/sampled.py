@@ -31,18 +31,18 @@ class SampledBatch(Block):
         return Policy.log_probs
 
     def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
-        """See `estimators.occupancy`."""
+        """The mean occupancy estimate, by `estimators.occupancy`."""
         return estimators.occupancy(self.problem, *self._about(target))
 
     def gradient(
         self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
     ) -> Policy:
-        """See `estimators.gradient`."""
+        """The mean gradient estimate, by `estimators.gradient`."""
         trajectories, policy, log_probs = self._about(target)
         return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, log_probs)
 
     def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
-        """See `estimators.earnings`."""
+        """The sums that a mean baseline needs, by `estimators.earnings`."""
         trajectories, policy, log_probs = self._about(target)
         return estimators.earnings(self.problem, trajectories, policy, quasi_reward, log_probs)
 
