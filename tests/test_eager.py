@@ -101,24 +101,35 @@ def the_policies_swapped(block, request):
 @pytest.mark.parametrize("mutate", [another_reward, the_policy_that_acted, the_policies_swapped])
 def test_wrong_answers_are_noticed(mutate, monkeypatch):
     problem, algorithm = RUNS["tsivr-pg"]
-    compiled, answer = train(problem, algorithm, "jax"), host.answer
+    compiled, answering = train(problem, algorithm, "jax"), host.answering
     plain = ox.samplers.Host(engine="jax")
     assert_close(train(problem, algorithm, plain), compiled)
-    monkeypatch.setattr(host, "answer", lambda block, request: answer(*mutate(block, request)))
+
+    def wrong(block):
+        def ask(request):
+            changed, other = mutate(block, request)
+            return answering(changed)(other)
+
+        return ask
+
+    monkeypatch.setattr(host, "answering", wrong)
     with pytest.raises(AssertionError):
         assert_close(train(problem, algorithm, plain), compiled)
 
 
 def test_a_batch_is_asked_eagerly_and_answers_with_numbers(monkeypatch):
     problem, algorithm = RUNS["kink"]
-    answer, rewards = host.answer, []
+    answering, rewards = host.answering, []
 
-    def listen(block, request):
-        if request.kind == "gradient":
-            rewards.append(np.asarray(request.quasi_reward))
-        return answer(block, request)
+    def listen(block):
+        def ask(request):
+            if request.kind == "gradient":
+                rewards.append(np.asarray(request.quasi_reward))
+            return answering(block)(request)
 
-    monkeypatch.setattr(host, "answer", listen)
+        return ask
+
+    monkeypatch.setattr(host, "answering", listen)
     train(problem, algorithm, ox.samplers.Host(), 6, seeds=1)
     assert [set(reward.tolist()) for reward in rewards] == [{BELOW, ABOVE}]  # one gradient, asked once
 

@@ -78,7 +78,10 @@ class Step(eqx.Module):
         self, policy: Policy, gradient: Policy, memory: Memory, batch: Batch | None = None
     ) -> tuple[Policy, Memory]:
         """The next policy and what is remembered; only an adaptive radius needs `batch`, drawn under `policy`."""
-        radius = self._radius(memory, batch)
+        return self._move(policy, gradient, memory, self._radius(memory, batch))
+
+    @eqx.filter_jit  # outside of a compiled program, each operation by itself would take five times as long
+    def _move(self, policy: Policy, gradient: Policy, memory: Memory, radius: Number) -> tuple[Policy, Memory]:
         if isinstance(self.rule, str):
             length = global_norm(gradient) if self.rule == "normalised" else 1.0
             factor = self.size / jnp.where(length > 0, length, 1.0)

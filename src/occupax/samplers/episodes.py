@@ -7,15 +7,15 @@ or cut at the horizon, and which environment plays which episode makes no differ
 
 import multiprocessing.connection
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
+from occupax._compiled import bind
 from occupax._errors import check_integer, check_number
 from occupax._watch import HungError, Watch
 from occupax.batch import Trajectories
@@ -148,7 +148,7 @@ class EpisodeRunner:
     def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left, act, recorded = iter(range(len(numbers))), _acting(policy), bool(self._env.info)
+        left, act, recorded = iter(range(len(numbers))), bind(_act, policy), bool(self._env.info)
 
         def begin(over: Bool[np.ndarray, " E"]) -> Any:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""
@@ -229,30 +229,13 @@ def _record(env: GymnasiumEnv, n: int, horizon: int, steps: Iterator[VectorStep]
     return Trajectories(*jax.tree.map(jnp.asarray, columns))
 
 
-def _acting(policy: Policy) -> Callable[..., tuple[Int[Array, " E"], Float[Array, " E"]]]:
-    """The policy as a function of observations, keys and times that returns actions and their log-probabilities.
+def _act(policy: Policy, observations: Any, keys: UInt32[Array, "E 2"], time: Int[Array, " E"]) -> Any:
+    """The actions of all environments, and their log-probabilities."""
 
-    It is called at every step, and `eqx.filter_jit` would take longer than the policy to find out what is an array.
-    """
-    arrays, rest = eqx.partition(policy, lambda leaf: isinstance(leaf, jax.Array | np.ndarray))
-    leaves, structure = jax.tree.flatten(rest)
-    return partial(_compiled_act(structure, tuple(leaves)), arrays)
+    def draw(of_one: tuple[Any, Any, Any]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        observation, key, t = of_one
+        of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
+        return policy.draw(observation, of_action)
 
-
-@lru_cache(maxsize=32)
-def _compiled_act(structure: Any, leaves: tuple[Any, ...]) -> Callable[..., Any]:
-    rest = jax.tree.unflatten(structure, leaves)
-
-    @jax.jit
-    def act(arrays: Any, observations: Any, keys: UInt32[Array, "E 2"], time: Int[Array, " E"]) -> Any:
-        policy: Policy = eqx.combine(arrays, rest)
-
-        def draw(of_one: tuple[Any, Any, Any]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-            observation, key, t = of_one
-            of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
-            return policy.draw(observation, of_action)
-
-        # one after the other: how many there are must not change a bit of them
-        return jax.lax.map(draw, (observations, keys, time))
-
-    return act
+    # one after the other: how many there are must not change a bit of them
+    return jax.lax.map(draw, (observations, keys, time))

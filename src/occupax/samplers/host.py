@@ -15,7 +15,7 @@ from occupax.samplers.base import ProgramSource, Sampler, Source
 from occupax.samplers.batches.block import Block, Request
 from occupax.samplers.batches.numbered import draw_part
 from occupax.samplers.batches.sampled import SampledBatch
-from occupax.samplers.batches.shards import Shard, ShardedBatch, answer, split
+from occupax.samplers.batches.shards import Shard, ShardedBatch, answering, split
 from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.kernel import Engine, Kernel, program_sampler
 from occupax.samplers.network_kernel import NetworkBatch
@@ -73,11 +73,11 @@ class HostSource(Source):
     def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> ShardedBatch:
         """Draw all shards of a batch."""
         shards, size = split(n, self.shards)
-        blocks = {shard: self.block(policy, key, shard, size) for shard in shards}
+        blocks = {shard: answering(self.block(policy, key, shard, size)) for shard in shards}
 
         def ask(about: tuple[Shard, ...], request: Request) -> list[Any]:
             given = request._replace(target=None) if request.target is policy else request
-            return [answer(blocks[shard], given) for shard in about]
+            return [blocks[shard](given) for shard in about]
 
         return ShardedBatch(self.problem, shards, n, size, ask)
 

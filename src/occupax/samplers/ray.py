@@ -6,6 +6,7 @@ task is given to another; the answer would have been the same.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
@@ -21,8 +22,8 @@ from occupax.batch import Earnings
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler, Source
-from occupax.samplers.batches.block import Block, Request, Tally
-from occupax.samplers.batches.shards import Shard, ShardedBatch, answer, split
+from occupax.samplers.batches.block import Request, Tally
+from occupax.samplers.batches.shards import Shard, ShardedBatch, answering, split
 from occupax.samplers.cluster import Cluster, Package, with_function_names, with_functions
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Engine
@@ -158,7 +159,7 @@ class RemoteWorker:
         host, problem, policy, self._double = package.open()
         self._policy = with_functions(policy)
         self._source = host.open(problem, self._policy)
-        self._drawn: OrderedDict[int, dict[Shard, Block]] = OrderedDict()
+        self._drawn: OrderedDict[int, dict[Shard, Callable[[Request], Any]]] = OrderedDict()
 
     def ready(self) -> None:
         """Return as soon as the worker has been made."""
@@ -176,16 +177,17 @@ class RemoteWorker:
             about = None if target is None else with_arrays_of(self._policy, target)
             asked = [request._replace(target=about) for request in requests]
             blocks = [self._block(batch, shard, acting) for shard in shards]
-            return [[named_arrays(answer(block, request)) for request in asked] for block in blocks]
+            return [[named_arrays(block(request)) for request in asked] for block in blocks]
 
-    def _block(self, batch: RemoteBatch, shard: Shard, acting: Arrays) -> Block:
+    def _block(self, batch: RemoteBatch, shard: Shard, acting: Arrays) -> Callable[[Request], Any]:
         drawn = self._drawn.setdefault(batch.number, {})
         self._drawn.move_to_end(batch.number)
         while len(self._drawn) > RUNS_AT_ONCE:
             self._drawn.popitem(last=False)
         if shard not in drawn:
             key = jax.random.wrap_key_data(jnp.asarray(batch.key))
-            drawn[shard] = self._source.block(with_arrays_of(self._policy, acting), key, shard, batch.part_size)
+            policy = with_arrays_of(self._policy, acting)
+            drawn[shard] = answering(self._source.block(policy, key, shard, batch.part_size))
         return drawn[shard]
 
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
-import equinox as eqx
+from jaxtyping import Array
 
-from occupax.batch import Batch
+from occupax._compiled import arrays_of, bind, with_arrays
+from occupax.batch import Batch, Earnings
 from occupax.problem import Problem
 from occupax.samplers.batches.block import Block, PartedBatch, Request, add, half_of
 
@@ -74,7 +75,23 @@ def split(n: int, shards: int) -> tuple[tuple[Shard, ...], int]:
     return tuple(Shard(first, min(first + size, n)) for first in range(0, n, size)), size
 
 
-@eqx.filter_jit
-def answer(block: Block, request: Request) -> Any:
-    """The answer of a block, compiled: equal blocks give equal bits on every machine of a kind."""
-    return block.answer(request)
+def answering(block: Block) -> Callable[[Request], Any]:
+    """The answers of a block as a compiled function: equal blocks give equal bits on every machine of a kind.
+
+    The targets of requests have the form of the policy that acted.
+    """
+    answer = bind(_answer, block)
+
+    def ask(request: Request) -> Any:
+        target = None if request.target is None else arrays_of(request.target)
+        baseline = request.baseline if isinstance(request.baseline, Earnings) else None
+        fixed = request.kind, "none" if baseline else request.baseline, request.half
+        return answer(target, request.quasi_reward, baseline, fixed=fixed)
+
+    return ask
+
+
+def _answer(block: Any, target: list[Array] | None, quasi_reward: Any, baseline: Earnings | None, fixed: Any) -> Any:
+    kind, named_baseline, half = fixed
+    about = None if target is None else with_arrays(block.policy, target)
+    return block.answer(Request(kind, about, quasi_reward, baseline or named_baseline, half))
