@@ -19,8 +19,7 @@ import occupax as ox
 from occupax import serial
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
-from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, words
-from occupax.analysis.metrics import plot_metric
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, plot_metric, words
 from occupax.analysis.page import environment
 from occupax.analysis.report import write_report
 from occupax.analysis.statistics import moving_average, quartiles

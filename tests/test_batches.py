@@ -13,6 +13,7 @@ import occupax as ox
 from occupax import kernels
 from occupax.batch import Trajectories
 from occupax.samplers.batches.numbered import StreamedBatch
+from occupax.samplers.network_kernel import NetworkKernelSource
 from occupax.samplers.plain import JaxSource
 from occupax.samplers.tabular_kernel import TabularKernelSource
 from sources import source_of
@@ -34,8 +35,8 @@ def blocks_of(monkeypatch):
     """Make every sampler hold so many trajectories at once."""
 
     def hold(block, horizon=enum.HORIZON):
-        for module in ("plain", "tabular_kernel", "network_kernel"):
-            monkeypatch.setattr(f"occupax.samplers.{module}.BLOCK_STEPS", block * horizon + horizon // 2)
+        for source in (JaxSource, TabularKernelSource, NetworkKernelSource):
+            monkeypatch.setattr(source, "block_steps", block * horizon + horizon // 2)
 
     return hold
 

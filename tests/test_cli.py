@@ -1,3 +1,4 @@
+import inspect
 import json
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import pytest
 
 import occupax as ox
 from occupax import cli
+from occupax.cli.choices import Choices
 from test_cli_train import occupax
 
 OCCUPAX = Path(sys.executable).with_name("occupax")
@@ -15,6 +17,12 @@ OCCUPAX = Path(sys.executable).with_name("occupax")
 def run(*arguments, cwd=None):
     """Run a command as users do, in a process of its own."""
     return subprocess.run([OCCUPAX, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", [*cli.COMMANDS, "choices"])
+def test_every_option_has_a_help_text(command):
+    options = inspect.signature(cli.COMMANDS.get(command, Choices)).parameters
+    assert cli.HELP[command].keys() - {"more"} == options.keys()
 
 
 def test_solve_prints_a_table_of_exact_and_sampled_values():

@@ -111,7 +111,7 @@ def test_streaming_in_blocks_gives_the_whole(monkeypatch):
     task, behaviour, target, key = tiny(), policy(), policy(1), jax.random.key(2)
     source = TabularKernelSource(task)
     whole = source.block(behaviour, key, 0, 1000, 1000)
-    monkeypatch.setattr("occupax.samplers.tabular_kernel.BLOCK_STEPS", 150 * task.sampling_horizon())
+    monkeypatch.setattr(TabularKernelSource, "block_steps", 150 * task.sampling_horizon())
     assert_same_answers(source.draw(behaviour, 1000, key), whole, task, target)
 
 

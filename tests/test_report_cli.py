@@ -1,6 +1,7 @@
 """`occupax report`, comparisons of runs and maps of policies."""
 
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,19 @@ def test_a_page_of_several_runs(runs: Path, tmp_path: Path):
     text = page.read_text()
     for part in ("Comparison", "first/run", "second/run", 'id="compare-utility-episodes"', 'id="compare-return-steps"'):
         assert part in text
+
+
+def test_an_algorithm_that_cannot_be_restored_is_told_in_a_sentence(runs: Path, tmp_path: Path):
+    made = ox.load_result(runs / "first" / "run")
+    config = {**made.config, "setup": made.config["setup"] | {"algorithm": {"opaque": "mine.Own"}}}
+    config["fingerprint"] = _fingerprint(config["setup"], made.arrays)
+    replace(made, config=config).save(tmp_path / "own")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, _, err = occupax("report", tmp_path / "own", "--out", tmp_path / "page.html")
+    assert code == 0
+    assert err.startswith("occupax: the algorithm Own is not restored, because")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("as_users_run")

@@ -26,6 +26,14 @@ def test_a_policy_of_another_precision_is_brought_to_the_present_one(sampler):
     assert result.policy().table.dtype == np.float64
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Host", ox.samplers.Host), ("RAY", ox.samplers.Ray), ("Jax", ox.samplers.Jax)]
+)
+def test_samplers_are_named_in_any_case(name, kind):
+    policy = ox.policies.tabular()(problem().env, jax.random.key(0))
+    assert isinstance(ox.samplers.choose_sampler(name, problem(), policy), kind)
+
+
 @pytest.mark.usefixtures("as_users_run")
 def test_a_policy_of_numpy_arrays_will_do():
     table = np.array([[0.1, 0.2], [0.0, -0.3], [0.5, 0.0]])

@@ -11,6 +11,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 
+class OccupaxWarning(UserWarning):
+    """What the package itself warns of."""
+
+
 def unknown(kind: str, name: object, allowed: Iterable[str]) -> ValueError:
     """The error for a name that is not one of the allowed ones."""
     names = sorted(allowed)

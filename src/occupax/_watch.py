@@ -42,10 +42,9 @@ class Watch:
                 raise SystemExit  # it ends the thread without a traceback; its result is no longer waited for
 
     def run(self, function: Callable[[], Returned], whole: bool = False) -> Returned:
-        """Run a function, which sees the context of the caller, such as `numpy.errstate`, and `jax.enable_x64`.
+        """Run a function in the context of the caller; `HungError` if a call, or the `whole` of it, takes too long.
 
-        What it raises is raised, and `HungError` if a call hangs that it announces, or all of it if it is one `whole`
-        call. If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
+        If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
         """
         outcome: Future[Returned] = Future()
         double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself

@@ -93,10 +93,7 @@ class Reward(Feature):
 
 
 class Info(Feature):
-    """Values that a simulator returns with every step in its `info`: their occupancy is their discounted sum.
-
-    The environment must record them: `occupax.GymnasiumEnv(..., info=["cost"])`.
-    """
+    """Values in the `info` of every step, which the environment must record: `GymnasiumEnv(..., info=["cost"])`."""
 
     names: tuple[str, ...] = eqx.field(static=True)
 

@@ -42,15 +42,7 @@ class Policy(eqx.Module):
 
     @abstractmethod
     def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        """Draw an action.
-
-        Args:
-            observation: one observation.
-            key: of the random numbers.
-
-        Returns:
-            The action and its log-probability.
-        """
+        """Draw an action for one observation; return it with its log-probability."""
 
     @abstractmethod
     def log_prob(self, observation: Any, action: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -209,11 +201,9 @@ def tabular(scale: float = 0.0) -> Initialiser:
 
 
 def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: float = 0.0) -> Initialiser:
-    """Logits linear in `features(observation)`; by default in the observation itself, flattened.
+    """Logits linear in the vector `features(observation)`; by default in the observation itself, flattened.
 
-    Args:
-        features: function of one observation that returns a vector.
-        scale: deviation of the normal law the weights are drawn from (0: the uniform policy).
+    The weights are drawn from a normal law of deviation `scale` (0: the uniform policy).
     """
     scale = check_number("scale", scale, low=0.0)
 

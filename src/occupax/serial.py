@@ -37,17 +37,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {**ACTIVATIONS, "identity": IDENTITY}
 def pack(value: Any) -> tuple[Any, Arrays]:
     """Describe a value as JSON and the arrays it holds; equal values have equal descriptions in every process.
 
-    Modules of occupax and equinox.nn are described by their name and fields. What cannot be restored from a description
-    (functions, classes of others) is called opaque and given by its name and the values it holds.
+    What cannot be restored (functions, classes of others) is called opaque and given by its name and what it holds.
     """
     arrays: Arrays = {}
     return _describe(value, "", arrays), arrays
 
 
 def unpack(description: Any, arrays: Mapping[str, np.ndarray], like: Any = None) -> Any:
-    """Restore a value from what `pack` made of it.
+    """Restore a value from what `pack` made of it; NumPy arrays come back read-only.
 
-    NumPy arrays come back read-only. A float64 array of JAX is refused without `jax.enable_x64`, which would round it.
     The functions and classes of `like`, a value of the same structure, stand in for the opaque parts.
     """
     try:

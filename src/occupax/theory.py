@@ -24,8 +24,7 @@ from occupax.utilities.base import Smoothness
 TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
 
-The proofs use them only through ||grad log pi|| <= 2 l_psi and ||hess log pi|| <= 2 (L_psi + l_psi^2), and for a table
-these norms are at most sqrt(2) and 1/2.
+The proofs use them only to bound ||grad log pi|| and ||hess log pi||, which are at most sqrt(2) and 1/2 for a table.
 """
 
 
@@ -140,8 +139,7 @@ class Prescription:
 class Plan:
     """Everything the theory prescribes for an accuracy of order `epsilon`; `print` it to see a table.
 
-    The `global_optimum` of theorem:convergence-rate needs a concave utility and assumption:over-para, which a linear
-    utility with a softmax over a table does not satisfy (its optimum is at infinity).
+    The `global_optimum` needs assumption:over-para, which a linear utility with a softmax over a table does not meet.
     """
 
     epsilon: float

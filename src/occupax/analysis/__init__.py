@@ -3,14 +3,13 @@
 * `statistics`: quartiles, averages and bootstrap intervals over seeds, and learning curves on one grid.
 * `charts`: what a figure shows, as data.
 * `plots`: charts as Matplotlib figures and as files.
-* `metrics`: the chart of a metric that a run recorded.
+* `describe`: the configuration and the metrics of a run in words, and the charts of its metrics.
 * `visits`: maps of the states that a policy visits.
 * `report`: the page about training runs, which also compares several.
-* `describe`: the configuration of a run, and the names and meanings of the recorded numbers, in words.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.
 """
 
-from occupax.analysis.metrics import plot_metric
+from occupax.analysis.describe import plot_metric
 from occupax.analysis.report import write_report
 from occupax.analysis.statistics import (
     Interval,

@@ -20,11 +20,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 DASHES = ((), (6, 1.6), (6, 1.6, 1.2, 1.6), (1.5, 1.3), (10, 2), (4, 1.4, 1.2, 1.4, 1.2, 1.4), (3, 3))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Markers and dashes tell lines apart where there is no colour."""
-REFERENCE = (3.5, 2)
-"""The dashes of fitted lines."""
-LEVELS = ((1, 1.5), (8, 2, 1, 2), (5, 4))
-MARKED = 8
-"""How many points of a long line have a marker."""
+FITTED_DASHES = (3.5, 2)
+LEVEL_DASHES = ((1, 1.5), (8, 2, 1, 2), (5, 4))
+MARKERS_A_LINE = 8
 ROUND = (1, 2, 2.5, 5, 10)
 """Steps between the numbers of an axis, but for a power of ten."""
 VISITS_SHOWN = 1e-3
@@ -32,8 +30,7 @@ VISITS_SHOWN = 1e-3
 MOVES = {"←": (-1, 0), "↓": (0, 1), "→": (1, 0), "↑": (0, -1)}
 """The columns and rows by which each arrow moves."""
 MAPS_ABREAST = 3
-LEGEND_WIDTH = 100
-"""How many letters fit beside each other in a legend."""
+LETTERS_A_LEGEND_ROW = 100
 
 
 def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
@@ -85,7 +82,7 @@ def look(chart: Chart, series: Series) -> Look:
     if series.style == "points":
         return Look(colour, None, marker)
     if series.style == "dashed":
-        return Look(colour, REFERENCE, "o" if len(series.x) < 2 else None)
+        return Look(colour, FITTED_DASHES, "o" if len(series.x) < 2 else None)
     several = sum(one.style == "line" for one in chart.series) > 1
     return Look(colour, DASHES[(number + again) % len(DASHES)], marker if several or len(series.x) < 3 else None)
 
@@ -103,19 +100,19 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
     for i, series in enumerate(chart.series):
         _draw_series(axes, thin(series), look(chart, series), i, "quartiles" if only_band else "_")
     for i, level in enumerate(chart.levels):
-        pattern = (0.0, LEVELS[i % len(LEVELS)])
+        pattern = (0.0, LEVEL_DASHES[i % len(LEVEL_DASHES)])
         axes.axhline(level.y, color="#000000", linewidth=1.2, linestyle=pattern, label=level.name, gid=f"part-l{i}-0")
     _finish(axes, chart)
     if not bare:
         longest = max((len(part.name) for part in (*chart.series, *chart.levels)), default=0)
-        columns = max(1, min(4, LEGEND_WIDTH // (longest + 7)))  # seven for the sample of the line
+        columns = max(1, min(4, LETTERS_A_LEGEND_ROW // (longest + 7)))  # seven for the sample of the line
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, fontsize=9)
         figure.suptitle(chart.title, fontsize=13, fontweight="bold")
     return figure
 
 
 def _draw_series(axes: Any, series: Series, drawn: Look, place: int, band: str) -> None:
-    count, apart = len(series.x), ceil(len(series.x) / MARKED)
+    count, apart = len(series.x), ceil(len(series.x) / MARKERS_A_LINE)
     if series.lower is not None:
         bounds = {"color": drawn.colour, "gid": f"part-s{place}-1"}
         if drawn.dashes is None:
@@ -123,7 +120,7 @@ def _draw_series(axes: Any, series: Series, drawn: Look, place: int, band: str) 
         else:
             axes.fill_between(series.x, series.lower, series.upper, alpha=0.2, linewidth=0, label=band, **bounds)
     style = "none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-"
-    every = (place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKED else None
+    every = (place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKERS_A_LINE else None
     line = {"color": drawn.colour, "linewidth": 1.8 if series.style == "line" else 1.5, "linestyle": style}
     marks = {"marker": drawn.marker, "markersize": 4.5, "markevery": every}
     axes.plot(series.x, series.y, label=series.name, gid=f"part-s{place}-0", **line, **marks)

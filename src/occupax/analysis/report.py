@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax import serial
-from occupax.analysis import metrics, page, statistics
+from occupax.analysis import describe, page, statistics
 from occupax.analysis.charts import Chart, Maps, seeds_series
-from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, number, settings
-from occupax.analysis.metrics import Against
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, Against, number, settings
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
 from occupax.analysis.visits import visits, visits_map
@@ -24,19 +23,13 @@ from occupax.training.result import Result
 Runs = Sequence[tuple[str, Result]]
 
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
-MOST_PLACES = 2000
-"""The most points of a grid on which curves are compared."""
+MOST_GRID_POINTS = 2000
 MATTERS = ("Environment", "Utility", "Features", "Discount", "Horizon", "Termination")
 """The settings in which two runs of one problem agree."""
 
 
 def write_report(runs: Runs, path: str | Path) -> None:
-    """Write one HTML page about training runs, which needs no other file and no network.
-
-    Args:
-        runs: a name and a result for each. What their policies are worth is found out, if it was not saved.
-        path: the file.
-    """
+    """Write one HTML page about training runs, each with a name; what no file says of their policies is found out."""
     from matplotlib import style
 
     if not runs:
@@ -68,7 +61,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "Environment steps": result.steps[:, -1],
     }
     finished = sum(status == "finished" for status in result.status)
-    full, recorded = metrics.complete(result), result.metrics
+    full, recorded = describe.complete(result), result.metrics
     return {
         "anchor": anchor,
         "title": name,
@@ -76,7 +69,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "assessment": assessment,
         "overview": [
             TableCell(name, anchor),
-            metrics.algorithm_name(result),
+            describe.algorithm_name(result),
             assessment.source,
             f"{finished} of {len(result.seeds)}",
             f"{result.episodes[-1]:,}",
@@ -99,12 +92,13 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
 
 
 def _titled(anchor: str, result: Result, metric: str) -> Chart:
-    return replace(metrics.metric_chart(f"{anchor}-{metric}", result, metric), title=METRICS[metric].label.capitalize())
+    chart = describe.metric_chart(f"{anchor}-{metric}", result, metric)
+    return replace(chart, title=chart.y_label.capitalize())
 
 
 def _diagnostic(anchor: str, result: Result, metric: str) -> dict[str, Any]:
     chart = replace(_titled(anchor, result, metric), singles=())
-    figure = metrics.draw_metric(chart, metric, bare=True)
+    figure = describe.draw_metric(chart, metric, bare=True)
     figure.set_size_inches(3.3, 2.3)
     figure.axes[0].set_ylabel("")  # the caption begins with it
     return drawing(figure, chart, describe_chart(chart))
@@ -166,13 +160,13 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
 def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
     found = np.unique(np.concatenate([getattr(result, against).ravel() for _, result in runs])).astype(float)
     within = found[(found >= low) & (found <= high)]
-    kept = within if len(within) <= MOST_PLACES else np.linspace(low, high, MOST_PLACES).round()
+    kept = within if len(within) <= MOST_GRID_POINTS else np.linspace(low, high, MOST_GRID_POINTS).round()
     return np.unique([low, *kept, round(high - (high - low) / 10), high])
 
 
 def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int]) -> Chart:
     words = METRICS[metric]
-    windows = {name: 1 if metric in EXACT else metrics.smoothing_window(result) for name, result in runs}
+    windows = {name: 1 if metric in EXACT else describe.smoothing_window(result) for name, result in runs}
     averages = {name: statistics.moving_average(result.metrics[metric], windows[name]) for name, result in runs}
     curves = (statistics.on_grid(getattr(result, against), averages[name], grid) for name, result in runs)
     series = [seeds_series(name, grid, curve) for name, curve in zip(averages, curves, strict=True)]

@@ -1,7 +1,6 @@
-"""Statistics over seeds and records, and learning curves. A seed that was stopped is NaN from then on, and is left out.
+"""Statistics over seeds and records, and learning curves, of which x is where the records are.
 
-In functions of curves, x is where the records are, such as `result.episodes`, the same for all, or `result.steps`, for
-each seed.
+It is `result.episodes`, for all seeds, or `result.steps`, for each. A stopped seed is NaN from then on, and left out.
 """
 
 from collections.abc import Callable
@@ -19,8 +18,7 @@ Places = Num[np.ndarray, "*shared record"]
 Grid = Num[np.ndarray, " point"]
 Statistic = Callable[[np.ndarray], ArrayLike]
 
-BATCH = 50
-"""How many resamples are in memory at a time."""
+RESAMPLES_AT_ONCE = 50
 
 
 class Interval(NamedTuple):
@@ -70,10 +68,9 @@ def moving_average(values: Curves, window: int) -> Curves:
 
 
 def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.ndarray, "*record"]:
-    """The mean of the middle half of the seeds, for each record: less noisy than a median, as deaf to outliers.
+    """The mean of the middle half of the seeds, for each record; NaN for a record that no seed has.
 
-    For a multiple of four seeds this is `scipy.stats.trim_mean(values, 0.25)`; for others the two seeds at the edge of
-    the middle half count in part. It is NaN for a record that no seed has.
+    It is `scipy.stats.trim_mean(values, 0.25)`, but the two seeds at the edge of the middle half may count in part.
     """
     ranked = np.sort(np.asarray(values, float), axis=0)  # NaN comes last
     count = (~np.isnan(ranked)).sum(0)
@@ -88,10 +85,9 @@ def bootstrap(
 ) -> Interval:
     """A percentile bootstrap confidence interval of a statistic over seeds; whole seeds are drawn, with replacement.
 
-    Draws and bounds are those of `scipy.stats.bootstrap`; where a draw is infinite or NaN, the bounds are values that
-    the statistic took. For few seeds the interval is too narrow: one of 95% for the mean of normal data covers it in
-    84% of all cases for 5 seeds, 90% for 10 and 93% for 20. Intervals of several records hold one by one. Resamples of
-    which the statistic is NaN are left out.
+    Where a draw is infinite or NaN, the bounds are values that the statistic took; resamples of which it is NaN are
+    left out. For few seeds the interval is too narrow: one of 95% for the mean of normal data covers it in 84% of all
+    cases for 5 seeds, 90% for 10 and 93% for 20. Intervals of several records hold one by one.
 
     Args:
         values: one number, or one line of records, for each seed.
@@ -109,8 +105,7 @@ def bootstrap_difference(
 ) -> Interval:
     """A percentile bootstrap confidence interval of statistic(first) - statistic(second), for independent seeds.
 
-    The first outperforms the second, at this level, if `lower` is above 0. Two equal infinities differ by 0. The other
-    arguments and the interval are those of `bootstrap`.
+    Two equal infinities differ by 0. The other arguments and the interval are those of `bootstrap`.
     """
     if first.shape[1:] != second.shape[1:]:
         raise ValueError(f"first and second must have the same records, got shapes {first.shape} and {second.shape}.")
@@ -120,8 +115,7 @@ def bootstrap_difference(
 def on_grid(x: Places, values: Curves, grid: Grid) -> Float[np.ndarray, "seed point"]:
     """The last record that each seed has at each point of a grid, NaN before its first.
 
-    A curve is a step function: it stays where it is until the next record, and after the last one, so a seed that was
-    stopped counts with what it had reached. Of several records at one place the last counts.
+    A seed that was stopped stays at what it had reached. Of several records at one place the last counts.
     """
     known = np.where(np.isnan(values), -1, np.arange(values.shape[1]))
     latest = np.pad(np.maximum.accumulate(known, axis=1), ((0, 0), (1, 0)), constant_values=-1)
@@ -133,10 +127,9 @@ def on_grid(x: Places, values: Curves, grid: Grid) -> Float[np.ndarray, "seed po
 
 
 def trailing_average(x: Num[np.ndarray, " record"], values: Curves, span: int | float) -> Curves:
-    """The mean over the last `span` units of x at each record, such as the last 50 episodes; what is NaN stays NaN.
+    """The mean over the last `span` units of x at each record, or of what there is so far; what is NaN stays NaN.
 
-    A record stands for all that lies between the record before it, or zero, and itself. Before there is as much as
-    `span`, this is the mean of what there is.
+    A record stands for all that lies between the record before it, or zero, and itself.
     """
     check_number("span", span, low=0.0, open_low=True)
     if x.shape != values.shape[1:] or not (np.diff(x, prepend=0) > 0).all():
@@ -153,10 +146,7 @@ def trailing_average(x: Num[np.ndarray, " record"], values: Curves, span: int | 
 
 
 def mean_over_grid(grid: Grid, curves: Float[np.ndarray, "*seed point"]) -> Float[np.ndarray, "*seed"]:
-    """The area under each curve divided by the width of the grid: the mean height of the curve.
-
-    Each value counts from its point to the next, as in `on_grid`, so the last does not count.
-    """
+    """The mean height of each curve, in which a value counts from its point to the next, and the last does not."""
     widths = np.diff(read_array("grid", grid))
     if not (len(widths) and (widths > 0).all()):
         raise ValueError(f"grid must be two or more increasing numbers, got {grid!r:.60}.")
@@ -167,11 +157,7 @@ def mean_over_grid(grid: Grid, curves: Float[np.ndarray, "*seed point"]) -> Floa
 
 
 def time_to_threshold(x: Places, values: Curves, threshold: float, window: int = 1) -> Float[np.ndarray, " seed"]:
-    """Where the mean of `window` successive records of each seed first reaches a threshold; infinity if it never does.
-
-    The last of these records is when it does, and all of them must be known. Infinities keep medians over seeds, and
-    `bootstrap` of them, meaningful.
-    """
+    """Where the mean of `window` successive known records of a seed first reaches a threshold; infinity if never."""
     window, places = check_integer("window", window), _places(x, values)
     if np.isnan(threshold):
         raise ValueError(f"threshold must be a number, got {threshold!r}.")
@@ -220,7 +206,7 @@ def _bootstrap(
         samples = (np.moveaxis(one, (-2, axis), (0, 1)) for one in drawn)
         return np.moveaxis(_difference(*(np.array([statistic(runs) for runs in one], float) for one in samples)), 0, -1)
 
-    sizes: Any = {"n_resamples": resamples, "batch": BATCH, "confidence_level": level}
+    sizes: Any = {"n_resamples": resamples, "batch": RESAMPLES_AT_ONCE, "confidence_level": level}
     with catch_warnings(action="ignore", category=RuntimeWarning):  # of infinities and NaN
         found = stats.bootstrap(tuple(groups.values()), compare, axis=0, method="percentile", rng=random, **sizes)
         drawn = found.bootstrap_distribution

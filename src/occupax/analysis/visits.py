@@ -25,10 +25,7 @@ AS_GOOD = 0.99
 
 
 def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
-    """Maps of the visits of a policy called by a title, the optimal one where it is found, and the uniform one.
-
-    There are arrows if the actions are moves, and no maps if the states are not as many as the cells of a square.
-    """
+    """Maps of the visits of a policy, the optimal and the uniform one; None if the states are not those of a square."""
     alone, env = visits_map(name, title, exact.occupancy(problem, best).sum(1)), cast("TabularMDP", problem.env)
     if alone is None:
         return None

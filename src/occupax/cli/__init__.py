@@ -6,17 +6,25 @@
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
 - `settings`: `--set name=value`.
 - `output`: how lines, tables and JSON are printed.
+- `help.toml`: what `--help` says of each command, after the docstring of its function.
 """
 
+import inspect
 import os
 import sys
+import tomllib
+import warnings
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import tyro
 from rich.console import Console
 from rich.markup import escape
 
+from occupax._errors import OccupaxWarning
+from occupax.cli.choices import Choices
 from occupax.cli.commands.exact import solve, theory
 from occupax.cli.commands.gymnasium import check_env, evaluate
 from occupax.cli.commands.pages import report, reproduce
@@ -27,10 +35,16 @@ COMMANDS = {
     command.__name__.removesuffix("_names").replace("_", "-"): command
     for command in (train, sweep, evaluate, check_env, report, reproduce, solve, theory, list_names)
 }
+HELP: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("help.toml").read_text("utf-8"))
+for _name, _command in {**COMMANDS, "choices": Choices}.items():
+    _options = "".join(f"    {option}: {text}\n" for option, text in HELP[_name].items() if option != "more")
+    _text = f"{_command.__doc__}\n\n{HELP[_name].get('more', '')}\n\nArgs:\n{_options}"
+    _command.__doc__ = inspect.unwrap(_command).__doc__ = _text  # tyro reads both, where there is a decorator
 
 
 def main() -> None:
     """Run a command; a user's mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130."""
+    warnings.showwarning = partial(_show_warning, warnings.showwarning)
     try:
         _keep_compiled_programs()
         tyro.extras.subcommand_cli_from_dict(
@@ -60,6 +74,18 @@ def _keep_compiled_programs() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+def _show_warning(otherwise: Any, message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Print what the package itself warns of as one sentence; what others warn of is shown as Python does."""
+    if category is OccupaxWarning:
+        _print_error(str(message))
+    else:
+        otherwise(message, category, *place)
+
+
 def _complain(said: str, code: int) -> None:
-    Console(stderr=True).print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)
+    _print_error(said)
     sys.exit(code)
+
+
+def _print_error(said: str) -> None:
+    Console(stderr=True).print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)

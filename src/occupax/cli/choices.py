@@ -58,27 +58,16 @@ class Choices:
     """What was chosen on the command line; None is what was not, so that it can be told from the default."""
 
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
-    """an environment, see `occupax list`; any other Gymnasium id; or module:factory."""
     utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
-    """what to maximise, see `occupax list`."""
     algorithm: Annotated[str | None, shown(DEFAULTS["algorithm"], "NAME")] = None
-    """how, see `occupax list`."""
     policy: Annotated[str | None, shown("a table for a tabular environment, else mlp", "NAME")] = None
-    """tabular, linear or mlp."""
     discount: Annotated[float | None, number(float), shown(DEFAULTS["discount"])] = None
-    """the discount factor, in [0, 1)."""
     horizon: Annotated[int | None, number(int), shown("the time limit of the environment")] = None
-    """how many steps count."""
     termination: Annotated[str | None, shown(DEFAULTS["termination"], "{episodic,absorbing}")] = None
-    """whether steps after the end of an episode count."""
     seeds: Annotated[int | None, number(int), shown(DEFAULTS["seeds"])] = None
-    """how many seeds to train with."""
     seed: Annotated[int | None, number(int), shown(DEFAULTS["seed"])] = None
-    """run k depends on this number and on k alone."""
     record_every: Annotated[int | None, number(int), shown(DEFAULTS["record_every"])] = None
-    """iterations in a record."""
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
-    """settings such as step_size=0.05 utility.sigma=0.5 env.is_slippery=false."""
 
 
 @dataclass(frozen=True)

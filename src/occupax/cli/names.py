@@ -9,7 +9,6 @@ from occupax import algorithms, envs, policies, samplers, utilities
 from occupax._errors import unknown
 from occupax.cli.output import print_json
 from occupax.cli.settings import known
-from occupax.samplers import SAMPLERS
 
 MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
     "utility": {"reward": utilities.Reward, "entropy": utilities.Entropy, "log-coverage": utilities.LogCoverage},
@@ -34,27 +33,20 @@ def make(kind: str, name: str) -> Any:
 
 def sampler(text: str) -> samplers.Sampler:
     """The sampler of a name, of so many processes, or of a cluster on this machine or elsewhere."""
-    if text in SAMPLERS:
-        return SAMPLERS[text]()
+    if text in samplers.SAMPLERS:
+        return samplers.SAMPLERS[text]()
     if text.startswith("ray://"):
         return samplers.Ray(address=text)
     if text.startswith("ray:") and text[4:].isdecimal():
         return samplers.Ray(workers=int(text[4:]))
     if text.isdecimal():
         return samplers.Host(envs=int(text), processes=True)
-    raise ValueError(
-        f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {', '.join(SAMPLERS)}, got {text!r}."
-    )
+    names = ", ".join(samplers.SAMPLERS)
+    raise ValueError(f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {names}, got {text!r}.")
 
 
 def list_names(json: bool = False) -> None:
-    """Show the names of environments, utilities, algorithms and policies, and what can be set.
-
-    Example: occupax list
-
-    Args:
-        json: print JSON instead of text.
-    """
+    """Show the names of environments, utilities, algorithms and policies, and what can be set."""
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},
         "utilities": {name: known({"utility": make()}) for name, make in MAKERS["utility"].items()},

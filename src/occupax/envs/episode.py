@@ -1,7 +1,4 @@
-"""One episode of a Gymnasium environment: its seed, its calls and its time limit.
-
-Training and `occupax.evaluate` play it inside a vector of environments, `occupax.check_env` by itself.
-"""
+"""One episode of a Gymnasium environment, in a vector of them or by itself: its seed, its calls and its time limit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +10,7 @@ from jaxtyping import Array, Int, Key, UInt32
 
 
 class EpisodeFailedError(Exception):
-    """An environment returned what is of no use, or raised an exception, which is the cause of this one.
-
-    The message says what happened at which step, but not what the exception of the environment says.
-    """
+    """An environment returned what is of no use, or raised the cause of this error; the message names the step."""
 
 
 class StructureError(EpisodeFailedError):

@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 
 from occupax.envs.base import DecisionProcess
-from occupax.envs.check.observations import check_space
 from occupax.envs.episode import time_limit
 from occupax.envs.lookup import make_gymnasium
 
@@ -39,6 +38,8 @@ class GymnasiumEnv(DecisionProcess):
     def __init__(self, source: str | Callable[..., Any], info: Sequence[str] = (), **options: Any):
         """Make the environment once to see what it is like."""
         import gymnasium as gym
+
+        from occupax.envs.check.observations import check_space
 
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
             kinds = "a Gymnasium id or a function that makes an environment, because several are made"

@@ -26,12 +26,7 @@ _GYMNASIUM_TABLES = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "Cl
 
 
 def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
-    """Make `factory` available as `make(name)`.
-
-    Args:
-        name: the new name; one that is taken is refused.
-        factory: returns the environment; options given to `make` are passed on to it.
-    """
+    """Make `factory` available as `make(name)`, which passes its options on to it; a name that is taken is refused."""
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"name must be a text that is not empty, got {name!r}.")
     if name in list():

@@ -61,9 +61,7 @@ class TabularMDP(Environment):
     def from_gymnasium(cls, env: Any, **options: Any) -> "TabularMDP":
         """The table that a Gymnasium environment publishes as `P`: FrozenLake, CliffWalking, Taxi and their like.
 
-        Args:
-            env: a Gymnasium id, or an environment.
-            **options: passed to `gymnasium.make` with an id, for example `is_slippery=False`.
+        It is given by its id, with options for `gymnasium.make` such as `is_slippery=False`, or made already.
         """
         return cls(*tables.gymnasium(make_gymnasium(env, options)))
 
@@ -150,12 +148,10 @@ def _thresholds(probabilities: Float[np.ndarray, "*rows K"]) -> Float[np.ndarray
 
 
 def _draw(key: Key[Array, ""], thresholds: Float[Array, " K"]) -> Int[Array, ""]:
-    """Draw an outcome by inversion."""
     return jnp.sum(jax.random.uniform(key, (), thresholds.dtype) >= thresholds, dtype=jnp.int32)
 
 
 def _read_distribution(name: str, value: Any) -> Float[np.ndarray, " S"]:
-    """Return a probability vector, normalised exactly."""
     array = read_array(name, value)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a vector with one probability a state, got shape {array.shape}.")
@@ -224,7 +220,6 @@ def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
 
 
 def _read_matrix(transition: Any, S: int, A: int) -> sparse.csr_array:
-    """Return the transitions as a sparse [S * A, S] matrix of finite numbers."""
     is_sparse, read = hasattr(transition, "tocoo"), _read("transition", transition)
     if read.shape != (S, A, S) and not (is_sparse and read.shape == (S * A, S)):
         either, when = (f"[S * A, S] = {(S * A, S)} or ", " when sparse") if is_sparse else ("", "")
@@ -246,7 +241,6 @@ def _with_self_loops(matrix: sparse.csr_array, terminal: Bool[np.ndarray, " S"],
 
 
 def _check_rows(matrix: sparse.csr_array, A: int) -> None:
-    """Refuse negative probabilities and rows that do not sum to 1."""
     if (matrix.data < 0).any():
         entry = int(matrix.data.argmin())
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1

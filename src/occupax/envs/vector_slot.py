@@ -1,8 +1,7 @@
-"""One environment of a vector of Gymnasium environments.
+"""One environment of a vector of Gymnasium environments, made plain.
 
-It makes the environment plain: observations are states or flat vectors, actions count from 0, and of the `info` only
-the values asked for remain. It waits when there is no episode left to play, and nothing that goes wrong leaves it as
-an exception, of which a vector of environments does not tell the place: it is reported in the `info`.
+Observations are states or flat vectors, and actions count from 0. What goes wrong is reported in the `info`: of an
+exception a vector of environments does not tell the place.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ LARGEST = float(np.finfo(np.float32).max)
 class VectorSlot(gym.Env[Any, Any]):
     """Plays an episode after each reset with a seed; after one without a seed it waits.
 
-    It keeps the values of these names of the `info`; if `flat`, observations of several parts become one vector.
+    Of the `info` only the values of the given names remain; if `flat`, observations of several parts become one vector.
     """
 
     def __init__(self, make: Callable[[], Any], info: tuple[str, ...], flat: bool = True):

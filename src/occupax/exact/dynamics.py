@@ -114,8 +114,7 @@ def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
 def value_iteration(problem: Problem) -> BestResponse:
     """The best discounted return of the environment's own reward, and a policy that earns it.
 
-    With an infinite horizon the fixed point of the Bellman operator is found by Howard's policy iteration; with a
-    horizon H, by H steps of value iteration, and the policy depends on time.
+    It is found by Howard's policy iteration or, for a horizon H, by H steps of value iteration.
     """
     return best_response(dynamics(problem), problem.env.reward)  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -1,25 +1,34 @@
-"""The exact optimum of a concave utility over all policies, by fully corrective Frank-Wolfe with a planner."""
+"""The exact optimum of a concave utility over all policies.
 
+It is found by fully corrective Frank-Wolfe with a planner, or as a conic program for the utilities that a conic solver
+knows.
+"""
+
+import warnings
 from importlib.util import find_spec
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+from scipy import sparse
 
 from occupax._errors import check_integer, check_number, unknown
-from occupax.exact import conic, evaluation
+from occupax.exact import evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
 from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
 from occupax.problem import Problem
-from occupax.utilities.base import Utility
+from occupax.utilities import sets
+from occupax.utilities.base import Sum, Utility
+from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance
 
 Method = Literal["auto", "conic", "frank-wolfe"]
 
 NEWTON_STEPS = 100
 PADDING = 64
 ROUNDING = 1e-12
+SOLVER_SETTINGS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 500}
 
 Timed = Float[np.ndarray, "*H S A"]
 Vector = Float[np.ndarray, " k"]
@@ -62,7 +71,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
     if method == "conic":
         if find_spec("cvxpy") is None:
             raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
-        start = _policy(conic.maximise(problem.utility, model))
+        start = _policy(_conic(problem.utility, model))
     else:
         times = () if model.horizon is None else (model.horizon,)
         start = np.full((*times, *model.shape), 1 / model.shape[1])
@@ -176,3 +185,90 @@ _hessian_products = eqx.filter_jit(
 def _room(position: Vector, move: Vector) -> float:
     shrinking = move < 0
     return float(np.min(-position[shrinking] / move[shrinking], initial=np.inf))
+
+
+def _conic(utility: Utility, model: Dynamics) -> Timed:
+    """Maximise over the polytope of occupancies with Clarabel; return the occupancy, of each step if timed."""
+    import cvxpy as cp
+
+    S, A = model.shape
+    reached = _reached(model)
+    steps = len(reached)
+    leaving = sparse.kron(sparse.eye_array(S), np.ones((1, A)))
+    if model.horizon is None:
+        flow, discounts = leaving - model.discount * model.transition.T, np.ones(1)
+    else:
+        after = sparse.eye_array(steps, k=-1)
+        flow = sparse.kron(sparse.eye_array(steps), leaving) - sparse.kron(after, model.transition.T)
+        discounts = model.discount ** np.arange(steps)
+    # The variables are the undiscounted visits of each step, so that they are all of one size, in the states that can
+    # be reached, so that the polytope has an interior.
+    rows, columns = np.flatnonzero(reached), np.flatnonzero(np.repeat(reached, A))
+    visits = cp.Variable(columns.size, nonneg=True)
+    start = np.concatenate([model.initial, np.zeros((steps - 1) * S)])
+    conserved = sparse.csr_array(flow)[rows][:, columns] @ visits == start[rows]
+    counted = sparse.csc_array(sparse.kron(discounts[None], model.features.T))[:, columns] @ visits
+    objective, constraints = _expression(utility, counted)
+    program = cp.Problem(cp.Maximize(objective), [conserved, *constraints])
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate tells by how much
+            program.solve(solver=cp.CLARABEL, **SOLVER_SETTINGS)
+    except cp.SolverError as error:
+        raise RuntimeError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
+    if visits.value is None:
+        raise RuntimeError(f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'.")
+    mass = np.zeros(steps * S * A)
+    mass[columns] = visits.value
+    mass = discounts[:, None, None] * mass.reshape(steps, S, A)
+    return mass[0] if model.horizon is None else mass
+
+
+def _reached(model: Dynamics) -> Bool[np.ndarray, "H S"]:
+    """The states that can be visited at each step, or at any step if the horizon is infinite."""
+    S, A = model.shape
+    edges, reached = model.transition.T > 0, [model.initial > 0]
+    for _ in range((model.horizon or S) - 1):
+        reached.append(edges @ np.repeat(reached[-1], A) > 0)
+    return np.any(reached, 0, keepdims=True) if model.horizon is None else np.stack(reached)
+
+
+def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
+    import cvxpy as cp
+
+    match utility:
+        case Reward():
+            return cp.sum(features), []
+        case Linear():
+            return utility.weights @ features, []
+        case Entropy():
+            return cp.sum(cp.entr((utility.scale or 1.0) * features + utility.smoothing)), []
+        case LogCoverage():
+            return cp.sum(cp.log(features + utility.sigma)), []
+        case SetDistance():
+            nearest = cp.Variable(utility.set.size)
+            return -cp.sum_squares(features - nearest), _membership(utility.set, nearest)
+        case Sum():
+            parts = [(weight, *_expression(term, part)) for weight, term, part in utility.parts(features)]
+            total = sum(weight * part for weight, part, _ in parts)
+            return total, [constraint for _, _, constraints in parts for constraint in constraints]
+        case _:
+            raise ValueError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
+
+
+def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
+    import cvxpy as cp
+
+    match region:
+        case sets.Box():
+            return [point >= region.low, point <= region.high]
+        case sets.Ball():
+            return [cp.norm(point - region.center) <= region.radius]
+        case sets.Halfspace():
+            return [region.normal @ point <= region.offset]
+        case sets.Polyhedron():
+            return [region.matrix @ point <= region.bounds]
+        case sets.Point():
+            return [point == region.point]
+        case _:
+            raise ValueError(f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'.")

@@ -1,15 +1,10 @@
 """The experiments of the paper's section 6, and the verdict on each of its claims.
 
-What is run:
-
 - `tasks`: the environments and utilities, and how success is measured.
 - `methods`: the algorithms, with the settings that are printed and those that a search found.
 - `tuning`: that search.
 - `cells`: one method on one task with one setting, at a scale: training, the curves, and the file they are kept in.
 - `progress`: a bar over all the training.
-
-What is made of it:
-
 - `reward`: section 6.1, the cumulative reward.
 - `rate`: section 6.2, the rate of convergence.
 - `utility`: section 6.3, a utility that is not linear.

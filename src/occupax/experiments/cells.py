@@ -82,7 +82,6 @@ class Scale(NamedTuple):
     """The share of the episodes of each task that are run."""
     most_seeds: int
     tasks: tuple[str, ...]
-    """The names of the tasks that are run."""
     roots: tuple[int, ...]
     """The square roots of the snapshots N of the rate."""
     epochs: int
@@ -175,9 +174,8 @@ class Measurement(eqx.Module):
     """What came of a cell, for every seed."""
 
     grid: Num[np.ndarray, " point"]
-    """Numbers of sampled episodes, at which the curve is known."""
     curve: Float[np.ndarray, "seed point"]
-    """The measure of the task there; sampled returns as a moving average of the last episodes."""
+    """The measure of the task at numbers of episodes; sampled returns as a moving average of the last episodes."""
     step_grid: Num[np.ndarray, " point"]
     """Numbers of environment steps, at which the step curve is known."""
     step_curve: Float[np.ndarray, "seed point"]

@@ -18,9 +18,8 @@ SEARCH = files("occupax.experiments") / "search.csv"
 """Every trial of the search for tuned settings, which are the best of each task and method on the most seeds."""
 
 PRINTED_STEP_SIZES = (1e-4, 1e-1)
-"""The paper's range for eta."""
 SNAPSHOTS = (10, 25, 50, 100, 200)
-"""The paper's grid for N."""
+"""The paper's range for eta, and its grid for N."""
 RATE_SNAPSHOT = 4096
 """The N at which the settings of the rate are searched for."""
 SEARCHED = ("step_size", "radius", "mixing")

@@ -11,20 +11,19 @@ class Job(NamedTuple):
     """Work that takes a while, and trains something."""
 
     name: str
-    seconds: float
-    """How long it should take, roughly."""
+    expected_seconds: float
     work: Callable[[Logger], None]
     """Does it; the logger, which is given to its training, moves the bar."""
 
 
 def run_jobs(jobs: Sequence[Job], shown: bool = True) -> None:
     """Run one job after the other."""
-    total, done = sum(job.seconds for job in jobs), 0.0
+    total, done = sum(job.expected_seconds for job in jobs), 0.0
     with ProgressBar(total, "", shown=shown, seconds_a_unit=1.0, seconds_between_lines=0.0) as bar:
         for number, job in enumerate(jobs, 1):
             bar.update(done, f"{number} of {len(jobs)}: {job.name}")
-            job.work(_JobLogger(bar, done, job.seconds))
-            done += job.seconds
+            job.work(_JobLogger(bar, done, job.expected_seconds))
+            done += job.expected_seconds
             bar.update(done)
 
 

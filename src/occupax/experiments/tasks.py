@@ -35,12 +35,10 @@ class Task:
     """What a curve shows: the mean return of the sampled episodes, the utility of what snapshots estimate (it depends
     on their size, and compares only where that is the same), or the exact utility of the present policy."""
     episodes: int
-    """How many episodes each run may sample."""
     seeds: int
     step_sizes: tuple[float, float]
-    """The range in which the search looks."""
+    """The range in which the search looks, with so many trials for each N."""
     trials: int
-    """How many settings the search tries for each N."""
     given_threshold: float | None = None
     """From where on the task counts as solved; by default `NEARLY` all of the way to the optimum."""
 

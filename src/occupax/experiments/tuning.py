@@ -29,9 +29,8 @@ SECOND = {"radius": (0.01, 0.05, 0.2, 0.8), "mixing": (0.01, 0.03, 0.1, 0.3)}
 """The values of what is searched for besides the step size."""
 
 Point = dict[str, Any]
-"""Values of settings by their names."""
 Points = dict[int, list[Point]]
-"""The settings to try for each N."""
+"""Values of settings by their names, and those to try for each N."""
 
 
 def candidates(task: Task, method: str) -> list[Point]:
@@ -44,10 +43,7 @@ def candidates(task: Task, method: str) -> list[Point]:
 
 
 def search(wanted: Sequence[tuple[Task, str, int]], path: Path, scale: Scale, progress: bool = True) -> None:
-    """Try all settings of each wanted task, method and N, and the best few of each task and method on more seeds.
-
-    What the file has already is not tried again.
-    """
+    """Try all settings of each wanted task, method and N that the file has not, and the best few on more seeds."""
     tried = {trial[:3] for trial in _read(path)}
     jobs = [
         Job(

@@ -10,16 +10,10 @@ import jax
 
 LIBRARY = Path(os.environ.get("OCCUPAX_KERNEL") or Path(__file__).parent / "libkernels.so")
 """The environment variable is for builds of one's own, such as `make sanitize`."""
-TARGETS = (
-    "tabular_sample",
-    "tabular_occupancy",
-    "tabular_gradient",
-    "tabular_earnings",
-    "tabular_tally",
-    "network_act",
-    "network_log_probs",
-    "network_gradient",
-)
+TARGETS = {
+    "tabular": ("sample", "occupancy", "gradient", "earnings", "tally"),
+    "network": ("act", "log_probs", "gradient"),
+}
 
 
 @functools.cache
@@ -29,7 +23,8 @@ def missing() -> str:
         return "it was not compiled, for lack of a C++ compiler when occupax was installed"
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        for name in (f"{target}_{kind}" for target in TARGETS for kind in ("float32", "float64")):
+        targets = [f"{kernel}_{target}" for kernel, targets in TARGETS.items() for target in targets]
+        for name in (f"{target}_{dtype}" for target in targets for dtype in ("float32", "float64")):
             capsule = jax.ffi.pycapsule(getattr(library, name))
             jax.ffi.register_ffi_target(f"occupax_{name}", capsule, platform="cpu")
     except (OSError, AttributeError, RuntimeError) as error:

@@ -1,8 +1,8 @@
 """How trajectories are sampled.
 
 * `base`: the abstract `Sampler`, and the `Source` of batches that it opens.
-* `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`) or C++ (`Kernel`), with the sources of the
-  kernels in `tabular_kernel` and `network_kernel`, and the simulation of episodes in `rollout`.
+* `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`), which has the simulation of episodes, or C++
+  (`Kernel`), with the sources of the kernels in `tabular_kernel` and `network_kernel`.
 * `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the episodes of
   Gymnasium in `episodes`, and `cluster` and `workers` for Ray.
 * `batches`: who answers what an algorithm asks of the trajectories.
@@ -40,17 +40,18 @@ SAMPLERS = {"jax": Jax, "kernel": Kernel, "host": Host, "ray": Ray}
 
 
 def choose_sampler(sampler: Sampler | str, problem: Problem, policy: Policy) -> Sampler:
-    """The sampler that a name stands for, which is returned as it is if it is one already.
+    """The sampler that a name in any case stands for; one that is a sampler already is returned as it is.
 
     "auto" is the host for environments of Gymnasium, the kernel where it can be used, and plain JAX otherwise.
     """
     given: Any = sampler
     if isinstance(given, Sampler):
         return given
-    if given == "auto":
-        return Host() if isinstance(problem.env, GymnasiumEnv) else program_sampler(problem, policy)
     if not isinstance(given, str):
         raise ValueError(f"sampler must be a sampler such as occupax.samplers.Host(...), or a name, got {given!r:.60}.")
-    if given not in SAMPLERS:
+    name = given.lower()
+    if name == "auto":
+        return Host() if isinstance(problem.env, GymnasiumEnv) else program_sampler(problem, policy)
+    if name not in SAMPLERS:
         raise unknown("sampler", given, ["auto", *SAMPLERS])
-    return SAMPLERS[given]()
+    return SAMPLERS[name]()

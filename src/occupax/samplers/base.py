@@ -1,7 +1,7 @@
 """What draws trajectories."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from occupax.samplers.batches.block import Block
 
 
+Number = int | Int[Array, ""]
+
+
 class Source(eqx.Module):
     """Draws batches of one problem, for policies of one form; a sampler opens it, and training closes it."""
 
@@ -22,16 +25,10 @@ class Source(eqx.Module):
 
     @abstractmethod
     def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
-        """Draw a batch.
+        """Draw a batch of `n` trajectories in which `policy` acts; `occupax.SampledBatch` makes one of them.
 
-        Args:
-            policy: the policy that acts.
-            n: how many trajectories.
-            key: of the random numbers. The same policy and key give the same trajectories, whenever and wherever they
-                are drawn: this is what makes a run that was interrupted go on to the same result.
-
-        Returns:
-            The batch; `occupax.SampledBatch` makes one of trajectories in memory.
+        The same policy and key give the same trajectories, whenever and wherever they are drawn: this is what makes a
+        run that was interrupted go on to the same result.
         """
 
     @property
@@ -49,15 +46,16 @@ class ProgramSource(Source):
     Trajectory i of a key depends on (key, i) and the policy alone.
     """
 
+    block_steps: ClassVar[int] = 50_000
+    """How many steps are held in memory at once, if all trajectories are as long as the horizon."""
+
     @property
-    @abstractmethod
     def block_size(self) -> int:
         """How many trajectories are held in memory at once."""
+        return max(1, self.block_steps // self.problem.sampling_horizon())
 
     @abstractmethod
-    def block(
-        self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
-    ) -> "Block":
+    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> "Block":
         """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
 
     @final
@@ -77,20 +75,9 @@ class Sampler(ABC):
 
     @abstractmethod
     def open(self, problem: Problem, policy: Policy) -> Source:
-        """Open a source of batches.
-
-        Args:
-            problem: what to sample.
-            policy: the policies to be sampled have the same structure and shapes as this one.
-
-        Returns:
-            The source.
-        """
+        """Open a source of batches for policies that have the same structure and shapes as this one."""
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
-        """A name for the random numbers that trajectories are drawn with, which a run that is resumed must share.
-
-        Samplers that draw the same trajectories for a key have the same name.
-        """
+        """A name that samplers share if they draw the same trajectories for a key; a run is resumed under the same."""
         kind: Any = type(self)
         return f"{kind.__module__}.{kind.__qualname__}"

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import jax
 
 from occupax import kernels
-from occupax._errors import unknown
+from occupax._errors import OccupaxWarning, unknown
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, dense_layers
 from occupax.problem import Problem
@@ -24,8 +24,7 @@ Engine = Literal["auto", "kernel", "jax"]
 class Kernel(Sampler):
     """Samples with the compiled kernels, inside the compiled program, on the CPU.
 
-    One kernel is for tabular environments with tabular policies, the other for policies that are networks of tanh
-    layers fed with vectors, in any environment in JAX.
+    One is for tabular environments and policies, the other for networks of tanh layers fed with vectors.
     """
 
     def open(self, problem: Problem, policy: Policy) -> ProgramSource:
@@ -51,7 +50,8 @@ def program_sampler(problem: Problem, policy: Policy, engine: Engine = "auto") -
         return Jax()
     reason = kernels.missing()
     if reason:
-        warnings.warn(f"the compiled kernel is not used, and plain JAX is slower: {reason}.", stacklevel=2)
+        said = f"the compiled kernel is not used, and plain JAX is slower: {reason}."
+        warnings.warn(said, OccupaxWarning, stacklevel=2)
         return Jax()
     return Kernel()
 

@@ -1,7 +1,6 @@
-"""Softmax policies over a network of tanh layers, with the network in the compiled kernel.
+"""Softmax policies over a network of tanh layers, with the network in the compiled kernel, and all else in plain JAX.
 
-The environment and the estimators are those of plain JAX; the kernel draws actions, and gives log-probabilities and
-their gradients, of live steps only.
+The kernel draws actions, and gives log-probabilities and their gradients, of live steps only.
 """
 
 from functools import partial
@@ -18,11 +17,10 @@ from occupax.batch import Trajectories
 from occupax.estimators import LogProbs
 from occupax.policies import Policy, dense_layers
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource
+from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.sampled import SampledBatch
-from occupax.samplers.rollout import Acting, Draws, rollout
+from occupax.samplers.plain import Actions, Draws, rollout
 
-BLOCK_STEPS = 200_000
 FILL = 8
 """What the kernel wants the outputs of a layer to be a multiple of."""
 
@@ -33,35 +31,22 @@ class NetworkKernelSource(ProgramSource):
     """Draws trajectories of any environment in JAX under policies that are networks."""
 
     problem: Problem
+    block_steps = 200_000
 
-    @property
-    def block_size(self) -> int:
-        """As many as take at most `BLOCK_STEPS` steps."""
-        return max(1, BLOCK_STEPS // self.problem.sampling_horizon())
-
-    def block(
-        self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
-    ) -> "NetworkBatch":
+    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> "NetworkBatch":
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
-        acting = NetworkActing(*_network(policy))
+        acting = eqx.Partial(_act, *_network(policy))
         return NetworkBatch(self.problem, rollout(self.problem, acting, numbers, numbers < stop, key), policy)
 
 
-class NetworkActing(Acting):
-    """A network as the kernel wants it."""
-
-    parameters: Float[Array, " P"]
-    sizes: Sizes = eqx.field(static=True)
-
-    def act(self, observations: Any, at: Draws) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
-        """Draw by inversion, with one number for (key, trajectory, t)."""
-        dtype, shape = self.parameters.dtype, at.live.shape
-        outputs = [jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, dtype)]
-        drawn_with = at.live, jax.random.key_data(at.key)[:2], at.numbers, at.t
-        operands = self.parameters, _rows(observations, 1, dtype), *drawn_with
-        actions, log_probs = kernels.call("network_act", dtype, outputs, *operands, sizes=np.array(self.sizes))
-        return actions, log_probs
+def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Draws) -> Actions:
+    """Draw by inversion, with one number for (key, trajectory, t)."""
+    outputs = [jax.ShapeDtypeStruct(at.live.shape, dtype) for dtype in (jnp.int32, parameters.dtype)]
+    drawn_with = at.live, jax.random.key_data(at.key)[:2], at.numbers, at.t
+    operands = parameters, _rows(observations, 1, parameters.dtype), *drawn_with
+    actions, log_probs = kernels.call("network_act", parameters.dtype, outputs, *operands, sizes=np.array(sizes))
+    return actions, log_probs
 
 
 class NetworkBatch(SampledBatch):

@@ -1,23 +1,25 @@
-"""Sampling in pure JAX: usable inside jit and vmap."""
+"""Sampling in plain JAX, inside jit and vmap: many episodes at once, until the last of them has ended."""
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax._errors import check_integer, check_key
 from occupax.batch import Trajectories
+from occupax.envs.base import Environment
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource, Sampler
+from occupax.samplers.base import Number, ProgramSource, Sampler
 from occupax.samplers.batches.sampled import SampledBatch
 from occupax.samplers.episodes import EpisodeRunner
-from occupax.samplers.rollout import PlainActing, rollout
-
-BLOCK_STEPS = 50_000
 
 
 def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
@@ -49,7 +51,7 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
 @eqx.filter_jit
 def trajectories(problem: Problem, policy: Policy, numbers: Int[Array, " n"], key: Key[Array, ""]) -> Trajectories:
     """The trajectories of these numbers out of all those that `key` stands for."""
-    return rollout(problem, PlainActing(policy), numbers, jnp.ones(numbers.shape, bool), key)
+    return rollout(problem, eqx.Partial(_act, policy), numbers, jnp.ones(numbers.shape, bool), key)
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,115 @@ class JaxSource(ProgramSource):
 
     problem: Problem
 
-    @property
-    def block_size(self) -> int:
-        """As many as take at most `BLOCK_STEPS` steps."""
-        return max(1, BLOCK_STEPS // self.problem.sampling_horizon())
-
-    def block(
-        self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
-    ) -> SampledBatch:
+    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> SampledBatch:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on have no live step."""
         numbers = first + jnp.arange(n)
-        drawn = rollout(self.problem, PlainActing(policy), numbers, numbers < stop, key)
+        drawn = rollout(self.problem, eqx.Partial(_act, policy), numbers, numbers < stop, key)
         return SampledBatch(self.problem, drawn, policy)
+
+
+class Draws(NamedTuple):
+    """What the actions of a step are drawn with: the key of the run, the trajectory and t, or keys made of these."""
+
+    live: Bool[Array, " n"]
+    key: Key[Array, ""]
+    numbers: Int[Array, " n"]
+    keys: Key[Array, " n"]
+    t: Int[Array, ""]
+
+
+Actions = tuple[Int[Array, " n"], Float[Array, " n"]]
+"""Actions and their log-probabilities, of any value where not `live`."""
+Acting = Callable[[Any, Draws], Actions]
+"""Draws the actions for observations of episodes that are simulated side by side; its arrays may be batched."""
+
+
+def _act(policy: Policy, observations: Any, at: Draws) -> Actions:
+    return jax.vmap(policy.draw)(observations, at.keys)
+
+
+def rollout(
+    problem: Problem, acting: Acting, numbers: Int[Array, " n"], there: Bool[Array, " n"], key: Key[Array, ""]
+) -> Trajectories:
+    """The trajectories of these numbers out of all those that `key` stands for; those not `there` take no step.
+
+    A trajectory depends on (key, number) and the acting alone. Under vmap all runs go through one loop, which ends with
+    the last episode of any.
+    """
+    arrays, fixed = eqx.partition((problem, acting), eqx.is_array)
+
+    def all_runs(of_problem: Any, of_acting: Any, *rest: Any) -> Any:
+        problem, acting = eqx.combine((of_problem, of_acting), fixed)
+        return _side_by_side(problem, acting, *rest)
+
+    def one_run(of_problem: Any, *of_run: Any) -> Any:
+        runs = jax.tree.map(lambda leaf: leaf[None], of_run)
+        return jax.tree.map(lambda leaf: leaf[0], all_runs(of_problem, *runs))
+
+    def in_one_loop(size: int, batched: Any, of_problem: Any, *of_run: Any) -> tuple[Any, Any]:
+        def spread(leaf: Array, is_batched: bool) -> Array:
+            return leaf if is_batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
+
+        if any(jax.tree.leaves(batched[0])):  # several problems, which the loop is not made for
+            axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(batched))
+            drawn = jax.vmap(one_run, axes)(of_problem, *of_run)
+        else:
+            drawn = all_runs(of_problem, *jax.tree.map(spread, of_run, tuple(batched[1:])))
+        return drawn, jax.tree.map(lambda _: True, drawn)
+
+    draw = custom_vmap(one_run)
+    draw.def_vmap(in_one_loop)
+    return Trajectories(*draw(*arrays, numbers, there, key))
+
+
+def _side_by_side(
+    problem: Problem, acting: Acting, numbers: Int[Array, "R n"], there: Bool[Array, "R n"], run_keys: Key[Array, " R"]
+) -> tuple[Any, ...]:
+    """The trajectories of several runs; the entries are in the order of the fields of `Trajectories`."""
+    env, horizon = problem.env, problem.sampling_horizon()
+    if not isinstance(env, Environment):
+        raise ValueError(f"{type(env).__name__} does not run in JAX and cannot be part of a compiled program.")
+    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(run_keys, numbers)
+
+    def each(function: Any, *arguments: Any) -> Any:
+        return jax.vmap(jax.vmap(function))(*arguments)
+
+    def act(t: Int[Array, ""], observations: Any, live: Bool[Array, "R n"], step_keys: Key[Array, "R n"]) -> Any:
+        parts, fixed = eqx.partition(acting, eqx.is_array)
+
+        def in_run(part: Any, observations: Any, *given: Any) -> Any:
+            return eqx.combine(part, fixed)(observations, Draws(*given, t=t))
+
+        return jax.vmap(in_run)(parts, observations, live, run_keys, numbers, step_keys)
+
+    def step(t: Int[Array, ""], state: Any, ended: Bool[Array, "R n"]) -> tuple[Any, Any, tuple[Any, ...]]:
+        step_keys = each(lambda key: jax.random.split(jax.random.fold_in(key, t + 1)), keys)
+        live, observations = ~ended, each(env.observe, state)
+        actions, log_probs = act(t, observations, live, step_keys[..., 0])
+        following, rewards = each(env.step, state, actions, step_keys[..., 1])
+        state = jax.tree.map(lambda old, new: _where(live, new, old), state, following)
+        ended = ended | each(env.terminated, state) | each(env.truncated, state)
+        return state, ended, (observations, actions, log_probs, rewards, live)
+
+    def write(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        t, state, ended, kept = carry
+        state, ended, row = step(t, state, ended)
+        return t + 1, state, ended, jax.tree.map(lambda rows, new: rows.at[t].set(new), kept, row)
+
+    first = each(lambda key: env.reset(jax.random.fold_in(key, 0)), keys)
+    ended = each(env.terminated, first) | ~there
+    start = jnp.zeros((), jnp.int32)
+    shapes = jax.eval_shape(step, start, first, ended)[2]
+    empty = jax.tree.map(lambda leaf: jnp.zeros((horizon, *leaf.shape), leaf.dtype), shapes)
+    _, last, _, rows = jax.lax.while_loop(
+        lambda carry: (carry[0] < horizon) & ~jnp.all(carry[2]), write, (start, first, ended, empty)
+    )
+    observations, *numbers_of_steps, live = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
+    final = each(env.observe, last)
+    observations = jax.tree.map(lambda seen, end: _where(live, seen, end[:, :, None]), observations, final)
+    masked = [jnp.where(live, leaf, jnp.zeros_like(leaf)) for leaf in numbers_of_steps]
+    return observations, *masked, live, each(env.terminated, last) & there, final
+
+
+def _where(condition: Bool[Array, "R n *H"], yes: Array, no: Array) -> Array:
+    return jnp.where(jnp.expand_dims(condition, range(condition.ndim, yes.ndim)), yes, no)

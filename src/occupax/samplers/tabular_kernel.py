@@ -15,10 +15,9 @@ from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource
+from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
 
-BLOCK_STEPS = 4_000_000
 BASELINES = {"none": 0, "mean": 1}
 """How the kernel counts the baselines; 2 is a mean over more trajectories than it is shown."""
 
@@ -32,6 +31,7 @@ class TabularKernelSource(ProgramSource):
     """
 
     problem: Problem
+    block_steps = 4_000_000
     shift: int = eqx.field(static=True)
     successors: Int[np.ndarray, " events"]
     thresholds: Float[np.ndarray, " events"]
@@ -53,14 +53,7 @@ class TabularKernelSource(ProgramSource):
         self.counts = _counts(problem, np.repeat(pairs, 1 << self.shift), self.rewards)
         self.end_counts = _counts(problem, pairs, np.asarray(env.reward).ravel())
 
-    @property
-    def block_size(self) -> int:
-        """As many as take at most `BLOCK_STEPS` steps."""
-        return max(1, BLOCK_STEPS // self.problem.sampling_horizon())
-
-    def block(
-        self, policy: Policy, key: Key[Array, ""], first: int | Int[Array, ""], stop: int | Int[Array, ""], n: int
-    ) -> "TabularKernelBatch":
+    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> "TabularKernelBatch":
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         env, probs, horizon = _table(self.problem), _probs(policy), self.problem.sampling_horizon()
         thresholds = [jnp.asarray(table, probs.dtype) for table in (self.thresholds, env.initial_thresholds)]

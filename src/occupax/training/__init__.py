@@ -1,10 +1,16 @@
-"""Training: the loop, sweeps, results, checkpoints, callbacks and loggers."""
+"""Training policies, and what they are worth.
+
+* `loop`: `train`, around the executors in `execution/`; `sweeps`: many settings of one algorithm.
+* `setup`: what is trained, checked; `schedule`: the phases of its iterations; `records`: what is written down of them.
+* `result`: what is returned, and its files; `folder`: the folder of a run, with its checkpoints.
+* `assessment`: what trained policies are worth; `evaluation`: what a policy earns in episodes of its own.
+* `loggers`: the console, `metrics.csv` and TensorBoard.
+"""
 
 from occupax.training.evaluation import Evaluation, evaluate
 from occupax.training.loggers import Logger, TensorBoard
 from occupax.training.loop import Progress, train
-from occupax.training.policy_files import load_policy, save_policy
-from occupax.training.result import Result, load_result
+from occupax.training.result import Result, load_policy, load_result, save_policy
 from occupax.training.sweeps import Sweep, sweep
 
 __all__ = [

@@ -20,10 +20,8 @@ from occupax.problem import Problem
 from occupax.samplers import sample
 from occupax.samplers.episodes import EpisodeRunner, VectorStep
 
-BLOCK_NUMBERS = 2**22
-"""How many numbers the trajectories of one block may hold."""
-ENVS = 8
-"""How many environments of Gymnasium are made at most."""
+MOST_NUMBERS_A_BLOCK = 2**22
+MOST_GYMNASIUM_ENVS = 8
 
 
 class Evaluation(NamedTuple):
@@ -89,7 +87,7 @@ def evaluate(
         flat = _refuse_unfit(policy, process)
         if not isinstance(process, GymnasiumEnv):
             return _in_jax(policy, process, episodes, seed, limit)
-        envs = min(episodes, ENVS) if isinstance(env, str | GymnasiumEnv) else 1
+        envs = min(episodes, MOST_GYMNASIUM_ENVS) if isinstance(env, str | GymnasiumEnv) else 1
         with closing(EpisodeRunner(process, envs, timeout=timeout, flat=flat)) as runner:
             return runner.play(policy, jax.random.key(seed), range(episodes), partial(_add_up, episodes), limit)
 
@@ -112,7 +110,7 @@ def _in_jax(policy: Policy, env: DecisionProcess, episodes: int, seed: int, limi
         raise ValueError("max_steps must be given for an environment without a time limit, got None.")
     problem = Problem(env, horizon=horizon)
     numbers_a_step = 5 + sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(observation_spec(env)))
-    size = min(episodes, max(1, BLOCK_NUMBERS // (horizon * numbers_a_step)))
+    size = min(episodes, max(1, MOST_NUMBERS_A_BLOCK // (horizon * numbers_a_step)))
     blocks: list[tuple[np.ndarray, ...]] = []
     for block in range(math.ceil(episodes / size)):
         batch = sample(problem, policy, size, jax.random.fold_in(jax.random.key(seed), block))

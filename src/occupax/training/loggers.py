@@ -45,17 +45,23 @@ class CSV(Logger):
     def log(self, table: RecordTable) -> None:
         """Append the lines of further records."""
         with self._path.open("a", newline="") as file:
-            if file.tell() == 0:
-                file.write(_header(table))
-            file.write(_lines(self._seeds, table))
+            file.write(csv_text(self._seeds, table, header=file.tell() == 0))
 
     def close(self) -> None:
         """The file is closed after every call already."""
 
 
-def csv_text(seeds: Sequence[int], table: RecordTable) -> str:
-    """All of `metrics.csv`; nothing at all before the first record."""
-    return _header(table) + _lines(seeds, table) if len(table.episodes) else ""
+def csv_text(seeds: Sequence[int], table: RecordTable, header: bool = True) -> str:
+    """The lines of `metrics.csv`, after its header if that is wanted; nothing at all before the first record."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    if header and len(table.episodes):
+        writer.writerow(["seed", "episodes", "steps", *table.metrics])
+    for j, episodes in enumerate(table.episodes):
+        for i, seed in enumerate(seeds):
+            numbers = (values[i, j] for values in table.metrics.values())
+            writer.writerow([seed, episodes, table.steps[i, j], *("" if np.isnan(x) else str(x) for x in numbers)])
+    return stream.getvalue()
 
 
 def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
@@ -74,20 +80,6 @@ def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path} is not a complete file of records.") from None
     return seeds, RecordTable(episodes[0], steps, columns)
-
-
-def _header(table: RecordTable) -> str:
-    return ",".join(["seed", "episodes", "steps", *table.metrics]) + "\n"
-
-
-def _lines(seeds: Sequence[int], table: RecordTable) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    for j, episodes in enumerate(table.episodes):
-        for i, seed in enumerate(seeds):
-            numbers = (values[i, j] for values in table.metrics.values())
-            writer.writerow([seed, episodes, table.steps[i, j], *("" if np.isnan(x) else str(x) for x in numbers)])
-    return stream.getvalue()
 
 
 class Console(Logger):
@@ -124,11 +116,7 @@ def _reached(table: RecordTable) -> tuple[int, int]:
 
 
 class TensorBoard(Logger):
-    """Event files for TensorBoard, one folder a seed; needs the extra `tensorboard`.
-
-    Args:
-        folder: where the event files go.
-    """
+    """Event files for TensorBoard in a folder, one folder a seed; needs the extra `tensorboard`."""
 
     def __init__(self, folder: str | Path):
         try:

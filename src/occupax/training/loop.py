@@ -39,7 +39,6 @@ class Progress:
     budget: int
     """Trajectories each run may sample."""
     metrics: dict[str, Float[np.ndarray, " run"]]
-    """The last record."""
     policies: Sequence[Policy]
     """What each run would return now."""
 
@@ -177,7 +176,8 @@ class Training:
         """Train until the budget is spent, a function says stop, or Ctrl-C."""
         self._executor = make_executor(self._setup)
         try:
-            self._restore()
+            if self._saved is not None:
+                self._restore(*self._saved)
             for logger in self._loggers:
                 seeds = [seed for _, seed, _ in self._setup.runs]
                 logger.open(seeds, self._episodes, self._records.table(complete=True))
@@ -194,12 +194,11 @@ class Training:
         if interrupted.is_set():
             raise KeyboardInterrupt(self._where_it_stopped())
 
-    def _restore(self) -> None:
-        if self._saved is not None:
-            try:
-                self._executor.restore(*self._saved)
-            except ValueError as error:
-                raise ValueError(f"the run cannot be resumed: {error}") from None
+    def _restore(self, runs: dict[str, np.ndarray], iteration: int) -> None:
+        try:
+            self._executor.restore(runs, iteration)
+        except ValueError as error:
+            raise ValueError(f"the run cannot be resumed: {error}") from None
 
     def _loop(self, checkpoint_every: float, interrupted: threading.Event) -> None:
         count, saved, over = 1, time.monotonic(), False

@@ -54,9 +54,8 @@ class Records:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, by name."""
-        return {f"records/{name}": column for name, column in _join(self._complete).items()} | {
-            f"waiting/{name}": column for name, column in self._waiting.items()
-        }
+        kinds = {"records": _join(self._complete), "waiting": self._waiting}
+        return {f"{kind}/{name}": column for kind, columns in kinds.items() for name, column in columns.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go back to where `arrays` was taken."""
@@ -76,7 +75,6 @@ class Records:
         )
 
     def _reduce(self, iterations: dict[str, np.ndarray], every: int) -> dict[str, np.ndarray]:
-        """Records of `every` consecutive iterations each, [record, run]."""
         first = self._count * self._every
         drawn = np.diff([self._schedule.episodes(first + i) for i in range(_length(iterations) + 1)]).reshape(-1, every)
         share = (drawn / drawn.sum(1, keepdims=True))[..., None]

@@ -1,4 +1,4 @@
-"""What training returns."""
+"""What training returns, and the files of it."""
 
 import json
 import warnings
@@ -7,21 +7,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
 from occupax import exact, serial
+from occupax._errors import OccupaxWarning
 from occupax.algorithms import Algorithm
-from occupax.policies import Policy
+from occupax.policies import Policy, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
 from occupax.training.assessment import Assessment, assess, load_assessment, probabilities
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
-from occupax.training.policy_files import load_policy, save_policy
 from occupax.training.records import EXACT, RecordTable
 
 SUMMARY = "summary.json"
+POLICY, POLICY_VERSION = "occupax-policy", 1
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,9 @@ class Result:
     status: tuple[str, ...]
     """"finished", or why a seed was stopped."""
     seconds: float
-    """How long it took."""
     config: dict[str, Any]
-    """What `config.json` says."""
     arrays: dict[str, np.ndarray]
-    """The arrays that belong to `config`."""
+    """What `config.json` says, and the arrays that belong to it."""
     saved_assessment: Assessment | None = None
     """What was found out about the policies at the end of training, if this was loaded from a file."""
 
@@ -67,10 +67,7 @@ class Result:
 
     @property
     def utilities(self) -> Float[np.ndarray, " seed"]:
-        """What each policy is worth: exactly for a table, else estimated from trajectories that were not trained on.
-
-        There are 1,000 of them and, because it takes longer, 100 of an environment of Gymnasium.
-        """
+        """What each policy is worth: exactly for a table, else estimated from 1,000 new episodes (Gymnasium: 100)."""
         return self.assessment.utilities
 
     @property
@@ -82,7 +79,7 @@ class Result:
 
     def plot(self, metric: str = "utility") -> Any:
         """A Matplotlib figure: median and quartiles over the seeds against sampled episodes."""
-        from occupax.analysis.metrics import plot_metric
+        from occupax.analysis.describe import plot_metric
 
         return plot_metric(self, metric)
 
@@ -100,7 +97,7 @@ class Result:
             try:
                 self.assessment.save(path)
             except EpisodeError as error:
-                warnings.warn(f"the trained policies could not be evaluated: {error}", stacklevel=2)
+                warnings.warn(f"the trained policies could not be evaluated: {error}", OccupaxWarning, stacklevel=2)
 
     def _problem(self) -> Problem:
         if self.problem is None:
@@ -168,13 +165,57 @@ def _restore_algorithm(
     if given is None:
         restored = _unpack_if_possible(description, arrays)
         if restored is None:
-            warnings.warn(
-                f"the algorithm {name} is not restored, because it is or holds something that no file can restore: "
-                "load_result(folder, algorithm=...) takes it or, if it is one of your own, its class.",
-                stacklevel=3,
-            )
+            reason = "because it is or holds something that no file can restore"
+            hint = "load_result(folder, algorithm=...) takes it or, if it is one of your own, its class"
+            warnings.warn(f"the algorithm {name} is not restored, {reason}: {hint}.", OccupaxWarning, stacklevel=3)
         return restored
     kind = given if isinstance(given, type) else type(given)
     if kind.__name__ != name:
         raise ValueError(f"algorithm must be the {name} that was trained with, or its class, got {kind.__name__}.")
     return serial.unpack_as(kind, description, arrays) if isinstance(given, type) else given
+
+
+def save_policy(policy: Policy, path: str | Path) -> None:
+    """Save a policy as one safetensors file that holds its arrays and, as JSON, all else there is to know of it.
+
+    Args:
+        policy: any policy; `load_policy` restores those of `occupax.policies` and of layers of equinox.nn by itself,
+            and needs one of the same structure for those with classes or functions of your own.
+        path: the file, by habit with the suffix .safetensors; folders on the way are made.
+    """
+    refuse_unless_policy(policy)
+    description, arrays = serial.pack(policy)
+    leaves = [leaf for leaf in jax.tree.leaves(policy) if isinstance(leaf, (jax.Array, np.ndarray))]
+    if len(leaves) > len(arrays):
+        raise ValueError(
+            "policy holds arrays that cannot be saved: keep them as numbers, in modules, tuples, lists or dictionaries "
+            "whose keys are texts."
+        )
+    serial.write(path, arrays, {"format": POLICY, "version": POLICY_VERSION, "policy": description})
+
+
+def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
+    """Load a policy that `save_policy` saved; nothing in the file is executed.
+
+    Args:
+        path: the file.
+        like: a policy of the same structure, needed for one with classes or functions of your own; its arrays are
+            replaced by those of the file.
+    """
+    if like is not None:
+        refuse_unless_policy(like)
+    arrays, content = serial.read(path)
+    if content.get("format") != POLICY:
+        raise ValueError(f"{path} must have the format {POLICY}, but has {content.get('format')!r:.60}.")
+    if content.get("version") != POLICY_VERSION:
+        raise ValueError(
+            f"{path} has version {content.get('version')!r:.20} of the format {POLICY}, but this occupax reads version "
+            f"{POLICY_VERSION}; a newer occupax may read it."
+        )
+    try:
+        policy = serial.unpack(content.get("policy"), arrays, like)
+    except ValueError as error:
+        raise ValueError(f"the policy in {path} could not be restored: {error}") from error
+    if not isinstance(policy, Policy):
+        raise ValueError(f"{path} must hold a policy, but holds a {type(policy).__name__}.")
+    return policy

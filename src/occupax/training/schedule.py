@@ -19,10 +19,7 @@ LOOKED_AHEAD = 16 * BLOCK
 
 
 class Schedule:
-    """The phases of an algorithm in the order of its iterations.
-
-    An iteration that does not fit into a budget is not begun.
-    """
+    """The phases of an algorithm in the order of its iterations; one that does not fit into a budget is not begun."""
 
     def __init__(self, algorithm: Algorithm[Any]):
         self._algorithm = algorithm
@@ -79,7 +76,6 @@ class Schedule:
         return self.sizes == other.sizes and np.array_equal(self.phases(0, BLOCK), other.phases(0, BLOCK))
 
     def _drawn(self, block: int) -> Int[np.ndarray, " count"]:
-        """How many trajectories each iteration of a block draws."""
         return np.array(self.sizes, np.int64)[self._block(block)]
 
     def _look_up(self, block: int) -> Int[np.ndarray, " count"]:
@@ -99,5 +95,4 @@ class Schedule:
 
 @eqx.filter_jit
 def _phases(algorithm: Algorithm[Any], iterations: Int[Array, " count"]) -> Int[Array, " count"]:
-    """The phases of iterations, by one program for all schedules of an algorithm."""
     return jax.vmap(lambda number: jnp.asarray(algorithm.phase(number), jnp.int32))(iterations)

@@ -154,9 +154,8 @@ def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int
     if any(source is initialiser for initialiser in INITIALISERS):
         raise ValueError("policy must be an initialiser that was called, such as occupax.policies.mlp().")
     if not isinstance(source, Policy) and not callable(source):
-        raise ValueError(
-            f"policy must be a policy or an initialiser such as occupax.policies.mlp(), got {source!r:.60}."
-        )
+        kinds = "a policy or an initialiser such as occupax.policies.mlp()"
+        raise ValueError(f"policy must be {kinds}, got {source!r:.60}.")
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
     policy = source if isinstance(source, Policy) else source(env, key)
     refuse_unless_policy(policy)

@@ -1,7 +1,4 @@
-"""Many settings of one algorithm, in one program or as trials on a cluster, one a task.
-
-A trial that loses its machine is begun again on another.
-"""
+"""Many settings of one algorithm, in one program or as trials on a cluster, one a task."""
 
 import dataclasses
 import json
@@ -216,9 +213,8 @@ def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: in
 
 def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     if not isinstance(over, Mapping) or not over:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(
-            f"over must be values to try for each setting, such as {{'step_size': [0.1]}}, got {over!r:.60}."
-        )
+        example = "{'step_size': [0.1]}"
+        raise ValueError(f"over must be values to try for each setting, such as {example}, got {over!r:.60}.")
     fields = {field.name for field in dataclasses.fields(algorithm)}
     tried: dict[str, list[Any]] = {}
     for name, values in over.items():
@@ -246,9 +242,8 @@ def _groups(variants: Sequence[Algorithm[Any]]) -> list[list[int]]:
 def _save(done: Sweep, folder: Path) -> None:
     for i, result in enumerate(done.results):
         result.save(folder / f"point-{i}")
-    scores = done.scores
     summary: list[dict[str, Any]] = []
-    for i, point in enumerate(done.points):
-        score = float(scores[i]) if np.isfinite(scores[i]) else None
-        summary.append({"folder": f"point-{i}", "score": score, "settings": serial.pack(point)[0]["dict"]})
+    for i, (point, score) in enumerate(zip(done.points, map(float, done.scores), strict=True)):
+        known = score if np.isfinite(score) else None
+        summary.append({"folder": f"point-{i}", "score": known, "settings": serial.pack(point)[0]["dict"]})
     serial.write_text(folder / "sweep.json", json.dumps(summary, indent=1))

@@ -30,8 +30,7 @@ class Custom(Utility):
         features: what the occupancy counts; pairs of state and action by default, entry s * A + a.
         concave: whether the function is concave; `occupax.utilities.check` tests the claim.
         smoothness: the constants of the theory, where known.
-        domain: projection on the set where the function is defined. By default the non-negative orthant for features
-            that count visits (StateAction, State, Grid), and everywhere for others.
+        domain: projection on where the function is defined; by default non-negative vectors for features of visits.
     """
 
     function: Callable[[Float[Array, " d"]], Any]

@@ -1,7 +1,6 @@
-"""Closed convex sets and the exact projection onto each.
+"""Closed convex sets and the exact projection onto each, in plain JAX, which returns a point of the set as it is.
 
-A set keeps its numbers as float64 NumPy arrays, so its projections are as precise as JAX is set to be. Every projection
-is plain JAX, without callbacks, and so works inside `jit` and `vmap`; it returns a point of the set as it is.
+A set keeps its numbers as float64 NumPy arrays, so its projections are as precise as JAX is set to be.
 """
 
 from abc import abstractmethod

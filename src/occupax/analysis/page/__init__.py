@@ -1,7 +1,4 @@
-"""Pages of HTML that need no other file and no network.
-
-`templates/` has the HTML, `page.css` and `page.js` are part of every page, and `figures` prepares the drawings.
-"""
+"""Pages of HTML that need no other file: templates, the style and script of every page, and `figures` for drawings."""
 
 import base64
 import hashlib

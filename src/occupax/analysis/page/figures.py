@@ -26,10 +26,7 @@ def interactive(chart: Chart | Maps) -> dict[str, Any]:
 
 
 def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any]:
-    """A Matplotlib figure as SVG within a page, in the page's own colours and letters, with its title and caption.
-
-    A part of the figure with a gid such as "part-a-0" becomes a group with the attribute `data-part="a"`.
-    """
+    """A figure as SVG in the page's own colours; a part with a gid such as "part-a-0" gets `data-part="a"`."""
     _, _, text = plots.svg_text(figure, chart.name, transparent=True).partition("<svg")
     box = re.search(r'viewBox="([^"]*)"', text)
     svg = re.sub(r"<(metadata|style).*?</\1>\s*", "", text.partition(">")[2], flags=re.DOTALL)
@@ -68,7 +65,7 @@ def _buttons(chart: Chart) -> list[dict[str, Any]]:
         thin_line = plots.Look(looks[0].colour, (), None)
         buttons.append(_button("singles", "single seeds", thin_line, width=0.8, opacity=0.6))
     for i, level in enumerate(chart.levels):
-        pattern = plots.LEVELS[i % len(plots.LEVELS)]
+        pattern = plots.LEVEL_DASHES[i % len(plots.LEVEL_DASHES)]
         buttons.append(_button(f"l{i}", level.name, plots.Look("#000000", pattern, None), width=1.2))
     return buttons
 

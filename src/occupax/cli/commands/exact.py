@@ -30,26 +30,7 @@ def solve(
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
     json: bool = False,
 ) -> None:
-    """Solve a tabular problem exactly, and check the exact values by sampling.
-
-    Shows the uniform and the optimal policy: their exact utility, how far at most they are from the best policy (the
-    certified gap), and the utility of the occupancy estimated from sampled trajectories.
-
-    Example: occupax solve FrozenLake8x8-v1 --utility log-coverage --discount 0.99
-
-    Args:
-        env: a tabular environment, see `occupax list`.
-        utility: what to maximise, see `occupax list`.
-        discount: the discount factor, in [0, 1).
-        horizon: how many steps count; infinitely many by default.
-        termination: whether steps after the end of an episode count.
-        method: how to solve.
-        tolerance: the certified gap to reach.
-        trajectories: how many trajectories to sample from each policy; 0 for none.
-        seed: of the sampling.
-        given: settings such as utility.sigma=0.5 or env.is_slippery=false.
-        json: print JSON instead of a table.
-    """
+    """Solve a tabular problem exactly, and check the exact values by sampling."""
     problem = make_problem(env, utility, given, discount=discount, horizon=horizon, termination=termination)
     best = ox.solve(problem, method=method, tolerance=tolerance)
     S, A = best.occupancy.shape
@@ -67,7 +48,6 @@ def solve(
 
 
 def _sampled(problem: ox.Problem, table: np.ndarray, trajectories: int, seed: int) -> dict[str, Any]:
-    """What the first steps of a stationary policy give exactly and by sampling."""
     if table.ndim != 2 or not trajectories:
         return {}
     steps = min(problem.effective_horizon, MOST_SAMPLED_STEPS)
@@ -89,21 +69,7 @@ def theory(
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
     json: bool = False,
 ) -> None:
-    """Show what the theory of TSIVR-PG prescribes for a problem: batches, step sizes, and what they cost.
-
-    Example: occupax theory FrozenLake8x8-v1 --utility log-coverage --epsilon 0.1 --discount 0.99
-
-    Args:
-        env: an environment, see `occupax list`.
-        utility: what to maximise, see `occupax list`.
-        epsilon: the accuracy aimed at, in (0, 0.5].
-        discount: the discount factor, in [0, 1).
-        lipschitz_psi: bound of the gradient of the policy's logits; known for a table.
-        smoothness_psi: bound of the Hessian of the policy's logits; known for a table.
-        reward_bound: the largest reward of a step, up to its sign; known for a table.
-        given: settings such as utility.sigma=0.5 or env.is_slippery=false.
-        json: print JSON instead of text.
-    """
+    """Show what the theory of TSIVR-PG prescribes for a problem: batches, step sizes, and what they cost."""
     problem = make_problem(env, utility, given, discount=discount)
     try:
         constants = ox.theory.problem_constants(problem, lipschitz_psi, smoothness_psi, reward_bound)

@@ -25,20 +25,7 @@ def check_env(
     timeout: Annotated[float, number(float)] = 10.0,
     json: bool = False,
 ) -> None:
-    """Check whether a Gymnasium environment is fit for training, and say how to mend what is wrong with it.
-
-    The exit code is 1 if there are errors; warnings alone leave it at 0.
-
-    Example: occupax check-env my_module:MyEnv
-
-    Args:
-        env: a Gymnasium id, or module:factory, where the module may be a file in the current directory.
-        episodes: how many random episodes are played, each of them twice.
-        seed: of the environment and the actions.
-        max_steps: where episodes are cut.
-        timeout: how many seconds each call of the environment may take.
-        json: print JSON instead of text.
-    """
+    """Check whether a Gymnasium environment is fit for training, and say how to mend what is wrong with it."""
     with contextlib.redirect_stdout(sys.stderr):  # what the environment itself prints
         findings = ox.check_env(find(env), episodes, seed, max_steps, timeout)
     errors = sum(finding.severity == "error" for finding in findings)
@@ -66,18 +53,7 @@ def evaluate(
     max_steps: Annotated[int | None, number(int), shown("the time limit of the environment")] = None,
     json: bool = False,
 ) -> None:
-    """Run trained policies in Gymnasium, and show their mean return, without discount.
-
-    Example: occupax evaluate runs/a FrozenLake8x8-v1 --episodes 1000
-
-    Args:
-        policy: a file such as runs/a/policies/seed-0.safetensors, or the folder of a run for all its seeds.
-        env: a Gymnasium id, or module:factory, where the module may be a file in the current directory.
-        episodes: how many episodes each policy runs.
-        seed: of the environment and the actions.
-        max_steps: where episodes are cut.
-        json: print JSON instead of a table.
-    """
+    """Run trained policies in Gymnasium, and show their mean return, without discount."""
     rows: list[dict[str, Any]] = []
     for name, one in _policies(policy).items():
         found = ox.evaluate(one, env, episodes, seed, max_steps)

@@ -15,14 +15,7 @@ def report(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("report.html"),
 ) -> None:
-    """Write a page about training runs: each of them, and how they compare.
-
-    Example: occupax report runs/a runs/b --out comparison.html
-
-    Args:
-        runs: folders of finished runs, as occupax train --out made them.
-        out: the page to write; it needs no other file.
-    """
+    """Write a page about training runs: each of them, and how they compare."""
     from occupax.analysis.report import write_report
 
     if not runs:
@@ -49,19 +42,7 @@ def reproduce(
     tune: bool = False,
     progress: Annotated[bool, shown("")] = True,
 ) -> None:
-    """Run the experiments of the paper's section 6, and judge each of its claims.
-
-    Example: occupax reproduce all --scale quick --out runs/reproduction
-
-    Stopped by Ctrl-C, the same command goes on; what is done is not run again.
-
-    Args:
-        out: folder for the report, the figures, and all numbers as CSV.
-        part: reward (6.1 and the ablations), rate (6.2), utility (6.3), or all of them.
-        scale: quick is a small version that takes two or three minutes; full takes up to half an hour.
-        tune: search for the tuned settings first, which takes about an hour at full scale; by default the stored ones.
-        progress: show no progress.
-    """
+    """Run the experiments of the paper's section 6, and judge each of its claims."""
     from occupax.experiments import reproduce as run
 
     try:

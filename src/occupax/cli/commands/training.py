@@ -26,25 +26,7 @@ def train(
     progress: Annotated[bool, shown("")] = True,
     json: bool = False,
 ) -> None:
-    """Train a policy for each seed, and show what it is worth.
-
-    Example: occupax train FrozenLake8x8-v1 --utility log-coverage --episodes 50000 --seeds 10 --out runs/a
-
-    Stopped by Ctrl-C, or to be made longer: occupax train --out runs/a --resume --episodes 100000
-
-    Args:
-        choices: what to train.
-        episodes: trajectories each seed may sample; with --resume by default as many as before.
-        out: folder for configuration, metrics, checkpoints, policies and report.
-        resume: go on with the run in the folder; it says what is trained, and so ENV and settings may be left out.
-        workers: who samples: N processes (for environments of Gymnasium), all cores by Ray, N workers by Ray, or a Ray
-            cluster; or the name of a sampler: jax, kernel, host or ray. But for rounding the
-            results are the same, except that jax draws other random numbers than kernel.
-        exact: record exact utility and certified gap too, which takes time at every record; tabular only.
-        tensorboard: folder for TensorBoard.
-        progress: show no progress.
-        json: print JSON instead of a table.
-    """
+    """Train a policy for each seed, and show what it is worth."""
     training, episodes = _arguments(choices, episodes, out, resume)
     training.options.update(out=out, resume=resume, progress=progress and not json)
     if exact:
@@ -73,7 +55,6 @@ def train(
 
 
 def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume: bool) -> tuple[TrainingArguments, int]:
-    """What to train and for how long, from the options or from the folder."""
     if choices.env is None and resume and out is not None:
         if used := [name for name, value in vars(choices).items() if value not in (None, ())]:
             given = ", ".join("--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used)
@@ -143,20 +124,7 @@ def sweep(
     progress: Annotated[bool, shown("")] = True,
     json: bool = False,
 ) -> None:
-    """Train with every combination of some settings, and rank them by what the policies are worth.
-
-    Example: occupax sweep FrozenLake8x8-v1 --over step_size=0.01,0.1 radius=0.1,0.2 --episodes 5000 --seeds 3
-
-    Args:
-        choices: what to train.
-        over: values to try for settings of the algorithm, such as step_size=0.01,0.1 radius=0.1,0.2.
-        episodes: trajectories each seed may sample with each combination.
-        out: folder for what `occupax train` would save of each combination.
-        resume: go on with the sweep in the folder, which the same command began.
-        workers: who trains: N processes (for environments of Gymnasium), or Ray, where a combination is a task.
-        progress: show no progress.
-        json: print JSON instead of a table.
-    """
+    """Train with every combination of some settings, and rank them by what the policies are worth."""
     training = build(choices)
     grid = {
         name: [settings.read(name, text, {"": training.algorithm}) for text in texts]

@@ -1,11 +1,39 @@
 """Whether a Gymnasium environment is fit for training: what is wrong with it, where, and how to mend it.
 
-* `environment`: `check_env`, which plays random episodes and looks at all that is returned.
+* `environment`: plays random episodes and looks at all that is returned.
 * `observations`: what observations and their space must be like.
 * `findings`: what is found, with its texts in `findings.toml`, and the calls that may raise or hang.
 """
 
-from occupax.envs.check.environment import check_env
-from occupax.envs.check.findings import Finding
+from typing import Any
+
+from occupax._errors import check_integer, check_number
+from occupax.envs.check.findings import Finding, Findings
 
 __all__ = ["Finding", "check_env"]
+
+
+def check_env(
+    env: Any, episodes: int = 5, seed: int = 0, max_steps: int = 1000, timeout: float = 10.0
+) -> tuple[Finding, ...]:
+    """Check an environment by looking at its spaces and playing random episodes, each of them twice.
+
+    Nothing is printed, and what an environment does wrong ends in a finding, not in an error. Each kind of finding is
+    reported once, where it was met first. Episode i depends on (seed, i) alone. The environment is called from a thread
+    of its own, which is left behind if it hangs.
+
+    Args:
+        env: a Gymnasium id, an environment, or a function that makes one. What is made here is closed in the end.
+        episodes: how many.
+        seed: of the environment and the actions.
+        max_steps: where episodes are cut; one that has not ended by then should have a time limit.
+        timeout: how many seconds each call of the environment may take; one that takes longer ends the check.
+
+    Returns:
+        The findings; none if all is well.
+    """
+    from occupax.envs.check.environment import check
+
+    episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
+    max_steps = check_integer("max_steps", max_steps)
+    return check(env, episodes, seed, max_steps, Findings(check_number("timeout", timeout, low=0.0, open_low=True)))

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NoReturn
 
+import gymnasium as gym
 import jax
 import numpy as np
 
-from occupax._errors import check_integer, check_number
 from occupax.envs.base import Environment
 from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
 from occupax.envs.check.observations import check_observation, check_space
@@ -19,32 +19,10 @@ from occupax.envs.episode import Episode, EpisodeFailedError, StructureError, ep
 from occupax.envs.lookup import not_made
 
 
-def check_env(
-    env: Any, episodes: int = 5, seed: int = 0, max_steps: int = 1000, timeout: float = 10.0
-) -> tuple[Finding, ...]:
-    """Check an environment by looking at its spaces and playing random episodes, each of them twice.
+def check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> tuple[Finding, ...]:
+    """Play `episodes` random episodes of at most `max_steps` steps, each of them twice; see `check_env`."""
 
-    Nothing is printed, and what an environment does wrong ends in a finding, not in an error. Each kind of finding is
-    reported once, where it was met first. Episode i depends on (seed, i) alone. The environment is called from a thread
-    of its own, which is left behind if it hangs.
-
-    Args:
-        env: a Gymnasium id, an environment, or a function that makes one. What is made here is closed in the end.
-        episodes: how many.
-        seed: of the environment and the actions.
-        max_steps: where episodes are cut; one that has not ended by then should have a time limit.
-        timeout: how many seconds each call of the environment may take; one that takes longer ends the check.
-
-    Returns:
-        The findings; none if all is well.
-    """
-    import gymnasium as gym
-
-    episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
-    max_steps = check_integer("max_steps", max_steps)
-    findings = Findings(check_number("timeout", timeout, low=0.0, open_low=True))
-
-    def check() -> None:
+    def work() -> None:
         made = _make(env, findings)
         if not isinstance(made, gym.Env):
             findings.refuse("no_environment", f"an object of type {type(made).__name__}", "env")
@@ -59,13 +37,10 @@ def check_env(
     with warnings.catch_warnings():  # not in the thread that may be left behind: the filters are those of all threads
         # Gymnasium warns of some of what is found here, and of old versions; its import, above, sets its own filters
         warnings.simplefilter("ignore")
-        return findings.collect(check)
+        return findings.collect(work)
 
 
 def _make(env: Any, findings: Findings) -> Any:
-    """Make the environment of an id or a function, and return an environment as it is."""
-    import gymnasium as gym
-
     remedy = "call it yourself to see all of the error"
     if isinstance(env, str):  # without Gymnasium's own checks, which would raise some of what is found here as errors
         make, where = partial(gym.make, env, disable_env_checker=True), f"gymnasium.make({env!r})"
@@ -89,8 +64,6 @@ def _make(env: Any, findings: Findings) -> Any:
 
 
 def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> None:
-    import gymnasium as gym
-
     actions, observations = (_space(env, name, findings) for name in ("action_space", "observation_space"))
     if not isinstance(actions, gym.spaces.Discrete):  # any start will do: it is added to what policies draw
         findings.add(found("actions_not_discrete", text(actions), "env.action_space"))
@@ -114,8 +87,6 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
 
 
 def _space(env: Any, name: str, findings: Findings) -> Any:
-    import gymnasium as gym
-
     remedy = f"set self.{name} to a gymnasium.spaces.Space in __init__."
     space = findings.call(lambda: getattr(env, name), name, f"env.{name}", remedy)
     if not isinstance(space, gym.Space):
@@ -147,12 +118,7 @@ class _EpisodeChecker:
         self._last: tuple[Any, Any, str] | None = None
 
     def play(self, number: int, seed: int, actions: Iterable[Any]) -> tuple[list[Any], list[Any], bool]:
-        """Play until the episode ends or there are no more actions.
-
-        Returns:
-            Copies of the first observation and of what each step returned, but for the info; the actions that were
-            taken; whether the episode has ended.
-        """
+        """Play as long as there are actions; return copies of what was returned, the actions, and whether it ended."""
         episode, where, taken = Episode(self._env, seed), _place(number, seed), list[Any]()
         observation, info = self._call(episode, where, taken)
         self._check_info("reset", info, where)

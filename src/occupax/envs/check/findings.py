@@ -10,8 +10,7 @@ from typing import Any, Literal, NoReturn
 from occupax._watch import HungError, Watch
 
 TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-TEXT_LENGTH = 160
-"""How many characters of a value are shown."""
+CHARACTERS_SHOWN = 160
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def text(value: Any) -> str:
         words = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - the repr is that of the environment, and may raise anything
         words = f"an object of type {type(value).__name__}"
-    return words if len(words) <= TEXT_LENGTH else words[: TEXT_LENGTH - 3] + "..."
+    return words if len(words) <= CHARACTERS_SHOWN else words[: CHARACTERS_SHOWN - 3] + "..."
 
 
 def kind(value: Any) -> str:

@@ -5,17 +5,15 @@ from typing import Any
 
 import jax
 import numpy as np
+from gymnasium import spaces
 
 from occupax.envs.check.findings import Finding, found, kind, text
 
 
 def check_space(space: Any, part: str = "observation_space") -> Iterator[Finding]:
     """Name the parts of an observation space that cannot be made a vector of numbers."""
-    from gymnasium import spaces
-
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        of_dict = isinstance(space, spaces.Dict)
-        for key, inner in space.spaces.items() if of_dict else enumerate(space.spaces):
+        for key, inner in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
             yield from check_space(inner, f"{part}[{key!r}]")
     elif not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         yield found("kind_of_space", text(space), f"env.{part}", part=part)
@@ -23,8 +21,6 @@ def check_space(space: Any, part: str = "observation_space") -> Iterator[Finding
 
 def check_observation(space: Any, value: Any, where: str, part: str = "observation") -> Iterator[Finding]:
     """Name the parts of an observation that do not lie in their space; one that `check_space` refuses is left out."""
-    from gymnasium import spaces
-
     if isinstance(space, spaces.Dict):
         is_dict = isinstance(value, dict)
         if not is_dict or set(value) != set(space.spaces):
@@ -44,8 +40,6 @@ def check_observation(space: Any, value: Any, where: str, part: str = "observati
 
 
 def _check_numbers(space: Any, value: Any, where: str, part: str) -> Iterator[Finding]:
-    from gymnasium import spaces
-
     if isinstance(space, spaces.Discrete):
         first, last = int(space.start), int(space.start) + int(space.n) - 1
         is_scalar = isinstance(value, (np.ndarray, jax.Array)) and value.shape == ()
@@ -63,8 +57,6 @@ def _check_numbers(space: Any, value: Any, where: str, part: str) -> Iterator[Fi
 
 def _check_array(space: Any, low: Any, high: Any, value: Any, where: str, part: str) -> Iterator[Finding]:
     """Name the first of the type, shape, dtype, infinities and bounds that is wrong."""
-    from gymnasium import spaces
-
     names = {"part": part, "shape": tuple(space.shape), "dtype": np.dtype(space.dtype)}
     if not isinstance(value, (np.ndarray, np.generic, jax.Array)):
         yield found("array_type", kind(value), where, **names)

@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, Int
 from occupax.batch import Baseline, Batch, Earnings, Statistics
 from occupax.policies import Policy
 
+ARGUMENTS = {"occupancy": 1, "tally": 1, "earnings": 2, "gradient": 3}
+"""How many of target, quasi-reward and baseline each kind of request takes."""
 LARGEST_SQUARED = 1e9
 """Weights beyond it count as this in the effective sample size, whose squares must stay finite."""
 
@@ -86,15 +88,7 @@ class Block(Batch):
         if request.half is not None:
             half: Any = self.halves()[request.half]
             return half.answer(request._replace(half=None))
-        match request.kind:
-            case "occupancy":
-                return self.occupancy(request.target)
-            case "gradient":
-                return self.gradient(request.target, _given(request), request.baseline)
-            case "earnings":
-                return self.earnings(request.target, _given(request))
-            case "tally":
-                return self.tally(request.target)
+        return getattr(self, request.kind)(*request[1 : 1 + ARGUMENTS[request.kind]])
 
 
 class PartedBatch(Block):
@@ -151,9 +145,3 @@ def half_of(n: int) -> int:
     if n % 2:
         raise ValueError(f"a batch must have an even number of trajectories to be halved, got {n}.")
     return n // 2
-
-
-def _given(request: Request) -> Float[Array, " d"]:
-    if request.quasi_reward is None:
-        raise ValueError(f"a request for {request.kind} must have a quasi_reward.")
-    return request.quasi_reward

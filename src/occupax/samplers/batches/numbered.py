@@ -12,7 +12,7 @@ from jaxtyping import Array, Int, Key
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource
+from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import Block, PartedBatch, Request, Tally, add, half_of
 
 AXIS = "trajectories"
@@ -26,9 +26,9 @@ class NumberedBatch(PartedBatch):
     source: ProgramSource
     policy: Policy
     key: Key[Array, ""]
-    first: int | Int[Array, ""]
+    first: Number
     n: int = eqx.field(static=True)
-    stop: Int[Array, ""]
+    stop: Number
 
     @property
     def size(self) -> int:
@@ -42,7 +42,7 @@ class NumberedBatch(PartedBatch):
         return self.again(self.first, half, jnp.minimum(self.stop, middle)), self.again(middle, half, self.stop)
 
     @abstractmethod
-    def again(self, first: int | Int[Array, ""], n: int, stop: Int[Array, ""]) -> Batch:
+    def again(self, first: Number, n: int, stop: Number) -> Batch:
         """Other trajectories of the same key."""
 
 
@@ -54,7 +54,7 @@ class StreamedBatch(NumberedBatch):
         """As many trajectories as the source holds in memory at once."""
         return self.source.block_size
 
-    def again(self, first: int | Int[Array, ""], n: int, stop: Int[Array, ""]) -> "StreamedBatch":
+    def again(self, first: Number, n: int, stop: Number) -> "StreamedBatch":
         """Other trajectories of the same key."""
         return replace(self, first=first, n=n, stop=stop)
 
@@ -84,7 +84,7 @@ class DeviceBatch(NumberedBatch):
         """How many trajectories each device makes space for."""
         return self.part.size
 
-    def again(self, first: int | Int[Array, ""], n: int, stop: Int[Array, ""]) -> "DeviceBatch":
+    def again(self, first: Number, n: int, stop: Number) -> "DeviceBatch":
         """Other trajectories of the same key, spread over the devices anew."""
         return draw_on_devices(self.source, self.policy, n, self.key, stop, self.devices, first)
 
@@ -97,14 +97,7 @@ class DeviceBatch(NumberedBatch):
         return total
 
 
-def draw_part(
-    source: ProgramSource,
-    policy: Policy,
-    n: int,
-    key: Key[Array, ""],
-    first: int | Int[Array, ""],
-    stop: Int[Array, ""],
-) -> Block:
+def draw_part(source: ProgramSource, policy: Policy, n: int, key: Key[Array, ""], first: Number, stop: Number) -> Block:
     """Trajectories number `first` to `first + n`, of which those from number `stop` on are empty; streamed if many."""
     if n > source.block_size:
         return StreamedBatch(source.problem, source, policy, key, first, n, stop)
@@ -112,13 +105,7 @@ def draw_part(
 
 
 def draw_on_devices(
-    source: ProgramSource,
-    policy: Policy,
-    n: int,
-    key: Key[Array, ""],
-    stop: Int[Array, ""],
-    devices: int,
-    first: int | Int[Array, ""] = 0,
+    source: ProgramSource, policy: Policy, n: int, key: Key[Array, ""], stop: Number, devices: int, first: Number = 0
 ) -> DeviceBatch:
     """Trajectories number `first` to `first + n`, spread over the devices of the axis `AXIS`; from `stop` on, empty."""
     size = -(-n // devices)
