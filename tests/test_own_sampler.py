@@ -179,3 +179,15 @@ def test_a_sampler_without_open_cannot_be_made():
     empty: Any = type("Empty", (Sampler,), {})
     with pytest.raises(TypeError, match=r"abstract method.* open"):
         empty()
+
+
+class Forgetful(Sampler):
+    """A sampler whose author forgot to return the source."""
+
+    def open(self, problem, policy) -> Any:
+        pass
+
+
+def test_what_is_opened_must_be_a_source():
+    with pytest.raises(ValueError, match="open of Forgetful must return a Source of batches, got None"):
+        train(Forgetful())

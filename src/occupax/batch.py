@@ -10,6 +10,8 @@ from occupax.policies import Policy
 from occupax.problem import Problem
 
 Baseline = Literal["none", "mean"]
+Target = Policy | None
+"""The policy that a batch is asked about; None is the one that acted."""
 
 
 class Trajectories(eqx.Module):
@@ -47,6 +49,10 @@ class Earnings(eqx.Module):
     """How many trajectories take the step."""
 
 
+AnyBaseline = Baseline | Earnings
+"""A part of a batch is given the earnings of the whole of it as its baseline."""
+
+
 class Statistics(eqx.Module):
     """What a batch says about its trajectories, on average unless stated otherwise."""
 
@@ -64,23 +70,22 @@ class Statistics(eqx.Module):
 class Batch(eqx.Module):
     """What an algorithm asks of the trajectories of one iteration.
 
-    Whoever sampled them answers, from arrays in memory or from sums computed elsewhere. `target` is the policy asked
-    about; None is the one that acted.
+    Whoever sampled them answers, from arrays in memory or from sums computed elsewhere.
     """
 
     problem: eqx.AbstractVar[Problem]
     """What the trajectories were drawn from."""
 
     @abstractmethod
-    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+    def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """The mean occupancy estimate, u_hat(target)."""
 
     @abstractmethod
-    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy."""
 
     @abstractmethod
-    def statistics(self, target: Policy | None = None) -> Statistics:
+    def statistics(self, target: Target = None) -> Statistics:
         """Averages to record; the weights are those of `target`."""
 
     @abstractmethod

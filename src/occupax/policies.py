@@ -42,7 +42,15 @@ class Policy(eqx.Module):
 
     @abstractmethod
     def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        """Draw an action for one observation; return it with its log-probability."""
+        """Draw an action.
+
+        Args:
+            observation: one observation.
+            key: of the random numbers.
+
+        Returns:
+            The action and its log-probability.
+        """
 
     @abstractmethod
     def log_prob(self, observation: Any, action: Int[Array, ""] | int) -> Float[Array, ""]:

@@ -24,9 +24,7 @@ class SVRPG(EpochAlgorithm[SVRPGState]):
     For a utility that is not linear, r is grad F at the occupancy corrected in the same way.
 
     Args:
-        snapshot_batch: trajectories of the snapshot (N).
-        batch: trajectories of each refinement (B).
-        epoch_length: iterations in an epoch, the snapshot included (m).
+        snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 

@@ -28,9 +28,7 @@ class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
     there, it would bias the estimate.
 
     Args:
-        snapshot_batch: trajectories of the snapshot (N).
-        batch: trajectories of each refinement (B).
-        epoch_length: iterations in an epoch, the snapshot included (m).
+        snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
         radius: bound of each displacement (delta).
         step_size, rule, weight_bound, baseline, output: see `Algorithm`.
     """

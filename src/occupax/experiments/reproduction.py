@@ -51,10 +51,17 @@ def experiments(part: Part, scale: Scale, search: Any = methods.SEARCH) -> list[
 
 
 def reproduce(part: Part, scale: str, out: str | Path, tune: bool = False, progress: bool = True) -> Path:
-    """Run experiments of the paper's section 6 as `occupax reproduce` does; return the path of the report.
+    """Run experiments of the paper's section 6; what the folder has already is not run again.
 
-    What the folder `out` has already is not run again. Unless they are to be found (`tune`), tuned settings are those
-    that are stored.
+    Args:
+        part: "reward" (6.1 and the ablations), "rate" (6.2), "utility" (6.3) or "all".
+        scale: "quick", a small version of everything, or "full".
+        out: folder for the report, the figures, the numbers and the outcomes.
+        tune: search for the tuned settings first, instead of taking those that are stored.
+        progress: show how far it is.
+
+    Returns:
+        The path of the report.
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)

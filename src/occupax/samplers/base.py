@@ -25,10 +25,16 @@ class Source(eqx.Module):
 
     @abstractmethod
     def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
-        """Draw a batch of `n` trajectories in which `policy` acts; `occupax.SampledBatch` makes one of them.
+        """Draw a batch.
 
-        The same policy and key give the same trajectories, whenever and wherever they are drawn: this is what makes a
-        run that was interrupted go on to the same result.
+        Args:
+            policy: the policy that acts.
+            n: how many trajectories.
+            key: of the random numbers. The same policy and key give the same trajectories, whenever and wherever they
+                are drawn: this is what makes a run that was interrupted go on to the same result.
+
+        Returns:
+            The batch; `occupax.SampledBatch` makes one of trajectories in memory.
         """
 
     @property
@@ -75,7 +81,15 @@ class Sampler(ABC):
 
     @abstractmethod
     def open(self, problem: Problem, policy: Policy) -> Source:
-        """Open a source of batches for policies that have the same structure and shapes as this one."""
+        """Open a source of batches.
+
+        Args:
+            problem: what to sample.
+            policy: the policies to be sampled have the same structure and shapes as this one.
+
+        Returns:
+            The source.
+        """
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
         """A name that samplers share if they draw the same trajectories for a key; a run is resumed under the same."""

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
-from occupax.batch import Trajectories
+from occupax.batch import Target, Trajectories
 from occupax.estimators import LogProbs
 from occupax.policies import Policy, dense_layers
 from occupax.problem import Problem
@@ -52,7 +52,7 @@ def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Dr
 class NetworkBatch(SampledBatch):
     """Trajectories whose estimates take log-probabilities, and their gradients, from the kernel."""
 
-    def log_probs_of(self, target: Policy | None) -> LogProbs:
+    def log_probs_of(self, target: Target) -> LogProbs:
         """The kernel; the log-probabilities of the policy that acted are recorded already."""
         return recorded_log_probs if target is None or target is self.policy else kernel_log_probs
 

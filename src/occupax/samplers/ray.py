@@ -202,13 +202,7 @@ def _without_target(request: Request) -> Request:
 
 
 def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
-    parts = map(jnp.asarray, arrays.values())
-    match kind:
-        case "occupancy":
-            return next(parts)
-        case "gradient":
-            return with_arrays_of(eqx.filter(policy, eqx.is_inexact_array), arrays)
-        case "earnings":
-            return Earnings(*parts)
-        case _:
-            return Tally(*parts)
+    if kind == "gradient":
+        return with_arrays_of(eqx.filter(policy, eqx.is_inexact_array), arrays)
+    made = {"occupancy": jnp.asarray, "earnings": Earnings, "tally": Tally}
+    return made[kind](*map(jnp.asarray, arrays.values()))

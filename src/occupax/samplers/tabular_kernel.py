@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
-from occupax.batch import Baseline, Batch, Earnings
+from occupax.batch import AnyBaseline, Batch, Earnings, Target
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
 from occupax.policies import Policy, Tabular
@@ -83,13 +83,11 @@ class TabularKernelBatch(Block):
         """How many trajectories there are."""
         return self.stop - self.start
 
-    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+    def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """What `estimators.occupancy` estimates."""
         return self._ask_features("occupancy", target, (self.problem.size,))
 
-    def gradient(
-        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
-    ) -> Policy:
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """What `estimators.gradient` estimates."""
         if isinstance(baseline, Earnings):
             given, kind = jnp.stack([baseline.to_go, baseline.live.astype(self.probs.dtype)]), 2
@@ -98,13 +96,13 @@ class TabularKernelBatch(Block):
         operands = jnp.asarray(quasi_reward, self.probs.dtype), given
         return Tabular(self._ask_features("gradient", target, self.probs.shape, *operands, baseline=kind))
 
-    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
         """What `estimators.earnings` sums up."""
         shape, quasi_reward = (2, self.problem.sampling_horizon()), jnp.asarray(quasi_reward, self.probs.dtype)
         to_go, live = self._ask_features("earnings", target, shape, quasi_reward)
         return Earnings(to_go, live.astype(jnp.int32))
 
-    def tally(self, target: Policy | None = None) -> Tally:
+    def tally(self, target: Target = None) -> Tally:
         """Sums over the trajectories that took a step."""
         rewards = jnp.asarray(self.source.rewards, self.probs.dtype)
         sums = self._ask("tally", target, (5,), rewards, largest_squared=LARGEST_SQUARED)
@@ -115,10 +113,10 @@ class TabularKernelBatch(Block):
         middle = self.start + half_of(self.size)
         return replace(self, stop=middle), replace(self, start=middle)
 
-    def _acted(self, target: Policy | None) -> bool:
+    def _acted(self, target: Target) -> bool:
         return target is None or target is self.policy
 
-    def _ask_features(self, name: str, target: Policy | None, shape: Any, *operands: Array, **settings: Any) -> Any:
+    def _ask_features(self, name: str, target: Target, shape: Any, *operands: Array, **settings: Any) -> Any:
         """Pass on the target's probabilities, and the features of events and of what goes on after the end, too."""
         features: list[Array] = [self.probs if self._acted(target) else _probs(target)]
         for counts in (self.source.counts, self.source.end_counts):
@@ -126,7 +124,7 @@ class TabularKernelBatch(Block):
         absorbing = self.problem.termination == "absorbing"
         return self._ask(name, target, shape, *features, *operands, absorbing=absorbing, **settings)
 
-    def _ask(self, name: str, target: Policy | None, shape: Any, *operands: Array, **settings: Any) -> Any:
+    def _ask(self, name: str, target: Target, shape: Any, *operands: Array, **settings: Any) -> Any:
         problem, dtype, acted = self.problem, self.probs.dtype, self._acted(target)
         weights = self.probs if acted else _probs(target) / self.probs
         drawn = self.events, self.lengths, self.finals, jnp.asarray(_table(problem).terminal), weights

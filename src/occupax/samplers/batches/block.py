@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from occupax.batch import Baseline, Batch, Earnings, Statistics
+from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target
 from occupax.policies import Policy
 
 ARGUMENTS = {"occupancy": 1, "tally": 1, "earnings": 2, "gradient": 3}
@@ -48,9 +48,9 @@ class Request(NamedTuple):
     """What is asked of a batch, so that it can be passed on to its parts."""
 
     kind: Literal["occupancy", "gradient", "earnings", "tally"]
-    target: Policy | None = None
+    target: Target = None
     quasi_reward: Float[Array, " d"] | None = None
-    baseline: Baseline | Earnings = "none"
+    baseline: AnyBaseline = "none"
     half: int | None = None
     """Whether it is about the first (0) or the second half (1) of the trajectories alone."""
 
@@ -64,21 +64,19 @@ class Block(Batch):
         """How many trajectories there are, the empty ones included: means are over all of them."""
 
     @abstractmethod
-    def gradient(
-        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
-    ) -> Policy:
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean gradient estimate; a part of a batch is given the earnings of the whole of it as its baseline."""
 
     @abstractmethod
-    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
         """Sums over the trajectories of what they still earn from each step on; see `estimators.earnings`."""
 
     @abstractmethod
-    def tally(self, target: Policy | None = None) -> Tally:
+    def tally(self, target: Target = None) -> Tally:
         """Sums over the trajectories that took a step; the weights are those of `target`."""
 
     @final
-    def statistics(self, target: Policy | None = None) -> Statistics:
+    def statistics(self, target: Target = None) -> Statistics:
         """Averages over the trajectories; the weights are those of `target`."""
         return self.tally(target).statistics(self.size)
 
@@ -107,26 +105,24 @@ class PartedBatch(Block):
         """The sum over the parts of their answers to a request."""
 
     @final
-    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+    def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """The mean over all parts."""
         return self._mean(Request("occupancy", target))
 
     @final
-    def gradient(
-        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
-    ) -> Policy:
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean over all parts; a mean baseline is over all of them, too."""
         if isinstance(baseline, str) and baseline == "mean":
             baseline = self.earnings(target, quasi_reward)
         return self._mean(Request("gradient", target, quasi_reward, baseline))
 
     @final
-    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
         """The sum over all parts."""
         return self.total(Request("earnings", target, quasi_reward))
 
     @final
-    def tally(self, target: Policy | None = None) -> Tally:
+    def tally(self, target: Target = None) -> Tally:
         """The sum over all parts."""
         return self.total(Request("tally", target))
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax import estimators
-from occupax.batch import Baseline, Batch, Earnings, Trajectories
+from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories
 from occupax.estimators import LogProbs
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -26,30 +26,28 @@ class SampledBatch(Block):
         """How many trajectories there are."""
         return len(self.trajectories.actions)
 
-    def log_probs_of(self, target: Policy | None) -> LogProbs:
+    def log_probs_of(self, target: Target) -> LogProbs:
         """How the log-probabilities of a target are computed."""
         return Policy.log_probs
 
-    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+    def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """The mean occupancy estimate, by `estimators.occupancy`."""
         return estimators.occupancy(self.problem, *self._about(target))
 
-    def gradient(
-        self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline | Earnings = "none"
-    ) -> Policy:
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean gradient estimate, by `estimators.gradient`."""
         trajectories, policy, log_probs = self._about(target)
         return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, log_probs)
 
-    def earnings(self, target: Policy | None, quasi_reward: Float[Array, " d"]) -> Earnings:
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
         """The sums that a mean baseline needs, by `estimators.earnings`."""
         trajectories, policy, log_probs = self._about(target)
         return estimators.earnings(self.problem, trajectories, policy, quasi_reward, log_probs)
 
-    def _about(self, target: Policy | None) -> tuple[Trajectories, Policy, LogProbs]:
+    def _about(self, target: Target) -> tuple[Trajectories, Policy, LogProbs]:
         return self.trajectories, self.policy if target is None else target, self.log_probs_of(target)
 
-    def tally(self, target: Policy | None = None) -> Tally:
+    def tally(self, target: Target = None) -> Tally:
         """Sums over the trajectories that took a step."""
         taken = self.trajectories
         weight = jnp.where(taken.live, estimators.weights(*self._about(target)), 0.0)

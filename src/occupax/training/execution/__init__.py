@@ -5,7 +5,9 @@
 * `program`, `compiled`: runs inside one compiled program.
 """
 
-from occupax.samplers.base import ProgramSource
+from typing import Any
+
+from occupax.samplers.base import ProgramSource, Source
 from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.execution.executor import EagerExecutor, Executor, same_program
 from occupax.training.setup import Setup
@@ -15,5 +17,7 @@ __all__ = ["Executor", "make_executor", "same_program"]
 
 def make_executor(setup: Setup) -> Executor:
     """Put every run of a set-up before its first iteration, inside the compiled program if the sampler can be."""
-    source = setup.sampler.open(setup.problem, setup.policies[0])
+    source: Any = setup.sampler.open(setup.problem, setup.policies[0])
+    if not isinstance(source, Source):
+        raise ValueError(f"open of {type(setup.sampler).__name__} must return a Source of batches, got {source!r:.60}.")
     return CompiledExecutor(setup, source) if isinstance(source, ProgramSource) else EagerExecutor(setup, source)

@@ -24,7 +24,7 @@ from occupax.samplers.batches.numbered import AXIS
 from occupax.serial import named_arrays, with_arrays_of
 from occupax.training.execution.executor import Arrays, Executor, with_array_settings
 from occupax.training.execution.iteration import Run, first_run
-from occupax.training.execution.program import MOST_ITERATIONS, RUNS, Phases, advance
+from occupax.training.execution.program import MOST_ITERATIONS, RUNS, Stretch, advance
 from occupax.training.setup import Setup
 
 WIDTH = 5
@@ -62,10 +62,10 @@ class CompiledExecutor(Executor):
 
         def go(group: Group) -> tuple[Group, Arrays]:
             with jax.enable_x64(double):
-                phases = Phases(self._schedule.sizes, self._schedule.judging, jnp.asarray(order, jnp.int32))
-                when = jnp.asarray(self.iteration, jnp.int32), jnp.asarray(count, jnp.int32)
-                what = self._program_source, group.algorithms, phases, group.runs, group.keys
-                runs, rows = advance(*what, *when, self._mesh)
+                when = (jnp.asarray(part, jnp.int32) for part in (order, self.iteration, count))
+                stretch = Stretch(self._schedule.sizes, self._schedule.judging, *when)
+                of_group = group.algorithms, group.runs, group.keys
+                runs, rows = advance(self._program_source, *of_group, stretch, self._mesh)
                 table = self._table(np.asarray(rows.numbers)[:count], np.asarray(rows.steps)[:count])
             return Group(group.algorithms, runs, group.keys), table
 

@@ -108,25 +108,19 @@ class EagerExecutor(Executor):
                 done = list(threads.map(go, range(self.count)))
         self._runs = [run for run, _ in done]
         self.iteration += count
-        numbers, steps = (
-            np.array([[getattr(row, part) for row in rows] for _, rows in done]).swapaxes(0, 1)
-            for part in ("numbers", "steps")
-        )
-        return self._table(numbers, steps)
+        table = [[np.array([getattr(row, part) for row in rows]) for _, rows in done] for part in ("numbers", "steps")]
+        return self._table(*(np.stack(columns, 1) for columns in table))
 
     def _iterate(self, number: int, run: Run, iteration: int) -> tuple[Run, Row]:
         if int(run.failure):
             return run, Row(jnp.full(len(self._names), jnp.nan), jnp.zeros((), jnp.int32))
         key, phase = jax.random.fold_in(self._keys[number], iteration), int(self._schedule.phases(iteration, 1)[0])
-        n = self._schedule.sizes[phase]
-        judging = self._schedule.judging[phase] and self._algorithms[number].output == "best"  # or it compiles twice
-        when = jnp.asarray(iteration, jnp.int32)
-
-        def draw(policy: Policy) -> Any:
-            return self._source.draw(policy, n, key)
-
+        algorithm, n, when = self._algorithms[number], self._schedule.sizes[phase], jnp.asarray(iteration, jnp.int32)
+        judging = self._schedule.judging[phase] and algorithm.output == "best"  # or it compiles twice
         try:
-            return iterate(self._algorithms[number], phase, judging, run, draw, key, when, conclude)
+            return iterate(
+                algorithm, phase, judging, run, lambda policy: self._source.draw(policy, n, key), key, when, conclude
+            )
         except EpisodeError as error:
             raise EpisodeError(f"iteration {iteration}: {error}") from error
 

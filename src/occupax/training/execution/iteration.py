@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.algorithms import Algorithm, AlgorithmState
-from occupax.batch import Baseline, Batch, Statistics
+from occupax.batch import Baseline, Batch, Statistics, Target
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import global_norm
@@ -67,18 +67,25 @@ class WatchedBatch(Batch):
     batch: Batch
     acting: Policy
     """The policy that acted."""
-    asked: "Asked"
+    targets: list[Policy] = eqx.field(default_factory=list)
+    """The policies that were asked about."""
+    known: dict[tuple[int, int], tuple[Any, ...]] = eqx.field(default_factory=dict)
+    """Occupancies by the identity of batch and target, which are kept so that nothing else gets it."""
 
-    def occupancy(self, target: Policy | None = None) -> Float[Array, " d"]:
+    def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """The mean occupancy estimate; it is computed once for each policy."""
-        return self.asked.once(self.batch, self._note(target))
+        target = self._note(target)
+        key = id(self.batch), id(target)
+        if key not in self.known:
+            self.known[key] = self.batch, target, self.batch.occupancy(target)
+        return self.known[key][-1]
 
-    def gradient(self, target: Policy | None, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean gradient estimate."""
         self._note(target)
         return self.batch.gradient(target, quasi_reward, baseline)
 
-    def statistics(self, target: Policy | None = None) -> Statistics:
+    def statistics(self, target: Target = None) -> Statistics:
         """Averages over the trajectories."""
         return self.batch.statistics(target)
 
@@ -89,36 +96,19 @@ class WatchedBatch(Batch):
 
     def weighted_statistics(self) -> Statistics:
         """Averages, with the largest weight and the smallest effective sample size of all policies asked about."""
-        first, *others = [self.statistics(target) for target in self.asked.targets or [None]]
+        first, *others = [self.statistics(target) for target in self.targets or [None]]
         for other in others:
             largest = jnp.maximum(first.largest_weight, other.largest_weight)
             smallest = jnp.minimum(first.effective_sample_size, other.effective_sample_size)
             first = eqx.tree_at(lambda it: (it.largest_weight, it.effective_sample_size), first, (largest, smallest))
         return first
 
-    def _note(self, target: Policy | None) -> Policy | None:
+    def _note(self, target: Target) -> Policy | None:
         if target is None or target is self.acting:
             return None
-        if not any(target is one for one in self.asked.targets):
-            self.asked.targets.append(target)
+        if not any(target is one for one in self.targets):
+            self.targets.append(target)
         return target
-
-
-class Asked:
-    """The policies that a batch was asked about, and the occupancies that are known."""
-
-    def __init__(self) -> None:
-        self.targets: list[Policy] = []
-        self._known: list[tuple[Batch, Policy | None, Float[Array, " d"]]] = []
-
-    def once(self, batch: Batch, target: Policy | None) -> Float[Array, " d"]:
-        """The occupancy of a target, computed when it is asked for the first time."""
-        for known_batch, known_target, occupancy in self._known:
-            if known_batch is batch and known_target is target:
-                return occupancy
-        occupancy = batch.occupancy(target)
-        self._known.append((batch, target, occupancy))
-        return occupancy
 
 
 def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Run:
@@ -165,7 +155,7 @@ def iterate(
     chosen = algorithm.phases[phase]
     acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
     drawn = draw(acting)
-    batch = WatchedBatch(drawn.problem, drawn, acting, Asked())
+    batch = WatchedBatch(drawn.problem, drawn, acting)
     state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
     statistics = batch.weighted_statistics()
     fresh = batch.occupancy(run.state.policy)

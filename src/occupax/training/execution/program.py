@@ -10,7 +10,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, Key
 
@@ -28,69 +27,56 @@ MOST_ITERATIONS = 1000
 """The most iterations of one call: the space made for their records."""
 
 
-class Phases(eqx.Module):
-    """What a program knows of the phases of its algorithms."""
+class Stretch(eqx.Module):
+    """The iterations of one call: `count` of them, at most `MOST_ITERATIONS`, from number `first` on."""
 
     sizes: tuple[int, ...] = eqx.field(static=True)
-    """How many trajectories each draws."""
+    """How many trajectories each phase draws."""
     judging: tuple[bool, ...] = eqx.field(static=True)
     """See `Schedule.judging`."""
-    order: Int[Array, " most"]
-    """The phase of each iteration of the call."""
+    phases: Int[Array, " most"]
+    """The phase of each iteration."""
+    first: Int[Array, ""]
+    count: Int[Array, ""]
 
 
 @eqx.filter_jit
 def advance(
-    source: ProgramSource,
-    algorithms: Algorithm[Any],
-    phases: Phases,
-    runs: Run,
-    keys: Key[Array, " R"],
-    first: Int[Array, ""],
-    count: Int[Array, ""],
-    mesh: Mesh | None = None,
+    source: ProgramSource, algorithms: Algorithm[Any], runs: Run, keys: Key[Array, " R"], stretch: Stretch, mesh: Any
 ) -> tuple[Run, Row]:
-    """Carry out `count` iterations, at most `MOST_ITERATIONS`, from number `first` on.
+    """Carry out the iterations of a stretch.
 
-    Every array of `algorithms` and `runs` has one entry for each run. A mesh of devices has the axes `RUNS`, over which
-    the runs are spread, and `AXIS`, over which the trajectories of each are.
+    Every array of `algorithms` and `runs` has one entry for each run. A mesh of devices, if there is one, has the axes
+    `RUNS`, over which the runs are spread, and `AXIS`, over which the trajectories of each are.
 
     Returns:
-        The runs, and what is recorded, [iteration, run, ...], of which the first `count` entries are filled.
+        The runs, and what is recorded, [iteration, run, ...], of which the first entries are filled.
     """
     if mesh is None:
-        return _advance(source, algorithms, phases, runs, keys, first, count, devices=1)
-    moving, fixed = eqx.partition(runs, eqx.is_array)
-    numbers, settings = eqx.partition(algorithms, eqx.is_array)
+        return _advance(source, algorithms, runs, keys, stretch, 1)
+    moving, fixed = eqx.partition((algorithms, runs), eqx.is_array)
 
-    def on_device(numbers: Any, moving: Any, keys: Key[Array, " R"], *when: Int[Array, "..."]) -> tuple[Any, Row]:
-        order, first, count = when
-        its = eqx.combine(numbers, settings), Phases(phases.sizes, phases.judging, order), eqx.combine(moving, fixed)
-        runs, rows = _advance(source, *its, keys, first, count, devices=mesh.shape[AXIS])
+    def on_device(moving: Any, keys: Key[Array, " R"], stretch: Stretch) -> tuple[Any, Row]:
+        algorithms, runs = eqx.combine(moving, fixed)
+        runs, rows = _advance(source, algorithms, runs, keys, stretch, mesh.shape[AXIS])
         return eqx.filter(runs, eqx.is_array), rows
 
     everywhere = jax.shard_map(
         on_device,
         mesh=mesh,
-        in_specs=(P(RUNS), P(RUNS), P(RUNS), P(), P(), P()),
+        in_specs=(P(RUNS), P(RUNS), P()),
         out_specs=(P(RUNS), P(None, RUNS)),
         check_vma=False,  # devices that share a run compute the same from sums over all of them
     )
-    moving, rows = everywhere(numbers, moving, keys, phases.order, first, count)
-    return eqx.combine(moving, fixed), rows
+    moving, rows = everywhere(moving, keys, stretch)
+    return eqx.combine(moving, fixed[1]), rows
 
 
 def _advance(
-    source: ProgramSource,
-    algorithms: Algorithm[Any],
-    phases: Phases,
-    runs: Run,
-    keys: Key[Array, " R"],
-    first: Int[Array, ""],
-    count: Int[Array, ""],
-    devices: int,
+    source: ProgramSource, algorithms: Algorithm[Any], runs: Run, keys: Key[Array, " R"], stretch: Stretch, devices: int
 ) -> tuple[Run, Row]:
-    batch_keys = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))(keys, first + jnp.arange(MOST_ITERATIONS))
+    iterations = stretch.first + jnp.arange(MOST_ITERATIONS)
+    batch_keys = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))(keys, iterations)
     moving, fixed = eqx.partition(runs, eqx.is_array)
     numbers, settings = eqx.partition(algorithms, eqx.is_array)
 
@@ -98,12 +84,12 @@ def _advance(
         algorithm, run = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
 
         def draw(policy: Policy) -> Batch:  # a run that failed draws nothing
-            n, goes_on = phases.sizes[phase], run.failure == 0
+            n, goes_on = stretch.sizes[phase], run.failure == 0
             if devices == 1:
                 return source.draw(policy, n, key, goes_on)
             return draw_on_devices(source, policy, n, key, jnp.where(goes_on, n, 0), devices)
 
-        run, row = iterate(algorithm, phase, phases.judging[phase], run, draw, key, first + i)
+        run, row = iterate(algorithm, phase, stretch.judging[phase], run, draw, key, stretch.first + i)
         return eqx.filter(run, eqx.is_array), row
 
     def iteration_of(phase: int) -> Any:
@@ -112,19 +98,19 @@ def _advance(
 
         return all_runs
 
-    branches = [iteration_of(phase) for phase in range(len(phases.sizes))]
+    branches = [iteration_of(phase) for phase in range(len(stretch.sizes))]
 
     def carry_out(moving: Any, i: Int[Array, ""]) -> tuple[Any, Row]:
         if len(branches) == 1:
             return branches[0](moving, i)
-        return jax.lax.switch(phases.order[i], branches, moving, i)
+        return jax.lax.switch(stretch.phases[i], branches, moving, i)
 
     def body(i: Int[Array, ""], carry: tuple[Any, Row]) -> tuple[Any, Row]:
         moving, table = carry
         moving, row = carry_out(moving, i)
         return moving, jax.tree.map(lambda column, entry: column.at[i].set(entry), table, row)
 
-    shapes = jax.eval_shape(carry_out, moving, first)[1]
+    shapes = jax.eval_shape(carry_out, moving, stretch.first)[1]
     table = jax.tree.map(lambda leaf: jnp.zeros((MOST_ITERATIONS, *leaf.shape), leaf.dtype), shapes)
-    moving, table = jax.lax.fori_loop(0, count, body, (moving, table))
+    moving, table = jax.lax.fori_loop(0, stretch.count, body, (moving, table))
     return eqx.combine(moving, fixed), table
