@@ -204,5 +204,5 @@ def _without_target(request: Request) -> Request:
 def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
     if kind == "gradient":
         return with_arrays_of(eqx.filter(policy, eqx.is_inexact_array), arrays)
-    made = {"occupancy": jnp.asarray, "earnings": Earnings, "tally": Tally}
+    made: dict[str, Any] = {"occupancy": jnp.asarray, "earnings": Earnings, "tally": Tally}
     return made[kind](*map(jnp.asarray, arrays.values()))
