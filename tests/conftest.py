@@ -13,6 +13,8 @@ import jaxtyping
 import pytest
 
 OPTIMISATIONS = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+FAST = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+"""Flags with which XLA compiles small programs in less than half of the time."""
 
 # A suite that is started in the background of a shell inherits that interrupts are ignored, and so would the processes
 # that tests start and interrupt.
@@ -26,6 +28,9 @@ gc.set_threshold(100_000, 20, 20)
 # have them, unless a test says otherwise; all do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
 if OPTIMISATIONS not in os.environ:
     jax.config.update(OPTIMISATIONS.lower(), True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLA_FLAGS", f"{FAST} {os.environ.get('XLA_FLAGS', '')}")
+        jax.devices()  # XLA reads its flags here, and never again
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -53,7 +58,7 @@ def as_users_run() -> Iterator[None]:
 @pytest.fixture
 def compiled_fast() -> dict[str, str]:
     """The environment of a process that compiles as fast as the tests do, where only what it does is of interest."""
-    return {OPTIMISATIONS: "1", **os.environ}
+    return {OPTIMISATIONS: "1", "XLA_FLAGS": FAST, **os.environ}
 
 
 @pytest.fixture(scope="module")
