@@ -77,10 +77,11 @@ SAMPLERS = {
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(compiled_fast):
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # as in this process: it changes the last bits
+        for name, value in compiled_fast.items():  # as in this process: it changes the last bits
+            patch.setenv(name, value)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
         yield
@@ -519,11 +520,11 @@ for thread in threads:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory):
+def killed(tmp_path_factory, compiled_fast):
     """The folders of two runs whose process was killed in the middle of both."""
     folder = tmp_path_factory.mktemp("killed")
-    env = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", **os.environ}  # as in this process: it changes the last bits
-    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    env = compiled_fast | {"PYTHONPATH": path}  # compiled as in this process: it changes the last bits
     child = subprocess.run(
         [sys.executable, "-c", CHILD, str(folder)], env=env, capture_output=True, timeout=120, check=False
     )
