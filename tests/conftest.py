@@ -23,13 +23,13 @@ gc.set_threshold(100_000, 20, 20)
 # some milliseconds. The processes that tests start, such as those that are killed and resumed, have programs as users
 # have them, unless a test says otherwise; all do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
 OPTIMISATIONS, FLAGS = "JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"
-FAST: dict[str, str] = {}
+fast: dict[str, str] = {}
 if OPTIMISATIONS not in os.environ:
     faster = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"  # by more than a half
-    FAST = {OPTIMISATIONS: "1", FLAGS: f"{faster} {os.environ.get(FLAGS, '')}"}
+    fast = {OPTIMISATIONS: "1", FLAGS: f"{faster} {os.environ.get(FLAGS, '')}"}
     jax.config.update(OPTIMISATIONS.lower(), True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FLAGS, FAST[FLAGS])
+        patch.setenv(FLAGS, fast[FLAGS])
         jax.devices()  # XLA reads its flags here, and never again
 
 
@@ -58,7 +58,7 @@ def as_users_run() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def compiled_fast() -> dict[str, str]:
     """The environment of a process that compiles as fast as the tests do, where only what it does is of interest."""
-    return os.environ | FAST
+    return os.environ | fast
 
 
 @pytest.fixture(scope="module")
