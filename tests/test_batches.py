@@ -141,20 +141,20 @@ print(int(result.steps[0, 0]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrs
 """
 
 
-@pytest.mark.parametrize(("sampler", "sizes"), [("jax", (3000, 25_000)), ("auto", (220_000, 900_000))])
-def test_the_memory_of_training_does_not_grow_with_the_batch(sampler, sizes):
-    # The smaller batch is a little more than a block. In memory the larger one would take, in each of the five runs of
-    # a program, 18 bytes a step with plain JAX and 4 with the kernel: 38 and 259 MiB more, before any gradient. What
-    # was seen is 2 MiB; 30 MiB are far from all of these.
+@pytest.mark.parametrize(("sampler", "sizes"), [("jax", (3000, 12_000)), ("auto", (220_000, 900_000))])
+def test_the_memory_of_training_does_not_grow_with_the_batch(sampler, sizes, compiled_fast):
+    # The smaller batch is a little more than a block. In memory the larger one would take 136 MiB more with plain JAX,
+    # and with the kernel 259: 4 bytes a step in each of the five runs of a program. What was seen is 2 MiB; 30 MiB are
+    # far from all of these.
     def measure(n):
         command = [sys.executable, "-c", MEMORY, str(n), sampler]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=compiled_fast, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         steps, kibibytes = map(int, done.stdout.split())
         return steps, kibibytes / 1024
 
     (few, small), (many, large) = map(measure, sizes)
-    assert many > 4 * few
+    assert many > 3.9 * few
     assert large - small < 30
 
 

@@ -19,11 +19,12 @@ SHARDS = 4
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Generator[Any]:
+def cluster(compiled_fast: dict[str, str]) -> Generator[Any]:
     """A head and one more machine, each with one core."""
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")  # as in this process: it changes the last bits
+        for name, value in compiled_fast.items():  # as in this process: it changes the last bits
+            patch.setenv(name, value)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         made.add_node(num_cpus=1)

@@ -1,6 +1,5 @@
 """Training in a process of its own that is killed, interrupted and resumed."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -35,13 +34,13 @@ except KeyboardInterrupt as interrupt:
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start(tmp_path_factory, compiled_fast):
     """Start a child that trains in a folder, or goes on there; all children share their compiled programs."""
     home = tmp_path_factory.mktemp("children")
     script = home / "child.py"
     script.write_text(SCRIPT)
     env = {
-        **os.environ,
+        **compiled_fast,
         "JAX_COMPILATION_CACHE_DIR": str(home / "programs"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
