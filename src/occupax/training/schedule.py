@@ -64,9 +64,9 @@ class Schedule:
 
     @cached_property
     def judging(self) -> tuple[bool, ...]:
-        """Whether an iteration of each phase tells how good a policy is: those with the largest batches that recur."""
-        if len(self.sizes) == 1:
-            return (True,)
+        """Whether each phase is compared for output "best": those with the largest batches that recur are."""
+        if len(self.sizes) == 1 or self._algorithm.output != "best":
+            return (True,) * len(self.sizes)
         counts = np.bincount(self.phases(0, LOOKED_AHEAD), minlength=len(self.sizes))
         largest = max(size for size, times in zip(self.sizes, counts, strict=True) if times > 1)
         return tuple(size == largest for size in self.sizes)

@@ -115,12 +115,10 @@ class EagerExecutor(Executor):
         if int(run.failure):
             return run, Row(jnp.full(len(self._names), jnp.nan), jnp.zeros((), jnp.int32))
         key, phase = jax.random.fold_in(self._keys[number], iteration), int(self._schedule.phases(iteration, 1)[0])
-        algorithm, n, when = self._algorithms[number], self._schedule.sizes[phase], jnp.asarray(iteration, jnp.int32)
-        judging = self._schedule.judging[phase] and algorithm.output == "best"  # or it compiles twice
+        size, judging = self._schedule.sizes[phase], self._schedule.judging[phase]
+        draw, when = (lambda policy: self._source.draw(policy, size, key)), jnp.asarray(iteration, jnp.int32)
         try:
-            return iterate(
-                algorithm, phase, judging, run, lambda policy: self._source.draw(policy, n, key), key, when, conclude
-            )
+            return iterate(self._algorithms[number], phase, judging, run, draw, key, when, conclude)
         except EpisodeError as error:
             raise EpisodeError(f"iteration {iteration}: {error}") from error
 
