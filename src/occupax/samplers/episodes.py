@@ -36,7 +36,7 @@ class EpisodeError(RuntimeError):
 
 
 class VectorStep(NamedTuple):
-    """A step of all E environments, to be read before the next one is taken."""
+    """A step of all E environments."""
 
     live: Bool[np.ndarray, " E"]
     """Which environments play an episode; the entries of the others have no meaning."""
@@ -162,7 +162,8 @@ class EpisodeRunner:
             actions, log_probs = map(np.asarray, act(observations, keys[row], time))
             following, rewards, terminated, truncated, infos = self._ask("step", actions)
             live, info = row >= 0, infos["values"] if recorded else None
-            yield VectorStep(live, row, time, observations, actions, log_probs, rewards, terminated, following, info)
+            at = live, row.copy(), time.copy()
+            yield VectorStep(*at, observations, actions, log_probs, rewards, terminated, following, info)
             time[live] += 1
             over = live & (terminated | truncated | (time == horizon))
             observations = begin(over) if over.any() else following
@@ -178,8 +179,9 @@ class EpisodeRunner:
                 answer = getattr(self._vector, f"{what}_wait")()
             else:
                 answer = getattr(self._vector, what)(*given, **named)
-        for i in np.flatnonzero(answer[-1].get("_failure", ())):
-            self._fail([int(i)], answer[-1]["failure"][i])
+        if "_failure" in answer[-1]:
+            i = int(np.argmax(answer[-1]["_failure"]))
+            self._fail([i], answer[-1]["failure"][i])
         return answer
 
     def _fail(self, places: list[int], reason: str) -> NoReturn:
@@ -215,14 +217,13 @@ def _record(env: GymnasiumEnv, n: int, horizon: int, steps: Iterator[VectorStep]
     log_probs, rewards = np.zeros((n, horizon), number), np.zeros((n, horizon), number)
     terminated, last = np.zeros(n, bool), np.zeros((n, *spec.shape), spec.dtype)
     info = np.zeros((n, horizon, len(env.info)), number) if env.info else None
-    for step in steps:
-        row, on = step.row[step.live], step.live
-        at = row, step.time[on]
-        observations[at], actions[at], live[at] = step.observations[on], step.actions[on], True
-        log_probs[at], rewards[at] = step.log_probs[on], step.rewards[on]
-        terminated[row], last[row] = step.terminated[on], step.following[on]
-        if info is not None and step.info is not None:
-            info[at] = step.info[on]
+    stacked: Any = [None if parts[0] is None else np.stack(list(parts)) for parts in zip(*steps, strict=True)]
+    played: Any = (column if column is None else column[stacked[0]] for column in stacked)
+    on, row, time, *columns = played
+    observations[row, time], actions[row, time], log_probs[row, time], rewards[row, time] = columns[:4]
+    live[row, time], terminated[row], last[row] = on, columns[4], columns[5]  # of each episode the last step counts
+    if info is not None:
+        info[row, time] = columns[6]
     ended = ~live.reshape(*live.shape, *[1] * len(spec.shape))
     np.copyto(observations, last[:, None], where=ended)
     columns = observations, actions, log_probs, rewards, live, terminated, last, info

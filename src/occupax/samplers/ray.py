@@ -6,7 +6,7 @@ task is given to another; the answer would have been the same.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, UInt32
 
+from occupax._compiled import arrays_of, with_arrays
 from occupax._errors import check_integer, check_number
 from occupax.batch import Earnings
 from occupax.policies import Policy
@@ -28,8 +29,8 @@ from occupax.samplers.cluster import Cluster, Package, with_function_names, with
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Engine
 from occupax.samplers.workers import Workers
-from occupax.serial import Arrays, named_arrays, with_arrays_of
 
+Arrays = list[np.ndarray]
 LARGE = 100_000
 """Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
 
@@ -116,8 +117,8 @@ class RaySource(Source):
 
         def send(sent_policy: Policy) -> Any:
             if id(sent_policy) not in sent:
-                arrays = named_arrays(sent_policy)
-                large = sum(array.nbytes for array in arrays.values()) > LARGE
+                arrays = _sent(sent_policy)
+                large = sum(array.nbytes for array in arrays) > LARGE
                 sent[id(sent_policy)] = sent_policy, self.workers.put(arrays) if large else arrays
             return sent[id(sent_policy)][1]
 
@@ -129,7 +130,7 @@ class RaySource(Source):
             if request.kind == "tally" and known in tallies:
                 return tallies[known]
             kinds = ("occupancy", "tally") if request.kind == "occupancy" else (request.kind,)
-            told = tuple(_without_target(request)._replace(kind=kind) for kind in kinds)
+            told = [_without_target(request)._replace(kind=kind) for kind in kinds]
             there = None if target is None else send(target)
             found = self.workers.ask(batch, about, send(policy), there, told)
             answers = [[_restored(policy, kind, it[i]) for it in found] for i, kind in enumerate(kinds)]
@@ -165,19 +166,14 @@ class RemoteWorker:
         """Return as soon as the worker has been made."""
 
     def answer(
-        self,
-        batch: RemoteBatch,
-        shards: tuple[Shard, ...],
-        acting: Arrays,
-        target: Arrays | None,
-        requests: tuple[Request, ...],
+        self, batch: RemoteBatch, shards: Sequence[Shard], acting: Arrays, target: Arrays | None, asked: list[Request]
     ) -> list[list[Arrays]]:
         """The arrays of the answers to some requests about each of some shards."""
         with jax.enable_x64(self._double):
-            about = None if target is None else with_arrays_of(self._policy, target)
-            asked = [request._replace(target=about) for request in requests]
+            about = None if target is None else with_arrays(self._policy, target)
+            asked = [request._replace(target=about) for request in asked]
             blocks = [self._block(batch, shard, acting) for shard in shards]
-            return [[named_arrays(block(request)) for request in asked] for block in blocks]
+            return [[_sent(block(request)) for request in asked] for block in blocks]
 
     def _block(self, batch: RemoteBatch, shard: Shard, acting: Arrays) -> Callable[[Request], Any]:
         drawn = self._drawn.setdefault(batch.number, {})
@@ -186,7 +182,7 @@ class RemoteWorker:
             self._drawn.popitem(last=False)
         if shard not in drawn:
             key = jax.random.wrap_key_data(jnp.asarray(batch.key))
-            policy = with_arrays_of(self._policy, acting)
+            policy = with_arrays(self._policy, [jnp.asarray(array) for array in acting])
             drawn[shard] = answering(self._source.block(policy, key, shard, batch.part_size))
         return drawn[shard]
 
@@ -201,8 +197,12 @@ def _without_target(request: Request) -> Request:
     )
 
 
+def _sent(tree: Any) -> Arrays:
+    return [np.asarray(array) for array in arrays_of(tree)]
+
+
 def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
+    there = [jnp.asarray(array) for array in arrays]
     if kind == "gradient":
-        return with_arrays_of(eqx.filter(policy, eqx.is_inexact_array), arrays)
-    made: dict[str, Any] = {"occupancy": jnp.asarray, "earnings": Earnings, "tally": Tally}
-    return made[kind](*map(jnp.asarray, arrays.values()))
+        return with_arrays(eqx.filter(policy, eqx.is_inexact_array), there)
+    return there[0] if kind == "occupancy" else Earnings(*there) if kind == "earnings" else Tally(*there)
