@@ -1,6 +1,6 @@
-"""One episode of a Gymnasium environment, in a vector of them or by itself: its seed, its calls and its time limit."""
+"""One episode of a Gymnasium environment, in a vector of them or by itself: its seed, its loop and its time limit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -22,19 +22,20 @@ class StructureError(EpisodeFailedError):
 
 
 class Episode:
-    """An episode of an environment of Gymnasium that is played call by call; `busy` during a call."""
+    """An episode of an environment of Gymnasium, which training, `evaluate` and `check_env` play; `busy` during a call.
+
+    `send(None)` begins it, and `send(action)` takes a step; both return what the environment returns.
+    """
 
     def __init__(self, env: Any, seed: int):
         self.env, self.seed, self.steps, self.busy = env, seed, 0, False
+        self.send = self._play().send
 
-    def reset(self) -> tuple[Any, Any]:
-        """Begin; returns observation and info as the environment returns them."""
-        return self._call(2, self.env.reset, seed=self.seed)
-
-    def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Take an action; returns observation, reward, terminated, truncated and info as the environment does."""
-        self.steps += 1
-        return self._call(5, self.env.step, action)
+    def _play(self) -> Generator[Any, Any, None]:
+        action = yield self._call(2, self.env.reset, seed=self.seed)
+        while True:
+            self.steps += 1
+            action = yield self._call(5, self.env.step, action)
 
     def _call(self, expected: int, function: Callable[..., Any], *action: Any, **seed: int) -> Any:
         self.busy = True

@@ -51,7 +51,7 @@ class VectorSlot(gym.Env[Any, Any]):
         if seed is not None:
             self._episode = Episode(self._env, seed)
             try:
-                self._seen = self._read(self._episode.reset()[0])
+                self._seen = self._read(self._episode.send(None)[0])
             except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
                 info["failure"] = self._failure(error)
         return self._seen, info
@@ -61,7 +61,7 @@ class VectorSlot(gym.Env[Any, Any]):
         if self._waits:
             return self._seen, 0.0, False, False, {}
         try:
-            observation, reward, terminated, truncated, info = self._episode.step(self._first_action + int(action))
+            observation, reward, terminated, truncated, info = self._episode.send(self._first_action + int(action))
             self._seen = self._read(observation)
             earned = self._number("the reward", {"reward": reward}, "reward")
             values = np.array([self._number(f"{name!r} in its info", info, name) for name in self._info])
