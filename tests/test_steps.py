@@ -78,3 +78,29 @@ def test_the_radius_bounds_what_an_optimiser_really_moves():
 def test_wrong_settings_are_refused(make, said):
     with pytest.raises(ValueError, match=said):
         make()
+
+
+def test_adam_by_name_is_adam_and_does_not_depend_on_the_size_of_the_gradient():
+    slopes = [
+        np.array([[3.0, 0.0], [0.5, -4.0]]),
+        np.array([[1.0, 0.0], [-0.5, 2.0]]),
+        np.array([[2.0, 0.0], [0.1, 1.0]]),
+    ]
+    for factor in (1.0, 1e-9, 1e9):
+        step = Step(0.1, rule="adam")
+        policy, memory, first, second = START, step.init(START), 0.0, 0.0
+        expected = np.asarray(START.table, float)
+        for t, slope in enumerate(slopes, 1):
+            policy, memory = step(policy, ox.policies.Tabular(jnp.asarray(factor * slope, jnp.float32)), memory)
+            first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+            spread = np.sqrt(second / (1 - 0.999**t))
+            expected = expected + 0.1 * first / (1 - 0.9**t) / np.where(spread > 0, spread, 1.0)
+        np.testing.assert_allclose(policy.table, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("rule", "size"), [("adam", 0.03), ("gradient", 0.05), (optax.sgd(0.05), 1.0)])
+def test_the_default_step_size_is_that_of_the_rule(rule, size):
+    np.testing.assert_allclose(moved(Step(rule=rule)), moved(Step(size, rule=rule)), rtol=1e-6)
+    result = ox.train(ox.Problem(ox.make("FrozenLake-v1"), horizon=5), ox.REINFORCE(4, rule=rule), 4, progress=False)
+    assert result.algorithm is not None
+    assert result.algorithm.step_size == size

@@ -89,6 +89,10 @@ class Batch(eqx.Module):
         """Averages to record; the weights are those of `target`."""
 
     @abstractmethod
+    def fisher_vector(self, vector: Policy) -> Policy:
+        """The product of the Fisher information of the policy that acted with a vector in the shape of a policy."""
+
+    @abstractmethod
     def halves(self) -> "tuple[Batch, Batch]":
         """Two independent batches of half the trajectories each."""
 

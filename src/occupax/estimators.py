@@ -108,6 +108,29 @@ def earnings(
     return Earnings(_to_go(earned, trajectories.live).sum(0), trajectories.live.sum(0))
 
 
+@eqx.filter_jit
+def fisher_vector(problem: Problem, trajectories: Trajectories, policy: PolicyType, vector: PolicyType) -> PolicyType:
+    """The Fisher information of the policy that acted times a vector: mean sum_t gamma^t score_t <score_t, vector>.
+
+    Args:
+        problem: what the trajectories were drawn from.
+        trajectories: the batch.
+        policy: the policy that acted in it.
+        vector: one number for each parameter of the policy, in its shape.
+
+    Returns:
+        The product, in the shape of the policy.
+    """
+    moving, fixed = eqx.partition(policy, eqx.is_inexact_array)
+
+    def log_probs(moving: PolicyType) -> Float[Array, "B H"]:
+        return jnp.where(trajectories.live, eqx.combine(moving, fixed).log_probs(trajectories), 0.0)
+
+    _, along = jax.jvp(log_probs, (moving,), (eqx.filter(vector, eqx.is_inexact_array),))
+    discounts = problem.discount ** jnp.arange(along.shape[1], dtype=along.dtype)
+    return jax.vjp(log_probs, moving)[1](discounts * along / len(along))[0]
+
+
 def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array, " d"]:
     quasi_reward = jnp.asarray(quasi_reward)
     if quasi_reward.shape != (problem.size,):

@@ -11,14 +11,21 @@ from jaxtyping import Array, Bool, Float
 
 from occupax._errors import check_number, unknown
 from occupax.batch import Batch
-from occupax.policies import Policy
+from occupax.policies import Policy, Tabular
 
-RULES = ("gradient", "normalised")
+RULES = ("adam", "gradient", "natural", "normalised")
 RADII = ("adaptive", "theory")
 Number = Float[Array, ""] | float
 Radius = Float[Array, ""] | float | Literal["adaptive", "theory"]
 
 FIRST_ADAPTIVE_RADIUS = 0.01
+
+CONJUGATE_STEPS = 10
+DAMPING = 0.1
+"""Of natural steps, as a share of the Fisher information along the gradient."""
+
+ADAM = optax.adam(1.0, eps=1e-30)
+"""Adam without a floor under its denominator: utilities of any size make steps of the same length."""
 
 
 class Memory(eqx.Module):
@@ -40,24 +47,27 @@ class Step(eqx.Module):
     infinite one plain ascent. A gradient of zero is a null step.
 
     Args:
-        size: the step size (eta).
+        size: the step size (eta); None is that of `default_size`.
         radius: bound of the displacement's length (delta), in the l2 norm over all parameters. "adaptive" follows the
             largest importance weight that the policy before the last step has on the present batch: the radius shrinks
             or grows, at most by a factor of 2 a step, so that the logarithm of this weight stays near half of that of
             `weight_bound`; it grows only where it cut the last step short. "theory" is 1 / (2 H l_psi), which
             `occupax.train` works out.
-        rule: the direction: "gradient", "normalised" (the gradient at length one), or an optax transformation, which is
-            given the negative gradient because it descends.
+        rule: the direction: "adam" (Kingma and Ba, 2015), whose steps do not depend on the size of the utility,
+            "natural" (the solution x of (Fisher + damping) x = gradient at length one in the Fisher information, so
+            that a step of size eta changes the policy by a KL divergence of about eta^2 / 2 an episode), "gradient",
+            "normalised" (the gradient at length one), or an optax transformation, which is given the negative gradient
+            because it descends.
         weight_bound: what an adaptive radius tries to keep the largest weight under.
     """
 
-    size: Number
+    size: Number | None = None
     radius: Radius = inf
     rule: Any = eqx.field(static=True, default="gradient")
     weight_bound: Number = 4.0
 
     def __check_init__(self) -> None:
-        if not isinstance(self.size, jax.Array):
+        if self.size is not None and not isinstance(self.size, jax.Array):
             check_number("step_size", self.size, low=0.0)
         if isinstance(self.radius, str) and self.radius not in RADII:
             raise unknown("radius", self.radius, RADII)
@@ -68,28 +78,41 @@ class Step(eqx.Module):
         if not isinstance(self.weight_bound, jax.Array):
             check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
+    @property
+    def _transformation(self) -> optax.GradientTransformation | None:
+        """The rule as optax has it, if it does."""
+        return ADAM if self.rule == "adam" else None if isinstance(self.rule, str) else self.rule
+
     def init(self, policy: Policy) -> Memory:
         """Before the first step."""
-        rule = () if isinstance(self.rule, str) else self.rule.init(eqx.filter(policy, eqx.is_inexact_array))
+        rule = (
+            () if self._transformation is None else self._transformation.init(eqx.filter(policy, eqx.is_inexact_array))
+        )
         adapted = (jnp.asarray(FIRST_ADAPTIVE_RADIUS), policy) if self.radius == "adaptive" else (None, None)
         return Memory(rule, jnp.zeros((), bool), jnp.zeros(()), *adapted)
 
     def __call__(
         self, policy: Policy, gradient: Policy, memory: Memory, batch: Batch | None = None
     ) -> tuple[Policy, Memory]:
-        """The next policy and what is remembered; only an adaptive radius needs `batch`, drawn under `policy`."""
-        return self._move(policy, gradient, memory, self._radius(memory, batch))
+        """The next policy and what is remembered.
+
+        Only an adaptive radius and natural steps need `batch`, which is drawn under `policy`.
+        """
+        direction = _natural(gradient, batch) if self.rule == "natural" else gradient
+        return self._move(policy, direction, memory, self._radius(memory, batch))
 
     @eqx.filter_jit  # outside of a compiled program, each operation by itself would take five times as long
     def _move(self, policy: Policy, gradient: Policy, memory: Memory, radius: Number) -> tuple[Policy, Memory]:
-        if isinstance(self.rule, str):
+        size = default_size(self.rule, policy) if self.size is None else self.size
+        if self._transformation is None:
             length = global_norm(gradient) if self.rule == "normalised" else 1.0
-            factor = self.size / jnp.where(length > 0, length, 1.0)
+            factor = size / jnp.where(length > 0, length, 1.0)
             displacement, remembered = jax.tree.map(lambda leaf: factor * leaf, gradient), ()
         else:
             downhill = jax.tree.map(jnp.negative, gradient)
-            updates, remembered = self.rule.update(downhill, memory.rule, eqx.filter(policy, eqx.is_inexact_array))
-            displacement = jax.tree.map(lambda leaf: self.size * leaf, updates)
+            parameters = eqx.filter(policy, eqx.is_inexact_array)
+            updates, remembered = self._transformation.update(downhill, memory.rule, parameters)
+            displacement = jax.tree.map(lambda leaf: size * leaf, updates)
         length = global_norm(displacement)
         clipped = length > radius
         shrink = jnp.where(clipped, radius / jnp.where(length > 0, length, 1.0), 1.0)
@@ -111,6 +134,47 @@ class Step(eqx.Module):
         aim = jnp.where(per_length > 0, reached, inf)
         followed = jnp.clip(aim, memory.radius / 2, jnp.where(memory.clipped, memory.radius * 2, memory.radius))
         return jnp.where(memory.length > 0, followed, memory.radius)
+
+
+def default_size(rule: Any, policy: Policy) -> float:
+    """The step size of a rule, which depends neither on the utility nor on the number of parameters.
+
+    An optax transformation has its own, which is not changed.
+    """
+    if not isinstance(rule, str):
+        return 1.0
+    return {"adam": 0.03 if isinstance(policy, Tabular) else 0.01, "natural": 0.1}.get(rule, 0.05)
+
+
+def _natural(gradient: Policy, batch: Batch | None) -> Policy:
+    """The solution of (Fisher + damping) x = gradient by conjugate gradients, with <x, Fisher x> = 1."""
+    if batch is None:
+        raise ValueError("the rule 'natural' needs the batch that the gradient was estimated from.")
+    length = global_norm(gradient)
+    left = along = jax.tree.map(lambda leaf: leaf / jnp.where(length > 0, length, 1.0), gradient)
+    damping = DAMPING * inner(along, batch.fisher_vector(along))
+    solution, squared = jax.tree.map(jnp.zeros_like, left), inner(left, left)
+    for _ in range(CONJUGATE_STEPS):
+        image = _combine(1.0, batch.fisher_vector(along), damping, along)
+        share = _ratio(squared, inner(along, image))
+        solution, left = _combine(1.0, solution, share, along), _combine(1.0, left, -share, image)
+        before, squared = squared, inner(left, left)
+        along = _combine(1.0, left, _ratio(squared, before), along)
+    information = inner(solution, batch.fisher_vector(solution))
+    return _combine(_ratio(1.0, jnp.sqrt(jnp.maximum(information, 0.0))), solution, 0.0, solution)
+
+
+def _ratio(top: Number, bottom: Float[Array, ""]) -> Float[Array, ""]:
+    return jnp.where(bottom > 0, top / jnp.where(bottom > 0, bottom, 1.0), 0.0)
+
+
+def _combine(one: Number, left: Any, other: Number, right: Any) -> Any:
+    return jax.tree.map(lambda a, b: one * a + other * b, left, right)
+
+
+def inner(left: Any, right: Any) -> Float[Array, ""]:
+    """The inner product of two gradients."""
+    return jnp.asarray(sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (left, right)), strict=True)))
 
 
 def global_norm(tree: Any) -> Float[Array, ""]:

@@ -8,9 +8,9 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from occupax._errors import check_integer, unknown
+from occupax._errors import check_integer, check_number, unknown
 from occupax.batch import Baseline, Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -65,17 +65,18 @@ class Algorithm(eqx.Module, Generic[State]):
     all runs of a program sample alike and the budget is known beforehand.
 
     Args:
-        step_size: eta.
+        step_size: eta; by default that of the rule, see `steps.default_size`.
         radius: bound of each displacement (delta): a number, "adaptive" or "theory"; see `steps.Step`.
-        rule: the direction of a step: "gradient", "normalised" or an optax transformation.
-        weight_bound: what an adaptive radius tries to keep the largest importance weight under.
+        rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax transformation.
+        weight_bound: the largest importance weight that is trusted: see `EpochAlgorithm`, and what an adaptive radius
+            tries to stay under.
         baseline: of the gradient estimate: "none" or "mean"; see `estimators.gradient`.
         output: which iterate training returns: the "last" one, one drawn "uniform"ly from all that were sampled (as
             the theorems do), or the "best": that with the highest utility, estimated from its own new trajectories, in
             the iterations with the largest batches.
     """
 
-    step_size: Number = eqx.field(kw_only=True, default=0.05)
+    step_size: Number | None = eqx.field(kw_only=True, default=None)
     radius: Radius = eqx.field(kw_only=True, default=inf)
     rule: Any = eqx.field(kw_only=True, static=True, default="gradient")
     weight_bound: Number = eqx.field(kw_only=True, default=4.0)
@@ -113,28 +114,60 @@ class Algorithm(eqx.Module, Generic[State]):
         return {}
 
 
-class EpochAlgorithm(Algorithm[State]):
+class EpochState(AlgorithmState):
+    """The running estimates of an algorithm that goes in epochs."""
+
+    restarted: Bool[Array, ""]
+    """Whether the weights of the last refinement could not be trusted, and a fresh estimate took its place."""
+
+
+EpochStateType = TypeVar("EpochStateType", bound=EpochState)
+
+
+class EpochAlgorithm(Algorithm[EpochStateType]):
     """An algorithm that goes in epochs: a large snapshot, then small refinements of it.
 
-    Its first phase is the snapshot, its second one a refinement.
+    Its first phase is the snapshot, its second one a refinement, which carries estimates along by importance weights.
+    Where these mean nothing any more, a fresh estimate from the same batch takes the place of the refined one.
 
     Args:
         snapshot_batch: trajectories of the snapshot (N).
         batch: trajectories of each refinement (B).
         epoch_length: iterations in an epoch, the snapshot included (m).
+        weight_guard: the weights of a refinement are trusted if their effective sample size is at least this share of
+            its trajectories that took a step, such as 0.5, and none is above `weight_bound`; None trusts all, as the
+            paper does.
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
     snapshot_batch: int = eqx.field(static=True, default=100)
     batch: int = eqx.field(static=True, default=10)
     epoch_length: int = eqx.field(static=True, default=10)
+    weight_guard: Number | None = eqx.field(kw_only=True, default=None)
+
+    def __check_init__(self) -> None:
+        guard = self.weight_guard
+        if guard is not None and not isinstance(guard, jax.Array) and check_number("weight_guard", guard, low=0.0) > 1:
+            raise ValueError(f"weight_guard must be a share of a batch, at most 1, or None, got {guard!r}.")
 
     def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
         """A snapshot at the beginning of each epoch."""
         return (iteration % self.epoch_length != 0) * 1
 
+    def metrics(self, state: EpochStateType) -> dict[str, Float[Array, ""]]:
+        """Whether the guard on the weights made the estimate fresh."""
+        return {"restarted": state.restarted.astype(state.occupancy.dtype)}
 
-class RecursiveState(AlgorithmState):
+    def trusts(self, batch: Batch, previous: Policy) -> Bool[Array, ""]:
+        """Whether the weights of an earlier policy on the batch of a refinement can be trusted."""
+        if self.weight_guard is None:
+            return jnp.ones((), bool)
+        found, all_alike = batch.statistics(previous), batch.statistics()
+        enough = found.effective_sample_size >= self.weight_guard * all_alike.effective_sample_size
+        return enough & (found.largest_weight <= self.weight_bound)
+
+
+class RecursiveState(EpochState):
     """The running estimates, and the policy before the last step."""
 
     previous: Policy
@@ -146,13 +179,14 @@ class RecursiveAlgorithm(EpochAlgorithm[RecursiveState]):
 
     def init(self, problem: Problem, policy: Policy) -> RecursiveState:
         """No estimates yet."""
-        return RecursiveState(policy, jnp.zeros(problem.size), no_gradient(policy), self.step().init(policy), policy)
+        memory, fresh = self.step().init(policy), jnp.zeros((), bool)
+        return RecursiveState(policy, jnp.zeros(problem.size), no_gradient(policy), memory, fresh, policy)
 
     def _snapshot(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
         u = batch.occupancy()
         g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return RecursiveState(policy, u, g, memory, state.policy)
+        return RecursiveState(policy, u, g, memory, jnp.zeros((), bool), state.policy)
 
 
 def no_gradient(policy: Policy) -> Policy:
@@ -173,3 +207,8 @@ def scale(factor: Any, tree: Any) -> Any:
 def subtract(left: Any, right: Any) -> Any:
     """The difference of two gradients."""
     return jax.tree.map(jnp.subtract, left, right)
+
+
+def choose(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    """One of two estimates."""
+    return jax.tree.map(lambda left, right: jnp.where(condition, left, right), yes, no)

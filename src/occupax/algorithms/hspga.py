@@ -4,7 +4,7 @@ from math import sqrt
 
 from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, scale, subtract
+from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, choose, scale, subtract
 from occupax.batch import Batch
 
 
@@ -34,6 +34,7 @@ class HSPGA(RecursiveAlgorithm):
 
     def _hybrid(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
         then, now, beta = state.previous, state.policy, self._mixing()
+        trusted = self.trusts(batch, then)
         first, second = batch.halves()
         carried_u = state.occupancy + first.occupancy(now) - first.occupancy(then)
         r = batch.quasi_reward(carried_u)
@@ -41,10 +42,10 @@ class HSPGA(RecursiveAlgorithm):
         carried_g = add(state.gradient, subtract(new, old))
         fresh_u = second.occupancy()
         fresh_g = second.gradient(None, batch.quasi_reward(fresh_u), self.baseline)
-        u = beta * carried_u + (1 - beta) * fresh_u
-        g = add(scale(beta, carried_g), scale(1 - beta, fresh_g))
+        u = choose(trusted, beta * carried_u + (1 - beta) * fresh_u, fresh_u)
+        g = choose(trusted, add(scale(beta, carried_g), scale(1 - beta, fresh_g)), fresh_g)
         policy, memory = self.step()(now, g, state.memory, batch)
-        return RecursiveState(policy, u, g, memory, now)
+        return RecursiveState(policy, u, g, memory, ~trusted, now)
 
     def _mixing(self) -> Float[Array, ""] | float:
         if self.mixing is not None:

@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import AlgorithmState, EpochAlgorithm, Phase, add, no_gradient, subtract
+from occupax.algorithms.base import EpochAlgorithm, EpochState, Phase, add, choose, no_gradient, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
 
 
-class SVRPGState(AlgorithmState):
+class SVRPGState(EpochState):
     """The estimates, and those of the last snapshot."""
 
     snapshot: Policy
@@ -36,19 +36,20 @@ class SVRPG(EpochAlgorithm[SVRPGState]):
     def init(self, problem: Problem, policy: Policy) -> SVRPGState:
         """No estimates yet."""
         u, g = jnp.zeros(problem.size), no_gradient(policy)
-        return SVRPGState(policy, u, g, self.step().init(policy), policy, u, g)
+        return SVRPGState(policy, u, g, self.step().init(policy), jnp.zeros((), bool), policy, u, g)
 
     def _snapshot(self, state: SVRPGState, batch: Batch, key: Key[Array, ""]) -> SVRPGState:
         u = batch.occupancy()
         g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return SVRPGState(policy, u, g, memory, state.policy, u, g)
+        return SVRPGState(policy, u, g, memory, jnp.zeros((), bool), state.policy, u, g)
 
     def _correction(self, state: SVRPGState, batch: Batch, key: Key[Array, ""]) -> SVRPGState:
         then, now = state.snapshot, state.policy
-        u = state.snapshot_occupancy + batch.occupancy(now) - batch.occupancy(then)
+        trusted, fresh_u = self.trusts(batch, then), batch.occupancy(now)
+        u = choose(trusted, state.snapshot_occupancy + fresh_u - batch.occupancy(then), fresh_u)
         r = batch.quasi_reward(u)
         new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, r, self.baseline)
-        g = add(state.snapshot_gradient, subtract(new, old))
+        g = choose(trusted, add(state.snapshot_gradient, subtract(new, old)), new)
         policy, memory = self.step()(now, g, state.memory, batch)
-        return SVRPGState(policy, u, g, memory, then, state.snapshot_occupancy, state.snapshot_gradient)
+        return SVRPGState(policy, u, g, memory, ~trusted, then, state.snapshot_occupancy, state.snapshot_gradient)

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import EpochAlgorithm, Phase, RecursiveState, add, no_gradient, subtract
+from occupax.algorithms.base import EpochAlgorithm, Phase, RecursiveState, add, choose, no_gradient, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -30,6 +30,7 @@ class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
     Args:
         snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
         radius: bound of each displacement (delta).
+        weight_guard: see `EpochAlgorithm`; the fresh estimate of the gradient has r_{j-1}, too.
         step_size, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
@@ -43,20 +44,22 @@ class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
     def init(self, problem: Problem, policy: Policy) -> TSIVRPGState:
         """No estimates yet."""
         zero = jnp.zeros(problem.size)
-        return TSIVRPGState(policy, zero, no_gradient(policy), self.step().init(policy), policy, zero, zero)
+        memory, fresh = self.step().init(policy), jnp.zeros((), bool)
+        return TSIVRPGState(policy, zero, no_gradient(policy), memory, fresh, policy, zero, zero)
 
     def _snapshot(self, state: TSIVRPGState, batch: Batch, key: Key[Array, ""]) -> TSIVRPGState:
         u = batch.occupancy()
         r = batch.quasi_reward(u)  # r_0, and r_{-1} as well
         g = batch.gradient(None, r, self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return TSIVRPGState(policy, u, g, memory, state.policy, r, r)
+        return TSIVRPGState(policy, u, g, memory, jnp.zeros((), bool), state.policy, r, r)
 
     def _recursion(self, state: TSIVRPGState, batch: Batch, key: Key[Array, ""]) -> TSIVRPGState:
         then, now = state.previous, state.policy
-        u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
+        trusted, fresh_u = self.trusts(batch, then), batch.occupancy(now)
+        u = choose(trusted, state.occupancy + fresh_u - batch.occupancy(then), fresh_u)
         new = batch.gradient(now, state.quasi_reward, self.baseline)
         old = batch.gradient(then, state.previous_quasi_reward, self.baseline)
-        g = add(state.gradient, subtract(new, old))
+        g = choose(trusted, add(state.gradient, subtract(new, old)), new)
         policy, memory = self.step()(now, g, state.memory, batch)
-        return TSIVRPGState(policy, u, g, memory, now, batch.quasi_reward(u), state.quasi_reward)
+        return TSIVRPGState(policy, u, g, memory, ~trusted, now, batch.quasi_reward(u), state.quasi_reward)

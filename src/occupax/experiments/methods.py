@@ -25,6 +25,9 @@ RATE_SNAPSHOT = 4096
 SEARCHED = ("step_size", "radius", "mixing")
 """What is tried besides N; not all of it for every method."""
 
+PAPER: dict[str, Any] = {"rule": "gradient", "baseline": "none"}
+"""What the paper's methods have in common: steps along the gradient itself, without a baseline."""
+
 Settings = Mapping[tuple[str, str], Algorithm[Any]]
 """An algorithm for each task and method."""
 
@@ -68,9 +71,10 @@ def make(name: str, snapshot: int, sizes: tuple[int, int] | None = None, **setti
         raise unknown("method", name, METHODS)
     method = METHODS[name]
     if method.powers is None:
-        return method.algorithm(batch=snapshot, **settings)
+        return method.algorithm(batch=snapshot, **PAPER | settings)
     batch, epoch_length = method.sizes(snapshot) if sizes is None else sizes
-    return method.algorithm(snapshot_batch=snapshot, batch=batch, epoch_length=epoch_length, **settings)
+    epoch = {"snapshot_batch": snapshot, "batch": batch, "epoch_length": epoch_length, "weight_guard": None}
+    return method.algorithm(**PAPER | epoch | settings)
 
 
 def epoch_episodes(algorithm: Algorithm[Any]) -> int:

@@ -170,7 +170,8 @@ class RemoteWorker:
     ) -> list[list[Arrays]]:
         """The arrays of the answers to some requests about each of some shards."""
         with jax.enable_x64(self._double):
-            about = None if target is None else with_arrays(self._policy, target)
+            form = eqx.filter(self._policy, eqx.is_inexact_array) if asked[0].kind == "fisher_vector" else self._policy
+            about = None if target is None else with_arrays(form, target)
             asked = [request._replace(target=about) for request in asked]
             blocks = [self._block(batch, shard, acting) for shard in shards]
             return [[_sent(block(request)) for request in asked] for block in blocks]
@@ -203,6 +204,6 @@ def _sent(tree: Any) -> Arrays:
 
 def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
     there = [jnp.asarray(array) for array in arrays]
-    if kind == "gradient":
+    if kind in ("gradient", "fisher_vector"):
         return with_arrays(eqx.filter(policy, eqx.is_inexact_array), there)
     return there[0] if kind == "occupancy" else Earnings(*there) if kind == "earnings" else Tally(*there)

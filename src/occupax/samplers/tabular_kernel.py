@@ -108,6 +108,17 @@ class TabularKernelBatch(Block):
         sums = self._ask("tally", target, (5,), rewards, largest_squared=LARGEST_SQUARED)
         return Tally(sums[0], sums[1], self.lengths[self.start : self.stop].sum(), sums[2], sums[3], sums[4])
 
+    def fisher_vector(self, vector: Policy) -> Policy:
+        """What `estimators.fisher_vector` estimates, from the discounted visits of every state and action."""
+        if not isinstance(vector, Tabular):
+            raise ValueError(f"vector must have the shape of a tabular policy, got {type(vector).__name__}.")
+        pairs = jnp.repeat(jnp.arange(self.probs.size, dtype=jnp.int32), 1 << self.source.shift)[:, None]
+        ended, dtype = jnp.zeros((self.probs.size, 1), jnp.int32), self.probs.dtype
+        features = self.probs, pairs, jnp.ones(pairs.shape, dtype), ended, ended.astype(dtype)
+        visits = self._ask("occupancy", None, (self.probs.size,), *features, absorbing=False).reshape(self.probs.shape)
+        along = visits * (vector.table - jnp.sum(self.probs * vector.table, 1, keepdims=True))
+        return Tabular(along - self.probs * jnp.sum(along, 1, keepdims=True))
+
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""
         middle = self.start + half_of(self.size)

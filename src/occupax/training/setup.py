@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, refuse_unless_policy, tabular
 from occupax.problem import Problem
 from occupax.samplers import Sampler, choose_sampler
+from occupax.steps import default_size
 from occupax.training.schedule import Schedule
 
 INITIALISERS = (tabular, linear, mlp)
@@ -102,7 +103,7 @@ def make_setup(
         refuse_unless_fitting(distinct, problem.env)
     return Setup(
         problem=problem,
-        algorithms=tuple(_with_theory_radius(algorithm, problem, policies[0]) for algorithm in algorithms),
+        algorithms=tuple(_with_numbers(algorithm, problem, policies[0]) for algorithm in algorithms),
         seeds=chosen,
         seed=seed,
         policies=policies,
@@ -173,8 +174,10 @@ def _in_default_precision(leaf: Any) -> Any:
     return jnp.asarray(leaf, jnp.result_type(float)) if is_array and jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
 
 
-def _with_theory_radius(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:
-    """The algorithm with delta = 1 / (2 H l_psi) as a number, if that was asked for."""
+def _with_numbers(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:
+    """The algorithm with its step size and, if that was asked for, delta = 1 / (2 H l_psi) as numbers."""
+    if algorithm.step_size is None:
+        algorithm = replace(algorithm, step_size=default_size(algorithm.rule, policy))
     if algorithm.radius != "theory":
         return algorithm
     if not isinstance(policy, Tabular):

@@ -63,6 +63,10 @@ class SampledBatch(Block):
             largest_weight=weight.max(),
         )
 
+    def fisher_vector(self, vector: Policy) -> Policy:
+        """The product with the Fisher information, by `estimators.fisher_vector`."""
+        return estimators.fisher_vector(self.problem, self.trajectories, self.policy, vector)
+
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""
         half = half_of(self.size)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
+import equinox as eqx
 from jaxtyping import Array
 
 from occupax._compiled import arrays_of, bind, with_arrays
@@ -93,5 +94,6 @@ def answering(block: Block) -> Callable[[Request], Any]:
 
 def _answer(block: Any, target: list[Array] | None, quasi_reward: Any, baseline: Earnings | None, fixed: Any) -> Any:
     kind, named_baseline, half = fixed
-    about = None if target is None else with_arrays(block.policy, target)
+    form = eqx.filter(block.policy, eqx.is_inexact_array) if kind == "fisher_vector" else block.policy
+    about = None if target is None else with_arrays(form, target)
     return block.answer(Request(kind, about, quasi_reward, baseline or named_baseline, half))

@@ -69,16 +69,12 @@ class WatchedBatch(Batch):
     """The policy that acted."""
     targets: list[Policy] = eqx.field(default_factory=list)
     """The policies that were asked about."""
-    known: dict[tuple[int, int], tuple[Any, ...]] = eqx.field(default_factory=dict)
-    """Occupancies by the identity of batch and target, which are kept so that nothing else gets it."""
+    known: dict[tuple[str, int, int], tuple[Any, ...]] = eqx.field(default_factory=dict)
+    """Answers by what was asked and the identity of batch and target, which are kept so that nothing else gets it."""
 
     def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """The mean occupancy estimate; it is computed once for each policy."""
-        target = self._note(target)
-        key = id(self.batch), id(target)
-        if key not in self.known:
-            self.known[key] = self.batch, target, self.batch.occupancy(target)
-        return self.known[key][-1]
+        return self._once("occupancy", self._note(target))
 
     def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
         """The mean gradient estimate."""
@@ -86,8 +82,12 @@ class WatchedBatch(Batch):
         return self.batch.gradient(target, quasi_reward, baseline)
 
     def statistics(self, target: Target = None) -> Statistics:
-        """Averages over the trajectories."""
-        return self.batch.statistics(target)
+        """Averages over the trajectories; they are computed once for each policy."""
+        return self._once("statistics", None if target is self.acting else target)
+
+    def fisher_vector(self, vector: Policy) -> Policy:
+        """The product with the Fisher information of the policy that acted."""
+        return self.batch.fisher_vector(vector)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches of half the trajectories each, whose targets are remembered too."""
@@ -102,6 +102,12 @@ class WatchedBatch(Batch):
             smallest = jnp.minimum(first.effective_sample_size, other.effective_sample_size)
             first = eqx.tree_at(lambda it: (it.largest_weight, it.effective_sample_size), first, (largest, smallest))
         return first
+
+    def _once(self, what: str, target: Target) -> Any:
+        key = what, id(self.batch), id(target)
+        if key not in self.known:
+            self.known[key] = self.batch, target, getattr(self.batch, what)(target)
+        return self.known[key][-1]
 
     def _note(self, target: Target) -> Policy | None:
         if target is None or target is self.acting:
