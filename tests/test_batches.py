@@ -41,6 +41,16 @@ def blocks_of(monkeypatch):
     return hold
 
 
+# By one program each and not by one for each operation. A program keeps the size of the blocks it is compiled with, so
+# what is streamed is drawn without `drawn_by`.
+sample = eqx.filter_jit(ox.sample)
+drawn_by = eqx.filter_jit(lambda source, policy, n, key: source.draw(policy, n, key))
+block_by = eqx.filter_jit(lambda source, policy, key, first, n, size: source.block(policy, key, first, n, size))
+gradient_of = eqx.filter_jit(lambda batch, target, r: batch.gradient(target, r, "mean").table)
+occupancy_of = eqx.filter_jit(lambda batch, target=None: batch.occupancy(target))
+statistics_of = eqx.filter_jit(lambda batch, target=None: batch.statistics(target))
+
+
 @eqx.filter_jit
 def answers(batch, target, r):
     """All that can be asked of a batch about a target."""
@@ -65,17 +75,17 @@ def assert_same_answers(one, other, target, size, **tolerance):
 def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, source, n, termination):
     # in blocks of 7, into which 14 and its halves divide, and 20 and its halves do not
     task, behaviour, target = tiny(termination), table(0), table(1)
-    held = source(task).draw(behaviour, n, KEY)
+    held = drawn_by(source(task), behaviour, n, KEY)
     assert not isinstance(held, StreamedBatch)
     blocks_of(7)
     streamed = source(task).draw(behaviour, n, KEY)
     assert isinstance(streamed, StreamedBatch)
     assert streamed.source.block_size == 7
     assert_same_answers(streamed, held, target, task.size, rtol=1e-12, atol=1e-13)
-    halves = [[half.occupancy(target) for half in batch.halves()] for batch in (streamed, held)]
+    halves = [[occupancy_of(half, target) for half in batch.halves()] for batch in (streamed, held)]
     np.testing.assert_allclose(halves[0], halves[1], rtol=1e-12)
     assert np.abs(halves[0][0] - halves[0][1]).max() > 1e-2  # they are not the same trajectories
-    np.testing.assert_allclose(streamed.occupancy(), held.occupancy(), rtol=1e-12)  # of the policy that acted
+    np.testing.assert_allclose(occupancy_of(streamed), occupancy_of(held), rtol=1e-12)  # of the policy that acted
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -88,8 +98,8 @@ def test_an_odd_number_of_trajectories_has_no_halves(blocks_of, source):
 
 def test_the_plain_sampler_draws_the_trajectories_that_anybody_can_draw(x64):
     task, behaviour = tiny("absorbing"), table(0)
-    drawn = JaxSource(task).draw(behaviour, 20, KEY).trajectories
-    for one, other in zip(jax.tree.leaves(drawn), jax.tree.leaves(ox.sample(task, behaviour, 20, KEY)), strict=True):
+    drawn = drawn_by(JaxSource(task), behaviour, 20, KEY).trajectories
+    for one, other in zip(jax.tree.leaves(drawn), jax.tree.leaves(sample(task, behaviour, 20, KEY)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -99,12 +109,13 @@ def test_a_mean_baseline_is_over_the_whole_batch_however_it_is_drawn(x64, blocks
     task, behaviour, target = tiny(termination), table(0), table(1)
     r = jnp.asarray(np.random.default_rng(2).normal(size=task.size))
     # 15 in blocks of 7: two full blocks and one trajectory alone, which has no others in its own block
-    blocks = [(source(task).block(behaviour, KEY, first, 15, n), n) for first, n in ((0, 7), (7, 7), (14, 1))]
-    over_blocks = sum(n * block.gradient(target, r, "mean").table for block, n in blocks) / 15
-    held = source(task).draw(behaviour, 15, KEY).gradient(target, r, "mean").table
+    blocks = [(block_by(source(task), behaviour, KEY, first, 15, n), n) for first, n in ((0, 7), (7, 7), (14, 1))]
+    over_blocks = sum(n * gradient_of(block, target, r) for block, n in blocks) / 15
+    held = gradient_of(drawn_by(source(task), behaviour, 15, KEY), target, r)
     blocks_of(7)
-    streamed = source(task).draw(behaviour, 15, KEY).gradient(target, r, "mean").table
-    np.testing.assert_allclose(streamed, held, rtol=1e-11, atol=1e-13)
+    streamed = source(task).draw(behaviour, 15, KEY)
+    assert isinstance(streamed, StreamedBatch)
+    np.testing.assert_allclose(gradient_of(streamed, target, r), held, rtol=1e-11, atol=1e-13)
     assert np.abs(held - over_blocks).max() > 1e-3  # means over the blocks are another estimate
 
 
@@ -112,7 +123,7 @@ def test_a_network_is_streamed_as_well(blocks_of):
     env = ox.make("CartPole-v1")
     task = ox.Problem(env, horizon=12)
     behaviour, target = (ox.policies.mlp((3,))(env, jax.random.key(i)) for i in range(2))
-    held = source_of(task, behaviour).draw(behaviour, 10, KEY)
+    held = drawn_by(source_of(task, behaviour), behaviour, 10, KEY)
     blocks_of(4, 12)
     streamed = source_of(task, behaviour).draw(behaviour, 10, KEY)
     assert isinstance(streamed, StreamedBatch)
@@ -181,7 +192,7 @@ def by_hand(drawn, target, discount):
 
 def test_the_statistics_are_those_of_the_raw_trajectories(x64):
     task, behaviour, target = tiny(), table(0), table(1)
-    drawn = ox.sample(task, behaviour, 50, KEY)
+    drawn = sample(task, behaviour, 50, KEY)
     assert 0 < int((drawn.lengths == 0).sum()) < 50  # some begin where the episode is over: they took no step
     for asked in (target, behaviour):
         found = ox.SampledBatch(task, drawn, behaviour).statistics(asked)
@@ -192,11 +203,11 @@ def test_the_statistics_are_those_of_the_raw_trajectories(x64):
 def test_equal_weights_count_every_trajectory(x64):
     task, behaviour = enum.tiny(11, ()).problem("episodic"), table(0)
     for source in SOURCES:
-        found = source(task).draw(behaviour, 37, KEY).statistics()
+        found = statistics_of(drawn_by(source(task), behaviour, 37, KEY))
         assert float(found.effective_sample_size) == pytest.approx(37, rel=1e-12)
         assert float(found.largest_weight) == pytest.approx(1, rel=1e-12)
         assert int(found.steps) == 37 * enum.HORIZON
-        moved = source(task).draw(behaviour, 37, KEY).statistics(table(1))
+        moved = statistics_of(drawn_by(source(task), behaviour, 37, KEY), table(1))
         assert 1 <= float(moved.effective_sample_size) < 37
 
 

@@ -56,6 +56,7 @@ def test_a_horizon_of_200_leaves_a_floor_under_the_gap_to_the_infinite_optimum(l
     assert 0.414640 - plan.value == pytest.approx(0.0027, abs=5e-5)
 
 
+@pytest.mark.usefixtures("as_users_run")
 def test_the_optimum_of_log_coverage_on_frozen_lake(lake):
     problem = ox.Problem(lake, utilities.LogCoverage(sigma=0.125), discount=0.99)
     best = ox.solve(problem)
@@ -157,6 +158,7 @@ def test_a_tolerance_out_of_reach_is_an_error_with_the_gap(small):
         ox.solve(ox.Problem(small, utilities.LogCoverage(0.1), discount=0.9), max_iterations=1)
 
 
+@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("discount", [0.999, 0.99999])
 def test_the_tolerance_is_reached_when_the_discount_is_close_to_one(discount):
     # planning once ignored gains that the certificate then multiplied by (1 - discount)^-2
@@ -253,6 +255,7 @@ def test_ten_thousand_states_that_mix_fast_fit_in_memory():
     assert peak < 2e8  # dense, the transitions alone would take 3.2 GB, and one [S, S] matrix 0.8 GB
 
 
+@pytest.mark.usefixtures("as_users_run")
 def test_ten_thousand_states_of_a_grid():
     check_large(ox.TabularMDP.gridworld("\n".join(["S" + "." * 99, *["." * 100] * 98, "." * 99 + "G"]), slip=0.3))
 
@@ -265,6 +268,7 @@ def test_ten_thousand_states_of_a_grid():
     ],
     ids=["grid", "garnet"],
 )
+@pytest.mark.usefixtures("as_users_run")
 def test_frank_wolfe_reaches_its_tolerance_with_sharp_utilities(env):
     # corners once dropped too early made it go round in circles: see the mixture on a grid as well
     for utility in (

@@ -1,6 +1,7 @@
 import signal
 import threading
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +38,13 @@ def tables(result):
     return np.stack([policy.table for policy in result.policies])
 
 
+# By one program each and not by one for each operation.
+sample = eqx.filter_jit(ox.sample)
+draw = eqx.filter_jit(lambda source, policy, n, key: source.draw(policy, n, key))
+update = eqx.filter_jit(lambda phase, state, batch, key: phase.update(state, batch, key))
+answers = eqx.filter_jit(lambda batch: (batch.occupancy(), batch.statistics().steps))
+
+
 def replay(algorithm, iterations, number, seed=0, sampler="auto", key_of=jax.random.fold_in):
     """One run by hand: all states, the first included, and the batches that lead from each to the next."""
     run_key = jax.random.fold_in(jax.random.key(seed), number)
@@ -46,10 +54,11 @@ def replay(algorithm, iterations, number, seed=0, sampler="auto", key_of=jax.ran
     for i in range(iterations):
         phase, key = algorithm.phases[algorithm.phase(i)], key_of(batch_key, i)
         n = phase.trajectories
-        batch = source.draw(state.policy, n, key)
         if sampler == "jax":  # what everybody can do by hand
-            batch = ox.SampledBatch(PROBLEM, ox.sample(PROBLEM, state.policy, n, key), state.policy)
-        state = phase.update(state, batch, key)
+            batch = ox.SampledBatch(PROBLEM, sample(PROBLEM, state.policy, n, key), state.policy)
+        else:
+            batch = draw(source, state.policy, n, key)
+        state = update(phase, state, batch, key)
         states.append(state)
         batches.append(batch)
     return states, batches
@@ -73,10 +82,10 @@ def test_training_is_the_algorithm_with_these_keys(name, sampler):
     states, batches = replay(algorithm, len(result.episodes), 3, 6, sampler)
     np.testing.assert_allclose(tables(result)[0], states[-1].policy.table, rtol=1e-4, atol=1e-5)
     assert np.abs(tables(result)[0] - states[0].policy.table).max() > 1e-2  # it did move
-    steps = [int(batch.statistics().steps) for batch in batches]
+    occupancies, steps = zip(*map(answers, batches), strict=True)
     np.testing.assert_array_equal(result.steps[0], np.cumsum(steps))
     expected = {
-        "utility": [coverage(batch.occupancy()) for batch in batches],
+        "utility": [coverage(occupancy) for occupancy in occupancies],
         "running_utility": [coverage(state.occupancy) for state in states[1:]],
         "grad_norm": [np.linalg.norm(state.gradient.table) for state in states[1:]],
         "clipped": [state.memory.clipped for state in states[1:]],
