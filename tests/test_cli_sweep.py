@@ -76,7 +76,10 @@ def test_an_interrupted_sweep_goes_on(done, tmp_path):
         (("--over", "step_size=0.1", "--episodes", "200"), "an environment must be given"),
         ((ICE, "--over", "stepsize=0.1", "--episodes", "200"), "Did you mean 'step_size'?"),
         ((ICE, "--over", "utility.sigma=0.1", "--episodes", "200"), "setting 'utility.sigma' is not known"),
-        ((ICE, "--over", "step_size=0.1,,0.2", "--episodes", "200"), "setting 'step_size' takes a number, got ''."),
+        (
+            (ICE, "--over", "step_size=0.1,,0.2", "--episodes", "200"),
+            "setting 'step_size' takes none or a number, got ''.",
+        ),
         ((ICE, "--over", "batch=10,0", "--episodes", "200"), "batch must be a whole number of at least 1, got 0."),
         ((ICE, "--over", "batch=10", "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
         ((ICE, "--over", "batch=10", "--episodes", "200", "--out", __file__), "is none."),
