@@ -58,7 +58,7 @@ def ours(case: tuple[int, ...]) -> tuple[float, float]:
     episodes = epochs * (N + (m - 1) * B)
     ox.train(problem(), algorithm, episodes=N + B, seeds=seeds, progress=False)
     result = ox.train(problem(), algorithm, episodes=episodes, seeds=seeds, progress=False)
-    return result.steps[:, -1].sum() / result.seconds, float(np.mean(result.metrics["utility"][:, -1]))
+    return result.steps[:, -1].sum() / result.seconds, float(np.mean(result.utilities))
 
 
 def measure() -> list[Table]:
