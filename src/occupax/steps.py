@@ -152,29 +152,21 @@ def _natural(gradient: Policy, batch: Batch | None) -> Policy:
         raise ValueError("the rule 'natural' needs the batch that the gradient was estimated from.")
     length = global_norm(gradient)
     left = along = jax.tree.map(lambda leaf: leaf / jnp.where(length > 0, length, 1.0), gradient)
-    damping = DAMPING * inner(along, batch.fisher_vector(along))
-    solution, squared = jax.tree.map(jnp.zeros_like, left), inner(left, left)
+    damping = DAMPING * optax.tree.vdot(along, batch.fisher_vector(along))
+    solution, squared = jax.tree.map(jnp.zeros_like, left), optax.tree.vdot(left, left)
     for _ in range(CONJUGATE_STEPS):
-        image = _combine(1.0, batch.fisher_vector(along), damping, along)
-        share = _ratio(squared, inner(along, image))
-        solution, left = _combine(1.0, solution, share, along), _combine(1.0, left, -share, image)
-        before, squared = squared, inner(left, left)
-        along = _combine(1.0, left, _ratio(squared, before), along)
-    information = inner(solution, batch.fisher_vector(solution))
-    return _combine(_ratio(1.0, jnp.sqrt(jnp.maximum(information, 0.0))), solution, 0.0, solution)
+        image = optax.tree.add_scale(batch.fisher_vector(along), damping, along)
+        share = _ratio(squared, optax.tree.vdot(along, image))
+        solution = optax.tree.add_scale(solution, share, along)
+        left = optax.tree.add_scale(left, -share, image)
+        before, squared = squared, optax.tree.vdot(left, left)
+        along = optax.tree.add_scale(left, _ratio(squared, before), along)
+    information = optax.tree.vdot(solution, batch.fisher_vector(solution))
+    return optax.tree.scale(_ratio(1.0, jnp.sqrt(jnp.maximum(information, 0.0))), solution)
 
 
-def _ratio(top: Number, bottom: Float[Array, ""]) -> Float[Array, ""]:
+def _ratio(top: Any, bottom: Any) -> Float[Array, ""]:
     return jnp.where(bottom > 0, top / jnp.where(bottom > 0, bottom, 1.0), 0.0)
-
-
-def _combine(one: Number, left: Any, other: Number, right: Any) -> Any:
-    return jax.tree.map(lambda a, b: one * a + other * b, left, right)
-
-
-def inner(left: Any, right: Any) -> Float[Array, ""]:
-    """The inner product of two gradients."""
-    return jnp.asarray(sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (left, right)), strict=True)))
 
 
 def global_norm(tree: Any) -> Float[Array, ""]:

@@ -155,8 +155,8 @@ class EpochAlgorithm(Algorithm[EpochStateType]):
         return (iteration % self.epoch_length != 0) * 1
 
     def metrics(self, state: EpochStateType) -> dict[str, Float[Array, ""]]:
-        """Whether the guard on the weights made the estimate fresh."""
-        return {"restarted": state.restarted.astype(state.occupancy.dtype)}
+        """Whether the guard on the weights, if there is one, made the estimate fresh."""
+        return {} if self.weight_guard is None else {"restarted": state.restarted.astype(state.occupancy.dtype)}
 
     def trusts(self, batch: Batch, previous: Policy) -> Bool[Array, ""]:
         """Whether the weights of an earlier policy on the batch of a refinement can be trusted."""
@@ -210,5 +210,5 @@ def subtract(left: Any, right: Any) -> Any:
 
 
 def choose(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
-    """One of two estimates."""
-    return jax.tree.map(lambda left, right: jnp.where(condition, left, right), yes, no)
+    """One of two trees that differ in their arrays alone."""
+    return jax.tree.map(lambda left, right: jnp.where(condition, left, right) if eqx.is_array(left) else left, yes, no)

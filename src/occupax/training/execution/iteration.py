@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from occupax.algorithms import Algorithm, AlgorithmState
+from occupax.algorithms.base import choose
 from occupax.batch import Baseline, Batch, Statistics, Target
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -188,7 +189,7 @@ def _conclude(
     numbers = _numbers(problem, algorithm, state, utility, statistics)
     row = Row(jnp.where(failure > 0, jnp.nan, numbers), jnp.where(failure > 0, 0, statistics.steps))
     frozen = Run(run.state, run.kept, run.kept_utility, failure, failed_at)
-    return _where(failure > 0, frozen, Run(state, kept, kept_utility, failure, failed_at)), row
+    return choose(failure > 0, frozen, Run(state, kept, kept_utility, failure, failed_at)), row
 
 
 conclude = eqx.filter_jit(_conclude)
@@ -208,7 +209,7 @@ def _keep(
         chosen = jax.random.randint(jax.random.fold_in(key, OUTPUT), (), 0, iteration + 1) == 0
     else:
         chosen = utility > run.kept_utility
-    return _where(chosen, run.state.policy, run.kept), jnp.where(chosen, utility, run.kept_utility)
+    return choose(chosen, run.state.policy, run.kept), jnp.where(chosen, utility, run.kept_utility)
 
 
 def _numbers(
@@ -238,7 +239,3 @@ def _failure(state: AlgorithmState) -> Int[Array, ""]:
     ends = np.cumsum([sum(leaf.size for leaf in part) for part in parts])
     place = jnp.argmax(wrong)  # the first, or 0 if there is none
     return jnp.where(wrong[place], 1 + (place >= ends[0]) + (place >= ends[1]), 0).astype(jnp.int32)
-
-
-def _where(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b) if eqx.is_array(a) else a, yes, no)
