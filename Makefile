@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check browser learn sanitize bench docs reproduce clean
+.PHONY: run test check browser learn sanitize bench leaderboard docs reproduce clean
 
 run: $(READY)  ## train TSIVR-PG to cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
@@ -43,6 +43,14 @@ reproduce: $(READY)  ## the paper's experiments with a verdict on each claim, in
 	mkdir -p docs/figures
 	cp runs/reproduction/report.md docs/reproduction.md
 	cp runs/reproduction/figures/*.svg docs/figures/
+
+ENTERED := $(addprefix --algorithm ,ox.train tsivr-pg reinforce svrpg srvr-pg hspga maxent)
+
+leaderboard: $(READY)  ## OccupancyBench with the default and the paper's six algorithms, into docs/bench.md; hours
+	$(BIN)/occupax bench --suite full --tuned $(ENTERED) --out runs/bench
+	mkdir -p docs/figures
+	cp runs/bench/bench.md docs/bench.md
+	cp runs/bench/figures/*.svg docs/figures/
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) site dist runs .pytest_cache .ruff_cache .hypothesis .cache src/occupax/kernels/libkernels.so

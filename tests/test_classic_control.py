@@ -1,4 +1,4 @@
-"""CartPole and Acrobot, side by side with Gymnasium's."""
+"""CartPole, Acrobot and MountainCar, side by side with Gymnasium's."""
 
 import warnings
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import pytest
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import Timed, TimeLimited, observation_spec
 from occupax.envs.cartpole import CartPole
+from occupax.envs.mountain_car import MountainCar
 
 Policy = Callable[[Any, np.random.Generator], int]
 KEY = jax.random.key(0)
@@ -95,8 +96,14 @@ def pump(physics: Any, _: np.random.Generator) -> int:
     return 1 + int(np.sign(physics[3]))
 
 
+def swing(physics: Any, _: np.random.Generator) -> int:
+    """Push along with the velocity, which gets the car out of the valley."""
+    return 2 if physics[1] >= 0 else 0
+
+
 CARTPOLE_POLICIES: list[Policy] = [random_push] * 40 + [balance] * 4 + [drift] * 4
 ACROBOT_POLICIES: list[Policy] = [random_torque] * 3 + [pump] * 8
+MOUNTAIN_CAR_POLICIES: list[Policy] = [random_torque] * 5 + [swing] * 8
 
 
 def respond(env: TimeLimited, physics: Any, time: Any, action: Any) -> dict[str, Any]:
@@ -132,6 +139,7 @@ def check(answers: dict[str, Any], data: Transitions, *, tolerance: float) -> No
         ("CartPole-v0", CartPole(time_limit=200), CARTPOLE_POLICIES),
         ("CartPole-v1", CartPole(), CARTPOLE_POLICIES),
         ("Acrobot-v1", Acrobot(), ACROBOT_POLICIES),
+        ("MountainCar-v0", MountainCar(time_limit=200), MOUNTAIN_CAR_POLICIES),
     ],
 )
 def test_episodes_are_gymnasiums(name: str, env: TimeLimited, policies: list[Policy]):
@@ -173,20 +181,25 @@ def follow(env: TimeLimited, data: Transitions) -> None:
     [
         ("CartPole-v1", CartPole(), [3.0, 5.0, 0.3, 5.0]),
         ("Acrobot-v1", Acrobot(), [np.pi, np.pi, 4 * np.pi, 9 * np.pi]),
+        ("MountainCar-v0", MountainCar(), [1.2, 0.08]),
     ],
 )
 def test_any_state_steps_as_in_gymnasium_without_autoreset(name: str, env: TimeLimited, high: list[float]):
-    states = np.random.default_rng(7).uniform(-1, 1, (2000, 4)) * high
+    states = np.random.default_rng(7).uniform(-1, 1, (2000, len(high))) * high
     data = play_from(name, states)
     with jax.enable_x64(new_val=True):
         check(respond_to_all(env, data), data, tolerance=1e-9)
         was_terminal = np.asarray(jax.vmap(lambda physics: env.terminated(Timed(physics, jnp.array(0))))(data.before))
     assert (was_terminal & data.terminated).sum() > 50
-    assert (was_terminal & ~data.terminated).sum() > 50
+    # a car at the flag that is not on its way back stays there
+    assert (was_terminal & ~data.terminated).sum() > (0 if isinstance(env, MountainCar) else 50)
     if isinstance(env, Acrobot):  # bounding both speeds and wrapping both angles have been compared
         assert (data.after[:, 2:].max(0) == high[2:]).all()
         assert (data.after[:, 2:].min(0) == np.negative(high[2:])).all()
         assert (np.abs(data.after - data.before)[:, :2].max(0) > np.pi).all()
+    if isinstance(env, MountainCar):  # the walls on both sides, and that the left one stops the car
+        assert set(data.after[data.after[:, 0] == -1.2, 1]) == {0.0}
+        assert (data.after[:, 0].max(), np.abs(data.after[:, 1]).max()) == (0.6, 0.07)
 
 
 def test_cartpole_ends_beyond_its_limits_not_on_them():
@@ -234,7 +247,16 @@ def test_reset_is_uniform_in_a_small_box(env: TimeLimited, spread: float):
     np.testing.assert_array_equal(env.reset(keys[5]).physics, states.physics[5])
 
 
-@pytest.mark.parametrize(("env", "num_actions", "size"), [(CartPole(), 2, 4), (Acrobot(), 3, 6)])
+def test_a_mountain_car_starts_at_rest_anywhere_in_the_valley():
+    states = jax.device_get(jax.jit(jax.vmap(MountainCar().reset))(jax.random.split(KEY, 4096)))
+    position, velocity = states.physics.T
+    assert not velocity.any()
+    assert -0.6 <= position.min() < -0.599
+    assert -0.401 < position.max() <= -0.4
+    np.testing.assert_allclose([position.mean(), position.std()], [-0.5, 0.2 / np.sqrt(12)], atol=0.003)
+
+
+@pytest.mark.parametrize(("env", "num_actions", "size"), [(CartPole(), 2, 4), (Acrobot(), 3, 6), (MountainCar(), 3, 2)])
 @pytest.mark.parametrize("x64", [False, True])
 def test_types_follow_the_default_float(env: TimeLimited, num_actions: int, size: int, x64: bool):
     assert env.num_actions == num_actions

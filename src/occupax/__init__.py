@@ -1,6 +1,21 @@
 """Occupax optimises any smooth function of what a policy visits."""
 
-from occupax import algorithms, envs, estimators, exact, features, policies, samplers, theory, training, utilities
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from occupax import (
+    algorithms,
+    bench,
+    envs,
+    estimators,
+    exact,
+    features,
+    policies,
+    samplers,
+    theory,
+    training,
+    utilities,
+)
 from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
 from occupax.batch import Batch, Trajectories
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, make
@@ -8,6 +23,9 @@ from occupax.exact import solve
 from occupax.problem import Problem
 from occupax.samplers import SampledBatch, sample
 from occupax.training import Result, Sweep, evaluate, load_policy, load_result, save_policy, sweep, train
+
+if TYPE_CHECKING:
+    from occupax import bench
 
 __version__ = "0.2.0.dev0"
 
@@ -27,6 +45,7 @@ __all__ = [
     "TabularMDP",
     "Trajectories",
     "algorithms",
+    "bench",
     "check_env",
     "envs",
     "estimators",
@@ -47,3 +66,10 @@ __all__ = [
     "training",
     "utilities",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `occupax.bench` when it is asked for: few need it, and it takes a while."""
+    if name == "bench":
+        return import_module("occupax.bench")
+    raise AttributeError(f"module 'occupax' has no attribute {name!r}")

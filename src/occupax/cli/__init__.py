@@ -1,7 +1,7 @@
 """The command line: `occupax --help`.
 
 - `commands`: `training` for train and sweep, `exact` for solve and theory, `gymnasium` for check-env and evaluate,
-  `pages` for report and reproduce.
+  `pages` for report and reproduce, `bench` for bench.
 - `choices`: what is trained, by options that several commands share or by the folder of a run.
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
 - `settings`: `--set name=value`.
@@ -25,6 +25,7 @@ from rich.markup import escape
 
 from occupax._errors import OccupaxWarning
 from occupax.cli.choices import Choices
+from occupax.cli.commands.bench import bench
 from occupax.cli.commands.exact import solve, theory
 from occupax.cli.commands.gymnasium import check_env, evaluate
 from occupax.cli.commands.pages import report, reproduce
@@ -33,7 +34,7 @@ from occupax.cli.names import list_names
 
 COMMANDS = {
     command.__name__.removesuffix("_names").replace("_", "-"): command
-    for command in (train, sweep, evaluate, check_env, report, reproduce, solve, theory, list_names)
+    for command in (train, sweep, evaluate, check_env, report, reproduce, bench, solve, theory, list_names)
 }
 HELP: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("help.toml").read_text("utf-8"))
 for _name, _command in {**COMMANDS, "choices": Choices}.items():

@@ -2,7 +2,7 @@
 
 * `base`: what every environment provides.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
-* `cartpole` and `acrobot`: the physics of Gymnasium in JAX.
+* `cartpole`, `acrobot` and `mountain_car`: the physics of Gymnasium in JAX.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `episode` plays one episode of it call by call, and
   `vector_slot` is one environment of a vector of them.
 * `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
@@ -14,6 +14,7 @@ from occupax.envs.base import DecisionProcess, Environment
 from occupax.envs.cartpole import CartPole
 from occupax.envs.check import Finding, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.mountain_car import MountainCar
 from occupax.envs.registry import list, make, register  # noqa: A004
 from occupax.envs.tabular import TabularMDP
 
@@ -24,6 +25,7 @@ __all__ = [
     "Environment",
     "Finding",
     "GymnasiumEnv",
+    "MountainCar",
     "TabularMDP",
     "check_env",
     "list",

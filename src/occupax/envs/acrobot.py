@@ -30,7 +30,7 @@ class Acrobot(TimeLimited):
     """
 
     num_actions: int = eqx.field(default=3, init=False, static=True)
-    spread = 0.1
+    first = ((-0.1, 0.1),) * 4
 
     def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
         """Apply a torque for one step of the classical Runge-Kutta method."""

@@ -54,17 +54,17 @@ class Environment(DecisionProcess):
 
 
 class Timed(eqx.Module):
-    """A physical system of four numbers, and how many steps it has taken."""
+    """A physical system of a few numbers, and how many steps it has taken."""
 
-    physics: Float[Array, "4"]
+    physics: Float[Array, " n"]
     time: Int[Array, ""]
 
 
 class TimeLimited(Environment):
     """An environment of `Timed` states that cuts its episodes after `time_limit` steps."""
 
-    spread: ClassVar[float]
-    """How far the four numbers of a first state may be from 0."""
+    first: ClassVar[tuple[tuple[float, float], ...]]
+    """The lowest and the highest value of each number of a first state."""
     time_limit: int = eqx.field(default=500, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __check_init__(self):
@@ -72,8 +72,9 @@ class TimeLimited(Environment):
             raise ValueError(f"time_limit must be a positive number of steps, but it is {self.time_limit!r}.")
 
     def reset(self, key: Key[Array, ""]) -> Timed:
-        """Draw a state at time 0 whose four numbers are uniform on [-spread, spread)."""
-        physics = jax.random.uniform(key, (4,), minval=-self.spread, maxval=self.spread)
+        """Draw a state at time 0 whose numbers are uniform between their bounds."""
+        low, high = jnp.array(self.first).T
+        physics = jax.random.uniform(key, low.shape, minval=low, maxval=high)
         return Timed(physics, jnp.zeros((), jnp.int32))
 
     def truncated(self, state: Timed) -> Bool[Array, ""]:

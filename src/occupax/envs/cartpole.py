@@ -29,7 +29,7 @@ class CartPole(TimeLimited):
     """
 
     num_actions: int = eqx.field(default=2, init=False, static=True)
-    spread = 0.05
+    first = ((-0.05, 0.05),) * 4
 
     def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
         """Push the cart for one explicit Euler step."""

@@ -12,6 +12,7 @@ from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find, make_gymnasium
+from occupax.envs.mountain_car import MountainCar
 from occupax.envs.tables import NoTableError
 from occupax.envs.tabular import TabularMDP
 
@@ -21,6 +22,7 @@ _FACTORIES: dict[str, Callable[..., DecisionProcess]] = {
     "CartPole-v0": partial(CartPole, time_limit=200),
     "CartPole-v1": partial(CartPole, time_limit=500),
     "Acrobot-v1": partial(Acrobot, time_limit=500),
+    "MountainCar-v0": partial(MountainCar, time_limit=200),
 }
 _GYMNASIUM_TABLES = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
 

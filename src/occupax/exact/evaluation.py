@@ -13,8 +13,9 @@ from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.utilities.base import Utility
 
-MOST_NUMBERS_AT_ONCE = 10**7
-"""In the matrices of all policies together; beyond that they are evaluated one after the other."""
+MOST_NUMBERS_AT_ONCE = 2 * 10**6
+"""In the matrices of all policies together; beyond that they are evaluated one after the other, by sparse matrices,
+which for the 500 states of a taxi is ten times as fast."""
 
 
 class Certificate(NamedTuple):

@@ -1,0 +1,95 @@
+"""Run the benchmark: every algorithm on every problem, in each track; what the folder has already is not run again."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from occupax._errors import check_integer
+from occupax.algorithms import TSIVRPG, Algorithm
+from occupax.bench import cells
+from occupax.bench.cells import Cell
+from occupax.bench.families import BenchProblem, Half, Suite, problems
+from occupax.bench.leaderboard import Leaderboard
+from occupax.bench.references import keep_reference, known_reference
+from occupax.experiments.progress import Job, run_jobs
+from occupax.training.loggers import Logger
+from occupax.training.setup import refuse_unless_algorithm
+
+DEFAULT = "ox.train"
+"""What the algorithm is called that `occupax.train` takes when it is given none."""
+SOLVING = 10.0
+"""How many seconds it takes, roughly, to work out the best value of a problem."""
+
+
+def default_algorithm() -> Algorithm[Any]:
+    """The algorithm that is run when none is given, with its own settings for everything."""
+    return TSIVRPG()
+
+
+def run(
+    out: str | Path,
+    algorithms: Mapping[str, Algorithm[Any]] | None = None,
+    suite: Suite = "quick",
+    half: Half | Literal["both"] = "both",
+    tuned: bool = False,
+    fresh: int | None = None,
+    seeds: int = 5,
+    progress: bool = True,
+) -> Leaderboard:
+    """Run the benchmark, and write its pages, `bench.html` and `bench.md`, its figures and its numbers.
+
+    Args:
+        out: folder for all of it; a cell of problem, algorithm and track that it has already is not run again.
+        algorithms: what is entered, by the name it gets on the leaderboard; the default algorithm if none is.
+        suite: "quick", eight problems, or "full", all of them.
+        half: problems of the "development" families, of the "test" families, or "both".
+        tuned: run the tuned track as well: for each problem the best of 16 settings, found on other seeds.
+        fresh: a seed for new problems of the same families.
+        seeds: how many seeds.
+        progress: show how far it is.
+
+    Returns:
+        The leaderboard, with the scores of every run.
+    """
+    entered = dict(algorithms or {DEFAULT: default_algorithm()})
+    for algorithm in entered.values():
+        refuse_unless_algorithm(algorithm)
+    if check_integer("seeds", seeds) < 2:
+        raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
+    folder, chosen = Path(out), problems(suite, half, fresh)
+    tracks: tuple[cells.Track, ...] = ("default", "tuned") if tuned else ("default",)
+    every = [Cell(it, *entry, track, seeds) for track in tracks for entry in entered.items() for it in chosen]
+    if len({cell.name for cell in every}) < len(every):
+        raise ValueError(f"algorithms must have names that differ in letters or digits, got {', '.join(entered)}.")
+    optima = folder / "optima"
+    references = {it.name: found for it in chosen if (found := known_reference(it, optima)) is not None}
+    done = {cell.name: found for cell in every if (found := cells.load(folder / "cells", cell)) is not None}
+
+    def solve(it: BenchProblem, _: Logger) -> None:
+        references[it.name] = keep_reference(it, optima)
+
+    def train(cell: Cell, logger: Logger) -> None:
+        done[cell.name] = cells.measure(cell, logger)
+        cells.save(folder / "cells", done[cell.name])
+
+    unknown = [it for it in chosen if it.name not in references]
+    jobs = [Job(f"the best value of {it.name}", SOLVING, partial(solve, it)) for it in unknown]
+    jobs += [
+        Job(f"{cell.label} ({cell.track}) on {cell.problem.name}", cell.cost, partial(train, cell))
+        for cell in every
+        if cell.name not in done
+    ]
+    run_jobs(jobs, progress)
+    command = _command(entered, suite, half, tuned, fresh)
+    board = Leaderboard(tuple(done[cell.name] for cell in every), references, command)
+    board.save(folder)
+    return board
+
+
+def _command(entered: Mapping[str, Any], suite: str, half: str, tuned: bool, fresh: int | None) -> str:
+    """The command that does the same."""
+    names = "".join(f" --algorithm {name}" for name in entered)
+    halves = "" if half == "both" else f" --half {half}"
+    again = "" if fresh is None else f" --fresh {fresh}"
+    return f"occupax bench --suite {suite}{names}{halves}{' --tuned' if tuned else ''}{again} --out FOLDER"

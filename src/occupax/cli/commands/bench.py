@@ -1,0 +1,52 @@
+"""`occupax bench`: how far algorithms get on problems whose optimum is known."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+import occupax as ox
+from occupax.algorithms import Algorithm
+from occupax.cli import names
+from occupax.cli.choices import number, shown
+from occupax.cli.output import print_line, print_table
+from occupax.envs.lookup import find
+from occupax.training.setup import refuse_unless_algorithm
+
+
+def bench(
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")],
+    suite: Literal["quick", "full"] = "quick",
+    algorithm: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, shown("ox.train", "NAME")] = (),
+    tuned: bool = False,
+    half: Literal["development", "test", "both"] = "both",
+    fresh: Annotated[int | None, number(int), shown("the problems that all have")] = None,
+    seeds: Annotated[int, number(int)] = 5,
+    progress: Annotated[bool, shown("")] = True,
+) -> None:
+    """Run algorithms on problems whose optimum is known, and write a leaderboard."""
+    entered = {name: _make(name) for name in algorithm} or None
+    try:
+        board = ox.bench.run(out, entered, suite, half, tuned, fresh, seeds, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; the same command goes on with what is left.") from None
+    table = board.table()
+    columns = ("algorithm", "track", "mean over training", "in the end")
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    print_table(table.caption, [{name: row[name] for name in columns} for row in rows])
+    print_line(f"leaderboard: {out / 'bench.html'}")
+
+
+def _make(name: str) -> Algorithm[Any]:
+    """The algorithm of a name, or of a class in a module, with its default settings."""
+    if name == ox.bench.DEFAULT:
+        return ox.bench.default_algorithm()
+    if ":" not in name:
+        return names.make("algorithm", name)
+    found = find(name)
+    try:
+        made = found() if isinstance(found, type) else found
+    except TypeError as error:
+        raise ValueError(f"{name} must have a default for every setting: {error}") from error
+    refuse_unless_algorithm(made)
+    return made

@@ -1,0 +1,243 @@
+"""The benchmark: its problems, their optima, scores, statistics, tracks, resuming, pages and the command."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import occupax as ox
+from occupax import exact
+from occupax.analysis.statistics import interquartile_mean
+from occupax.bench import cells, families, measure, references, summary, tables
+from occupax.bench.families import FAMILIES, QUICK, Row, problems
+from own_algorithms import Turns
+from test_cli_train import occupax
+
+PAGE = Path(__file__).parent.parent / "docs" / "bench.md"
+RANDOM = np.random.default_rng
+
+
+def by_name(name, **options):
+    return next(it for it in problems(**options) if it.name == name)
+
+
+# Problems
+
+
+def test_half_of_the_problems_are_for_the_test_by_family():
+    every, names = problems(), [it.name for it in problems()]
+    assert len(set(names)) == len(names) >= 40
+    sizes = {half: len(problems(half=half)) for half in ("development", "test")}
+    assert sum(sizes.values()) == len(every)
+    assert abs(sizes["test"] - sizes["development"]) <= 2
+    assert {it.half for it in every if it.family == "garnet"} == {"development"}
+    assert sorted(it.name for it in problems("quick")) == sorted(QUICK)
+    assert {it.half for it in problems("quick")} == {"development", "test"}
+    utilities = {it.utility for it in every}
+    assert utilities >= {"return", "log-coverage", "entropy", "target", "constraint", "sum", "roots", "ratio"}
+
+
+@pytest.mark.parametrize("name", ["lake-4/return", "chain-20/constraint", "deep-sea-6/return", "garnet-10-2/ratio"])
+def test_fresh_problems_are_new_ones_of_the_same_size(name):
+    known, again, new, other = (by_name(name, fresh=seed) for seed in (None, None, 0, 1))
+    assert known.fingerprint == again.fingerprint
+    assert len({it.fingerprint for it in (known, new, other)}) == 3
+    assert {it.problem.size for it in (known, new, other)} == {known.problem.size}
+    assert by_name(name, fresh=1).fingerprint == other.fingerprint
+
+
+def test_problems_without_a_table_stay_as_they_are():
+    known, fresh = (by_name("mountain-car/log-coverage", fresh=seed) for seed in (None, 3))
+    assert known.fingerprint == fresh.fingerprint
+    assert known.problem.size == 256
+
+
+@pytest.mark.parametrize(("argument", "value"), [("suite", "large"), ("half", "third"), ("fresh", -1)])
+def test_what_is_not_known_is_refused(argument, value, as_users_run):
+    with pytest.raises(ValueError, match=argument):
+        problems(**{argument: value})
+
+
+@pytest.mark.parametrize(("name", "slip"), [("CliffWalking-v1", 0.0), ("CliffWalkingSlippery-v1", tables.ICE)])
+def test_drawn_cliffs_are_like_gymnasiums(name, slip):
+    ours, theirs = tables.walk(4, 12, slip), ox.make(name)
+    reached = np.r_[:37]  # all but the cliff, where nobody stays, and the goal
+    moved, expected = (env.transition.toarray().reshape(48, 4, 48)[reached] for env in (ours, theirs))
+    np.testing.assert_allclose(moved[:, ::-1], expected, atol=1e-12)  # Gymnasium begins with up and ends with left
+    np.testing.assert_allclose(ours.reward[reached, ::-1], theirs.reward[reached], atol=1e-12)
+    np.testing.assert_array_equal(ours.initial, theirs.initial)
+    assert ours.terminal[47]
+
+
+def test_a_deep_sea_pays_those_who_go_right_each_time():
+    problem = by_name("deep-sea-6/return").problem
+    uniform = np.full((37, 2), 0.5)
+    treasure, costs = 0.99**5, 0.01 / 6 * sum(0.99**t for t in range(6))
+    assert ox.solve(problem).value == pytest.approx(treasure - costs)
+    assert exact.value(problem, uniform) == pytest.approx(treasure / 2**6 - costs / 2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_goal_of_a_drawn_map_can_be_reached(seed):
+    for env in (tables.lake(RANDOM(seed), 6), tables.grid(RANDOM(seed), 6), tables.cliff(RANDOM(seed), 0.1)):
+        reached, states = env.initial > 0, np.arange(env.num_states)
+        for _ in states:
+            reached = reached | np.isin(states, env.successors[reached & ~env.terminal])
+        assert reached[-1]
+    lengths = tables.taxi(RANDOM(seed)).initial
+    assert (lengths > 0).sum() == 30
+
+
+# Optima
+
+
+def test_every_problem_has_a_stored_reference():
+    stored = json.loads(references.STORED.read_text())
+    assert [it.name for it in problems() if it.name not in stored] == []
+    for it in problems("quick", "development"):
+        known = stored[it.name]
+        assert known["fingerprint"] == it.fingerprint
+        if known["source"] == "certified":
+            uniform = np.full((it.problem.env.num_states, it.problem.env.num_actions), 1 / it.problem.env.num_actions)
+            way = known["best"] - exact.value(it.problem, uniform)
+            assert known["gap"] <= references.TOLERANCE * way
+
+
+def test_an_optimum_is_certified_and_kept(tmp_path):
+    it = by_name("garnet-10-2/return", fresh=1)
+    assert references.known_reference(it, tmp_path) is None
+    found = references.keep_reference(it, tmp_path)
+    assert (found.source, found) == ("certified", references.known_reference(it, tmp_path))
+    assert found.best == pytest.approx(exact.value_iteration(it.problem).value)
+    assert references.known_reference(by_name("garnet-10-2/return", fresh=2), tmp_path) is None
+
+
+def test_ascent_finds_a_maximum_of_a_utility_that_is_not_concave(monkeypatch):
+    monkeypatch.setattr(references, "STARTS", 1)
+    monkeypatch.setattr(references, "MOST_STEPS", 30)
+    problem = by_name("garnet-10-2/ratio").problem
+    best, random = references.ascend(problem), RANDOM(0)
+    tried = [exact.value(problem, random.dirichlet(np.full(2, 0.3), 10)) for _ in range(20)]
+    assert best > max(tried)
+
+
+# Scores and statistics
+
+
+def test_scores_are_shares_of_the_way_by_hand():
+    curve = measure.Curve(np.array([0, 10, 50, 100]), np.array([[1.0, 2.0, 4.0, 5.0], [1.0, -9.0, np.nan, 3.0]]))
+    scores = curve.scores(best=5.0, budget=100)
+    np.testing.assert_allclose(scores["tenth"], [0.25, -1.0])
+    np.testing.assert_allclose(scores["third"], [0.25, -1.0])
+    np.testing.assert_allclose(scores["end"], [1.0, 0.5])
+    np.testing.assert_allclose(scores["mean"], [0.0 * 0.1 + 0.25 * 0.4 + 0.75 * 0.5, -0.9])
+
+
+def test_statistics_of_runs_by_hand(monkeypatch):
+    monkeypatch.setattr(summary, "RESAMPLES", 500)
+    low, high = np.zeros((3, 4)), np.ones((3, 4))
+    mixed = np.where(np.arange(12).reshape(3, 4) % 4 == 0, 1.0, 0.0)
+    assert [float(it) for it in summary.improvement(high, low)] == [1.0, 1.0, 1.0]
+    assert [float(it) for it in summary.improvement(low, low)] == [0.5, 0.5, 0.5]
+    found = summary.improvement(mixed, low)
+    assert found.estimate == pytest.approx(0.25 + 0.75 / 2)
+    assert found.lower < found.estimate < found.upper
+    reached = summary.profile(mixed, np.array([0.0, 0.5, 1.1]))
+    np.testing.assert_allclose(reached.estimate, [1.0, 0.25, 0.0])
+    scores = RANDOM(0).normal(size=(20, 10))
+    middle = summary.middle(scores)
+    assert middle.estimate == pytest.approx(interquartile_mean(scores.ravel()))
+    # the interquartile mean of 200 normal numbers has a deviation of about 1.1 / sqrt(200)
+    assert middle.upper - middle.lower == pytest.approx(2 * 1.96 * 1.1 / np.sqrt(200), rel=0.25)
+
+
+def test_the_tuned_track_tries_sixteen_settings_and_the_own_one_among_them():
+    groups = cells.candidates(ox.TSIVRPG(step_size=0.1, snapshot_batch=20, batch=5))
+    assert [len(group) for group in groups] == [8, 8]
+    assert {(it.snapshot_batch, it.batch) for group in groups for it in group} == {(20, 5), (10, 3)}
+    assert len({str(it.step_size) for it in groups[0]}) == 8
+    assert 0.1 in [it.step_size for it in groups[0]]
+    (group,) = cells.candidates(Turns(step_size=0.1))  # which has no batch
+    assert len({str(it.step_size) for it in group}) == 16
+
+
+# All of it
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A benchmark of one problem in each half, with small budgets."""
+    small = {"garnet": 200, "deep-sea": 40}
+    found = {
+        name: FAMILIES[name]._replace(rows=(FAMILIES[name].rows[0]._replace(utilities=("return",), episodes=episodes),))
+        for name, episodes in small.items()
+    }
+    monkeypatch.setattr(families, "FAMILIES", found)
+    monkeypatch.setattr(families, "QUICK", ("garnet-10-2/return", "deep-sea-6/return"))
+    monkeypatch.setattr(measure, "RECORDS", 4)
+    monkeypatch.setattr(cells, "SETTINGS", 4)
+    monkeypatch.setattr(summary, "RESAMPLES", 50)
+
+
+def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monkeypatch):
+    trained, measured = [], cells.measure
+    monkeypatch.setattr(cells, "measure", lambda cell, logger: trained.append(cell.name) or measured(cell, logger))
+    options = {"algorithms": {"ours": ox.REINFORCE(batch=10)}, "half": "development", "tuned": True, "seeds": 2}
+    board = ox.bench.run(tmp_path / "a", **options, progress=False)
+    assert board.entrants == [("ours", "default"), ("ours", "tuned")]
+    assert board.scores("ours", "tuned", "end").shape == (1, 2)
+    numbers = (tmp_path / "a" / "numbers" / "runs.csv").read_bytes()
+    both = ["garnet-10-2-return-ours-default", "garnet-10-2-return-ours-tuned"]
+    assert trained == both
+    (tmp_path / "a" / "cells" / f"{both[1]}.json").unlink()
+    for folder in ("a", "b"):
+        ox.bench.run(tmp_path / folder, **options, progress=False)
+        assert (tmp_path / folder / "numbers" / "runs.csv").read_bytes() == numbers
+    assert trained == [*both, both[1], *both]
+
+
+def test_the_page_has_all_entrants_and_escapes_their_names(tiny, tmp_path):
+    board = ox.bench.run(tmp_path, {"<i>ours": ox.REINFORCE(batch=10)}, seeds=2, progress=False)
+    assert board.scores("<i>ours", half="test").shape == (1, 2)
+    page, text = ((tmp_path / f"bench.{kind}").read_text() for kind in ("html", "md"))
+    assert "&lt;i&gt;ours" in page
+    assert "<i>ours" not in page
+    assert "| garnet-10-2/return | development | certified | 200 |" in text
+    assert {f.name for f in (tmp_path / "figures").glob("*.svg")} == {"bench-profile.svg", "bench-curves.svg"}
+
+
+def test_the_algorithm_of_the_page_is_entered_by_one_command(tiny, tmp_path, monkeypatch):
+    (code,) = re.findall(r"```python\n(# momentum\.py\n.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(code.splitlines()) <= 30
+    (tmp_path / "momentum.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    words = ("--algorithm", "momentum:Momentum", "--half", "development", "--seeds", "2", "--out", "made")
+    status, out, err = occupax("bench", *words, "--no-progress")
+    assert (status, err) == (0, "")
+    assert "momentum:Momentum" in out
+    assert "leaderboard: made/bench.html" in out
+    assert (tmp_path / "made" / "bench.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("tsivrpg", "Did you mean 'tsivr-pg'"), ("json:loads", "algorithm must be"), ("nowhere:Thing", "nowhere")],
+)
+def test_what_is_no_algorithm_is_refused_in_a_sentence(name, said, tmp_path):
+    status, _, err = occupax("bench", "--algorithm", name, "--out", str(tmp_path))
+    assert status == 2
+    assert said in " ".join(err.split())
+
+
+def test_networks_are_evaluated_on_new_episodes():
+    problem = families.BenchProblem("cartpole", Row("cartpole", (), 20, 40, published="CartPole-v1"), "return").problem
+    policies = [ox.policies.mlp(hidden=(2,))(problem.env, jax.random.key(seed)) for seed in (0, 0, 1)]
+    evaluate = measure.evaluator(problem, policies[0])
+    first, again = evaluate(policies, 0), evaluate(policies, 1)
+    assert first[0] == first[1] != first[2]
+    assert first[0] != again[0]
+    assert (first > 8).all()
+    assert (first < 20).all()
