@@ -227,16 +227,20 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
     return init
 
 
-def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialiser:
+def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh", scale: float = 0.01) -> Initialiser:
     """A multilayer perceptron from the observation, flattened, to the logits.
+
+    With a small `scale` the first policy is close to uniform.
 
     Args:
         hidden: width of each hidden layer.
         activation: name of the activation; the theory wants a twice differentiable one such as tanh.
+        scale: what the first weights of the last layer, drawn like those of the others, are multiplied by.
     """
     widths = check_integers("hidden", hidden)
     if not isinstance(activation, str) or activation not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unknown("activation", activation, ACTIVATIONS)
+    scale = check_number("scale", scale, low=0.0)
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
         sizes = (_input_size(env), *widths, env.num_actions)
@@ -244,6 +248,7 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
         layers: list[Any] = []
         for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
             layers += [eqx.nn.Linear(fan_in, fan_out, key=layer_key), eqx.nn.Lambda(ACTIVATIONS[activation])]
+        layers[-2] = jax.tree.map(lambda leaf: scale * leaf, layers[-2])
         return Softmax(_Flat(eqx.nn.Sequential(layers[:-1]), number_of_states(env)))
 
     return init

@@ -24,7 +24,7 @@ CONJUGATE_STEPS = 10
 DAMPING = 0.1
 """Of natural steps, as a share of the Fisher information along the gradient."""
 
-ADAM = optax.adam(1.0, eps=1e-30)
+ADAM = optax.adam(1.0, b2=0.99, eps=1e-30)
 """Adam without a floor under its denominator: utilities of any size make steps of the same length."""
 
 
@@ -63,7 +63,7 @@ class Step(eqx.Module):
 
     size: Number | None = None
     radius: Radius = inf
-    rule: Any = eqx.field(static=True, default="gradient")
+    rule: Any = eqx.field(static=True, default="adam")
     weight_bound: Number = 4.0
 
     def __check_init__(self) -> None:

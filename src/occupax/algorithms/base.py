@@ -78,9 +78,9 @@ class Algorithm(eqx.Module, Generic[State]):
 
     step_size: Number | None = eqx.field(kw_only=True, default=None)
     radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="gradient")
+    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
     weight_bound: Number = eqx.field(kw_only=True, default=4.0)
-    baseline: Baseline = eqx.field(kw_only=True, static=True, default="none")
+    baseline: Baseline = eqx.field(kw_only=True, static=True, default="mean")
     output: Output = eqx.field(kw_only=True, static=True, default="last")
 
     def __check_init__(self) -> None:
@@ -135,15 +135,15 @@ class EpochAlgorithm(Algorithm[EpochStateType]):
         batch: trajectories of each refinement (B).
         epoch_length: iterations in an epoch, the snapshot included (m).
         weight_guard: the weights of a refinement are trusted if their effective sample size is at least this share of
-            its trajectories that took a step, such as 0.5, and none is above `weight_bound`; None trusts all, as the
-            paper does.
+            its trajectories that took a step, and the largest is neither above `weight_bound` nor below one over it
+            (weights have a mean of 1, so all of them are then too small); None trusts all, as the paper does.
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
-    snapshot_batch: int = eqx.field(static=True, default=100)
+    snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
-    epoch_length: int = eqx.field(static=True, default=10)
-    weight_guard: Number | None = eqx.field(kw_only=True, default=None)
+    epoch_length: int = eqx.field(static=True, default=2)
+    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
 
     def __check_init__(self) -> None:
         guard = self.weight_guard
@@ -164,7 +164,8 @@ class EpochAlgorithm(Algorithm[EpochStateType]):
             return jnp.ones((), bool)
         found, all_alike = batch.statistics(previous), batch.statistics()
         enough = found.effective_sample_size >= self.weight_guard * all_alike.effective_sample_size
-        return enough & (found.largest_weight <= self.weight_bound)
+        largest = found.largest_weight
+        return enough & (largest <= self.weight_bound) & (largest * self.weight_bound >= 1)
 
 
 class RecursiveState(EpochState):

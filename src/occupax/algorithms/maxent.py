@@ -29,7 +29,7 @@ class MaxEnt(Algorithm[MaxEntState]):
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
-    batch: int = eqx.field(static=True, default=100)
+    batch: int = eqx.field(static=True, default=20)
     mixing: Float[Array, ""] | float = 0.1
 
     def __check_init__(self) -> None:

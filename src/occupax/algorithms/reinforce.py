@@ -18,7 +18,7 @@ class REINFORCE(Algorithm[AlgorithmState]):
         step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
 
-    batch: int = eqx.field(static=True, default=100)
+    batch: int = eqx.field(static=True, default=20)
 
     @property
     def phases(self) -> tuple[Phase[AlgorithmState], ...]:

@@ -1,6 +1,5 @@
 """TSIVR-PG, Algorithm 1 of the paper."""
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
@@ -8,7 +7,6 @@ from occupax.algorithms.base import EpochAlgorithm, Phase, RecursiveState, add, 
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.steps import Radius
 
 
 class TSIVRPGState(RecursiveState):
@@ -29,12 +27,9 @@ class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
 
     Args:
         snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
-        radius: bound of each displacement (delta).
         weight_guard: see `EpochAlgorithm`; the fresh estimate of the gradient has r_{j-1}, too.
-        step_size, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
     """
-
-    radius: Radius = eqx.field(kw_only=True, default=0.2)
 
     @property
     def phases(self) -> tuple[Phase[TSIVRPGState], ...]:

@@ -18,6 +18,6 @@ What is made of it:
 
 from occupax.bench.families import BenchProblem, problems
 from occupax.bench.leaderboard import Leaderboard
-from occupax.bench.protocol import DEFAULT, default_algorithm, run
+from occupax.bench.protocol import DEFAULT, run
 
-__all__ = ["DEFAULT", "BenchProblem", "Leaderboard", "default_algorithm", "problems", "run"]
+__all__ = ["DEFAULT", "BenchProblem", "Leaderboard", "problems", "run"]

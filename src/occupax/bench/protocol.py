@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from occupax._errors import check_integer
-from occupax.algorithms import TSIVRPG, Algorithm
+from occupax.algorithms import Algorithm
 from occupax.bench import cells
 from occupax.bench.cells import Cell
 from occupax.bench.families import BenchProblem, Half, Suite, problems
@@ -14,17 +14,12 @@ from occupax.bench.leaderboard import Leaderboard
 from occupax.bench.references import keep_reference, known_reference
 from occupax.experiments.progress import Job, run_jobs
 from occupax.training.loggers import Logger
-from occupax.training.setup import refuse_unless_algorithm
+from occupax.training.setup import DEFAULT_ALGORITHM, refuse_unless_algorithm
 
 DEFAULT = "ox.train"
 """What the algorithm is called that `occupax.train` takes when it is given none."""
 SOLVING = 10.0
 """How many seconds it takes, roughly, to work out the best value of a problem."""
-
-
-def default_algorithm() -> Algorithm[Any]:
-    """The algorithm that is run when none is given, with its own settings for everything."""
-    return TSIVRPG()
 
 
 def run(
@@ -52,7 +47,7 @@ def run(
     Returns:
         The leaderboard, with the scores of every run.
     """
-    entered = dict(algorithms or {DEFAULT: default_algorithm()})
+    entered = dict(algorithms or {DEFAULT: DEFAULT_ALGORITHM})
     for algorithm in entered.values():
         refuse_unless_algorithm(algorithm)
     if check_integer("seeds", seeds) < 2:

@@ -20,7 +20,7 @@ from occupax.training.setup import PolicySource, make_setup
 
 DEFAULTS: dict[str, Any] = {
     "utility": "reward",
-    "algorithm": "tsivr-pg",
+    "algorithm": "reinforce",
     "discount": 0.99,
     "termination": "episodic",
     "seeds": 1,

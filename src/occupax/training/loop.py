@@ -25,7 +25,7 @@ from occupax.training.execution.program import MOST_ITERATIONS
 from occupax.training.loggers import CSV, Console, Logger
 from occupax.training.records import EXACT, Records, RecordTable
 from occupax.training.result import SUMMARY, Result
-from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_path
+from occupax.training.setup import DEFAULT_ALGORITHM, PolicySource, Setup, make_setup, refuse_unless_path
 
 SECONDS_A_CALL = 0.5
 
@@ -48,8 +48,8 @@ Callback = Logger | Callable[[Progress], Any]
 
 def train(
     problem: Problem,
-    algorithm: Algorithm[Any],
-    episodes: int,
+    algorithm: Algorithm[Any] | None = None,
+    episodes: int | None = None,
     seeds: int | Iterable[int] = 1,
     seed: int = 0,
     policy: PolicySource = None,
@@ -66,8 +66,9 @@ def train(
 
     Args:
         problem: what to maximise, and where.
-        algorithm: how, for example `occupax.TSIVRPG(step_size=0.05)`.
-        episodes: trajectories each seed may sample. Never exceeded: an iteration that does not fit is not begun.
+        algorithm: how, for example `occupax.TSIVRPG()`; by default `occupax.REINFORCE()`.
+        episodes: trajectories each seed may sample; it must be given. Never exceeded: an iteration that does not
+            fit is not begun.
         seeds: how many seeds, or which.
         seed: of everything: run k depends on (seed, k) alone.
         policy: an initialiser such as `occupax.policies.mlp()`, or a policy for all seeds to start from; by default a
@@ -90,7 +91,10 @@ def train(
         Records, policies and status of every seed.
     """
     refuse_unless_path(out)
-    setup = make_setup(problem, [algorithm], policy, seeds, seed, record_every, exact, sampler)
+    if episodes is None:
+        raise ValueError("episodes must say how many trajectories each seed may sample, for example episodes=10_000.")
+    chosen = DEFAULT_ALGORITHM if algorithm is None else algorithm
+    setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
     result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
     if out is not None:
         result.save(out)

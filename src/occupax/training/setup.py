@@ -14,7 +14,7 @@ import numpy as np
 
 from occupax import serial, theory
 from occupax._errors import check_integer, check_integers
-from occupax.algorithms import Algorithm
+from occupax.algorithms import REINFORCE, Algorithm
 from occupax.envs.base import number_of_states
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, refuse_unless_policy, tabular
@@ -23,6 +23,8 @@ from occupax.samplers import Sampler, choose_sampler
 from occupax.steps import default_size
 from occupax.training.schedule import Schedule
 
+DEFAULT_ALGORITHM = REINFORCE()
+"""What trains when no algorithm is given; docs/bench.md says how it was chosen."""
 INITIALISERS = (tabular, linear, mlp)
 PolicySource = Policy | Callable[[Any, Any], Policy] | None
 

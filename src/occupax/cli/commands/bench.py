@@ -11,7 +11,7 @@ from occupax.cli import names
 from occupax.cli.choices import number, shown
 from occupax.cli.output import print_line, print_table
 from occupax.envs.lookup import find
-from occupax.training.setup import refuse_unless_algorithm
+from occupax.training.setup import DEFAULT_ALGORITHM, refuse_unless_algorithm
 
 
 def bench(
@@ -40,7 +40,7 @@ def bench(
 def _make(name: str) -> Algorithm[Any]:
     """The algorithm of a name, or of a class in a module, with its default settings."""
     if name == ox.bench.DEFAULT:
-        return ox.bench.default_algorithm()
+        return DEFAULT_ALGORITHM
     if ":" not in name:
         return names.make("algorithm", name)
     found = find(name)
