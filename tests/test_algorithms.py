@@ -10,7 +10,8 @@ import occupax as ox
 pytestmark = pytest.mark.usefixtures("x64")
 
 KEY = jax.random.key(0)
-SIZES = {"snapshot_batch": 8, "batch": 4, "epoch_length": 3}
+PLAIN = {"rule": "gradient", "baseline": "none"}
+SIZES = {"snapshot_batch": 8, "batch": 4, "epoch_length": 3, "weight_guard": None, **PLAIN}
 COVERAGE = ox.utilities.LogCoverage(0.1)
 REWARD = ox.utilities.Reward()
 
@@ -50,8 +51,8 @@ def assert_same_path(one, other):
 
 
 def test_tsivr_pg_with_epochs_of_one_is_truncated_reinforce():
-    ours = run(ox.TSIVRPG(snapshot_batch=8, batch=4, epoch_length=1, step_size=0.3, radius=0.05), problem(), 3)
-    theirs = run(ox.REINFORCE(batch=8, step_size=0.3, radius=0.05), problem(), 3)
+    ours = run(ox.TSIVRPG(**SIZES | {"epoch_length": 1}, step_size=0.3, radius=0.05), problem(), 3)
+    theirs = run(ox.REINFORCE(batch=8, step_size=0.3, radius=0.05, **PLAIN), problem(), 3)
     assert_same_path(ours, theirs)
 
 
@@ -91,7 +92,7 @@ def test_hspga_that_only_recurses_is_srvr_pg_on_its_first_batch():
 
 
 def test_hspga_that_never_recurses_is_reinforce_on_its_second_batch():
-    hybrid, fresh = ox.HSPGA(**SIZES, step_size=0.3, mixing=0.0), ox.REINFORCE(batch=4, step_size=0.3)
+    hybrid, fresh = ox.HSPGA(**SIZES, step_size=0.3, mixing=0.0), ox.REINFORCE(batch=4, step_size=0.3, **PLAIN)
     snapshot, refinement = (phase.update for phase in hybrid.phases)
     state = snapshot(hybrid.init(problem(), first_policy()), draw(problem(), first_policy(), 8, 0), KEY)
     batch = draw(problem(), state.policy, 8, 1)
@@ -192,7 +193,7 @@ def transcribe(name, thetas, batches, eta, delta, mixing):
 @pytest.mark.parametrize("name", ["REINFORCE", "SVRPG", "SRVRPG", "HSPGA", "TSIVRPG", "MaxEnt"])
 def test_every_algorithm_is_its_pseudocode(name):
     task = problem(termination="episodic")
-    sizes = {"batch": 4} if name in ("REINFORCE", "MaxEnt") else SIZES
+    sizes = {"batch": 4, **PLAIN} if name in ("REINFORCE", "MaxEnt") else SIZES
     options = {"mixing": 0.3} if name in ("HSPGA", "MaxEnt") else {}
     algorithm = getattr(ox, name)(**sizes, **options, step_size=0.3, radius=0.2)
     state = algorithm.init(task, first_policy())

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 TASK = enum.tiny(11, (2,)).problem("absorbing", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 20, "batch": 20, "epoch_length": 3}
 KINDS = [ox.TSIVRPG, ox.SVRPG, ox.SRVRPG, ox.HSPGA]
-CALM = {"step_size": 0.01, "radius": 0.05}
+CALM = {"step_size": 0.01, "radius": 0.05, "rule": "gradient", "baseline": "none"}
 
 
 def earlier(state):

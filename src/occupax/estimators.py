@@ -26,6 +26,9 @@ from occupax.features import Count
 from occupax.policies import Policy, PolicyType, action_probs, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 
+ROUNDING = 100.0
+"""How many units in the last place of what is earned count as no difference to the baseline."""
+
 LogProbs = Callable[[Policy, Trajectories], Float[Array, "B H"]]
 """How the log-probabilities of a batch are computed: by the policy itself, or by a kernel that knows it."""
 
@@ -68,8 +71,9 @@ def gradient(
         quasi_reward: one number for each feature.
         baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the mean of what the
             *other* trajectories of the batch still earn from step t on. It does not depend on the trajectory it is
-            subtracted from, and the weight makes the expectation that of the target, so nothing is biased. Where the
-            trajectories are a part of a batch, the `earnings` of the whole of it.
+            subtracted from, and the weight makes the expectation that of the target, so nothing is biased. A difference
+            that is no more than rounding counts as zero, so that trajectories that all earn the same say nothing. Where
+            the trajectories are a part of a batch, the `earnings` of the whole of it.
         log_probs: how log-probabilities are computed.
 
     Returns:
@@ -81,15 +85,15 @@ def gradient(
 
     def objective(policy: Policy) -> Float[Array, ""]:
         log_ratios = _log_ratios(trajectories, policy, log_probs)
-        weight = _weights(log_ratios)
-        earned = _earned(problem, trajectories, policy, weight, quasi_reward)
-        total = sum(jnp.sum(part) for part in earned)
+        weight = jax.lax.stop_gradient(_weights(log_ratios))
+        earned, live = _earned(problem, trajectories, policy, weight, quasi_reward), trajectories.live
+        gain = to_go = _to_go(earned, live)
         if baseline != "none":
-            to_go, live = _to_go(earned, trajectories.live), trajectories.live
             whole = baseline if isinstance(baseline, Earnings) else Earnings(to_go.sum(0), live.sum(0))
-            expected = weight * _mean_of_others(to_go, live, whole)
-            total = total - jnp.sum(jax.lax.stop_gradient(expected) * log_ratios)
-        return jnp.asarray(total) / len(trajectories.actions)
+            gain = to_go - weight * _mean_of_others(to_go, live, whole)
+            gain = jnp.where(jnp.abs(gain) > ROUNDING * jnp.finfo(gain.dtype).eps * jnp.abs(to_go), gain, 0.0)
+        total = jnp.sum(jax.lax.stop_gradient(gain) * log_ratios) + sum(jnp.sum(part) for part in earned[1:])
+        return total / len(trajectories.actions)
 
     return eqx.filter_grad(objective)(target)
 

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from occupax._errors import check_number, unknown
 from occupax.batch import Batch
@@ -24,8 +24,16 @@ CONJUGATE_STEPS = 10
 DAMPING = 0.1
 """Of natural steps, as a share of the Fisher information along the gradient."""
 
-ADAM = optax.adam(1.0, b2=0.99, eps=1e-30)
-"""Adam without a floor under its denominator: utilities of any size make steps of the same length."""
+KEPT = 0.9, 0.99
+"""What Adam keeps of its first and second moment at a step."""
+
+
+class Moments(eqx.Module):
+    """What Adam carries from one step to the next: averages of the gradient and of its square."""
+
+    first: Policy
+    second: Policy
+    steps: Int[Array, ""]
 
 
 class Memory(eqx.Module):
@@ -53,7 +61,9 @@ class Step(eqx.Module):
             or grows, at most by a factor of 2 a step, so that the logarithm of this weight stays near half of that of
             `weight_bound`; it grows only where it cut the last step short. "theory" is 1 / (2 H l_psi), which
             `occupax.train` works out.
-        rule: the direction: "adam" (Kingma and Ba, 2015), whose steps do not depend on the size of the utility,
+        rule: the direction: "adam" (Kingma and Ba, 2015, with a second moment that keeps 0.99), whose steps do not
+            depend on the size of the utility, and which leaves a parameter as it is, with its moments, while its
+            gradient is exactly zero, as that of a state is which nobody visits,
             "natural" (the solution x of (Fisher + damping) x = gradient at length one in the Fisher information, so
             that a step of size eta changes the policy by a KL divergence of about eta^2 / 2 an episode), "gradient",
             "normalised" (the gradient at length one), or an optax transformation, which is given the negative gradient
@@ -63,7 +73,7 @@ class Step(eqx.Module):
 
     size: Number | None = None
     radius: Radius = inf
-    rule: Any = eqx.field(static=True, default="adam")
+    rule: Any = eqx.field(static=True, default="gradient")
     weight_bound: Number = 4.0
 
     def __check_init__(self) -> None:
@@ -78,16 +88,14 @@ class Step(eqx.Module):
         if not isinstance(self.weight_bound, jax.Array):
             check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
-    @property
-    def _transformation(self) -> optax.GradientTransformation | None:
-        """The rule as optax has it, if it does."""
-        return ADAM if self.rule == "adam" else None if isinstance(self.rule, str) else self.rule
-
     def init(self, policy: Policy) -> Memory:
         """Before the first step."""
-        rule = (
-            () if self._transformation is None else self._transformation.init(eqx.filter(policy, eqx.is_inexact_array))
-        )
+        parameters, rule = eqx.filter(policy, eqx.is_inexact_array), ()
+        if self.rule == "adam":
+            still = jax.tree.map(jnp.zeros_like, parameters)
+            rule = Moments(still, still, jnp.zeros((), jnp.int32))
+        elif not isinstance(self.rule, str):
+            rule = self.rule.init(parameters)
         adapted = (jnp.asarray(FIRST_ADAPTIVE_RADIUS), policy) if self.radius == "adaptive" else (None, None)
         return Memory(rule, jnp.zeros((), bool), jnp.zeros(()), *adapted)
 
@@ -104,15 +112,16 @@ class Step(eqx.Module):
     @eqx.filter_jit  # outside of a compiled program, each operation by itself would take five times as long
     def _move(self, policy: Policy, gradient: Policy, memory: Memory, radius: Number) -> tuple[Policy, Memory]:
         size = default_size(self.rule, policy) if self.size is None else self.size
-        if self._transformation is None:
-            length = global_norm(gradient) if self.rule == "normalised" else 1.0
-            factor = size / jnp.where(length > 0, length, 1.0)
-            displacement, remembered = jax.tree.map(lambda leaf: factor * leaf, gradient), ()
-        else:
-            downhill = jax.tree.map(jnp.negative, gradient)
-            parameters = eqx.filter(policy, eqx.is_inexact_array)
-            updates, remembered = self._transformation.update(downhill, memory.rule, parameters)
-            displacement = jax.tree.map(lambda leaf: size * leaf, updates)
+        direction, remembered = gradient, ()
+        if self.rule == "adam":
+            direction, remembered = _adam(gradient, memory.rule)
+        elif self.rule == "normalised":
+            length = global_norm(gradient)
+            direction = optax.tree.scale(1 / jnp.where(length > 0, length, 1.0), gradient)
+        elif not isinstance(self.rule, str):
+            downhill, parameters = optax.tree.scale(-1, gradient), eqx.filter(policy, eqx.is_inexact_array)
+            direction, remembered = self.rule.update(downhill, memory.rule, parameters)
+        displacement = optax.tree.scale(size, direction)
         length = global_norm(displacement)
         clipped = length > radius
         shrink = jnp.where(clipped, radius / jnp.where(length > 0, length, 1.0), 1.0)
@@ -144,6 +153,29 @@ def default_size(rule: Any, policy: Policy) -> float:
     if not isinstance(rule, str):
         return 1.0
     return {"adam": 0.03 if isinstance(policy, Tabular) else 0.01, "natural": 0.1}.get(rule, 0.05)
+
+
+def _adam(gradient: Policy, moments: Moments) -> tuple[Policy, Moments]:
+    """The first moment over the root of the second one, both corrected for their beginning at zero."""
+    steps = moments.steps + 1
+
+    def average(kept: float, old: Policy, new: Policy) -> Policy:
+        return jax.tree.map(
+            lambda slope, before, now: jnp.where(slope == 0, before, kept * before + (1 - kept) * now),
+            gradient,
+            old,
+            new,
+        )
+
+    first = average(KEPT[0], moments.first, gradient)
+    second = average(KEPT[1], moments.second, jax.tree.map(jnp.square, gradient))
+    corrections = [1 - kept ** steps.astype(jnp.result_type(float)) for kept in KEPT]
+
+    def direct(slope: Array, mean: Array, square: Array) -> Array:
+        spread = jnp.sqrt(square / corrections[1])
+        return jnp.where(slope == 0, 0.0, mean / corrections[0] / jnp.where(spread == 0, 1.0, spread))
+
+    return jax.tree.map(direct, gradient, first, second), Moments(first, second, steps)
 
 
 def _natural(gradient: Policy, batch: Batch | None) -> Policy:

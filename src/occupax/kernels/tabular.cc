@@ -397,6 +397,7 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
   const Earned<D> earned(question, probs, index, value, end_index, end_value, vector, absorbing);
   const int64_t A = probs.dimensions().back(), pairs = earned.pairs, S = earned.S;
 
+  const double rounding = 100.0 * std::numeric_limits<ffi::NativeType<D>>::epsilon();  // as in estimators.py
   std::vector<double> expected(baseline == NONE ? 0 : product(question.lead) * 2 * horizon);
   if (baseline == OF_THESE)
     earned.sums(pool, [&](int64_t run, const double* sums) {
@@ -418,7 +419,8 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
               run, part,
               [&](int64_t t, int32_t event, double to_go, double weight) {
                 const double others = (all[t] - to_go) / std::max(all[horizon + t] - 1, 1.0);
-                sums[event >> shift] += to_go - weight * others;
+                const double gain = to_go - weight * others;
+                if (std::abs(gain) > rounding * std::abs(to_go)) sums[event >> shift] += gain;
               },
               absorb);
       },
