@@ -3,10 +3,10 @@
 python benchmarks/default.py FOLDER        goes on with what the folder has already
 
 The rule, for tables and for networks apart: among the candidates of which no run ends below its first policy by more
-than 5% of the way and which, on FrozenLake8x8-v1 after 50,000 episodes, reach 0.93 of the way to the best return and 0.96
-to the best log coverage (median of twenty seeds), the one with the highest interquartile mean, over problems and seeds, of
-the mean score over the training. One within 0.01 of it is preferred if it is simpler: fresh gradients before those that
-are carried along. All have steps of Adam and the mean as the baseline.
+than 5% of the way and which, on FrozenLake8x8-v1 after 50,000 episodes, reach 0.93 of the way to the best return and
+0.96 to the best log coverage (median of twenty seeds), the one with the highest interquartile mean, over problems and
+seeds, of the mean score over the training. One within 0.01 of it is preferred if it is simpler: fresh gradients before
+those that are carried along. All have steps of Adam and the mean as the baseline.
 """
 
 import sys
