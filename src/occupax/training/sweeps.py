@@ -24,7 +24,7 @@ from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.execution import same_program
 from occupax.training.folder import make_config, refuse_another_run
 from occupax.training.loop import paid_iterations, run
-from occupax.training.result import SUMMARY, Result, load_result
+from occupax.training.result import SUMMARY, Result, comparison, load_result
 from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_algorithm, refuse_unless_path
 
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
@@ -200,15 +200,15 @@ def _trial(package: Package) -> tuple[Result, list[Arrays]]:
             result = run(setup, episodes, progress=False)[0]
         except EpisodeError as error:
             raise error.__cause__ or error from None  # how far it came is known over there
-        bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={})
+        bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={}, compare=None)
         return bare, [named_arrays(policy) for policy in result.policies]
 
 
 def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: int) -> Result:
     config, arrays = make_config(setup, episodes)
     trained = tuple(with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True))
-    problem, algorithm = setup.problem, setup.algorithms[0]
-    return replace(result, problem=problem, algorithm=algorithm, policies=trained, config=config, arrays=arrays)
+    made = {"config": config, "arrays": arrays, "compare": comparison(setup.problem, setup.policies[0])}
+    return replace(result, problem=setup.problem, algorithm=setup.algorithms[0], policies=trained, **made)
 
 
 def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

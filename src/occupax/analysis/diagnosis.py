@@ -1,0 +1,263 @@
+"""What went wrong in a training, from what was recorded of it; docs/diagnosis.md explains each kind of finding.
+
+A training that is well has none: each rule asks for a clear effect, and where it compares noisy numbers, for one that
+noise does not explain. `evidence` has what several rules ask for.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from occupax.algorithms.base import EpochAlgorithm
+from occupax.analysis.evidence import FEW, GOOD, Evidence
+from occupax.analysis.verdict import share_text, short
+from occupax.envs.base import DecisionProcess
+from occupax.exact.evaluation import utility_gradient
+from occupax.features import VISITS, Feature, Stack
+from occupax.problem import Problem
+from occupax.training.result import Finding, Result
+from occupax.training.schedule import Schedule
+
+DROP = 4.0
+"""Standard errors by which the end is below the best of ten windows, one of which is high by chance."""
+HALF = 0.5
+"""A seed has collapsed if it lost half of what it had gained; seeds disagree if half of the way lies between them."""
+OFTEN = 0.1
+"""The share of refinements that rest on one trajectory, or of the entries of an occupancy that are negative, which is
+too large: trainings that are well have one or two per cent."""
+
+EXPLORE = "a utility that rewards exploration too, such as Reward() + 0.1 * Entropy()"
+
+
+def diagnose(result: Result) -> tuple[Finding, ...]:
+    """All findings about a training: at most one reason why nothing was learned, and whatever else there is."""
+    run = Evidence(result)
+    if run.result.problem is None and run.result.saved_assessment is None:
+        return ()
+    reasons = [found for rule in REASONS if (found := rule(run)) is not None][:1]
+    return (*reasons, *(found for rule in RULES if (found := rule(run)) is not None))
+
+
+def learned(result: Result) -> bool:
+    """Whether a training is not known to have learned nothing; see `Evidence.no_progress`."""
+    return Evidence(result).no_progress is None
+
+
+def steep_utility(problem: Problem) -> Finding | None:
+    """A utility whose gradient is not finite where something is never visited."""
+    if np.isfinite(problem.utility.smoothness.gradient_bound):
+        return None
+    if np.isfinite(utility_gradient(problem.utility, _first_only(problem.features, problem.env))).all():
+        return None
+    return Finding(
+        "infinite-gradient",
+        f"the gradient of the utility {type(problem.utility).__name__} is not finite where something is never visited, "
+        "as is the case in every small batch.",
+        "keep it finite by a small number, such as log(u + sigma) instead of log(u), sqrt(u + sigma) instead of "
+        "sqrt(u), or Entropy(smoothing=1e-6).",
+    )
+
+
+def _first_only(feature: Feature, env: DecisionProcess) -> Float[np.ndarray, " d"]:
+    """An occupancy with visits of the first state, cell or pair alone; ones for features that do not count visits."""
+    if isinstance(feature, Stack):
+        return np.concatenate([_first_only(part, env) for part in feature.parts])
+    size = feature.size(env)
+    return np.eye(1, size)[0] if isinstance(feature, VISITS) else np.ones(size)
+
+
+def _steep(run: Evidence) -> Finding | None:
+    return None if run.result.problem is None else steep_utility(run.result.problem)
+
+
+def _reward_unseen(run: Evidence) -> Finding | None:
+    seeds = _seeds(run, lambda i: run.known["return"][i].size > 0 and not run.known["return"][i].any())
+    if not run.counts_reward or seeds is None:
+        return None
+    return Finding(
+        "reward-unseen",
+        f"no episode earned any reward{seeds}, in {run.result.episodes[-1]:,} episodes.",
+        f"{EXPLORE}; a longer horizon; more episodes; or a reward that also pays for steps on the way.",
+    )
+
+
+def _all_cut(run: Evidence) -> Finding | None:
+    problem, returns = run.result.problem, run.known["return"]
+    if problem is None or not run.counts_reward:
+        return None
+    # without an end every episode is cut, and that is no fault; unless all earn the same, which teaches nothing
+    matters = [run.may_end or (one.size > 0 and bool((one == one[0]).all())) for one in returns]
+    lengths = run.known["episode_length"]
+    cut = [length.size > 0 and bool((length >= problem.sampling_horizon()).all()) for length in lengths]
+    seeds = _seeds(run, lambda i: matters[i] and cut[i])
+    if seeds is None:
+        return None
+    last = short(float(np.mean([one[-1] for one in returns if one.size])))
+    return Finding(
+        "horizon",
+        f"every episode was cut at the horizon of {problem.sampling_horizon():,} steps{seeds}: none ended by itself, "
+        f"and the return of the last records is {last}.",
+        f"a longer horizon, if the environment allows it; {EXPLORE}; or more episodes.",
+    )
+
+
+def _zero_gradient(run: Evidence) -> Finding | None:
+    if run.references.share(run.references.first) >= GOOD:
+        return None
+    shares = [float(np.mean(row == 0)) if row.size else 0.0 for row in run.known["grad_norm"]]
+    most = HALF if run.no_progress else 1.0 - 1e-9
+    seeds = _seeds(run, lambda i: shares[i] > most)
+    if seeds is None:
+        return None
+    unpaid = float(np.mean(np.concatenate(run.known["return"]) == 0)) if run.counts_reward else 0.0
+    return Finding(
+        "zero-gradient",
+        f"the gradient was exactly zero in {share_text(max(shares))} of the records{seeds}, and the policy stood still"
+        f"{share_text(unpaid, '; {} of all records have no reward at all') if unpaid else ''}.",
+        f"a larger batch, which sees more; {EXPLORE}, if the reward is rare; and look whether the utility can change at "
+        "all (it cannot inside of a set that has been reached), and whether the policy still tries all actions.",
+    )
+
+
+def _no_progress(run: Evidence) -> Finding | None:
+    if run.no_progress is None:
+        return None
+    medians = {name: float(np.median(np.concatenate(run.known[name]))) for name in ("grad_norm", "step_length")}
+    clipped = float(np.mean(np.concatenate(run.known["clipped"])))
+    scale_free = "rule='adam', whose steps do not depend on the size of the utility, or a larger step_size"
+    pace = "a larger radius" if clipped > HALF else scale_free
+    return Finding(
+        "no-progress",
+        f"{run.no_progress}. The gradient estimate has a median length of {short(medians['grad_norm'])}, the steps one "
+        f"of {short(medians['step_length'])}, and the radius cut {share_text(clipped)} of them short.",
+        f"{pace}; baseline='mean' or a larger batch, against noise; more episodes.",
+    )
+
+
+def _collapse(run: Evidence) -> Finding | None:
+    found = [_collapsed(run, i) for i in range(len(run.curves))]
+    seeds = _seeds(run, lambda i: found[i] is not None)
+    worst = max((it for it in found if it is not None), key=lambda it: it[0] - it[1], default=None)
+    if worst is None:
+        return None
+    return Finding(
+        "collapse",
+        f"the utility fell{seeds}{', at worst' if seeds else ''} from {short(worst[0])} in the best tenth of the "
+        f"training to {short(worst[1])} in the last.",
+        "a smaller step_size or radius; weight_guard=0.5, if importance weights are used; output='best', which returns "
+        "the best policy that was seen.",
+    )
+
+
+def _collapsed(run: Evidence, seed: int) -> tuple[float, float] | None:
+    """The best and the last mean utility of a seed that lost most of what it had gained."""
+    windows = run.windows(run.curves[seed])
+    if not windows:
+        return None
+    best, end = max(windows, key=lambda window: window.mean), windows[-1]
+    lost, gained = best.mean - end.mean, best.mean - windows[0].mean
+    beyond_noise = max(DROP * float(np.hypot(best.error, end.error)), best.noise, end.noise)
+    little = np.nan_to_num((1 - GOOD) * run.references.way)
+    returned = run.result.utilities[seed] < best.mean - HALF * gained  # and not an earlier policy that was better
+    return (best.mean, end.mean) if returned and lost > max(HALF * gained, beyond_noise, little) else None
+
+
+def _weights(run: Evidence) -> Finding | None:
+    algorithm, metrics = run.result.algorithm, run.result.metrics
+    if algorithm is None or not np.any(metrics["largest_weight"] > 1):
+        return None
+    batch = min(Schedule(algorithm).sizes)
+    largest, smallest = np.nanmax(metrics["largest_weight"]), np.nanmin(metrics["effective_sample_size"])
+    extremes = (
+        f"the largest weight is {short(float(largest))}, the smallest effective sample size {short(float(smallest))}"
+    )
+    numbers = f"{extremes}, in batches of {batch}."
+    calmer = "a smaller step_size or radius, which keeps policies closer to each other; a larger batch"
+    advice = f"{calmer}; or REINFORCE, which needs no weights."
+    if "restarted" in metrics:
+        share = _restarted(run, algorithm)
+        if share <= HALF or not (run.no_progress or _collapse(run)):
+            return None
+        return Finding(
+            "weights",
+            f"{share_text(share)} of the refinements were made fresh, because their importance weights mean nothing: "
+            f"{numbers}",
+            advice,
+        )
+    share = _outweighed(run, batch)
+    if share <= OFTEN:
+        return None
+    return Finding(
+        "weights",
+        f"in {share_text(share)} of the refinements one importance weight exceeds what all of a batch should add up to: "
+        f"{numbers}",
+        f"weight_guard=0.5, which replaces such estimates by fresh ones; {advice}",
+    )
+
+
+def _restarted(run: Evidence, algorithm: object) -> float:
+    """The share of the refinements that the guard on the weights replaced, by trajectories."""
+    drawn = np.diff(run.result.episodes, prepend=0)
+    rows = np.nan_to_num(run.result.metrics["restarted"]) * drawn
+    if not isinstance(algorithm, EpochAlgorithm):
+        return float(rows.sum() / (len(rows) * drawn.sum()))
+    refinements = algorithm.batch * (algorithm.epoch_length - 1)
+    return float(rows.sum() / (len(rows) * drawn.sum()) * (1 + algorithm.snapshot_batch / max(refinements, 1)))
+
+
+def _outweighed(run: Evidence, batch: int) -> float:
+    """The share of iterations with weights in which one is above the size of the batch; a record has the largest."""
+    every = run.result.config["setup"]["record_every"]
+    found = np.concatenate(run.known["largest_weight"])
+    weighed = found[found != 1]
+    return 1 - (1 - float(np.mean(weighed > batch))) ** (1 / every)
+
+
+def _outside_domain(run: Evidence) -> Finding | None:
+    problem = run.result.problem
+    if problem is None:
+        return None
+    below = np.full(problem.size, -1.0)
+    shares = [float(row.mean()) if row.size else 0.0 for row in run.known["negative_occupancy"]]
+    seeds = _seeds(run, lambda i: shares[i] > OFTEN)
+    if seeds is None or not np.any(np.asarray(problem.utility.domain(below)) != below):
+        return None
+    return Finding(
+        "domain",
+        f"{share_text(max(shares))} of the entries of the estimated occupancy are negative on average{seeds}, which no "
+        "true one is: the estimate that is carried along has drifted.",
+        "a smaller step_size or radius, a shorter epoch_length, a larger batch, or weight_guard=0.5.",
+    )
+
+
+def _seeds_disagree(run: Evidence) -> Finding | None:
+    values, others = run.result.utilities, run.references
+    known = values[np.isfinite(values)]
+    if len(known) < 2 or run.no_progress is not None or run.iterations < FEW:
+        return None
+    worst, best = float(known.min()), float(known.max())
+    way = others.way if np.isfinite(others.way) else best - others.first
+    if not (way > 0 and best - worst > HALF * way):
+        return None
+    whole = "the way from the uniform policy to the optimum" if np.isfinite(others.way) else "what the best has gained"
+    return Finding(
+        "seeds-disagree",
+        f"the seeds range from {short(worst)} to {short(best)}, which is more than half of {whole}.",
+        "more episodes, if the slow ones are still rising; a smaller step_size or a larger batch, if luck decides; and "
+        "result.best_policy, which is that of the best seed.",
+    )
+
+
+def _seeds(run: Evidence, affected: Callable[[int], bool]) -> str | None:
+    """How many seeds something is true of, in words that end a clause; None if there are none."""
+    count, of = sum(map(affected, range(len(run.result.seeds)))), len(run.result.seeds)
+    if count == 0:
+        return None
+    return "" if of == 1 else f" in all {of} seeds" if count == of else f" in {count} of {of} seeds"
+
+
+Rule = Callable[[Evidence], Finding | None]
+REASONS: tuple[Rule, ...] = (_reward_unseen, _all_cut, _zero_gradient, _no_progress)
+"""Why nothing was learned, the most telling first."""
+RULES: tuple[Rule, ...] = (_steep, _collapse, _weights, _outside_domain, _seeds_disagree)
