@@ -6,6 +6,7 @@ noise does not explain. `evidence` has what several rules ask for.
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -72,7 +73,8 @@ def _steep(run: Evidence) -> Finding | None:
 
 
 def _reward_unseen(run: Evidence) -> Finding | None:
-    seeds = _seeds(run, lambda i: run.known["return"][i].size > 0 and not run.known["return"][i].any())
+    returns = run.known("return")
+    seeds = _seeds(run, lambda i: returns[i].size > 0 and not returns[i].any())
     if not run.counts_reward or seeds is None:
         return None
     return Finding(
@@ -83,12 +85,12 @@ def _reward_unseen(run: Evidence) -> Finding | None:
 
 
 def _all_cut(run: Evidence) -> Finding | None:
-    problem, returns = run.result.problem, run.known["return"]
+    problem, returns = run.result.problem, run.known("return")
     if problem is None or not run.counts_reward:
         return None
     # without an end every episode is cut, and that is no fault; unless all earn the same, which teaches nothing
     matters = [run.may_end or (one.size > 0 and bool((one == one[0]).all())) for one in returns]
-    lengths = run.known["episode_length"]
+    lengths = run.known("episode_length")
     cut = [length.size > 0 and bool((length >= problem.sampling_horizon()).all()) for length in lengths]
     seeds = _seeds(run, lambda i: matters[i] and cut[i])
     if seeds is None:
@@ -105,32 +107,37 @@ def _all_cut(run: Evidence) -> Finding | None:
 def _zero_gradient(run: Evidence) -> Finding | None:
     if run.references.share(run.references.first) >= GOOD:
         return None
-    shares = [float(np.mean(row == 0)) if row.size else 0.0 for row in run.known["grad_norm"]]
+    shares = [float(np.mean(row == 0)) if row.size else 0.0 for row in run.known("grad_norm")]
     most = HALF if run.no_progress else 1.0 - 1e-9
     seeds = _seeds(run, lambda i: shares[i] > most)
     if seeds is None:
         return None
-    unpaid = float(np.mean(np.concatenate(run.known["return"]) == 0)) if run.counts_reward else 0.0
+    unpaid = float(np.mean(np.concatenate(run.known("return")) == 0)) if run.counts_reward else 0.0
     return Finding(
         "zero-gradient",
-        f"the gradient was exactly zero in {share_text(max(shares))} of the records{seeds}, and the policy stood still"
+        f"the gradient was exactly 0 in {share_text(max(shares))} of the records{seeds}: the policy did not move"
         f"{share_text(unpaid, '; {} of all records have no reward at all') if unpaid else ''}.",
-        f"a larger batch, which sees more; {EXPLORE}, if the reward is rare; and look whether the utility can change at "
-        "all (it cannot inside of a set that has been reached), and whether the policy still tries all actions.",
+        f"a larger batch, which sees more; {EXPLORE}, if the reward is rare; and look whether the utility can change "
+        "(it cannot inside of a set that has been reached), and whether the policy still tries all actions.",
     )
 
 
 def _no_progress(run: Evidence) -> Finding | None:
-    if run.no_progress is None:
+    fallen = sum(_collapsed(run, i) is not None for i in range(len(run.curves)))
+    if run.no_progress is None or fallen >= HALF * len(run.curves):  # which had learned something before
         return None
-    medians = {name: float(np.median(np.concatenate(run.known[name]))) for name in ("grad_norm", "step_length")}
-    clipped = float(np.mean(np.concatenate(run.known["clipped"])))
+    lengths, steps, cuts = (np.concatenate(run.known(it)) for it in ("grad_norm", "step_length", "clipped"))
+    clipped = float(np.mean(cuts)) if cuts.size else 0.0
+    numbers = [
+        *([f"the gradient estimate has a median length of {short(float(np.median(lengths)))}"] if lengths.size else []),
+        *([f"the steps have one of {short(float(np.median(steps)))}"] if steps.size else []),
+        f"the radius cut {share_text(clipped)} of the steps short",
+    ]
     scale_free = "rule='adam', whose steps do not depend on the size of the utility, or a larger step_size"
     pace = "a larger radius" if clipped > HALF else scale_free
     return Finding(
         "no-progress",
-        f"{run.no_progress}. The gradient estimate has a median length of {short(medians['grad_norm'])}, the steps one "
-        f"of {short(medians['step_length'])}, and the radius cut {share_text(clipped)} of them short.",
+        f"{run.no_progress}; {', '.join(numbers)}.",
         f"{pace}; baseline='mean' or a larger batch, against noise; more episodes.",
     )
 
@@ -165,7 +172,7 @@ def _collapsed(run: Evidence, seed: int) -> tuple[float, float] | None:
 
 def _weights(run: Evidence) -> Finding | None:
     algorithm, metrics = run.result.algorithm, run.result.metrics
-    if algorithm is None or not np.any(metrics["largest_weight"] > 1):
+    if algorithm is None or not np.any(metrics.get("largest_weight", np.ones(0)) > 1):
         return None
     batch = min(Schedule(algorithm).sizes)
     largest, smallest = np.nanmax(metrics["largest_weight"]), np.nanmin(metrics["effective_sample_size"])
@@ -190,7 +197,7 @@ def _weights(run: Evidence) -> Finding | None:
         return None
     return Finding(
         "weights",
-        f"in {share_text(share)} of the refinements one importance weight exceeds what all of a batch should add up to: "
+        f"in {share_text(share)} of the refinements one importance weight exceeds what a whole batch should add up to: "
         f"{numbers}",
         f"weight_guard=0.5, which replaces such estimates by fresh ones; {advice}",
     )
@@ -209,7 +216,7 @@ def _restarted(run: Evidence, algorithm: object) -> float:
 def _outweighed(run: Evidence, batch: int) -> float:
     """The share of iterations with weights in which one is above the size of the batch; a record has the largest."""
     every = run.result.config["setup"]["record_every"]
-    found = np.concatenate(run.known["largest_weight"])
+    found = np.concatenate(run.known("largest_weight"))
     weighed = found[found != 1]
     return 1 - (1 - float(np.mean(weighed > batch))) ** (1 / every)
 
@@ -218,10 +225,10 @@ def _outside_domain(run: Evidence) -> Finding | None:
     problem = run.result.problem
     if problem is None:
         return None
-    below = np.full(problem.size, -1.0)
-    shares = [float(row.mean()) if row.size else 0.0 for row in run.known["negative_occupancy"]]
+    below = jnp.full(problem.size, -1.0)
+    shares = [float(row.mean()) if row.size else 0.0 for row in run.known("negative_occupancy")]
     seeds = _seeds(run, lambda i: shares[i] > OFTEN)
-    if seeds is None or not np.any(np.asarray(problem.utility.domain(below)) != below):
+    if seeds is None or bool((problem.utility.domain(below) == below).all()):
         return None
     return Finding(
         "domain",

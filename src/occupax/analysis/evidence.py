@@ -49,16 +49,15 @@ class Evidence:
         """What other policies are worth; NaN where it is not known."""
         return self.result.references or References(np.nan)
 
-    @cached_property
-    def known(self) -> dict[str, list[Float[np.ndarray, " record"]]]:
-        """What was recorded of each seed, up to where it was stopped."""
-        metrics = self.result.metrics
-        return {name: [row[~np.isnan(row)].astype(float) for row in rows] for name, rows in metrics.items()}
+    def known(self, metric: str) -> list[Float[np.ndarray, " record"]]:
+        """What was recorded of each seed, up to where it was stopped; nothing in older folders that do not have it."""
+        rows = self.result.metrics.get(metric, np.zeros((len(self.result.seeds), 0)))
+        return [row[~np.isnan(row)].astype(float) for row in rows]
 
     @cached_property
     def curves(self) -> list[Float[np.ndarray, " record"]]:
         """The utility of each seed: the exact one where it was recorded, else the estimate from its own batches."""
-        return self.known[EXACT[0] if EXACT[0] in self.known else "utility"]
+        return self.known(EXACT[0] if EXACT[0] in self.result.metrics else "utility")
 
     @cached_property
     def iterations(self) -> int:

@@ -5,8 +5,8 @@ from math import floor
 import numpy as np
 
 from occupax.analysis.charts import Level
-from occupax.analysis.describe import algorithm_name
 from occupax.samplers import EpisodeError
+from occupax.serial import class_name
 from occupax.training.assessment import References
 from occupax.training.result import Result
 
@@ -95,6 +95,11 @@ def short_description(result: Result) -> str:
         *([f"findings: {', '.join(kinds)} (summary() says more)"] if kinds else []),
     ]
     return "\n".join(lines)
+
+
+def algorithm_name(result: Result) -> str:
+    """The class of the algorithm, even of one that could not be restored."""
+    return class_name(result.config["setup"]["algorithm"])
 
 
 def _remark(known: int, seeds: int, source: str) -> str:
