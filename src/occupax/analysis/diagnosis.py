@@ -5,13 +5,14 @@ noise does not explain. `evidence` has what several rules ask for.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from occupax.algorithms.base import EpochAlgorithm
-from occupax.analysis.evidence import FEW, GOOD, Evidence
+from occupax.analysis.evidence import FEW, GOOD, Evidence, may_end
 from occupax.analysis.verdict import share_text, short
 from occupax.envs.base import DecisionProcess
 from occupax.exact.evaluation import utility_gradient
@@ -85,14 +86,12 @@ def _reward_unseen(run: Evidence) -> Finding | None:
 
 
 def _all_cut(run: Evidence) -> Finding | None:
-    problem, returns = run.result.problem, run.known("return")
-    if problem is None or not run.counts_reward:
+    problem, returns, lengths = run.result.problem, run.known("return"), run.known("episode_length")
+    if problem is None or not run.counts_reward or run.references.share(run.median) >= GOOD:
         return None
-    # without an end every episode is cut, and that is no fault; unless all earn the same, which teaches nothing
-    matters = [run.may_end or (one.size > 0 and bool((one == one[0]).all())) for one in returns]
-    lengths = run.known("episode_length")
     cut = [length.size > 0 and bool((length >= problem.sampling_horizon()).all()) for length in lengths]
-    seeds = _seeds(run, lambda i: matters[i] and cut[i])
+    # where no episode can end by itself all of them are cut, and that is no fault
+    seeds = _seeds(run, lambda i: cut[i] and may_end(problem, returns[i]))
     if seeds is None:
         return None
     last = short(float(np.mean([one[-1] for one in returns if one.size])))
@@ -133,8 +132,9 @@ def _no_progress(run: Evidence) -> Finding | None:
         *([f"the steps have one of {short(float(np.median(steps)))}"] if steps.size else []),
         f"the radius cut {share_text(clipped)} of the steps short",
     ]
-    scale_free = "rule='adam', whose steps do not depend on the size of the utility, or a larger step_size"
-    pace = "a larger radius" if clipped > HALF else scale_free
+    adam = "rule='adam', whose steps do not depend on the size of the utility, or "
+    plain = getattr(run.result.algorithm, "rule", None) == "gradient"
+    pace = "a larger radius" if clipped > HALF else f"{adam if plain else ''}a larger step_size"
     return Finding(
         "no-progress",
         f"{run.no_progress}; {', '.join(numbers)}.",
@@ -145,29 +145,39 @@ def _no_progress(run: Evidence) -> Finding | None:
 def _collapse(run: Evidence) -> Finding | None:
     found = [_collapsed(run, i) for i in range(len(run.curves))]
     seeds = _seeds(run, lambda i: found[i] is not None)
-    worst = max((it for it in found if it is not None), key=lambda it: it[0] - it[1], default=None)
+    worst = max((it for it in found if it is not None), key=lambda it: it.before - it.after, default=None)
     if worst is None:
         return None
     return Finding(
         "collapse",
-        f"the utility fell{seeds}{', at worst' if seeds else ''} from {short(worst[0])} in the best tenth of the "
-        f"training to {short(worst[1])} in the last.",
+        f"the utility fell{seeds}{', at worst' if seeds else ''} from {short(worst.before)} {worst.when} to "
+        f"{short(worst.after)} at the end.",
         "a smaller step_size or radius; weight_guard=0.5, if importance weights are used; output='best', which returns "
         "the best policy that was seen.",
     )
 
 
-def _collapsed(run: Evidence, seed: int) -> tuple[float, float] | None:
-    """The best and the last mean utility of a seed that lost most of what it had gained."""
-    windows = run.windows(run.curves[seed])
-    if not windows:
+class Fall(NamedTuple):
+    """What the utility of a seed fell from, and to."""
+
+    before: float
+    when: str
+    after: float
+
+
+def _collapsed(run: Evidence, seed: int) -> Fall | None:
+    """How a seed fell that ends below its first policy, or lost most of what it had gained."""
+    windows, value = run.windows(run.curves[seed]), float(run.result.utilities[seed])
+    if not windows or run.iterations < FEW:
         return None
-    best, end = max(windows, key=lambda window: window.mean), windows[-1]
+    best, end, first = max(windows, key=lambda window: window.mean), windows[-1], run.references.first
+    little = max(float(np.nan_to_num((1 - GOOD) * run.references.way)), best.noise, end.noise)
+    if first - value > max(little, windows[0].noise):
+        return Fall(first, "of the first policy", value)
     lost, gained = best.mean - end.mean, best.mean - windows[0].mean
-    beyond_noise = max(DROP * float(np.hypot(best.error, end.error)), best.noise, end.noise)
-    little = np.nan_to_num((1 - GOOD) * run.references.way)
-    returned = run.result.utilities[seed] < best.mean - HALF * gained  # and not an earlier policy that was better
-    return (best.mean, end.mean) if returned and lost > max(HALF * gained, beyond_noise, little) else None
+    least = max(HALF * gained, DROP * float(np.hypot(best.error, end.error)), little)
+    returned = value < best.mean - HALF * gained  # and not an earlier policy that was better
+    return Fall(best.mean, "in the best tenth of the training", end.mean) if returned and lost > least else None
 
 
 def _weights(run: Evidence) -> Finding | None:
@@ -192,13 +202,14 @@ def _weights(run: Evidence) -> Finding | None:
             f"{numbers}",
             advice,
         )
-    share = _outweighed(run, batch)
+    bound = max(float(batch), float(algorithm.weight_bound))
+    share = _outweighed(run, bound)
     if share <= OFTEN:
         return None
     return Finding(
         "weights",
-        f"in {share_text(share)} of the refinements one importance weight exceeds what a whole batch should add up to: "
-        f"{numbers}",
+        f"in {share_text(share)} of the refinements an importance weight is above {bound:g}, so that one trajectory "
+        f"counts as much as a batch should: {numbers}",
         f"weight_guard=0.5, which replaces such estimates by fresh ones; {advice}",
     )
 
@@ -213,12 +224,12 @@ def _restarted(run: Evidence, algorithm: object) -> float:
     return float(rows.sum() / (len(rows) * drawn.sum()) * (1 + algorithm.snapshot_batch / max(refinements, 1)))
 
 
-def _outweighed(run: Evidence, batch: int) -> float:
-    """The share of iterations with weights in which one is above the size of the batch; a record has the largest."""
+def _outweighed(run: Evidence, bound: float) -> float:
+    """The share of iterations with weights in which one is above a bound; a record has the largest of its own."""
     every = run.result.config["setup"]["record_every"]
     found = np.concatenate(run.known("largest_weight"))
     weighed = found[found != 1]
-    return 1 - (1 - float(np.mean(weighed > batch))) ** (1 / every)
+    return 1 - (1 - float(np.mean(weighed > bound))) ** (1 / every)
 
 
 def _outside_domain(run: Evidence) -> Finding | None:

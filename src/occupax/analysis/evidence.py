@@ -11,6 +11,7 @@ from occupax import features
 from occupax.analysis.verdict import short
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature
+from occupax.problem import Problem
 from occupax.training.assessment import References
 from occupax.training.records import EXACT
 from occupax.training.result import Result
@@ -60,6 +61,12 @@ class Evidence:
         return self.known(EXACT[0] if EXACT[0] in self.result.metrics else "utility")
 
     @cached_property
+    def median(self) -> float:
+        """The median of what the trained policies are worth; NaN if none is finite."""
+        known = self.result.utilities[~np.isnan(self.result.utilities)]
+        return float(np.median(known)) if known.size else np.nan
+
+    @cached_property
     def iterations(self) -> int:
         """How many iterations there were, or at least how many records."""
         if self.result.algorithm is None or not len(self.result.episodes):
@@ -70,12 +77,6 @@ class Evidence:
     def counts_reward(self) -> bool:
         """Whether the utility is one of the environment's reward."""
         return self.result.problem is not None and _counts_reward(self.result.problem.features)
-
-    @cached_property
-    def may_end(self) -> bool:
-        """Whether the environment is known to have states in which an episode ends."""
-        problem = self.result.problem
-        return problem is not None and isinstance(problem.env, TabularMDP) and bool(problem.env.terminal.any())
 
     @cached_property
     def no_progress(self) -> str | None:
@@ -100,10 +101,9 @@ class Evidence:
         return f"the mean utility of the first records is {short(before)} and that of the last {short(after)}, {rose}"
 
     def _no_exact_progress(self) -> str | None:
-        others, known = self.references, self.result.utilities[~np.isnan(self.result.utilities)]
-        if others.optimum is None or not known.size or others.share(others.first) >= GOOD:
+        others, reached = self.references, self.median
+        if others.optimum is None or np.isnan(reached) or others.share(others.first) >= GOOD:
             return None
-        reached = float(np.median(known))
         if reached - others.first >= LITTLE * (others.optimum - others.first):
             return None
         first, optimum = short(others.first, others.way), short(others.optimum, others.way)
@@ -131,6 +131,20 @@ class Evidence:
     def _window(self, part: Float[np.ndarray, " record"]) -> Window:
         noise = float(np.sqrt(np.mean((part[self._period :] - part[: -self._period]) ** 2) / 2))
         return Window(float(part.mean()), noise, noise / float(np.sqrt(len(part))))
+
+
+def may_end(problem: Problem, returns: Float[np.ndarray, " record"]) -> bool:
+    """Whether an episode may end by itself before the horizon, so that one that is cut there says something.
+
+    A table tells. Elsewhere it is not known, and only episodes that all earn the same are taken for such.
+    """
+    env, steps = problem.env, problem.sampling_horizon() - 1
+    if not isinstance(env, TabularMDP):
+        return returns.size > 0 and bool((returns == returns[0]).all())
+    reached, onward = env.initial > 0, env.transition.T
+    for _ in range(min(steps, env.num_states)):
+        reached = reached | (onward @ np.repeat(reached.astype(float), env.num_actions) > 0)
+    return bool(np.any(env.terminal & reached))
 
 
 def _counts_reward(feature: Feature) -> bool:
