@@ -93,7 +93,7 @@ def test_what_is_not_a_table_is_compared_with_its_first_policy():
     earned = -sum(0.99**t for t in range(5))  # whatever the policy
     assert result.headline == f"{earned:#.3g} (estimated); first policy {earned:#.3g}"
     (level,) = [line for line in result.plot().axes[0].lines if line.get_label().startswith("first policy")]
-    assert level.get_ydata()[0] == pytest.approx(earned, rel=1e-6)
+    assert level.get_ydata()[0] == pytest.approx(earned, rel=1e-4)  # a mean in single precision
 
 
 def test_figures_of_the_utility_have_the_optimum_and_the_uniform_policy():
