@@ -152,7 +152,10 @@ def twice(drawn, now, phase, history, fresh):
 
 def records(history):
     """What must be recorded of a run."""
-    numbers = {name: [] for name in engine.RECORDED if name != "clipped"} | {"steps": [], "episodes": []}
+    numbers = {name: [] for name in engine.RECORDED if name not in ("clipped", "step_length")} | {
+        "steps": [],
+        "episodes": [],
+    }
     for drawn, before, _, u, g, weighed in history:
         rewards = [np.array([r for _, _, r in episode]) for episode in drawn.episodes]
         weights = [drawn.weights(table) for table in weighed or [drawn.acting]]

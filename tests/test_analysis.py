@@ -320,7 +320,8 @@ HOSTILE = """</script><script>alert("a")</script>' onload='b' " onload="b" {{ 7 
 
 
 def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    result = make_result(status=(f"stopped: {HOSTILE}", "finished", "finished"))
+    finding = ox.training.Finding(HOSTILE, HOSTILE, HOSTILE)
+    result = make_result(status=(f"stopped: {HOSTILE}", "finished", "finished"), saved_diagnosis=(finding,))
     result.config["setup"]["problem"]["fields"]["env"] = {"opaque": HOSTILE}
     hostile = Assessment(np.ones(3), HOSTILE, None, HOSTILE)
     monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: hostile)
@@ -348,7 +349,7 @@ def test_what_is_known_of_the_end_is_shown_without_the_problem(tmp_path: Path, m
     monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: known)
     lost = replace(make_result(), problem=None, algorithm=None)
     _, page = written(tmp_path / "report.html", ("lost", lost))
-    assert {"3.750", "0.1250", "Certified gap"} <= set(page.cells)
+    assert {"3.750", "0.1250", "Left at most"} <= set(page.cells)
     assert "Utility: exact." in page.words
     (maps,) = [figure for figure in map(json.loads, page.data) if "grids" in figure]
     (grid,) = maps["grids"]
@@ -363,12 +364,12 @@ def test_what_cannot_be_restored_is_described_all_the_same(tmp_path: Path):
     _, page = written(tmp_path / "report.html", ("lost", lost))
     assert "not known, because the problem cannot be restored from a file" in page.words
     assert "uniform policy" not in page.words
-    assert "Certified gap" not in page.cells
+    assert "Left at most" not in page.cells
     assert any(cell.startswith("REINFORCE(") for cell in page.cells)
     assert plot_metric(lost).get_suptitle() == "REINFORCE"
     _, page = written(tmp_path / "report.html", ("not concave", result))
     assert "Utility: exact." in page.words
-    assert "Certified gap" not in page.cells
+    assert "Left at most" not in page.cells
 
 
 def test_a_utility_without_a_bound_says_so(tmp_path: Path):

@@ -22,16 +22,16 @@ def done(tmp_path_factory):
 def test_the_ranking_has_a_row_for_each_point_the_best_first(done):
     folder, out = done
     rows = [[word.strip() for word in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
-    assert {(step_size, radius) for _, step_size, radius, _, _ in rows} == {
+    assert {(step_size, radius) for _, step_size, radius, _, _, _ in rows} == {
         (step_size, radius) for step_size in ("0.01", "0.3") for radius in ("0.1", "0.5")
     }
     scores = [float(row[0]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-    for score, step_size, radius, stopped, name in rows:
+    for score, step_size, radius, learned, stopped, name in rows:
         result = ox.load_result(folder / name)
         assert float(score) == pytest.approx(np.mean(result.utilities), abs=1e-6)
         assert result.algorithm == ox.TSIVRPG(6, 4, 3, step_size=float(step_size), radius=float(radius))
-        assert stopped == "0"
+        assert (learned, stopped) == ("yes", "0")
     assert out.splitlines()[-1] == f"saved: {folder}"
 
 
@@ -44,6 +44,19 @@ def test_the_best_settings_can_be_pasted(done):
     assert code == 0
     score = np.mean([seed["utility"] for seed in json.loads(printed)["seeds"]])
     assert f"{score:.6f}" in next(line for line in out.splitlines() if line.startswith("│"))
+
+
+def test_what_learned_nothing_is_not_called_the_best():
+    """Steps of a millionth of a logit: thirty of them do not come near a hundredth of the way."""
+    still = ("sweep", *BASE, "rule=gradient", "baseline=none", "--over", "step_size=1e-9,1e-8", "--episodes", "130")
+    code, out, err = occupax(*still)
+    assert (code, err) == (0, "")
+    assert "best" not in out
+    assert "no setting learned anything: none is clearly better than the policy that training began with." in out
+    code, out, _ = occupax(*still, "--json")
+    printed = json.loads(out)
+    assert (code, printed["best"]) == (0, None)
+    assert [point["learned"] for point in printed["points"]] == [False, False]
 
 
 def test_an_interrupted_sweep_goes_on(done, tmp_path):

@@ -83,7 +83,8 @@ def test_the_text_has_a_row_for_each_seed_a_certificate_and_ends_with_the_report
         assert "finished" in line
     assert f"{np.median(result.utilities):.6f}" in next(line for line in lines if "median" in line)
     best = result.certificate(int(np.argmax(result.utilities)))
-    assert f"{best.value:.6g}, by more than {best.gap:.3g}" in lines[-2]
+    assert f"{best.value:.6g}, by more than {best.gap:.3g}, a certified bound that may be loose" in lines[-3]
+    assert lines[-2] == result.headline
     assert lines[-1] == f"report: {folder / 'report.html'}"
 
 
@@ -98,6 +99,8 @@ def test_json_has_the_same_numbers_and_tensorboard_gets_them(done, tmp_path):
     assert printed["seeds"][0]["status"] == "finished"
     assert printed["median"]["utility"] == pytest.approx(np.median(result.utilities))
     assert printed["certificate"]["value"] == pytest.approx(max(result.utilities))
+    assert (printed["headline"], printed["diagnosis"]) == (result.headline, [])
+    assert printed["references"]["optimum"] == pytest.approx(result.references.optimum)
     assert (printed["horizon"], printed["episodes"], printed["report"]) == (10, 70, None)
     assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
 

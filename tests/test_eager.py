@@ -143,6 +143,7 @@ def test_a_mean_baseline_does_not_depend_on_the_number_of_shards():
     assert apart(train(problem, ox.TSIVRPG(**SIZES, step_size=0.3)), whole) > 1e-3  # and the baseline matters
 
 
+@pytest.mark.filterwarnings("ignore:the gradient of the utility Custom is not finite")
 def test_runs_that_fail_are_told_apart_as_in_the_compiled_program():
     # a derivative that is infinite where a pair is not visited, which only some runs do
     root = lake(lambda u: jnp.sum(jnp.sqrt(u[4:6])), horizon=3)

@@ -159,6 +159,17 @@ def test_a_tolerance_out_of_reach_is_an_error_with_the_gap(small):
 
 
 @pytest.mark.usefixtures("as_users_run")
+def test_a_rough_optimum_is_within_its_share_of_the_way(lake):
+    problem = ox.Problem(lake, utilities.LogCoverage(0.125), discount=0.99, horizon=30)
+    best, uniform = ox.solve(problem, tolerance=1e-3), ox.exact.value(problem, np.full((64, 4), 0.25))
+    found = optimum.solve_roughly(problem, share=0.02, max_iterations=200)
+    assert found is not None
+    assert found.gap <= 0.02 * (found.value - uniform)
+    assert found.value - 1e-9 <= best.value + best.gap
+    assert best.value <= found.value + found.gap + 1e-9
+    assert optimum.solve_roughly(problem, share=1e-6, max_iterations=2) is None
+
+
 @pytest.mark.parametrize("discount", [0.999, 0.99999])
 def test_the_tolerance_is_reached_when_the_discount_is_close_to_one(discount):
     # planning once ignored gains that the certificate then multiplied by (1 - discount)^-2

@@ -1,3 +1,4 @@
+import itertools
 import signal
 import threading
 
@@ -88,6 +89,7 @@ def test_training_is_the_algorithm_with_these_keys(name, sampler):
         "utility": [coverage(occupancy) for occupancy in occupancies],
         "running_utility": [coverage(state.occupancy) for state in states[1:]],
         "grad_norm": [np.linalg.norm(state.gradient.table) for state in states[1:]],
+        "step_length": [np.linalg.norm(b.policy.table - a.policy.table) for a, b in itertools.pairwise(states)],
         "clipped": [state.memory.clipped for state in states[1:]],
         "negative_occupancy": [np.mean(np.asarray(state.occupancy) < 0) for state in states[1:]],
     }

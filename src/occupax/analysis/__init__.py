@@ -4,6 +4,7 @@
 * `charts`: what a figure shows, as data.
 * `plots`: charts as Matplotlib figures and as files.
 * `describe`: the configuration and the metrics of a run in words, and the charts of its metrics.
+* `verdict`: how good the policies of a run are, in a sentence; `diagnosis`: what went wrong, from `evidence`.
 * `visits`: maps of the states that a policy visits.
 * `report`: the page about training runs, which also compares several.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from occupax._errors import unknown
-from occupax.analysis import plots
+from occupax.analysis import plots, verdict
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.serial import class_name
@@ -30,6 +30,8 @@ UNKNOWN = "\N{EN DASH}"
 MOST_SINGLE_LINES = 10
 SMOOTHED_SHARE = 0.02
 """The share of all records that a moving average covers, where there are more records than points."""
+UTILITIES = ("utility", "exact_utility")
+"""The metrics that are compared with what other policies are worth."""
 HUGE_WEIGHT = 100
 """Importance weights above this are drawn on a logarithmic scale."""
 
@@ -170,7 +172,10 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     singles = tuple(Series(f"seed {seed}", x, y) for seed, x, y in lines)
     axis = "sampled episodes" if against == "episodes" else "environment steps, median"
     axis += f"\n(moving average of {window} records)" if window > 1 else ""
-    return Chart(name, algorithm_name(result), words.meaning, axis, words.label, tuple(series), singles=singles)
+    levels = verdict.levels(result.references) if metric in UTILITIES else ()
+    return Chart(
+        name, verdict.algorithm_name(result), words.meaning, axis, words.label, tuple(series), levels, singles=singles
+    )
 
 
 def smoothing_window(result: Result) -> int:
@@ -191,8 +196,3 @@ def complete(result: Result) -> Result:
         return result
     metrics = {name: values[:, :-1] for name, values in result.metrics.items()}
     return replace(result, episodes=result.episodes[:-1], steps=result.steps[:, :-1], metrics=metrics)
-
-
-def algorithm_name(result: Result) -> str:
-    """The class of the algorithm, even of one that could not be restored."""
-    return class_name(result.config["setup"]["algorithm"])

@@ -21,7 +21,7 @@ DASHES = ((), (6, 1.6), (6, 1.6, 1.2, 1.6), (1.5, 1.3), (10, 2), (4, 1.4, 1.2, 1
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Markers and dashes tell lines apart where there is no colour."""
 FITTED_DASHES = (3.5, 2)
-LEVEL_DASHES = ((1, 1.5), (8, 2, 1, 2), (5, 4))
+LEVEL_DASHES = ((6, 3), (1.5, 2), (8, 2, 1, 2))
 MARKERS_A_LINE = 8
 ROUND = (1, 2, 2.5, 5, 10)
 """Steps between the numbers of an axis, but for a power of ten."""
@@ -102,6 +102,9 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
     for i, level in enumerate(chart.levels):
         pattern = (0.0, LEVEL_DASHES[i % len(LEVEL_DASHES)])
         axes.axhline(level.y, color="#000000", linewidth=1.2, linestyle=pattern, label=level.name, gid=f"part-l{i}-0")
+    if chart.levels:  # with the same margin as the series have
+        axes.update_datalim([(0.0, level.y) for level in chart.levels], updatex=False)
+        axes.autoscale_view()
     _finish(axes, chart)
     if not bare:
         longest = max((len(part.name) for part in (*chart.series, *chart.levels)), default=0)

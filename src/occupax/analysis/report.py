@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax import serial
-from occupax.analysis import describe, page, statistics
-from occupax.analysis.charts import Chart, Maps, seeds_series
-from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, Against, number, settings
+from occupax.analysis import describe, page, statistics, verdict
+from occupax.analysis.charts import Chart, Level, Maps, seeds_series
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, UTILITIES, Against, number, settings
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
 from occupax.analysis.visits import visits, visits_map
@@ -54,34 +54,37 @@ def _assessment(result: Result) -> Assessment:
 def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> dict[str, Any]:
     columns = {
         "Utility": assessment.utilities,
-        **({} if assessment.gaps is None else {"Certified gap": assessment.gaps}),
+        **({} if assessment.gaps is None else {"Left at most": assessment.gaps}),
         "Return": result.metrics["return"][:, -1],
         "Discounted return": result.metrics["discounted_return"][:, -1],
         "Steps per episode": result.metrics["episode_length"][:, -1],
         "Environment steps": result.steps[:, -1],
     }
     finished = sum(status == "finished" for status in result.status)
-    full, recorded = describe.complete(result), result.metrics
+    full, recorded, others = describe.complete(result), result.metrics, result.references
+    reached = np.nan if others is None else others.share(_median(assessment.utilities))
     return {
         "anchor": anchor,
         "title": name,
+        "headline": result.headline,
+        "findings": result.diagnosis,
         "settings": settings(result),
         "assessment": assessment,
         "overview": [
             TableCell(name, anchor),
-            describe.algorithm_name(result),
+            verdict.algorithm_name(result),
             assessment.source,
             f"{finished} of {len(result.seeds)}",
             f"{result.episodes[-1]:,}",
-            _median(assessment.utilities),
-            UNKNOWN if assessment.gaps is None else _median(assessment.gaps),
+            number(_median(assessment.utilities)),
+            verdict.share_text(reached) or UNKNOWN,
         ],
         "header": ["Seed", "Status", *columns],
         "rows": [
             [str(seed), status[:1].upper() + status[1:], *(number(column[i]) for column in columns.values())]
             for i, (seed, status) in enumerate(zip(result.seeds, result.status, strict=True))
         ],
-        "foot": ["Median", f"{finished} finished", *map(_median, columns.values())],
+        "foot": ["Median", f"{finished} finished", *(number(_median(column)) for column in columns.values())],
         "several": len(result.seeds) > 1,
         "headlines": [_titled(anchor, result, metric) for metric in HEADLINES],
         "maps": _visits(anchor, result, assessment),
@@ -116,8 +119,8 @@ def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
     return visits(name, result.problem, probabilities(result.problem, result.policies[best]), title)
 
 
-def _median(column: np.ndarray) -> str:
-    return number(statistics.quartiles(np.asarray(column, float)[:, None])[1][0])
+def _median(column: np.ndarray) -> float:
+    return float(statistics.quartiles(np.asarray(column, float)[:, None])[1][0])
 
 
 def _comparison(runs: Runs) -> dict[str, Any]:
@@ -125,10 +128,11 @@ def _comparison(runs: Runs) -> dict[str, Any]:
     shown = ("exact_utility" if exact else "utility", "return")
     described = [dict(settings(result)) for _, result in runs]
     different = [name.lower() for name in MATTERS if len({one[name] for one in described}) > 1]
-    return {"differences": different, "parts": [_against(runs, shown, against) for against in AXES]}
+    levels = () if different else verdict.levels(runs[0][1].references)
+    return {"differences": different, "parts": [_against(runs, shown, against, levels) for against in AXES]}
 
 
-def _against(runs: Runs, metrics: Sequence[str], against: Against) -> dict[str, Any]:
+def _against(runs: Runs, metrics: Sequence[str], against: Against, levels: tuple[Level, ...]) -> dict[str, Any]:
     places = {name: np.atleast_2d(getattr(result, against)) for name, result in runs}
     ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
     compared, low, high = overlapping(ranges)
@@ -142,7 +146,7 @@ def _against(runs: Runs, metrics: Sequence[str], against: Against) -> dict[str, 
         "low": f"{low:,.0f}",
         "high": f"{high:,.0f}",
         "left_out": [name for name, _ in runs if name not in compared],
-        "charts": [_chart(chosen, metric, against, grid, look) for metric in metrics],
+        "charts": [_chart(chosen, it, against, grid, look, levels if it in UTILITIES else ()) for it in metrics],
         "header": ["Run", "Seeds", *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final"))],
         "rows": [[name, str(len(result.seeds)), *_cells(result, metrics, against, grid)] for name, result in chosen],
     }
@@ -164,7 +168,9 @@ def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.n
     return np.unique([low, *kept, round(high - (high - low) / 10), high])
 
 
-def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int]) -> Chart:
+def _chart(
+    runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int], levels: tuple[Level, ...]
+) -> Chart:
     words = METRICS[metric]
     windows = {name: 1 if metric in EXACT else describe.smoothing_window(result) for name, result in runs}
     averages = {name: statistics.moving_average(result.metrics[metric], windows[name]) for name, result in runs}
@@ -175,7 +181,7 @@ def _chart(runs: Runs, metric: str, against: Against, grid: np.ndarray, look: di
     caption = f"{words.meaning} Line: median of the seeds; band: between their quartiles.{smoothed}"
     title = f"{words.label[:1].upper()}{words.label[1:]}, against {AXES[against]}"
     name = f"compare-{metric}-{against}"
-    return Chart(name, title, caption, AXES[against], words.label, tuple(series), look=look)
+    return Chart(name, title, caption, AXES[against], words.label, tuple(series), levels, look=look)
 
 
 def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:

@@ -111,10 +111,10 @@ def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "*time S A"]) -> F
     """The same, but with a horizon that of each step."""
     if model.horizon is None:
         return model.discounted_solve(model.under(probs).T.tocsr(), model.initial)[:, None] * probs
-    mass, arriving = np.empty((model.horizon, *model.shape)), model.initial
+    mass, arriving, onward = np.empty((model.horizon, *model.shape)), model.initial, model.transition.T
     for t, table in enumerate(np.broadcast_to(probs, mass.shape)):
         mass[t] = model.discount**t * arriving[:, None] * table
-        arriving = model.transition.T @ (arriving[:, None] * table).ravel()
+        arriving = onward @ (arriving[:, None] * table).ravel()
     return mass
 
 

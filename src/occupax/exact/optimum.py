@@ -73,16 +73,34 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
             raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
         start = _policy(_conic(problem.utility, model))
     else:
-        times = () if model.horizon is None else (model.horizon,)
-        start = np.full((*times, *model.shape), 1 / model.shape[1])
-    policy = _policy(_frank_wolfe(problem, model, start, tolerance, max_iterations))
-    occupancy = evaluation.total_occupancy(model, policy)
-    value, _, gap = evaluation.certify(problem, model, model.features.T @ occupancy.ravel())
-    if gap > tolerance:
+        start = _uniform(model)
+    found = _certified(problem, model, _frank_wolfe(problem, model, start, tolerance, 0.0, max_iterations))
+    if found.gap > tolerance:
         raise RuntimeError(
-            f"{method} reached a certified gap of {gap:.3g}, not the tolerance of {tolerance:g}; allow a larger "
+            f"{method} reached a certified gap of {found.gap:.3g}, not the tolerance of {tolerance:g}; allow a larger "
             "tolerance or more iterations."
         )
+    return found
+
+
+def solve_roughly(problem: Problem, share: float, max_iterations: int) -> Optimum | None:
+    """The optimum to within a share of the way to it from the uniform policy; None if the iterations do not suffice."""
+    model = evaluation.concave_dynamics(problem)
+    start = _uniform(model)
+    found = _certified(problem, model, _frank_wolfe(problem, model, start, 0.0, share, max_iterations))
+    way = found.value - utility_value(problem.utility, _image(model, timed_occupancy(model, start)))
+    return found if found.gap <= max(share * way, 1e3 * ROUNDING * (1 + abs(found.value))) else None
+
+
+def _uniform(model: Dynamics) -> Timed:
+    times = () if model.horizon is None else (model.horizon,)
+    return np.full((*times, *model.shape), 1 / model.shape[1])
+
+
+def _certified(problem: Problem, model: Dynamics, mass: Timed) -> Optimum:
+    policy = _policy(mass)
+    occupancy = evaluation.total_occupancy(model, policy)
+    value, _, gap = evaluation.certify(problem, model, model.features.T @ occupancy.ravel())
     return Optimum(value, gap, occupancy, policy)
 
 
@@ -93,10 +111,14 @@ def _policy(mass: Timed) -> Timed:
     return np.divide(mass, total, out=np.full_like(mass, 1 / mass.shape[-1]), where=total > 0)
 
 
-def _frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: float, max_iterations: int) -> Timed:
-    # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that are kept anew
+def _frank_wolfe(
+    problem: Problem, model: Dynamics, start: Timed, tolerance: float, share: float, max_iterations: int
+) -> Timed:
+    # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that are kept anew;
+    # the gap to reach is the tolerance, or a share of the way from the start
     corners = [timed_occupancy(model, start)]
-    images, shares = _image(model, corners[0])[None], np.ones(1)
+    images, shares, way = _image(model, corners[0])[None], np.ones(1), 0.0
+    first = utility_value(problem.utility, images[0]) if share else 0.0
     for _ in range(max_iterations):
         mixture = shares @ images
         quasi_reward = utility_gradient(problem.utility, mixture)
@@ -105,20 +127,22 @@ def _frank_wolfe(problem: Problem, model: Dynamics, start: Timed, tolerance: flo
         best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
         linear_value = float(quasi_reward @ mixture)
         gap, rounding = best.upper_bound - linear_value, ROUNDING * (1 + abs(linear_value))
-        if gap <= max(0.5 * tolerance, rounding):
+        if gap <= max(0.5 * tolerance, 0.5 * share * way, rounding):
             break
         corner = timed_occupancy(model, best.policy)
         if problem.utility.linear:
             return corner
         corners.append(corner)
         images = np.concatenate([images, _image(model, corner)[None]])
-        shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), rounding)
+        accuracy = max(rounding, 1e-4 * share * way)
+        shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy)
         # a corner that falls short by more than the gap is not part of the optimum; dropping it must not cost anything
         kept = np.flatnonzero(slack <= gap)
         fewer = shares[kept] / shares[kept].sum()
         with_all, without = (utility_value(problem.utility, it) for it in (shares @ images, fewer @ images[kept]))
         if without >= with_all - rounding:
             corners, images, shares = [corners[i] for i in kept], images[kept], fewer
+        way = with_all - first
     return np.tensordot(shares, np.stack(corners), 1)
 
 

@@ -3,20 +3,24 @@
 * `loop`: `train`, around the executors in `execution/`; `sweeps`: many settings of one algorithm.
 * `setup`: what is trained, checked; `schedule`: the phases of its iterations; `records`: what is written down of them.
 * `result`: what is returned, and its files; `folder`: the folder of a run, with its checkpoints.
-* `assessment`: what trained policies are worth; `evaluation`: what a policy earns in episodes of its own.
+* `assessment`: what trained policies are worth, and others to compare them with;
+  `evaluation`: what a policy earns in episodes of its own.
 * `loggers`: the console, `metrics.csv` and TensorBoard.
 """
 
+from occupax.training.assessment import References
 from occupax.training.evaluation import Evaluation, evaluate
 from occupax.training.loggers import Logger, TensorBoard
 from occupax.training.loop import Progress, train
-from occupax.training.result import Result, load_policy, load_result, save_policy
+from occupax.training.result import Finding, Result, load_policy, load_result, save_policy
 from occupax.training.sweeps import Sweep, sweep
 
 __all__ = [
     "Evaluation",
+    "Finding",
     "Logger",
     "Progress",
+    "References",
     "Result",
     "Sweep",
     "TensorBoard",

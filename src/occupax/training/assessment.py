@@ -1,8 +1,9 @@
 """What trained policies are worth, found out at the end of training and kept with the run."""
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float, Key
 from occupax import estimators, exact, serial
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
+from occupax.exact.optimum import Optimum, solve_roughly
 from occupax.policies import Categorical, Policy, action_probs
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
@@ -26,6 +28,40 @@ GYMNASIUM_EPISODES = 100
 """Fewer, because they take longer."""
 SECONDS_A_STEP = 3600.0
 """Those who train with a longer time limit than the default do not have to say so again."""
+MOST_NUMBERS, MOST_PAIRS, MOST_ITERATIONS = 300_000, 500, 200
+"""The optimum of a concave utility is looked for if there are at most so many pairs of state and action, and so many
+numbers in a policy that depends on time (pairs times horizon), in so many iterations: up to 3 seconds on two cores,
+where 800 pairs took 9."""
+MOST_NUMBERS_LINEAR = 2_000_000
+"""For a linear utility, which is one planning problem, this many numbers take one second."""
+ROUGHLY = 0.002
+"""The gap of the optimum, as a share of the way from the uniform policy."""
+
+
+@dataclass(frozen=True)
+class References:
+    """What other policies of a problem are worth; None where it is not known."""
+
+    first: float
+    """The policy that the first seed began with: exact for a table, else estimated as that of the trained ones is."""
+    uniform: float | None = None
+    """The policy that takes all actions alike, on a table."""
+    optimum: float | None = None
+    """The best policy, where it can be found in a few seconds; with a horizon it may depend on time."""
+    gap: float | None = None
+    """By how much at most any policy is better than `optimum`."""
+
+    @property
+    def way(self) -> float:
+        """How much better the optimum is than the uniform policy; NaN if it is not known, or not better."""
+        if self.optimum is None or self.uniform is None or self.gap is None:
+            return math.nan
+        way = self.optimum - self.uniform
+        return way if way > self.gap else math.nan
+
+    def share(self, value: float) -> float:
+        """The share of the way from the uniform policy to the optimum at which a value is; NaN if it is not known."""
+        return math.nan if self.uniform is None else (value - self.uniform) / self.way
 
 
 @dataclass(frozen=True)
@@ -42,11 +78,16 @@ class Assessment:
     """Why there are no gaps, where they were tried."""
     visits: Float[np.ndarray, "seed S"] | None = None
     """How often each policy visits each state in an episode, discounted and exact, on a table."""
+    references: References | None = None
+    """What to compare the utilities with; None in folders that were written before it was saved."""
 
     def save(self, folder: Path) -> None:
         """Write the assessment into the folder of its run."""
         known = {"utilities": self.utilities, "gaps": self.gaps, "visits": self.visits}
         arrays = {name: array for name, array in known.items() if array is not None}
+        if self.references is not None:  # as arrays, because JSON knows no infinities
+            others = asdict(self.references).items()
+            arrays |= {f"references/{name}": np.array(value) for name, value in others if value is not None}
         serial.write(folder / FILE, arrays, {"format": FORMAT, "source": self.source, "reason": self.reason})
 
 
@@ -58,8 +99,16 @@ def load_assessment(folder: Path) -> Assessment | None:
     arrays, content = serial.read(file)
     if content.get("format") != FORMAT or "utilities" not in arrays:
         raise ValueError(f"{file} is not the assessment of a run.")
-    parts = {name: arrays.get(name) for name in ("gaps", "visits")}
-    return Assessment(arrays["utilities"], str(content.get("source")), reason=str(content.get("reason", "")), **parts)
+    others = {field.name: arrays.get(f"references/{field.name}") for field in fields(References)}
+    known = {name: float(value) for name, value in others.items() if value is not None}
+    return Assessment(
+        arrays["utilities"],
+        str(content.get("source")),
+        arrays.get("gaps"),
+        str(content.get("reason", "")),
+        arrays.get("visits"),
+        References(**known) if known else None,
+    )
 
 
 def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
@@ -73,6 +122,29 @@ def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
     source = program_sampler(problem, policies[0]).open(problem, policies[0])
     utilities = [_estimate(source, policy, jax.random.key(0)) for policy in policies]
     return Assessment(np.array(utilities, float), f"estimate from {EPISODES:,} new episodes")
+
+
+def find_references(problem: Problem, first: Policy) -> References:
+    """Find out what the first policy of training, the uniform one and, if it does not take long, the best are worth."""
+    env = problem.env
+    if not isinstance(env, TabularMDP):
+        return References(float(assess(problem, [first]).utilities[0]))
+    uniform, evaluator = np.full((env.num_states, env.num_actions), 1 / env.num_actions), exact.Evaluator(problem)
+    values = evaluator.utilities(evaluator.occupancies(np.array([probabilities(problem, first), uniform])))
+    best = _optimum(problem, uniform.size)
+    return References(*map(float, values), *(() if best is None else (best.value, best.gap)))
+
+
+def _optimum(problem: Problem, pairs: int) -> Optimum | None:
+    """The optimum, unless the table is too large or it is not certified well enough."""
+    numbers, utility = pairs * (problem.horizon or 1), problem.utility
+    quick = numbers <= MOST_NUMBERS_LINEAR if utility.linear else pairs <= MOST_PAIRS and numbers <= MOST_NUMBERS
+    if not (utility.concave and quick):
+        return None
+    try:
+        return solve_roughly(problem, ROUGHLY, MOST_ITERATIONS)
+    except ValueError:  # a utility that is infinitely steep where a policy never goes
+        return None
 
 
 def _assess_tables(problem: Problem, tables: Float[np.ndarray, "seed S A"]) -> Assessment:

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from occupax._errors import check_integer, check_number
+from occupax._errors import OccupaxWarning, check_integer, check_number
 from occupax.algorithms import Algorithm
 from occupax.exact import Evaluator
 from occupax.policies import Policy
@@ -24,7 +25,7 @@ from occupax.training.execution import make_executor
 from occupax.training.execution.program import MOST_ITERATIONS
 from occupax.training.loggers import CSV, Console, Logger
 from occupax.training.records import EXACT, Records, RecordTable
-from occupax.training.result import SUMMARY, Result
+from occupax.training.result import SUMMARY, Result, comparison
 from occupax.training.setup import DEFAULT_ALGORITHM, PolicySource, Setup, make_setup, refuse_unless_path
 
 SECONDS_A_CALL = 0.5
@@ -123,6 +124,7 @@ def run(
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
     training = Training(setup, check_integer("episodes", episodes), functions, loggers)
+    _warn_of_steep_utility(setup.problem)
     if out is not None:
         training.open(Path(out), resume, resume_hint or f"occupax train --out {out} --resume (in Python: resume=True)")
         if len(setup.algorithms) == 1:
@@ -131,6 +133,14 @@ def run(
         loggers.append(Console())
     training.go(checkpoint_every)
     return training.results()
+
+
+def _warn_of_steep_utility(problem: Problem) -> None:
+    from occupax.analysis.diagnosis import steep_utility
+
+    finding = steep_utility(problem)
+    if finding is not None:
+        warnings.warn(f"{finding.sentence} Try: {finding.advice}", OccupaxWarning, stacklevel=4)
 
 
 def paid_iterations(setup: Setup, episodes: int) -> int:
@@ -263,6 +273,7 @@ class Training:
         """One result for each algorithm."""
         table, seeds = self._records.table(), self._setup.seeds
         policies, status = self._executor.outputs(), self._executor.status()
+        compare = comparison(self._setup.problem, self._setup.policies[0])
         results: list[Result] = []
         for i, algorithm in enumerate(self._setup.algorithms):
             runs = slice(i * len(seeds), (i + 1) * len(seeds))
@@ -270,7 +281,7 @@ class Training:
             metrics = {name: values[runs] for name, values in table.metrics.items()}
             recorded = self._setup.problem, algorithm, seeds, table.episodes, table.steps[runs], metrics
             ended = tuple(policies[runs]), tuple(status[runs]), self._seconds
-            results.append(Result(*recorded, *ended, config, arrays))
+            results.append(Result(*recorded, *ended, config, arrays, compare=compare))
         return results
 
 

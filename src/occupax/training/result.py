@@ -2,10 +2,11 @@
 
 import json
 import warnings
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +18,14 @@ from occupax.algorithms import Algorithm
 from occupax.policies import Policy, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
-from occupax.training.assessment import Assessment, assess, load_assessment, probabilities
+from occupax.training.assessment import (
+    Assessment,
+    References,
+    assess,
+    find_references,
+    load_assessment,
+    probabilities,
+)
 from occupax.training.folder import read_config, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.records import EXACT, RecordTable
@@ -26,7 +34,18 @@ SUMMARY = "summary.json"
 POLICY, POLICY_VERSION = "occupax-policy", 1
 
 
-@dataclass(frozen=True)
+class Finding(NamedTuple):
+    """Something that went wrong in a training, in words; docs/diagnosis.md has a section for each kind."""
+
+    kind: str
+    """A short name such as "no-progress"."""
+    sentence: str
+    """What happened, with its numbers."""
+    advice: str
+    """What to try."""
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """Records and policies of a set of seeds."""
 
@@ -49,6 +68,10 @@ class Result:
     """What `config.json` says, and the arrays that belong to it."""
     saved_assessment: Assessment | None = None
     """What was found out about the policies at the end of training, if this was loaded from a file."""
+    saved_diagnosis: tuple[Finding, ...] | None = None
+    """What went wrong, likewise."""
+    compare: Callable[[], References] | None = None
+    """Finds out what other policies are worth, once for all results that share this function."""
 
     def policy(self, seed: int | None = None) -> Policy:
         """The policy of a seed; by default the first."""
@@ -69,6 +92,37 @@ class Result:
     def utilities(self) -> Float[np.ndarray, " seed"]:
         """What each policy is worth: exactly for a table, else estimated from 1,000 new episodes (Gymnasium: 100)."""
         return self.assessment.utilities
+
+    @cached_property
+    def references(self) -> References | None:
+        """What the first, the uniform and the best policy are worth, as far as it is known; found out in seconds."""
+        saved = None if self.saved_assessment is None else self.saved_assessment.references
+        return self.compare() if saved is None and self.compare is not None else saved
+
+    @property
+    def headline(self) -> str:
+        """How good the policies are, in one sentence: the median over the seeds, and what to compare it with."""
+        from occupax.analysis.verdict import headline
+
+        return headline(self)
+
+    @cached_property
+    def diagnosis(self) -> tuple[Finding, ...]:
+        """What went wrong, and what to try; nothing for a training that is well."""
+        from occupax.analysis.diagnosis import diagnose
+
+        return diagnose(self) if self.saved_diagnosis is None else self.saved_diagnosis
+
+    def summary(self) -> str:
+        """The headline and the findings of the diagnosis, as a text of several lines."""
+        from occupax.analysis.verdict import summary
+
+        return summary(self)
+
+    def __repr__(self) -> str:
+        from occupax.analysis.verdict import short_description
+
+        return short_description(self)
 
     @property
     def best_policy(self) -> Policy:
@@ -91,13 +145,14 @@ class Result:
         serial.write_text(path / "metrics.csv", csv_text(self.seeds, table))
         for seed, policy in zip(self.seeds, self.policies, strict=True):
             save_policy(policy, path / "policies" / f"seed-{seed}.safetensors")
-        summary = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
-        serial.write_text(path / SUMMARY, json.dumps(summary, indent=1))
+        summary: dict[str, Any] = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
         if self.problem is not None or self.saved_assessment is not None:
             try:
-                self.assessment.save(path)
+                replace(self.assessment, references=self.references).save(path)
+                summary["diagnosis"] = [finding._asdict() for finding in self.diagnosis]
             except EpisodeError as error:
                 warnings.warn(f"the trained policies could not be evaluated: {error}", OccupaxWarning, stacklevel=2)
+        serial.write_text(path / SUMMARY, json.dumps(summary, indent=1))
 
     def _problem(self) -> Problem:
         if self.problem is None:
@@ -130,8 +185,11 @@ def load_result(
         raise ValueError(f"{path} holds a run that is not finished: resume it first.") from None
     seeds, table = read_csv(path / "metrics.csv")
     files = [path / "policies" / f"seed-{seed}.safetensors" for seed in seeds]
+    restored = problem if problem is not None else _unpack_if_possible(config["setup"]["problem"], arrays)
+    first = _unpack_if_possible(config["setup"]["policy"], arrays, policy)
+    findings = summary.get("diagnosis")
     return Result(
-        problem=problem if problem is not None else _unpack_if_possible(config["setup"]["problem"], arrays),
+        problem=restored,
         algorithm=_restore_algorithm(config["setup"]["algorithm"], arrays, algorithm),
         seeds=seeds,
         episodes=table.episodes,
@@ -143,7 +201,14 @@ def load_result(
         config=config,
         arrays=arrays,
         saved_assessment=load_assessment(path),
+        saved_diagnosis=None if findings is None else tuple(Finding(**finding) for finding in findings),
+        compare=None if restored is None or first is None else comparison(restored, first),
     )
+
+
+def comparison(problem: Problem, first: Policy) -> Callable[[], References]:
+    """A function that finds out what other policies of a problem are worth when it is first called."""
+    return cache(partial(find_references, problem, first))
 
 
 def _precision(metric: str, config: dict[str, Any]) -> str:
@@ -151,9 +216,9 @@ def _precision(metric: str, config: dict[str, Any]) -> str:
     return "float64" if metric in EXACT or config["versions"]["float64"] else "float32"
 
 
-def _unpack_if_possible(description: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _unpack_if_possible(description: Any, arrays: dict[str, np.ndarray], like: Any = None) -> Any:
     try:
-        return serial.unpack(description, arrays)
+        return serial.unpack(description, arrays, like)
     except ValueError:
         return None
 

@@ -24,9 +24,10 @@ from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.execution import same_program
 from occupax.training.folder import make_config, refuse_another_run
 from occupax.training.loop import paid_iterations, run
-from occupax.training.result import SUMMARY, Result, load_result
+from occupax.training.result import SUMMARY, Result, comparison, load_result
 from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_algorithm, refuse_unless_path
 
+NOTHING_LEARNED = "no setting learned anything: none is clearly better than the policy that training began with"
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
 
 
@@ -43,18 +44,31 @@ class Sweep:
         """The mean over the seeds of what the trained policies are worth (`Result.utilities`), for each point."""
         return np.array([np.mean(result.utilities) for result in self.results])
 
+    @cached_property
+    def learned(self) -> np.ndarray:
+        """Whether each point learned anything; one that is too short to tell counts as if it had.
+
+        It did not if its diagnosis finds no progress, or if no policy is finite.
+        """
+        from occupax.analysis.diagnosis import learned
+
+        some = zip(self.results, self.scores, strict=True)
+        return np.array([bool(np.isfinite(score)) and learned(result) for result, score in some])
+
     @property
     def best(self) -> int:
-        """The number of the point with the highest score."""
-        return int(np.nanargmax(self.scores))
+        """The number of the point with the highest score, of those that learned anything."""
+        if not self.learned.any():
+            raise ValueError(f"{NOTHING_LEARNED}; `scores` has what they are worth.")
+        return int(np.argmax(np.where(self.learned, self.scores, -np.inf)))
 
     def __str__(self) -> str:
         scores = self.scores
         lines = [f"{'score':>12}  settings"]
         for i in np.argsort(-scores, kind="stable"):
             settings = ", ".join(f"{name}={setting}" for name, setting in self.points[i].items())
-            lines.append(f"{scores[i]:12.5g}  {settings}")
-        return "\n".join(lines)
+            lines.append(f"{scores[i]:12.5g}  {settings}{'' if self.learned[i] else '  (learned nothing)'}")
+        return "\n".join([*lines, *([] if self.learned.any() else [NOTHING_LEARNED])])
 
 
 def sweep(
@@ -200,15 +214,15 @@ def _trial(package: Package) -> tuple[Result, list[Arrays]]:
             result = run(setup, episodes, progress=False)[0]
         except EpisodeError as error:
             raise error.__cause__ or error from None  # how far it came is known over there
-        bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={})
+        bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={}, compare=None)
         return bare, [named_arrays(policy) for policy in result.policies]
 
 
 def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: int) -> Result:
     config, arrays = make_config(setup, episodes)
     trained = tuple(with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True))
-    problem, algorithm = setup.problem, setup.algorithms[0]
-    return replace(result, problem=problem, algorithm=algorithm, policies=trained, config=config, arrays=arrays)
+    made = {"config": config, "arrays": arrays, "compare": comparison(setup.problem, setup.policies[0])}
+    return replace(result, problem=setup.problem, algorithm=setup.algorithms[0], policies=trained, **made)
 
 
 def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """`occupax train` and `occupax sweep`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,10 @@ import occupax as ox
 from occupax.cli import names, settings
 from occupax.cli.choices import Choices, TrainingArguments, build, number, restore, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
+from occupax.training.sweeps import NOTHING_LEARNED
 
 NUMBERS = ("utility", "gap", "return")
-HEADINGS = {"gap": "certified gap", "return": "last return"}
+HEADINGS = {"gap": "left at most", "return": "last return"}
 
 
 def train(
@@ -44,14 +46,27 @@ def train(
         _print_text(title, summary["seeds"], summary["median"])
         if verdict:
             print_line(verdict)
+        print_line(result.summary())
     report = None if out is None else _write_report(choices.env or str(out), result, out)
     if json:
         given = {name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")}
-        print_json({**given, "episodes": done, "seconds": result.seconds, **summary, "report": report})
+        print_json(
+            {**given, "episodes": done, "seconds": result.seconds, **summary, **_judged(result), "report": report}
+        )
     else:
         print_line(UNSAVED if report is None else f"report: {report}")
     if all(status != "finished" for status in result.status):
         raise RuntimeError("every seed was stopped: lower step_size or radius.")
+
+
+def _judged(result: ox.Result) -> dict[str, Any]:
+    """How good the policies are, and what went wrong."""
+    others = result.references
+    return {
+        "headline": result.headline,
+        "references": None if others is None else asdict(others),
+        "diagnosis": [finding._asdict() for finding in result.diagnosis],
+    }
 
 
 def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume: bool) -> tuple[TrainingArguments, int]:
@@ -94,7 +109,10 @@ def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], s
     if not certificates:
         return summary, verdict
     seed, best = max(zip(result.seeds, certificates, strict=True), key=lambda pair: pair[1].value)
-    verdict = f"certified: no policy is better than that of seed {seed}, {best.value:.6g}, by more than {best.gap:.3g}"
+    verdict = (
+        f"left at most: no policy is better than that of seed {seed}, {best.value:.6g}, by more than {best.gap:.3g}, a "
+        "certified bound that may be loose"
+    )
     return summary | {"certificate": best._asdict()}, verdict
 
 
@@ -146,18 +164,21 @@ def sweep(
         {
             "settings": done.points[i],
             "score": float(scores[i]),
+            "learned": bool(done.learned[i]),
             "stopped": sum(status != "finished" for status in done.results[i].status),
             "folder": None if out is None else str(out / f"point-{i}"),
         }
         for i in np.argsort(-scores, kind="stable")
     ]
     given = settings.parse(choices.given)
-    best = " ".join(f"{name}={value}" for name, value in {**given, **points[0]["settings"]}.items())
+    best = None
+    if done.learned.any():
+        best = " ".join(f"{name}={value}" for name, value in {**given, **done.points[done.best]}.items())
     if json:
         print_json({"episodes": episodes, "points": points, "best": best})
     else:
         _print_points(points)
-        print_line(f"best: --set {best}")
+        print_line(f"{NOTHING_LEARNED}." if best is None else f"best: --set {best}")
         print_line(UNSAVED if out is None else f"saved: {out}")
     if all(point["stopped"] == len(done.results[0].seeds) for point in points):
         raise RuntimeError("every seed was stopped, whatever the settings: lower step_size or radius.")
@@ -166,7 +187,7 @@ def sweep(
 def _print_points(points: list[dict[str, Any]]) -> None:
     rows = [
         {"score": point["score"], **{name: str(value) for name, value in point["settings"].items()}}
-        | {"stopped seeds": point["stopped"]}
+        | {"learned": "yes" if point["learned"] else "nothing", "stopped seeds": point["stopped"]}
         | ({} if point["folder"] is None else {"folder": Path(point["folder"]).name})
         for point in points
     ]

@@ -25,7 +25,8 @@ FAILURES = (
 )
 
 OF_BATCH = ("discounted_return", "episode_length", "largest_weight", "effective_sample_size")
-RECORDED = ("utility", "running_utility", "return", "grad_norm", "clipped", "negative_occupancy", *OF_BATCH)
+OF_STEP = ("grad_norm", "step_length", "clipped")
+RECORDED = ("utility", "running_utility", "return", *OF_STEP, "negative_occupancy", *OF_BATCH)
 """What is recorded of every algorithm; docs/records.md explains each number."""
 
 OUTPUT, UPDATE, BEHAVIOUR = (np.uint32(2**32 - number) for number in (1, 2, 3))
@@ -220,6 +221,7 @@ def _numbers(
         "running_utility": problem.estimated_utility(state.occupancy),
         "return": statistics.undiscounted_return,
         "grad_norm": global_norm(state.gradient),
+        "step_length": state.memory.length,
         "clipped": state.memory.clipped,
         "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
         **{name: getattr(statistics, name) for name in OF_BATCH},

@@ -1,0 +1,33 @@
+"""How often the diagnosis finds something wrong with the default on the problems of `occupax bench`, and what.
+
+python benchmarks/alarms.py              the quick suite, a few minutes
+python benchmarks/alarms.py full         all problems
+"""
+
+import sys
+from collections import Counter
+
+from tables import Table, show
+
+import occupax as ox
+
+SEEDS = 5
+
+
+def measure(suite: str) -> Table:
+    """Train on each problem, print every finding, and count them."""
+    rows, counts = [], Counter[str]()
+    for it in ox.bench.problems(suite):
+        algorithm = ox.bench.default_algorithm()
+        result = ox.train(it.problem, algorithm, it.row.episodes, seeds=SEEDS, progress=False)
+        kinds = [finding.kind for finding in result.diagnosis]
+        counts.update(kinds)
+        rows.append([it.name, str(len(kinds)), ", ".join(kinds) or "-", result.headline])
+        print(f"{it.name}: {result.summary()}", flush=True)
+    said = ", ".join(f"{kind} {count}" for kind, count in counts.most_common()) or "none"
+    title = f"Findings about {type(ox.bench.default_algorithm()).__name__}, {SEEDS} seeds a problem"
+    return Table(title, ["problem", "findings", "kinds", "headline"], rows, remarks=[f"in all: {said}"])
+
+
+if __name__ == "__main__":
+    show([measure(sys.argv[1] if len(sys.argv) > 1 else "quick")])

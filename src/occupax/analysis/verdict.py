@@ -1,0 +1,109 @@
+"""How good the policies of a training are, in a sentence or a few lines."""
+
+from math import floor
+
+import numpy as np
+
+from occupax.analysis.charts import Level
+from occupax.samplers import EpisodeError
+from occupax.serial import class_name
+from occupax.training.assessment import References
+from occupax.training.result import Result
+
+NEARLY_ALL = 0.99
+"""From this share of the way on, a tenth of a per cent is shown."""
+NOTHING = 1e-3
+"""A number below this share of the way from the uniform policy to the optimum is shown as 0."""
+
+
+def headline(result: Result) -> str:
+    """The median utility of the seeds, what others are worth and, where the optimum is known, the share of the way.
+
+    For example "-26.5 (median of 10 seeds); uniform -79.0, optimum -23.0 (certified): 94% of the way".
+    """
+    if result.problem is None and result.saved_assessment is None:
+        return "what the policies are worth is not known, because the problem cannot be restored from a file"
+    known = result.utilities[~np.isnan(result.utilities)]
+    if not known.size:
+        return "no seed has a policy that is finite"
+    value = float(np.median(known))
+    references = result.references or References(np.nan)
+    remark = _remark(len(known), len(result.utilities), result.assessment.source)
+    return short(value, references.way) + remark + _compared(value, references)
+
+
+def _compared(value: float, references: References) -> str:
+    """The end of a headline: what a value is compared with."""
+    if references.uniform is None:
+        return "" if np.isnan(references.first) else f"; first policy {short(references.first)}"
+    text = f"; uniform {short(references.uniform, references.way)}"
+    if references.optimum is None:
+        return text
+    optimum = short(references.optimum, references.way)
+    return f"{text}, optimum {optimum} (certified){share_text(references.share(value), ': {} of the way')}"
+
+
+def share_text(share: float, form: str = "{}") -> str:
+    """A share in per cent, never rounded up, put into a text; nothing if it is not known."""
+    if not np.isfinite(share):
+        return ""
+    digits = 1 if NEARLY_ALL <= share < 1 else 0
+    return form.format(f"{floor(share * 100 * 10**digits + 1e-9) / 10**digits:.{digits}f}%".replace("-0%", "0%"))
+
+
+def short(value: float, way: float = np.nan) -> str:
+    """A number with three digits, or all of a large one before the point; 0 if it is next to nothing of the way."""
+    if value == 0 or abs(value) < NOTHING * way:
+        return "0"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:#.3g}".removesuffix(".")
+
+
+def levels(references: References | None) -> tuple[Level, ...]:
+    """The lines to compare a curve of the utility with."""
+    if references is None:
+        return ()
+    named = {"optimum": references.optimum, "uniform policy": references.uniform}
+    if references.uniform is None:
+        named["first policy"] = references.first
+    known = {name: value for name, value in named.items() if value is not None and np.isfinite(value)}
+    return tuple(Level(f"{name} {short(value, references.way)}", value) for name, value in known.items())
+
+
+def summary(result: Result) -> str:
+    """The headline, and for each finding a line of what happened and one of what to try."""
+    return "\n".join([result.headline, *finding_lines(result)])
+
+
+def finding_lines(result: Result) -> list[str]:
+    """The findings as lines of text."""
+    return [line for it in result.diagnosis for line in (f"{it.kind}: {it.sentence}", f"  try: {it.advice}")]
+
+
+def short_description(result: Result) -> str:
+    """The headline, then algorithm, seeds, episodes and status, and the names of the findings if there are any."""
+    try:
+        said, kinds = result.headline, [finding.kind for finding in result.diagnosis]
+    except (EpisodeError, ValueError) as error:  # whoever looks at a result is not to be stopped by it
+        said, kinds = f"what the policies are worth could not be found out: {error}", []
+    status = {it: result.status.count(it) for it in result.status}
+    lines = [
+        said,
+        f"algorithm: {algorithm_name(result)}",
+        f"seeds: {len(result.seeds)}",
+        f"episodes: {result.episodes[-1] if len(result.episodes) else 0:,} a seed",
+        f"status: {', '.join(it if len(result.seeds) == 1 else f'{count} {it}' for it, count in status.items())}",
+        *([f"findings: {', '.join(kinds)} (summary() says more)"] if kinds else []),
+    ]
+    return "\n".join(lines)
+
+
+def algorithm_name(result: Result) -> str:
+    """The class of the algorithm, even of one that could not be restored."""
+    return class_name(result.config["setup"]["algorithm"])
+
+
+def _remark(known: int, seeds: int, source: str) -> str:
+    of = f"{known} of {seeds} seeds" if known < seeds else f"{seeds} seeds"
+    parts = [f"median of {of}"] if seeds > 1 else []
+    parts += [] if source == "exact" else ["estimated"]
+    return f" ({', '.join(parts)})" if parts else ""
