@@ -29,7 +29,7 @@ class Storm(Algorithm[StormState]):
         first_batch: trajectories of the first iteration (N).
         batch: trajectories of each later one (B).
         fresh: the share of the new estimate (h).
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     first_batch: int = eqx.field(static=True, default=6)
@@ -75,7 +75,7 @@ class Coin(Storm):
         coin: the seed of the coin.
         first_batch: trajectories of a large batch (N); the first iteration has one.
         batch: trajectories of a small one (B).
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     fresh: float = 0.0
@@ -108,7 +108,7 @@ class Twice(Algorithm[AlgorithmState]):
 
     Args:
         batch: trajectories of an iteration.
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     batch: int = 6
@@ -141,7 +141,7 @@ class Turns(Algorithm[TurnsState]):
 
     Args:
         sizes: trajectories of each phase.
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     sizes: tuple[int, ...] = eqx.field(static=True, default=(10, 4, 20))

@@ -234,7 +234,7 @@ def test_what_is_no_algorithm_is_refused_in_a_sentence(name, said, tmp_path):
 
 def test_networks_are_evaluated_on_new_episodes():
     problem = families.BenchProblem("cartpole", Row("cartpole", (), 20, 40, published="CartPole-v1"), "return").problem
-    policies = [ox.policies.mlp(hidden=(2,))(problem.env, jax.random.key(seed)) for seed in (0, 0, 1)]
+    policies = [ox.policies.mlp(hidden=(2,), scale=1.0)(problem.env, jax.random.key(seed)) for seed in (0, 0, 1)]
     evaluate = measure.evaluator(problem, policies[0])
     first, again = evaluate(policies, 0), evaluate(policies, 1)
     assert first[0] == first[1] != first[2]

@@ -30,7 +30,7 @@ RUNS = {
     "maxent": (ox.MaxEnt(batch=4), {"record_every": 3}),
     "plain jax": (ox.REINFORCE(batch=4), {"sampler": "jax"}),
     "adam": (ox.REINFORCE(batch=4, step_size=1.0, rule=ADAM, baseline="mean"), {"record_every": 7}),
-    "adaptive": (ox.TSIVRPG(**SIZES, radius="adaptive"), {}),
+    "plain": (ox.TSIVRPG(**SIZES, rule="gradient", weight_guard=None), {}),
     "uniform": (ox.REINFORCE(batch=4, output="uniform"), {}),
     "best": (ox.TSIVRPG(**SIZES, output="best"), {"record_every": 7}),
     "exact": (ox.REINFORCE(batch=4), {"record_every": 7, "exact": True}),

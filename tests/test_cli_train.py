@@ -19,7 +19,7 @@ from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.setup import make_setup
 
 ICE = "FrozenLake-v1"
-SIZES = ("--set", "snapshot_batch=6", "batch=4", "epoch_length=3")
+SIZES = ("--algorithm", "tsivr-pg", "--set", "snapshot_batch=6", "batch=4", "epoch_length=3")
 RUN = ("train", ICE, "--utility", "log-coverage", "--horizon", "10", "--seeds", "2", "--no-progress", *SIZES)
 
 
@@ -100,6 +100,7 @@ def test_json_has_the_same_numbers_and_tensorboard_gets_them(done, tmp_path):
     assert printed["median"]["utility"] == pytest.approx(np.median(result.utilities))
     assert printed["certificate"]["value"] == pytest.approx(max(result.utilities))
     assert (printed["headline"], printed["diagnosis"]) == (result.headline, [])
+    assert result.references is not None
     assert printed["references"]["optimum"] == pytest.approx(result.references.optimum)
     assert (printed["horizon"], printed["episodes"], printed["report"]) == (10, 70, None)
     assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
@@ -258,7 +259,7 @@ def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
         (("train", "--out", "nowhere", "--resume"), "nowhere is not the folder of a run"),
         (("train", ICE), "--episodes must be given"),
         (("train", ICE, "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
-        (("train", ICE, "--episodes", "10"), "must pay for a first batch of 100 trajectories, got 10."),
+        (("train", ICE, "--episodes", "10"), "must pay for a first batch of 20 trajectories, got 10."),
         (("train", ICE, "--episodes", "abc"), "it takes a whole number, got 'abc'."),
         (("train", ICE, "--episodes", "200", "--discount", "high"), "it takes a number, got 'high'."),
         (("train", ICE, "--episodes", "200", "--discount", "1"), "discount must lie in [0, 1), got 1.0."),

@@ -55,6 +55,7 @@ def well():
 def test_trainings_that_are_well_have_no_finding(well):
     for result in (well, train(COVERAGE, REFINED), train(COVERAGE, replace(REFINED, weight_guard=0.5))):
         assert result.diagnosis == ()
+        assert result.references is not None
         assert result.references.share(float(np.median(result.utilities))) > 0.5  # they are well indeed
 
 
@@ -103,8 +104,9 @@ def test_noise_is_not_taken_for_progress_nor_progress_for_noise(well, seed):
         assert (Evidence(course).no_progress is None) == seen
 
 
-def test_collapse(well):
+def test_collapse():
     """Steps of many logits from a policy that is good: after one of them there is no way back."""
+    well = train(COVERAGE, CALM, iterations=25, seeds=1)
     long = replace(CALM, rule="gradient", baseline="none", step_size=30.0)
     fallen, kept = (train(COVERAGE, it, policy=well.policy()) for it in (long, replace(long, output="best")))
     assert fallen.utilities.max() < -5
@@ -190,7 +192,7 @@ def test_a_simulator_whose_episodes_are_all_cut_and_earn_the_same():
     problem = ox.Problem(ox.make("MountainCar-v0"), horizon=5)
     result = ox.train(problem, ox.REINFORCE(batch=2), 4, seeds=1, policy=ox.policies.linear(), progress=False)
     assert kinds(result) == ["horizon"]
-    varied = result.metrics | {"return": np.array([[-5.0, -4.0]], np.float32)}
+    varied = result.metrics | {"return": np.array([[-5.0, -4.0]], np.float32), "grad_norm": np.ones((1, 2), np.float32)}
     assert kinds(replace(result, metrics=varied)) == []  # it may be an environment without an end
 
 

@@ -34,7 +34,7 @@ RUNS = {
     "hspga": (coverage, ox.HSPGA(**SIZES)),
     "tsivr-pg": (coverage, ox.TSIVRPG(**SIZES)),
     "maxent": (coverage, ox.MaxEnt(batch=6)),
-    "adaptive radius, best output": (coverage, ox.TSIVRPG(**SIZES, radius="adaptive", output="best")),
+    "best output": (coverage, ox.TSIVRPG(**SIZES, output="best")),
     "adam, uniform output, baseline": (
         coverage,
         ox.REINFORCE(batch=6, step_size=1.0, rule=optax.adam(0.1), output="uniform", baseline="mean"),

@@ -643,7 +643,7 @@ def test_the_score_of_a_trial_is_the_mean_of_its_curves(tmp_path, monkeypatch):
     task, path = small("utility", episodes=40), tmp_path / "search.csv"
     tuning.search([(task, "REINFORCE", 4), (task, "REINFORCE", 5)], path, TINY, progress=False)
     for trial in methods.read_search(path):
-        algorithm = ox.REINFORCE(batch=trial.snapshot, **trial.settings)
+        algorithm = ox.REINFORCE(batch=trial.snapshot, **methods.PAPER, **trial.settings)
         episodes = {4: 20, 5: 15}[trial.snapshot]  # half of those of the task; for the rate three epochs
         seeds = range(3) if trial.seeds == tuning.SEEDS else tuning.CONFIRMING
         result = ox.train(task.problem, algorithm, episodes, seeds, 1, task.policy, progress=False)

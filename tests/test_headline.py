@@ -131,6 +131,7 @@ def test_a_folder_from_before_is_loaded_and_the_rest_found_out(tmp_path):
     shorter = [",".join(cell for i, cell in enumerate(line.split(",")) if i != place) for line in metrics]
     (tmp_path / "metrics.csv").write_text("\n".join(shorter) + "\n")
     loaded = ox.load_result(tmp_path)
+    assert loaded.saved_assessment is not None
     assert loaded.saved_assessment.references is None
     assert (loaded.headline, loaded.diagnosis) == (result.headline, result.diagnosis)
 

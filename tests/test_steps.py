@@ -100,7 +100,7 @@ def test_adam_by_name_is_adam_and_does_not_depend_on_the_size_of_the_gradient():
         np.testing.assert_allclose(policy.table, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("rule", "size"), [("adam", 0.03), ("gradient", 0.05), (optax.sgd(0.05), 1.0)])
+@pytest.mark.parametrize(("rule", "size"), [("adam", 0.04), ("gradient", 0.05), (optax.sgd(0.05), 1.0)])
 def test_the_default_step_size_is_that_of_the_rule(rule, size):
     np.testing.assert_allclose(moved(Step(rule=rule)), moved(Step(size, rule=rule)), rtol=1e-6)
     result = ox.train(ox.Problem(ox.make("FrozenLake-v1"), horizon=5), ox.REINFORCE(4, rule=rule), 4, progress=False)

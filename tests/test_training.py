@@ -26,7 +26,7 @@ ALGORITHMS = {
     "srvr-pg": ox.SRVRPG(**SIZES),
     "hspga": ox.HSPGA(**SIZES),
     "maxent": ox.MaxEnt(batch=4),
-    "adaptive": ox.TSIVRPG(**SIZES, radius="adaptive"),
+    "truncated": ox.TSIVRPG(**SIZES, rule="gradient", radius=0.1),
     "adam": ox.REINFORCE(batch=4, step_size=1.0, rule=optax.adam(0.05), baseline="mean"),
 }
 

@@ -14,11 +14,9 @@ from occupax.batch import Batch
 from occupax.policies import Policy, Tabular
 
 RULES = ("adam", "gradient", "natural", "normalised")
-RADII = ("adaptive", "theory")
+RADII = ("theory",)
 Number = Float[Array, ""] | float
-Radius = Float[Array, ""] | float | Literal["adaptive", "theory"]
-
-FIRST_ADAPTIVE_RADIUS = 0.01
+Radius = Float[Array, ""] | float | Literal["theory"]
 
 CONJUGATE_STEPS = 10
 DAMPING = 0.1
@@ -37,15 +35,12 @@ class Moments(eqx.Module):
 
 
 class Memory(eqx.Module):
-    """What is carried from one step to the next; the last two only if the radius is adaptive."""
+    """What is carried from one step to the next."""
 
     rule: Any
     clipped: Bool[Array, ""]
     """Whether the radius cut the last step short."""
     length: Float[Array, ""]
-    radius: Float[Array, ""] | None
-    previous: Policy | None
-    """The policy before the last step."""
 
 
 class Step(eqx.Module):
@@ -56,11 +51,8 @@ class Step(eqx.Module):
 
     Args:
         size: the step size (eta); None is that of `default_size`.
-        radius: bound of the displacement's length (delta), in the l2 norm over all parameters. "adaptive" follows the
-            largest importance weight that the policy before the last step has on the present batch: the radius shrinks
-            or grows, at most by a factor of 2 a step, so that the logarithm of this weight stays near half of that of
-            `weight_bound`; it grows only where it cut the last step short. "theory" is 1 / (2 H l_psi), which
-            `occupax.train` works out.
+        radius: bound of the displacement's length (delta), in the l2 norm over all parameters. "theory" is
+            1 / (2 H l_psi), which `occupax.train` works out.
         rule: the direction: "adam" (Kingma and Ba, 2015, with a second moment that keeps 0.99), whose steps do not
             depend on the size of the utility, and which leaves a parameter as it is, with its moments, while its
             gradient is exactly zero, as that of a state is which nobody visits,
@@ -68,13 +60,11 @@ class Step(eqx.Module):
             that a step of size eta changes the policy by a KL divergence of about eta^2 / 2 an episode), "gradient",
             "normalised" (the gradient at length one), or an optax transformation, which is given the negative gradient
             because it descends.
-        weight_bound: what an adaptive radius tries to keep the largest weight under.
     """
 
     size: Number | None = None
     radius: Radius = inf
     rule: Any = eqx.field(static=True, default="gradient")
-    weight_bound: Number = 4.0
 
     def __check_init__(self) -> None:
         if self.size is not None and not isinstance(self.size, jax.Array):
@@ -85,8 +75,6 @@ class Step(eqx.Module):
             check_number("radius", self.radius, low=0.0)
         if not isinstance(self.rule, optax.GradientTransformation) and self.rule not in RULES:
             raise unknown("step rule", self.rule, RULES)
-        if not isinstance(self.weight_bound, jax.Array):
-            check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
     def init(self, policy: Policy) -> Memory:
         """Before the first step."""
@@ -96,21 +84,26 @@ class Step(eqx.Module):
             rule = Moments(still, still, jnp.zeros((), jnp.int32))
         elif not isinstance(self.rule, str):
             rule = self.rule.init(parameters)
-        adapted = (jnp.asarray(FIRST_ADAPTIVE_RADIUS), policy) if self.radius == "adaptive" else (None, None)
-        return Memory(rule, jnp.zeros((), bool), jnp.zeros(()), *adapted)
+        return Memory(rule, jnp.zeros((), bool), jnp.zeros(()))
 
     def __call__(
         self, policy: Policy, gradient: Policy, memory: Memory, batch: Batch | None = None
     ) -> tuple[Policy, Memory]:
         """The next policy and what is remembered.
 
-        Only an adaptive radius and natural steps need `batch`, which is drawn under `policy`.
+        Only natural steps need `batch`, which is drawn under `policy`.
         """
         direction = _natural(gradient, batch) if self.rule == "natural" else gradient
-        return self._move(policy, direction, memory, self._radius(memory, batch))
+        return self._move(policy, direction, memory)
 
     @eqx.filter_jit  # outside of a compiled program, each operation by itself would take five times as long
-    def _move(self, policy: Policy, gradient: Policy, memory: Memory, radius: Number) -> tuple[Policy, Memory]:
+    def _move(self, policy: Policy, gradient: Policy, memory: Memory) -> tuple[Policy, Memory]:
+        radius = self.radius
+        if isinstance(radius, str):
+            raise ValueError(
+                "radius 'theory' depends on the horizon and is worked out by occupax.train; by hand, give the number "
+                "theory.radius(horizon, lipschitz_psi)."
+            )
         size = default_size(self.rule, policy) if self.size is None else self.size
         direction, remembered = gradient, ()
         if self.rule == "adam":
@@ -126,23 +119,7 @@ class Step(eqx.Module):
         clipped = length > radius
         shrink = jnp.where(clipped, radius / jnp.where(length > 0, length, 1.0), 1.0)
         moved = eqx.apply_updates(policy, jax.tree.map(lambda leaf: shrink * leaf, displacement))
-        adapted = (None, None) if memory.radius is None else (jnp.asarray(radius), policy)
-        return moved, Memory(remembered, clipped, shrink * length, *adapted)
-
-    def _radius(self, memory: Memory, batch: Batch | None) -> Number:
-        if self.radius == "theory":
-            raise ValueError(
-                "radius 'theory' depends on the horizon and is worked out by occupax.train; by hand, give the number "
-                "theory.radius(horizon, lipschitz_psi)."
-            )
-        if memory.radius is None or batch is None:
-            return self.radius  # pyright: ignore[reportReturnType]
-        log_weight = jnp.log(batch.statistics(memory.previous).largest_weight)
-        per_length = log_weight / jnp.where(memory.length > 0, memory.length, 1.0)
-        reached = 0.5 * jnp.log(self.weight_bound) / jnp.where(per_length > 0, per_length, 1.0)
-        aim = jnp.where(per_length > 0, reached, inf)
-        followed = jnp.clip(aim, memory.radius / 2, jnp.where(memory.clipped, memory.radius * 2, memory.radius))
-        return jnp.where(memory.length > 0, followed, memory.radius)
+        return moved, Memory(remembered, clipped, shrink * length)
 
 
 def default_size(rule: Any, policy: Policy) -> float:
@@ -152,7 +129,7 @@ def default_size(rule: Any, policy: Policy) -> float:
     """
     if not isinstance(rule, str):
         return 1.0
-    return {"adam": 0.03 if isinstance(policy, Tabular) else 0.01, "natural": 0.1}.get(rule, 0.05)
+    return {"adam": 0.04 if isinstance(policy, Tabular) else 0.01, "natural": 0.1}.get(rule, 0.05)
 
 
 def _adam(gradient: Policy, moments: Moments) -> tuple[Policy, Moments]:

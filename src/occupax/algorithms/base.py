@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax._errors import check_integer, check_number, unknown
 from occupax.batch import Baseline, Batch
-from occupax.policies import Policy
+from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import Memory, Number, Radius, Step
 
@@ -66,10 +66,8 @@ class Algorithm(eqx.Module, Generic[State]):
 
     Args:
         step_size: eta; by default that of the rule, see `steps.default_size`.
-        radius: bound of each displacement (delta): a number, "adaptive" or "theory"; see `steps.Step`.
+        radius: bound of each displacement (delta): a number or "theory"; see `steps.Step`.
         rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax transformation.
-        weight_bound: the largest importance weight that is trusted: see `EpochAlgorithm`, and what an adaptive radius
-            tries to stay under.
         baseline: of the gradient estimate: "none" or "mean"; see `estimators.gradient`.
         output: which iterate training returns: the "last" one, one drawn "uniform"ly from all that were sampled (as
             the theorems do), or the "best": that with the highest utility, estimated from its own new trajectories, in
@@ -79,13 +77,12 @@ class Algorithm(eqx.Module, Generic[State]):
     step_size: Number | None = eqx.field(kw_only=True, default=None)
     radius: Radius = eqx.field(kw_only=True, default=inf)
     rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
     baseline: Baseline = eqx.field(kw_only=True, static=True, default="mean")
     output: Output = eqx.field(kw_only=True, static=True, default="last")
 
     def __check_init__(self) -> None:
         for name in ("snapshot_batch", "batch", "epoch_length"):
-            if hasattr(self, name) and not isinstance(getattr(self, name), jax.Array):
+            if getattr(self, name, None) is not None and not isinstance(getattr(self, name), jax.Array):
                 check_integer(name, getattr(self, name))
         for name, allowed in (("baseline", get_args(Baseline)), ("output", get_args(Output))):
             if getattr(self, name) not in allowed:
@@ -94,7 +91,7 @@ class Algorithm(eqx.Module, Generic[State]):
 
     def step(self) -> Step:
         """The rule by which a gradient estimate becomes a step."""
-        return Step(self.step_size, self.radius, self.rule, self.weight_bound)
+        return Step(self.step_size, self.radius, self.rule)
 
     @property
     @abstractmethod
@@ -137,18 +134,22 @@ class EpochAlgorithm(Algorithm[EpochStateType]):
         weight_guard: the weights of a refinement are trusted if their effective sample size is at least this share of
             its trajectories that took a step, and the largest is neither above `weight_bound` nor below one over it
             (weights have a mean of 1, so all of them are then too small); None trusts all, as the paper does.
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        weight_bound: the largest weight that is trusted.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
     epoch_length: int = eqx.field(static=True, default=2)
     weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
+    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
 
     def __check_init__(self) -> None:
         guard = self.weight_guard
         if guard is not None and not isinstance(guard, jax.Array) and check_number("weight_guard", guard, low=0.0) > 1:
             raise ValueError(f"weight_guard must be a share of a batch, at most 1, or None, got {guard!r}.")
+        if not isinstance(self.weight_bound, jax.Array):
+            check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
     def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
         """A snapshot at the beginning of each epoch."""
@@ -188,6 +189,18 @@ class RecursiveAlgorithm(EpochAlgorithm[RecursiveState]):
         g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
         return RecursiveState(policy, u, g, memory, jnp.zeros((), bool), state.policy)
+
+
+def default_batch(policy: Policy) -> int:
+    """How many trajectories a fresh estimate is made of, which depends on the kind of policy alone."""
+    return 20 if isinstance(policy, Tabular) else 10
+
+
+def chosen(batch: int | None) -> int:
+    """A batch that is given, or that `occupax.train` has chosen."""
+    if batch is None:
+        raise ValueError("batch depends on the policy and is chosen by occupax.train; by hand, give the number.")
+    return batch
 
 
 def no_gradient(policy: Policy) -> Policy:

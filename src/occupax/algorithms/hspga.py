@@ -18,7 +18,7 @@ class HSPGA(RecursiveAlgorithm):
         batch: trajectories of each of the two batches of a refinement (B).
         epoch_length: iterations in an epoch, the snapshot included (m).
         mixing: beta, in [0, 1]; by default 1 - sqrt(B / (N (m + 1))).
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     mixing: Float[Array, ""] | float | None = None

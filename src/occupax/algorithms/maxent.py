@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, no_gradient
+from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, chosen, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -24,12 +24,12 @@ class MaxEnt(Algorithm[MaxEntState]):
     """Improves the policy for the quasi-reward of a mixture: u_mix <- (1 - alpha) u_mix + alpha mean u_hat(theta_k).
 
     Args:
-        batch: trajectories an iteration (N).
+        batch: trajectories an iteration (N); by default that of `default_batch`.
         mixing: alpha, the share of the newest policy in the mixture; the first one has all of it.
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
-    batch: int = eqx.field(static=True, default=20)
+    batch: int | None = eqx.field(static=True, default=None)
     mixing: Float[Array, ""] | float = 0.1
 
     def __check_init__(self) -> None:
@@ -39,7 +39,7 @@ class MaxEnt(Algorithm[MaxEntState]):
     @property
     def phases(self) -> tuple[Phase[MaxEntState], ...]:
         """A fresh batch every time."""
-        return (Phase(self.batch, self._mix),)
+        return (Phase(chosen(self.batch), self._mix),)
 
     def init(self, problem: Problem, policy: Policy) -> MaxEntState:
         """An empty mixture."""

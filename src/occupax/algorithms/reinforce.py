@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, no_gradient
+from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, chosen, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -14,16 +14,16 @@ class REINFORCE(Algorithm[AlgorithmState]):
     """Ascent along a fresh estimate: g = mean g_hat(theta, grad F(u)) with u = mean u_hat(theta).
 
     Args:
-        batch: trajectories an iteration (N).
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        batch: trajectories an iteration (N); by default that of `default_batch`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
-    batch: int = eqx.field(static=True, default=20)
+    batch: int | None = eqx.field(static=True, default=None)
 
     @property
     def phases(self) -> tuple[Phase[AlgorithmState], ...]:
         """A fresh batch every time."""
-        return (Phase(self.batch, self._ascend),)
+        return (Phase(chosen(self.batch), self._ascend),)
 
     def init(self, problem: Problem, policy: Policy) -> AlgorithmState:
         """No estimates yet."""

@@ -13,7 +13,7 @@ class SRVRPG(RecursiveAlgorithm):
 
     Args:
         snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     @property

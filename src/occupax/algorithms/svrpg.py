@@ -25,7 +25,7 @@ class SVRPG(EpochAlgorithm[SVRPGState]):
 
     Args:
         snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     @property

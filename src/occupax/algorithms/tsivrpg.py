@@ -28,7 +28,7 @@ class TSIVRPG(EpochAlgorithm[TSIVRPGState]):
     Args:
         snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
         weight_guard: see `EpochAlgorithm`; the fresh estimate of the gradient has r_{j-1}, too.
-        step_size, radius, rule, weight_bound, baseline, output: see `Algorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     @property

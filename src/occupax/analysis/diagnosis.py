@@ -28,6 +28,8 @@ HALF = 0.5
 OFTEN = 0.1
 """The share of refinements that rest on one trajectory, or of the entries of an occupancy that are negative, which is
 too large: trainings that are well have one or two per cent."""
+LARGE_WEIGHT = 4.0
+"""A weight that is large even in a batch of one or two trajectories."""
 
 EXPLORE = "a utility that rewards exploration too, such as Reward() + 0.1 * Entropy()"
 
@@ -202,7 +204,7 @@ def _weights(run: Evidence) -> Finding | None:
             f"{numbers}",
             advice,
         )
-    bound = max(float(batch), float(algorithm.weight_bound))
+    bound = max(float(batch), LARGE_WEIGHT)
     share = _outweighed(run, bound)
     if share <= OFTEN:
         return None

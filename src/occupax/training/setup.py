@@ -15,6 +15,7 @@ import numpy as np
 from occupax import serial, theory
 from occupax._errors import check_integer, check_integers
 from occupax.algorithms import REINFORCE, Algorithm
+from occupax.algorithms.base import default_batch
 from occupax.envs.base import number_of_states
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, refuse_unless_policy, tabular
@@ -177,16 +178,18 @@ def _in_default_precision(leaf: Any) -> Any:
 
 
 def _with_numbers(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:
-    """The algorithm with its step size and, if that was asked for, delta = 1 / (2 H l_psi) as numbers."""
+    """The algorithm with step size, batch and, if that was asked for, delta = 1 / (2 H l_psi) as numbers."""
     if algorithm.step_size is None:
         algorithm = replace(algorithm, step_size=default_size(algorithm.rule, policy))
+    if getattr(algorithm, "batch", 0) is None:
+        algorithm = replace(algorithm, batch=default_batch(policy))  # pyright: ignore[reportCallIssue]
     if algorithm.radius != "theory":
         return algorithm
     if not isinstance(policy, Tabular):
         raise ValueError(
             "radius 'theory' is known for tabular policies only, because it needs a bound on the gradient of the "
             f"logits, which {type(policy).__name__} does not have; give the number theory.radius(horizon, "
-            "lipschitz_psi), or radius='adaptive'."
+            "lipschitz_psi)."
         )
     radius = theory.radius(problem.sampling_horizon(), theory.TABULAR_SOFTMAX["lipschitz_psi"])
     return eqx.tree_at(lambda it: it.radius, algorithm, radius)
