@@ -17,7 +17,7 @@ from simulators import CALLS, Diary
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
 TSIVRPG = ox.TSIVRPG(**SIZES)
-BARE = {"rule": "gradient", "baseline": "none", "weight_guard": None}
+PLAIN = {"rule": "gradient", "baseline": "none"}
 
 
 def train(algorithm=TSIVRPG, episodes=40, seeds=2, problem=PROBLEM, **options):
@@ -174,9 +174,8 @@ def test_the_report_of_a_simulator_says_how_many_episodes_were_played(tmp_path):
 def test_a_running_estimate_is_not_taken_for_the_utility():
     # steps so long that weights mean nothing: the running estimate of a reward that is never negative is negative
     problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.Linear(np.arange(64) / 64), discount=0.95, horizon=20)
-    result = train(
-        ox.SRVRPG(snapshot_batch=6, batch=4, epoch_length=10, step_size=3.0, **BARE), 420, 3, problem, policy=None
-    )
+    algorithm = ox.SRVRPG(snapshot_batch=6, batch=4, epoch_length=10, step_size=3.0, **PLAIN, weight_guard=None)
+    result = train(algorithm, 420, 3, problem, policy=None)
     assert result.metrics["running_utility"].min() < -0.5
     assert result.metrics["utility"].min() > 0
 
@@ -191,7 +190,7 @@ def test_a_function_that_is_not_concave_has_no_gap():
 
 
 def test_a_seed_that_breaks_stops_at_its_last_good_iterate_and_alone():
-    problem, algorithm = of_states(breaks), ox.REINFORCE(batch=4, step_size=0.3, rule="gradient")
+    problem, algorithm = of_states(breaks), ox.REINFORCE(batch=4, step_size=0.3, **PLAIN)
     seeds = list(range(8))
     result = train(algorithm, 40, seeds, problem)
     broken = [seed for seed in seeds if result.status[seed] != "finished"]
