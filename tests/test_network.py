@@ -9,6 +9,7 @@ from scipy import stats
 
 import occupax as ox
 from occupax import kernels
+from occupax.envs import ActionSpace, DiscreteActions
 from occupax.envs.base import Environment
 from occupax.samplers.network_kernel import NetworkKernelSource, kernel_log_probs
 from occupax.samplers.plain import JaxSource
@@ -166,7 +167,7 @@ def test_networks_that_are_not_finite_choose_some_action():
 class Short(Environment):
     """Ends after three steps, and counts how many it is asked for."""
 
-    num_actions: int = 2
+    action_space: ActionSpace = DiscreteActions(2)
     time_limit: int | None = None
     asked: list[int] = eqx.field(static=True, default_factory=list)
 

@@ -20,7 +20,13 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
         "tsivr-pg": algorithms.TSIVRPG,
         "maxent": algorithms.MaxEnt,
     },
-    "policy": {"tabular": policies.tabular, "linear": policies.linear, "mlp": policies.mlp},
+    "policy": {
+        "tabular": policies.tabular,
+        "linear": policies.linear,
+        "mlp": policies.mlp,
+        "gaussian": policies.gaussian,
+        "squashed": policies.squashed,
+    },
 }
 
 

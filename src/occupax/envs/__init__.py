@@ -1,15 +1,16 @@
 """What is sampled: environments as pure JAX functions, those of Gymnasium, their registry and a check.
 
-* `base`: what every environment provides.
+* `base`: what every environment provides. `actions`: which actions it takes.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
 * `cartpole`, `acrobot` and `mountain_car`: the physics of Gymnasium in JAX.
-* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `episode` plays one episode of it call by call, and
+* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium, with its actions in `gymnasium_actions`; `episode` plays one episode of it call by call, and
   `vector_slot` is one environment of a vector of them.
 * `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
 * `check/`: whether an environment of Gymnasium is fit for training.
 """
 
 from occupax.envs.acrobot import Acrobot
+from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, Environment
 from occupax.envs.cartpole import CartPole
 from occupax.envs.check import Finding, check_env
@@ -20,12 +21,16 @@ from occupax.envs.tabular import TabularMDP
 
 __all__ = [
     "Acrobot",
+    "ActionSpace",
+    "BoxActions",
     "CartPole",
     "DecisionProcess",
+    "DiscreteActions",
     "Environment",
     "Finding",
     "GymnasiumEnv",
     "MountainCar",
+    "MultiDiscreteActions",
     "TabularMDP",
     "check_env",
     "list",

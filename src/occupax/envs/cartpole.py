@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
+from occupax.envs.actions import ActionSpace, DiscreteActions
 from occupax.envs.base import Timed, TimeLimited
 
 GRAVITY: Final = 9.8
@@ -28,7 +29,7 @@ class CartPole(TimeLimited):
     Gymnasium's `CartPole-v1` has a time limit of 500 steps, `CartPole-v0` one of 200.
     """
 
-    num_actions: int = eqx.field(default=2, init=False, static=True)
+    action_space: ActionSpace = eqx.field(default=DiscreteActions(2), init=False, static=True)
     first = ((-0.05, 0.05),) * 4
 
     def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:

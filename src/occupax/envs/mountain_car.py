@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
+from occupax.envs.actions import ActionSpace, DiscreteActions
 from occupax.envs.base import Timed, TimeLimited
 
 FORCE: Final = 0.001
@@ -22,7 +23,7 @@ class MountainCar(TimeLimited):
     The physics are its position and its velocity, both observed. Gymnasium's `MountainCar-v0` has a time limit of 200.
     """
 
-    num_actions: int = eqx.field(default=3, init=False, static=True)
+    action_space: ActionSpace = eqx.field(default=DiscreteActions(3), init=False, static=True)
     first = ((-0.6, -0.4), (0.0, 0.0))
 
     def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:

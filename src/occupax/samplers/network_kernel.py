@@ -37,7 +37,9 @@ class NetworkKernelSource(ProgramSource):
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
         acting = eqx.Partial(_act, *_network(policy))
-        return NetworkBatch(self.problem, rollout(self.problem, acting, numbers, numbers < stop, key), policy)
+        return NetworkBatch(
+            self.problem, rollout(self.problem, "discrete", acting, numbers, numbers < stop, key), policy
+        )
 
 
 def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Draws) -> Actions:
@@ -46,7 +48,7 @@ def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Dr
     drawn_with = at.live, jax.random.key_data(at.key)[:2], at.numbers, at.t
     operands = parameters, _rows(observations, 1, parameters.dtype), *drawn_with
     actions, log_probs = kernels.call("network_act", parameters.dtype, outputs, *operands, sizes=np.array(sizes))
-    return actions, log_probs
+    return actions, actions, log_probs
 
 
 class NetworkBatch(SampledBatch):
