@@ -20,13 +20,7 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
         "tsivr-pg": algorithms.TSIVRPG,
         "maxent": algorithms.MaxEnt,
     },
-    "policy": {
-        "tabular": policies.tabular,
-        "linear": policies.linear,
-        "mlp": policies.mlp,
-        "gaussian": policies.gaussian,
-        "squashed": policies.squashed,
-    },
+    "policy": {name: getattr(policies, name) for name in ("tabular", "linear", "mlp", "gaussian", "squashed")},
 }
 
 

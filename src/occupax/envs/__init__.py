@@ -3,8 +3,8 @@
 * `base`: what every environment provides. `actions`: which actions it takes.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
 * `cartpole`, `acrobot` and `mountain_car`: the physics of Gymnasium in JAX.
-* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium, with its actions in `gymnasium_actions`; `episode` plays one episode of it call by call, and
-  `vector_slot` is one environment of a vector of them.
+* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
+  one episode of it call by call, and `vector_slot` is one environment of a vector of them.
 * `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
 * `check/`: whether an environment of Gymnasium is fit for training.
 """

@@ -1,7 +1,7 @@
 """Which actions an environment takes.
 
-An action is a number from 0 on, or a flat vector: what shape, type and first number the environment itself wants is known
-to the one who steps it.
+An action is a number from 0 on, or a flat vector. What shape, type and first number an environment of Gymnasium wants is
+known to the one who steps it.
 """
 
 from abc import abstractmethod
@@ -17,8 +17,8 @@ from jaxtyping import Array, Float
 from occupax._errors import check_integer, check_integers
 
 Kind = Literal["discrete", "multi-discrete", "box", "squashed"]
-"""In which space a policy acts. "box" and "squashed" are for the same environments: what is drawn is the action itself, to
-be clipped, or a number on the way to it, of which the policy makes an action inside of the bounds."""
+"""In which space a policy acts. "box" and "squashed" are for the same environments: what is drawn is the action itself,
+which is clipped, or a vector of which the policy makes an action inside of the bounds."""
 
 
 class ActionSpace(eqx.Module):

@@ -1,7 +1,7 @@
 """One environment of a vector of Gymnasium environments, made plain.
 
-Observations are states or flat vectors, and actions are numbers from 0 on or flat vectors. What goes wrong is reported in the `info`: of an
-exception a vector of environments does not tell the place.
+Observations are states or flat vectors, and actions numbers from 0 on or flat vectors. What goes wrong is reported in
+the `info`: of an exception a vector of environments does not tell the place.
 """
 
 import contextlib

@@ -22,9 +22,9 @@ class Policy(eqx.Module):
     """
 
     action_space: ClassVar[Kind]
-    """In which space it acts: "discrete" (the numbers 0, 1, ... of the environment's actions), "multi-discrete" (vectors
-    of such numbers), or "box" (vectors of real numbers, which are clipped to the bounds of the environment) or "squashed"
-    (vectors of which `applied` makes actions inside of the bounds)."""
+    """In which space it acts: "discrete" (the numbers 0, 1, ... of the environment's actions), "multi-discrete"
+    (vectors of such numbers), "box" (vectors of real numbers, which are clipped to the bounds of the environment) or
+    "squashed" (vectors of which `applied` makes actions inside of the bounds)."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

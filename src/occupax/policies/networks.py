@@ -25,6 +25,7 @@ class Flat(eqx.Module):
     num_states: int | None = eqx.field(static=True)
 
     def __call__(self, observation: Any) -> Float[Array, " m"]:
+        """What the network returns for an observation."""
         if self.num_states is not None:
             return self.network(jax.nn.one_hot(observation, self.num_states))
         return self.network(jnp.ravel(observation).astype(jnp.result_type(float)))
