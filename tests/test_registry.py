@@ -132,10 +132,6 @@ def test_backend_gymnasium_is_the_environment_itself_even_if_there_is_a_twin(nam
     assert env.num_actions == make(name).num_actions
 
 
-def test_continuous_actions_are_refused():
-    assert refusal("Pendulum-v1").startswith("Pendulum-v1 must have a Discrete action space, got Box(")
-
-
 def test_discrete_gymnasium_id_that_publishes_no_table_has_states_all_the_same(monkeypatch: pytest.MonkeyPatch):
     class Silent(gymnasium.Env[int, int]):
         action_space = observation_space = gymnasium.spaces.Discrete(2)  # pyright: ignore[reportAssignmentType]

@@ -2,7 +2,7 @@
 
 * `base`: what every environment provides. `actions`: which actions it takes.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
-* `cartpole`, `acrobot` and `mountain_car`: the physics of Gymnasium in JAX.
+* `cartpole`, `acrobot` and `mountain_car`: the physics of Gymnasium in JAX. `lqr`: linear systems of known optimum.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
   one episode of it call by call, and `vector_slot` is one environment of a vector of them.
 * `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
@@ -15,11 +15,13 @@ from occupax.envs.base import DecisionProcess, Environment
 from occupax.envs.cartpole import CartPole
 from occupax.envs.check import Finding, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.lqr import LQR
 from occupax.envs.mountain_car import MountainCar
 from occupax.envs.registry import list, make, register  # noqa: A004
 from occupax.envs.tabular import TabularMDP
 
 __all__ = [
+    "LQR",
     "Acrobot",
     "ActionSpace",
     "BoxActions",

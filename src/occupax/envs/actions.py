@@ -1,7 +1,7 @@
 """Which actions an environment takes.
 
-An action is a number from 0 on, or a flat vector. What shape, type and first number an environment of Gymnasium wants is
-known to the one who steps it.
+An action is a number from 0 on, or a flat vector. What shape, type and first number an environment of Gymnasium has,
+the one who steps it knows.
 """
 
 from abc import abstractmethod

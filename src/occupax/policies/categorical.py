@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax._errors import check_number
 from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
-from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, refuse_unless_environment
 from occupax.policies.base import Initialiser, Policy
 from occupax.policies.networks import Flat, Layers, input_size, output_length
 
@@ -165,6 +165,7 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> Initialis
 
 
 def _number_of_logits(env: DecisionProcess) -> int:
+    refuse_unless_environment(env)
     space = env.action_space
     if isinstance(space, DiscreteActions):
         return space.n

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 
 from occupax._errors import check_number
 from occupax.envs.actions import BoxActions
-from occupax.envs.base import DecisionProcess
+from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.policies.base import Initialiser, Policy
 from occupax.policies.networks import Layers
 
@@ -141,6 +141,7 @@ def _initialiser(
         raise ValueError(f"by_observation must be True or False, got {by_observation!r}.")
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
+        refuse_unless_environment(env)
         box = env.action_space
         if not isinstance(box, BoxActions):
             raise ValueError(f"normal policies need actions in a box, got {box}; use policies.mlp() or linear().")

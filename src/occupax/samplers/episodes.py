@@ -166,7 +166,7 @@ class EpisodeRunner:
 
         observations = begin(np.ones(self._envs, bool))
         while (row >= 0).any():
-            drawn, actions, log_probs = map(np.asarray, act(observations, keys[row], time))
+            drawn, actions, log_probs = map(np.asarray, act(observations, keys[row], time, np.int32(self._envs)))
             following, rewards, terminated, truncated, infos = self._ask("step", actions)
             live, info = row >= 0, infos["values"] if recorded else None
             at = live, row.copy(), time.copy()
@@ -238,16 +238,29 @@ def _record(env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: 
 
 
 def _act(
-    acting: tuple[Policy, ActionSpace], observations: Any, keys: UInt32[Array, "E 2"], time: Int[Array, " E"]
+    acting: tuple[Policy, ActionSpace],
+    observations: Any,
+    keys: UInt32[Array, "E 2"],
+    time: Int[Array, " E"],
+    count: Int[Array, ""],
 ) -> Any:
     """What is drawn for all environments, the actions that they are given, and the log-probabilities."""
     policy, space = acting
 
-    def draw(of_one: tuple[Any, Any, Any]) -> tuple[Array, Array, Float[Array, ""]]:
-        observation, key, t = of_one
+    def draw(i: Int[Array, ""] | int) -> tuple[Array, Array, Float[Array, ""]]:
+        observation, key, t = jax.tree.map(lambda leaf: leaf[i], given)
         of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
         drawn, log_prob = policy.draw(observation, of_action)
         return drawn, space.clip(policy.applied(drawn)), log_prob
 
-    # one after the other: how many there are must not change a bit of them
-    return jax.lax.map(draw, (observations, keys, time))
+    # One after the other, by a program that does the same for any number of them: how many there are must not change a
+    # bit of the numbers. A loop of one turn, or arrays of one row, the compiler would simplify.
+    given = observations, keys, time
+    if len(time) == 1:
+        given = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), given)
+    shapes = jax.eval_shape(draw, 0)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros((max(len(time), 2), *leaf.shape), leaf.dtype), shapes)
+    drawn = jax.lax.fori_loop(
+        0, count, lambda i, kept: jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, draw(i)), nothing
+    )
+    return jax.tree.map(lambda leaf: leaf[: len(time)], drawn)
