@@ -34,9 +34,12 @@ LISTED = {
     "CartPole-v1": (None, 2, 500),
     "CliffWalking-v1": (48, 4, None),
     "CliffWalkingSlippery-v1": (48, 4, None),
+    "ContinuousCartPole-v1": (None, "box", 500),
     "FrozenLake-v1": (16, 4, None),
     "FrozenLake8x8-v1": (64, 4, None),
     "MountainCar-v0": (None, 3, 200),
+    "MountainCarContinuous-v0": (None, "box", 999),
+    "Pendulum-v1": (None, "box", 200),
     "Taxi-v4": (500, 6, None),
 }
 
@@ -49,7 +52,8 @@ def test_list_is_sorted_and_complete():
 def test_every_listed_name_is_made(name: str):
     env = envs.make(name)
     states, actions, time_limit = LISTED[name]
-    assert (env.num_actions, env.time_limit) == (actions, time_limit)
+    found = "box" if isinstance(env.action_space, envs.BoxActions) else env.num_actions
+    assert (found, env.time_limit) == (actions, time_limit)
     assert (env.num_states if isinstance(env, TabularMDP) else None) == states
 
 

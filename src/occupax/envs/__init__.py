@@ -2,7 +2,8 @@
 
 * `base`: what every environment provides. `actions`: which actions it takes.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
-* `cartpole`, `acrobot` and `mountain_car`: the physics of Gymnasium in JAX. `lqr`: linear systems of known optimum.
+* `cartpole`, `acrobot`, `mountain_car` and `pendulum`: the physics of Gymnasium in JAX. `lqr`: linear systems, whose
+  optimum is known.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
   one episode of it call by call, and `vector_slot` is one environment of a vector of them.
 * `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
@@ -12,11 +13,12 @@
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, Environment
-from occupax.envs.cartpole import CartPole
+from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.check import Finding, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lqr import LQR
-from occupax.envs.mountain_car import MountainCar
+from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
+from occupax.envs.pendulum import Pendulum
 from occupax.envs.registry import list, make, register  # noqa: A004
 from occupax.envs.tabular import TabularMDP
 
@@ -26,6 +28,8 @@ __all__ = [
     "ActionSpace",
     "BoxActions",
     "CartPole",
+    "ContinuousCartPole",
+    "ContinuousMountainCar",
     "DecisionProcess",
     "DiscreteActions",
     "Environment",
@@ -33,6 +37,7 @@ __all__ = [
     "GymnasiumEnv",
     "MountainCar",
     "MultiDiscreteActions",
+    "Pendulum",
     "TabularMDP",
     "check_env",
     "list",
