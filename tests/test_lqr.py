@@ -135,7 +135,8 @@ def test_estimators_have_the_value_and_the_gradient_as_their_mean():
     # of 11 numbers, 100 batches each, the largest of Student's t is above 4.5 for one seed in a thousand
     assert far(estimates(POLICY), POLICY) < 4.5
     assert far(estimates(other), other) < 4.5
-    assert far(estimates(POLICY), other) > 4.5  # without the weights it would be noticed
+    elsewhere = policy_of(np.asarray(POLICY.psi.network.layers[0].weight) + 0.3, [0.1, 0.05], [-0.8, -1.3])
+    assert far(estimates(POLICY), elsewhere) > 10  # the truth of another policy would be noticed
 
 
 @pytest.mark.parametrize(
