@@ -44,6 +44,6 @@ def flat_space(actions: ActionSpace) -> Any:
         case DiscreteActions():
             return gym.spaces.Discrete(actions.n)
         case MultiDiscreteActions():
-            return gym.spaces.MultiDiscrete(actions.sizes)
+            return gym.spaces.MultiDiscrete(list(actions.sizes))
         case _:
             return gym.spaces.Box(-np.inf, np.inf, actions.spec().shape, actions.spec().dtype.type)
