@@ -4,7 +4,7 @@
 * `networks`: functions of the observation that policies are made of.
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
-* `fitting`: which policy fits which environment.
+* `fitting`: which policy fits which environment, and the compiled kernel.
 """
 
 from occupax.policies.base import Initialiser, Policy, PolicyType, refuse_unless_policy
@@ -14,12 +14,11 @@ from occupax.policies.categorical import (
     SoftmaxProduct,
     Tabular,
     action_probs,
-    dense_layers,
     linear,
     mlp,
     tabular,
 )
-from occupax.policies.fitting import default_policy, refuse_other_states, refuse_unless_fitting
+from occupax.policies.fitting import default_policy, dense_layers, refuse_other_states, refuse_unless_fitting
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.networks import ACTIVATIONS, Flat
 

@@ -107,17 +107,6 @@ def action_probs(policy: Policy, observation: Any, num_actions: int) -> Float[Ar
     return jnp.exp(jax.vmap(policy.log_prob, (None, 0))(observation, jnp.arange(num_actions)))
 
 
-def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
-    """The layers of a network from a vector to logits with tanh between them; None for any other policy."""
-    psi = policy.psi if type(policy) is Softmax else None
-    if not isinstance(psi, Flat) or psi.num_states is not None:
-        return None
-    layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
-    dense = [layer for layer in layers[::2] if isinstance(layer, eqx.nn.Linear) and layer.bias is not None]
-    bent = [layer for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda) and layer.fn is jnp.tanh]
-    return tuple(dense) if len(dense) + len(bent) == len(layers) else None
-
-
 def tabular(scale: float = 0.0) -> Initialiser:
     """One logit for each state and action, drawn from a normal law of deviation `scale` (0: the uniform policy)."""
     scale = check_number("scale", scale, low=0.0)

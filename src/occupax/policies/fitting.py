@@ -1,15 +1,17 @@
-"""Which policy fits which environment."""
+"""Which policy fits which environment, and the compiled kernel."""
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.policies.base import Initialiser, Policy, refuse_unless_policy
-from occupax.policies.categorical import Categorical, Tabular, mlp, tabular
-from occupax.policies.gaussian import gaussian
+from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular, mlp, tabular
+from occupax.policies.gaussian import Gaussian, Squashed, gaussian
+from occupax.policies.networks import Flat
 
 
 def default_policy(env: DecisionProcess) -> Initialiser:
@@ -17,6 +19,17 @@ def default_policy(env: DecisionProcess) -> Initialiser:
     if isinstance(env.action_space, BoxActions):
         return gaussian()
     return mlp() if number_of_states(env) is None or env.action_space.kinds != ("discrete",) else tabular()
+
+
+def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
+    """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
+    psi = getattr(policy, "psi", None) if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed) else None
+    if not isinstance(psi, Flat) or psi.num_states is not None:
+        return None
+    layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
+    dense = [layer for layer in layers[::2] if isinstance(layer, eqx.nn.Linear) and layer.bias is not None]
+    bent = [layer for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda) and layer.fn is jnp.tanh]
+    return tuple(dense) if len(dense) + len(bent) == len(layers) else None
 
 
 def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:

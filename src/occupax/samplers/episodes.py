@@ -151,11 +151,8 @@ class EpisodeRunner:
     def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left, act, recorded = (
-            iter(range(len(numbers))),
-            bind(_act, (policy, self._env.action_space)),
-            bool(self._env.info),
-        )
+        left, recorded = iter(range(len(numbers))), bool(self._env.info)
+        act = bind(_act, (policy, self._env.action_space))
 
         def begin(over: Bool[np.ndarray, " E"]) -> Any:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""

@@ -139,11 +139,8 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
 def recorded(problem: Problem, algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
     """The names of the numbers of a row."""
     own = tuple(eqx.filter_eval_shape(algorithm.metrics, state))
-    taken = [
-        name
-        for name in own
-        if name in (*RECORDED, "actions_clipped", "steps", "episodes", "seed", "exact_utility", "gap")
-    ]
+    reserved = *RECORDED, "actions_clipped", "steps", "episodes", "seed", "exact_utility", "gap"
+    taken = [name for name in own if name in reserved]
     if taken:
         raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken.")
     return RECORDED + _of_actions(problem) + own
