@@ -69,10 +69,9 @@ def test_estimates_equal_the_plain_ones_on_the_same_trajectories(x64, network):
         np.testing.assert_allclose(answers(ours, target, "none")[0], answers(ours, None, "none")[0], rtol=1e-3)
 
 
-@pytest.mark.parametrize("make", [ox.policies.gaussian((5, 11)), ox.policies.squashed((), by_observation=True)])
-def test_policies_that_are_no_softmax_act_and_estimate_as_in_plain_jax(x64, make):
+def test_policies_that_are_no_softmax_act_and_estimate_as_in_plain_jax(x64):
     task = ox.Problem(ox.make("ContinuousCartPole-v1"), discount=0.95, horizon=40)
-    behaviour, target = two_policies(make, task)
+    behaviour, target = two_policies(ox.policies.squashed((5, 11), by_observation=True), task)
     source = source_of(task, behaviour)
     assert isinstance(source, NetworkKernelSource)
     ours, theirs = (drawn(it, behaviour, KEY, 23) for it in (source, JaxSource(task)))

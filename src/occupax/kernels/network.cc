@@ -242,7 +242,7 @@ ffi::Error Outputs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   return ffi::Error::Success();
 }
 
-// The sum over live steps of the gradient of <outputs, errors>, where errors_of(run, block) writes the errors of a block.
+// The sum over live steps of the gradient of <outputs, errors>; errors_of(run, block) writes the errors of a block.
 template <ffi::DataType D, typename ErrorsOf>
 ffi::Error sum_gradients(ffi::ThreadPool pool, const Shape& shape, In<D> parameters, In<D> observations,
                          In<ffi::S32> lengths, const std::vector<int64_t>& lead, Out<D> gradient,
@@ -294,7 +294,7 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   const auto lead = leading(gradient->dimensions(), 1);
   const auto action = in(actions, 2, lead);
   const auto coefficient = in(coefficients, 2, lead);
-  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, [&](int64_t run, Block<T>& block) {
+  const auto errors_of = [&](int64_t run, Block<T>& block) {
     for (int64_t row = 0; row < block.rows; ++row) {
       const T weight = coefficient.at(run)[block.place[row]];
       T* const error = block.errors + row * shape.widths.back();
@@ -302,7 +302,8 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
       for (int64_t a = 0; a < block.actions(); ++a) error[a] *= -weight;
       error[action.at(run)[block.place[row]]] += weight;
     }
-  });
+  };
+  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, errors_of);
 }
 
 // The sum over live steps of the gradient of <outputs, errors>, for errors that are given.
@@ -314,12 +315,13 @@ ffi::Error Through(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   const auto lead = leading(gradient->dimensions(), 1);
   const auto given = in(errors, 3, lead);
   const int64_t size = shape.sizes.back();
-  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, [&](int64_t run, Block<T>& block) {
+  const auto errors_of = [&](int64_t run, Block<T>& block) {
     for (int64_t row = 0; row < block.rows; ++row) {
       const T* const from = given.at(run) + block.place[row] * size;
       std::copy(from, from + size, block.errors + row * shape.widths.back());
     }
-  });
+  };
+  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, errors_of);
 }
 
 template <ffi::DataType D>
