@@ -59,8 +59,8 @@ def _act_on_outputs(
 ) -> Actions:
     """Draw as the policy does, from what the network makes of the observations."""
     rows = _rows(observations, 1, parameters.dtype)[:, None]
-    outputs = _outputs(sizes, parameters, rows, at.live.astype(jnp.int32))[:, 0]
-    drawn, log_probs = jax.vmap(head.draw)(outputs, at.keys)
+    outputs: Any = _outputs(sizes, parameters, rows, at.live.astype(jnp.int32))
+    drawn, log_probs = jax.vmap(head.draw)(outputs[:, 0], at.keys)
     return drawn, jax.vmap(head.applied)(drawn), log_probs
 
 
