@@ -102,7 +102,7 @@ class Sampled(gym.Env[Any, Any]):
 
     def __init__(self, space="box", actions="discrete"):
         self.observation_space = SPACES[space]
-        self.action_space = {"discrete": spaces.Discrete(3, start=4), "box": spaces.Box(-1.0, 1.0, (2,))}[actions]
+        self.action_space = {"discrete": spaces.Discrete(3, start=4), "text": spaces.Text(5)}[actions]
         self._script, self._time = [], 0
 
     def reset(self, *, seed=None, options=None):

@@ -136,7 +136,6 @@ CASES: dict[str, Case] = {
     "unknown environment": (lambda: ox.make("FrozenLake"), ("environment 'FrozenLake'", "'FrozenLake-v1'", "Known:")),
     "environment that is no name": (lambda: ox.make(["Taxi-v4"]), ("environment ['Taxi-v4']", "Known:", "Taxi-v4")),
     "unknown map": (lambda: ox.make("FrozenLake-v1", map_name="9x9"), ("FrozenLake-v1", "map_name", "9x9")),
-    "continuous environment": (lambda: ox.make("Pendulum-v1"), ("Pendulum-v1", "Discrete action space", "got Box")),
     "unknown backend": (lambda: ox.make("CartPole-v1", backend="gym"), ("backend 'gym'", "mean 'gymnasium'")),
     "environment instead of its maker": (lambda: ox.GymnasiumEnv(5), ("source", "id or a function", "got 5")),
     "info that is no list": (lambda: ox.GymnasiumEnv("CartPole-v1", info="cost"), ("info", "list of names", "'cost'")),

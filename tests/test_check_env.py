@@ -125,18 +125,14 @@ def shaken(self):
 
 PAIR = spaces.Dict({"a": BOX, "b": spaces.Discrete(3)})
 WIDE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+BYTES, NO_ACTIONS = spaces.Box(0, 255, (2,), np.uint8), "action_space is of a kind that Occupax does not take"
 PLACE = BOX.sample()
 STEP_1, STEP_3 = "step 1 of episode 0, seed ", "step 3 of episode 0, seed "
 RESET = "reset of episode 0, seed "
 
 BROKEN = {
-    "continuous actions": (walk(action_space=BOX), "action_space is not discrete", "env.action_space", "Box("),
-    "several actions": (
-        walk(action_space=spaces.MultiDiscrete([2, 3])),
-        "action_space is not discrete",
-        "env.action_space",
-        "MultiDiscrete",
-    ),
+    "actions in words": (walk(action_space=spaces.Text(5)), NO_ACTIONS, "env.action_space", "Text("),
+    "whole numbers in a box": (walk(action_space=BYTES), NO_ACTIONS, "env.action_space", "Box(0, 255"),
     "no action space": (walk(action_space=None), "action_space is no space", "env.action_space", "NoneType None"),
     "a space that raises": (
         walk(observation_space=property(divide)),
@@ -284,6 +280,9 @@ GOOD = {
     "limit beyond the steps": lambda: gym.wrappers.TimeLimit(walk(length=None)(), 80),
     "declared limit beyond the steps": walk(length=None, spec=declared(80)),
     "actions that do not start at 0": walk(action_space=spaces.Discrete(3, start=-4)),
+    "continuous actions": walk(action_space=BOX),
+    "several actions": walk(action_space=spaces.MultiDiscrete([2, 3])),
+    "binary actions": walk(action_space=spaces.MultiBinary(3)),
     "dict": observing(PAIR, {"a": PLACE, "b": np.int64(2)}),
     "tuple": observing(spaces.Tuple([BOX, spaces.MultiDiscrete([2, 3])]), (PLACE, np.array([1, 2]))),
     "states from 5": observing(spaces.Discrete(3, start=5), np.array(7)),
@@ -337,9 +336,9 @@ def test_an_exception_is_told_with_all_it_takes_to_repeat_it():
 
 def test_every_defect_is_told_once():
     parts = {"reward": lambda _: np.nan, "observe": lambda _: np.array([0, 99], np.float32)}
-    found = ox.check_env(walk(action_space=BOX, **parts))
+    found = ox.check_env(walk(action_space=BYTES, **parts))
     assert [finding.what for finding in found] == [
-        "action_space is not discrete",
+        NO_ACTIONS,
         "observation is out of bounds",
         "reward is not finite",
     ]

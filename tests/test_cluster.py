@@ -97,3 +97,18 @@ def test_machine_lost_in_the_middle_changes_nothing(
     assert lost == [32]
     assert replaced
     assert_equal(result, in_one_process)
+
+
+def test_simulated_bodies_are_trained_in_this_process_and_on_a_cluster_alike(cluster: Any):
+    pytest.importorskip("mujoco", reason="it needs the extra mujoco")
+    bodies = ox.Problem(ox.GymnasiumEnv("Swimmer-v5"), discount=0.99, horizon=15)
+
+    def trained(sampler: ox.samplers.Sampler) -> ox.Result:
+        policy = ox.policies.gaussian(hidden=(8,))
+        algorithm = ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=2, step_size=0.01)
+        return ox.train(bodies, algorithm, 12, policy=policy, sampler=sampler, progress=False)
+
+    here = trained(ox.samplers.Host(shards=SHARDS))
+    assert here.status == ("finished",)
+    assert 0 < here.metrics["actions_clipped"].mean() < 0.2  # 0.5 deviations: two normal numbers, 1 in 11
+    assert_equal(trained(ox.samplers.Ray(address=cluster.address, workers=1, shards=SHARDS)), here)

@@ -21,6 +21,7 @@ PAGES = ["README.md"] + [
     for name in (
         "guide",
         "training",
+        "actions",
         "tutorial-environment",
         "tutorial-utility",
         "tutorial-constraint",

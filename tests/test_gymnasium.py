@@ -254,8 +254,8 @@ def test_observations_that_are_no_vector_are_refused(kind):
 
 
 def test_actions_that_are_no_numbers_are_refused():
-    with pytest.raises(ValueError, match=r"Discrete action space, got Box\(.*check.env.*\.$"):
-        ox.GymnasiumEnv(Sampled, actions="box")
+    with pytest.raises(ValueError, match=r"action space of Sampled must be Discrete, .*, got Text\(.*\.$"):
+        ox.GymnasiumEnv(Sampled, actions="text")
 
 
 # By name

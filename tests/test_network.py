@@ -9,6 +9,7 @@ from scipy import stats
 
 import occupax as ox
 from occupax import kernels
+from occupax.envs import ActionSpace, DiscreteActions
 from occupax.envs.base import Environment
 from occupax.samplers.network_kernel import NetworkKernelSource, kernel_log_probs
 from occupax.samplers.plain import JaxSource
@@ -66,6 +67,25 @@ def test_estimates_equal_the_plain_ones_on_the_same_trajectories(x64, network):
         assert_close(answers(ours, asked, baseline), answers(theirs, asked, baseline), rtol=1e-9, atol=1e-11)
     with pytest.raises(AssertionError):  # and the two policies are not one
         np.testing.assert_allclose(answers(ours, target, "none")[0], answers(ours, None, "none")[0], rtol=1e-3)
+
+
+def test_policies_that_are_no_softmax_act_and_estimate_as_in_plain_jax(x64):
+    task = ox.Problem(ox.make("ContinuousCartPole-v1"), discount=0.95, horizon=40)
+    behaviour, target = two_policies(ox.policies.squashed((5, 11), by_observation=True), task)
+    source = source_of(task, behaviour)
+    assert isinstance(source, NetworkKernelSource)
+    ours, theirs = (drawn(it, behaviour, KEY, 23) for it in (source, JaxSource(task)))
+    assert len(set(np.asarray(ours.trajectories.lengths))) > 5  # ragged
+    assert_close(ours.trajectories, theirs.trajectories, rtol=1e-9, atol=1e-11)
+    for asked, baseline in ((None, "none"), (target, "mean")):
+        assert_close(answers(ours, asked, baseline), answers(theirs, asked, baseline), rtol=1e-8, atol=1e-10)
+    gradient = answers(ours, target, "mean")[1]
+    assert all(float(jnp.abs(leaf).max()) > 1e-3 for leaf in jax.tree.leaves(eqx.filter(gradient, eqx.is_array)))
+    # the runs of a program, and trajectories that are not wanted, change no bit
+    stacked = eqx.filter_vmap(lambda factor: changed(lambda leaf: leaf * factor, behaviour))(jnp.array([1.0, 1.1]))
+    together = eqx.filter_jit(eqx.filter_vmap(lambda it: source.block(it, KEY, 0, 7, 23).gradient(None, jnp.ones(1))))
+    alone = eqx.filter_jit(lambda it: source.block(it, KEY, 0, 7, 23).gradient(None, jnp.ones(1)))
+    assert_close(changed(lambda leaf: leaf[0], together(stacked)), alone(behaviour), rtol=1e-12)
 
 
 def test_single_precision_is_that_of_plain_jax():
@@ -166,7 +186,7 @@ def test_networks_that_are_not_finite_choose_some_action():
 class Short(Environment):
     """Ends after three steps, and counts how many it is asked for."""
 
-    num_actions: int = 2
+    action_space: ActionSpace = DiscreteActions(2)
     time_limit: int | None = None
     asked: list[int] = eqx.field(static=True, default_factory=list)
 

@@ -34,9 +34,12 @@ LISTED = {
     "CartPole-v1": (None, 2, 500),
     "CliffWalking-v1": (48, 4, None),
     "CliffWalkingSlippery-v1": (48, 4, None),
+    "ContinuousCartPole-v1": (None, "box", 500),
     "FrozenLake-v1": (16, 4, None),
     "FrozenLake8x8-v1": (64, 4, None),
     "MountainCar-v0": (None, 3, 200),
+    "MountainCarContinuous-v0": (None, "box", 999),
+    "Pendulum-v1": (None, "box", 200),
     "Taxi-v4": (500, 6, None),
 }
 
@@ -49,7 +52,8 @@ def test_list_is_sorted_and_complete():
 def test_every_listed_name_is_made(name: str):
     env = envs.make(name)
     states, actions, time_limit = LISTED[name]
-    assert (env.num_actions, env.time_limit) == (actions, time_limit)
+    found = "box" if isinstance(env.action_space, envs.BoxActions) else env.num_actions
+    assert (found, env.time_limit) == (actions, time_limit)
     assert (env.num_states if isinstance(env, TabularMDP) else None) == states
 
 
@@ -130,10 +134,6 @@ def test_backend_gymnasium_is_the_environment_itself_even_if_there_is_a_twin(nam
     env = make(name, backend="gymnasium")
     assert isinstance(env, GymnasiumEnv)
     assert env.num_actions == make(name).num_actions
-
-
-def test_continuous_actions_are_refused():
-    assert refusal("Pendulum-v1").startswith("Pendulum-v1 must have a Discrete action space, got Box(")
 
 
 def test_discrete_gymnasium_id_that_publishes_no_table_has_states_all_the_same(monkeypatch: pytest.MonkeyPatch):

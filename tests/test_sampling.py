@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
+from occupax.envs import ActionSpace, DiscreteActions
 from occupax.envs.base import Environment
 
 
@@ -67,7 +68,7 @@ class Walk(Environment):
     """Goes up by a number of its own until it is above 1."""
 
     pace: jax.Array
-    num_actions: int = 2
+    action_space: ActionSpace = DiscreteActions(2)
     time_limit: int | None = None
 
     def reset(self, key):

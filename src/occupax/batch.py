@@ -4,8 +4,9 @@ from abc import abstractmethod
 from typing import Any, Literal, final
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
+from occupax.envs.actions import Kind
 from occupax.policies import Policy
 from occupax.problem import Problem
 
@@ -19,7 +20,8 @@ class Trajectories(eqx.Module):
 
     observations: Any
     """What was seen before each action, [B, H, ...]; after the end, what is seen there."""
-    actions: Int[Array, "B H"]
+    actions: Num[Array, "B H *n"]
+    """As the policy drew them: before they are clipped to the bounds of the environment; 0 after the end."""
     log_probs: Float[Array, "B H"]
     """Log-probability of each action under the behaviour policy, recorded and constant; 0 after the end."""
     rewards: Float[Array, "B H"]
@@ -31,6 +33,8 @@ class Trajectories(eqx.Module):
     """What is seen after the last live step, [B, ...]."""
     info: Float[Array, "B H k"] | None = None
     """The values that a simulator was asked to record at each step, if any; 0 after the end."""
+    action_space: Kind = eqx.field(static=True, default="discrete")
+    """That of the policy that acted, and of those that can be asked about."""
 
     @property
     def lengths(self) -> Int[Array, " B"]:
@@ -65,6 +69,8 @@ class Statistics(eqx.Module):
     """The largest importance weight of the target policy at any step."""
     effective_sample_size: Float[Array, ""]
     """(sum w)^2 / sum w^2 over the weights of whole trajectories: as many on-policy ones would tell as much."""
+    actions_clipped: Float[Array, ""]
+    """The share of the steps whose action was outside of the bounds of the environment."""
 
 
 class Batch(eqx.Module):

@@ -145,6 +145,9 @@ def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array,
 def _log_ratios(trajectories: Trajectories, target: Policy, log_probs: LogProbs) -> Float[Array, "B H"]:
     """Log pi_target(a|s) - b at each step, zero after the end."""
     refuse_unless_policy(target)
+    if target.action_space != trajectories.action_space:
+        expected = f'of the kind that acted, "{trajectories.action_space}"'
+        raise ValueError(f'target must be {expected}, got {type(target).__name__}, which is "{target.action_space}".')
     return jnp.where(trajectories.live, log_probs(target, trajectories) - trajectories.log_probs, 0.0)
 
 
@@ -162,8 +165,11 @@ def _visits(
     if horizon != problem.sampling_horizon():
         raise ValueError(f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}.")
     discounts = problem.discount ** np.arange(horizon + 1)  # in float64: differences of them are taken below
+    actions = jax.vmap(jax.vmap(lambda drawn: problem.env.action_space.clip(target.applied(drawn))))(
+        trajectories.actions
+    )
     counts = jax.vmap(jax.vmap(problem.count))(
-        trajectories.observations, trajectories.actions, trajectories.rewards, trajectories.info
+        trajectories.observations, actions, trajectories.rewards, trajectories.info
     )
     visits = [(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)]
     if problem.termination == "absorbing":

@@ -12,9 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int, Num
 
 from occupax._errors import check_integers, read_array
+from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 
 
@@ -22,7 +23,8 @@ class Visit(NamedTuple):
     """One step of an episode."""
 
     observation: Any
-    action: Int[Array, ""]
+    action: Num[Array, "*n"]
+    """As the environment is given it."""
     reward: Float[Array, ""]
     info: Float[Array, " k"] | None = None
     """The chosen values that a simulator returned with it; None where there are none, and after the end."""
@@ -61,6 +63,9 @@ class StateAction(Feature):
 
     def size(self, env: DecisionProcess) -> int:
         """The number of pairs, S * A."""
+        if not isinstance(env.action_space, DiscreteActions):
+            hint = "use Grid(..., actions=[...]) or a function of (observation, action) instead"
+            raise ValueError(f"StateAction features need discrete actions, got {env.action_space}; {hint}.")
         return _states(env, self) * env.num_actions
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
@@ -121,21 +126,23 @@ class Info(Feature):
 
 
 class Grid(Feature):
-    """One-hot over the cells of a grid laid over chosen coordinates of the observation.
+    """One-hot over the cells of a grid laid over chosen coordinates of the observation and the action.
 
-    Observations outside the grid count in its outermost cells.
+    What lies outside the grid counts in its outermost cells.
 
     Args:
-        low: lower edge of the grid along each coordinate.
+        low: lower edge of the grid along each coordinate, those of the observation first.
         high: upper edge of the grid along each coordinate.
         bins: number of cells along each coordinate.
         coordinates: which entries of the flattened observation are meant; the first ones by default.
+        actions: which entries of the action, as the environment is given it, are meant; none by default.
     """
 
     low: Float[np.ndarray, " c"]
     high: Float[np.ndarray, " c"]
     bins: tuple[int, ...] = eqx.field(static=True)
     coordinates: tuple[int, ...] = eqx.field(static=True)
+    actions: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -143,28 +150,36 @@ class Grid(Feature):
         high: Sequence[float] | Float[np.ndarray, " c"],
         bins: Sequence[int],
         coordinates: Sequence[int] | None = None,
+        actions: Sequence[int] = (),
     ):
         self.low, self.high = read_array("low", low), read_array("high", high)
         self.bins = check_integers("bins", bins)
-        chosen = range(len(self.bins)) if coordinates is None else coordinates
+        self.actions = check_integers("actions", actions, minimum=0)
+        chosen = range(len(self.bins) - len(self.actions)) if coordinates is None else coordinates
         self.coordinates = check_integers("coordinates", chosen, minimum=0)
-        lengths = (self.low.size, self.high.size, len(self.bins), len(self.coordinates))
+        lengths = (self.low.size, self.high.size, len(self.bins), len(self.coordinates) + len(self.actions))
         if len(set(lengths)) != 1 or not self.bins:
             got = "{}, {}, {} and {}".format(*lengths)
-            raise ValueError(f"low, high, bins and coordinates must have one length, got {got}.")
+            raise ValueError(f"low, high, bins and coordinates (with actions) must have one length, got {got}.")
         if not (self.low < self.high).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
 
     def size(self, env: DecisionProcess) -> int:
         """The number of cells."""
-        entries = int(np.prod(observation_spec(env).shape))
-        if not all(0 <= c < entries for c in self.coordinates):
-            raise ValueError(f"coordinates must lie in 0..{entries - 1} for this observation, got {self.coordinates}.")
+        for name, chosen, whole, spec in (
+            ("coordinates", self.coordinates, "observation", observation_spec(env)),
+            ("actions", self.actions, "action", env.action_space.spec()),
+        ):
+            entries = int(np.prod(spec.shape))
+            if not all(c < entries for c in chosen):
+                raise ValueError(f"{name} must lie in 0..{entries - 1} for this {whole}, got {chosen}.")
         return int(np.prod(self.bins))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """A one at the cell of the observation."""
-        place, shape = jnp.ravel(visit.observation)[jnp.array(self.coordinates)], jnp.array(self.bins)
+        """A one at the cell of the observation and the action."""
+        parts = (visit.observation, self.coordinates), (visit.action, self.actions)
+        chosen = [jnp.ravel(whole)[np.array(entries)] for whole, entries in parts if entries]
+        place, shape = jnp.concatenate(chosen), jnp.array(self.bins)
         cell = jnp.clip(jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1).astype(jnp.int32)
         return _one_hot(jnp.ravel_multi_index(tuple(cell), self.bins, mode="clip"), visit)
 
@@ -199,7 +214,7 @@ class Function(Feature):
     def size(self, env: DecisionProcess) -> int:
         """The length of what the function returns."""
         try:
-            spec = jax.eval_shape(self.function, observation_spec(env), jax.ShapeDtypeStruct((), jnp.int32))
+            spec = jax.eval_shape(self.function, observation_spec(env), env.action_space.spec())
         except Exception as error:
             raise ValueError(f"the feature function failed on (observation, action): {error}") from error
         shape = getattr(spec, "shape", None)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from occupax._errors import check_integer, unknown
+from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, Visit, as_feature
@@ -53,6 +54,9 @@ class Problem(eqx.Module):
         self.env, self.discount, self.horizon = env, _read_discount(discount), _read_horizon(horizon, env)
         if termination not in get_args(Termination):
             raise unknown("termination", termination, get_args(Termination))
+        if termination == "absorbing" and not isinstance(env.action_space, DiscreteActions):
+            why = "because the policy goes on acting after the end, and all of its actions are added up"
+            raise ValueError(f'termination "absorbing" needs discrete actions, {why}; got {env.action_space}.')
         self.termination = termination
         objective = Reward() if utility is None else as_utility(utility)
         given = None if features is None else as_feature(features)

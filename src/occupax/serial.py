@@ -32,6 +32,8 @@ CONTENT, CHECKSUM = "occupax", "occupax-sha256"
 IDENTITY = inspect.signature(eqx.nn.MLP).parameters["final_activation"].default
 FUNCTIONS: dict[str, Callable[..., Any]] = {**ACTIVATIONS, "identity": IDENTITY}
 """The functions that are saved by name."""
+PACKAGES = ("equinox.nn", "occupax.policies")
+"""Classes of these are found in the package, whichever of its modules they are defined in."""
 
 
 def pack(value: Any) -> tuple[Any, Arrays]:
@@ -83,7 +85,7 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
         return list(parts.values()) if kind is list else {"tuple": list(parts.values())}
     if kind is dict and all(type(key) is str for key in value):
         return {"dict": dict(zip(value, parts.values(), strict=True))}
-    home = "equinox.nn" if kind.__module__.startswith("equinox.nn.") else kind.__module__
+    home = next((home for home in PACKAGES if kind.__module__.startswith(f"{home}.")), kind.__module__)
     address = f"{home}.{kind.__qualname__}"
     if _find(address) is kind:
         return {"class": address, "fields": {step.removeprefix("."): part for step, part in parts.items()}}
@@ -187,7 +189,9 @@ def _find(address: str) -> type | None:
         found = vars(importlib.import_module(home)).get(name)
     except ImportError:
         return None
-    if not isinstance(found, type) or inspect.isabstract(found) or (home != "equinox.nn" and found.__module__ != home):
+    if not isinstance(found, type) or inspect.isabstract(found):
+        return None
+    if found.__module__ != home and not (home in PACKAGES and found.__module__.startswith(f"{home}.")):
         return None
     return found if issubclass(found, eqx.Module) or (issubclass(found, tuple) and hasattr(found, "_fields")) else None
 

@@ -60,7 +60,7 @@ class Choices:
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
     utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
     algorithm: Annotated[str | None, shown(DEFAULTS["algorithm"], "NAME")] = None
-    policy: Annotated[str | None, shown("a table for a tabular environment, else mlp", "NAME")] = None
+    policy: Annotated[str | None, shown("gaussian, tabular or mlp, by the environment", "NAME")] = None
     discount: Annotated[float | None, number(float), shown(DEFAULTS["discount"])] = None
     horizon: Annotated[int | None, number(int), shown("the time limit of the environment")] = None
     termination: Annotated[str | None, shown(DEFAULTS["termination"], "{episodic,absorbing}")] = None

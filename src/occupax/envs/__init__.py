@@ -1,31 +1,43 @@
 """What is sampled: environments as pure JAX functions, those of Gymnasium, their registry and a check.
 
-* `base`: what every environment provides.
+* `base`: what every environment provides. `actions`: which actions it takes.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
-* `cartpole`, `acrobot` and `mountain_car`: the physics of Gymnasium in JAX.
-* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `episode` plays one episode of it call by call, and
-  `vector_slot` is one environment of a vector of them.
+* `cartpole`, `acrobot`, `mountain_car` and `pendulum`: the physics of Gymnasium in JAX. `lqr`: linear systems, whose
+  optimum is known.
+* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
+  one episode of it call by call, and `vector_slot` is one environment of a vector of them.
 * `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
 * `check/`: whether an environment of Gymnasium is fit for training.
 """
 
 from occupax.envs.acrobot import Acrobot
+from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, Environment
-from occupax.envs.cartpole import CartPole
+from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.check import Finding, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.mountain_car import MountainCar
+from occupax.envs.lqr import LQR
+from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
+from occupax.envs.pendulum import Pendulum
 from occupax.envs.registry import list, make, register  # noqa: A004
 from occupax.envs.tabular import TabularMDP
 
 __all__ = [
+    "LQR",
     "Acrobot",
+    "ActionSpace",
+    "BoxActions",
     "CartPole",
+    "ContinuousCartPole",
+    "ContinuousMountainCar",
     "DecisionProcess",
+    "DiscreteActions",
     "Environment",
     "Finding",
     "GymnasiumEnv",
     "MountainCar",
+    "MultiDiscreteActions",
+    "Pendulum",
     "TabularMDP",
     "check_env",
     "list",

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
+from occupax.envs.actions import ActionSpace, DiscreteActions
 from occupax.envs.base import Timed, TimeLimited
 
 GRAVITY: Final = 9.8
@@ -29,7 +30,7 @@ class Acrobot(TimeLimited):
     and the second relative to the first, then their speeds; cosine and sine of each angle and the speeds are observed.
     """
 
-    num_actions: int = eqx.field(default=3, init=False, static=True)
+    action_space: ActionSpace = eqx.field(default=DiscreteActions(3), init=False, static=True)
     first = ((-0.1, 0.1),) * 4
 
     def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:

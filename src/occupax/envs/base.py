@@ -7,18 +7,28 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, Num, PyTree
+
+from occupax.envs.actions import ActionSpace, DiscreteActions
 
 
 class DecisionProcess(eqx.Module):
     """What a policy, a feature and a problem need to know of an environment, wherever it runs."""
 
-    num_actions: eqx.AbstractVar[int]
+    action_space: eqx.AbstractVar[ActionSpace]
+    """Which actions it takes."""
     time_limit: eqx.AbstractVar[int | None]
 
     @abstractmethod
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation."""
+
+    @property
+    def num_actions(self) -> int:
+        """How many discrete actions there are."""
+        if isinstance(self.action_space, DiscreteActions):
+            return self.action_space.n
+        raise ValueError(f"{type(self).__name__} has no number of actions, because it takes {self.action_space}.")
 
 
 class Environment(DecisionProcess):
@@ -37,7 +47,7 @@ class Environment(DecisionProcess):
         """Draw a first state."""
 
     @abstractmethod
-    def step(self, state: PyTree, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+    def step(self, state: PyTree, action: Num[ArrayLike, "*n"], key: Key[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         """Take one action; return the next state and the reward."""
 
     @abstractmethod

@@ -1,12 +1,14 @@
 """The cart-pole of Barto, Sutton and Anderson (1983), with the numbers of Gymnasium's `CartPole`."""
 
+from abc import abstractmethod
 from math import pi
-from typing import Final
+from typing import Any, Final
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, Num
 
+from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions
 from occupax.envs.base import Timed, TimeLimited
 
 GRAVITY: Final = 9.8
@@ -21,21 +23,22 @@ MAX_POSITION: Final = 2.4
 MAX_ANGLE: Final = 12 * pi / 180  # `math.radians` rounds differently from Gymnasium
 
 
-class CartPole(TimeLimited):
-    """Balance a pole on a cart by pushing the cart left (0) or right (1); every step earns 1.
+class PoleOnCart(TimeLimited):
+    """A pole on a cart, which is pushed; every step earns 1. Subclasses say what the actions are.
 
     The physics are the position and speed of the cart, then the angle and angular speed of the pole, all observed.
-    Gymnasium's `CartPole-v1` has a time limit of 500 steps, `CartPole-v0` one of 200.
     """
 
-    num_actions: int = eqx.field(default=2, init=False, static=True)
     first = ((-0.05, 0.05),) * 4
 
-    def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
+    @abstractmethod
+    def force(self, action: Any) -> Float[Array, ""]:
+        """What the cart is pushed with, to the right."""
+
+    def step(self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
         """Push the cart for one explicit Euler step."""
         del key  # the dynamics are deterministic
-        force = jnp.where(jnp.asarray(action) == 1, PUSH, -PUSH)
-        physics = state.physics + TIME_STEP * _derivative(state.physics, force)
+        physics = state.physics + TIME_STEP * _derivative(state.physics, self.force(action))
         return Timed(physics, state.time + 1), jnp.ones((), physics.dtype)
 
     def observe(self, state: Timed) -> Float[Array, "4"]:
@@ -46,6 +49,32 @@ class CartPole(TimeLimited):
         """Whether the cart has left the track or the pole has fallen."""
         position, _, angle, _ = state.physics
         return (jnp.abs(position) > MAX_POSITION) | (jnp.abs(angle) > MAX_ANGLE)
+
+
+class CartPole(PoleOnCart):
+    """Balance a pole on a cart by pushing the cart left (0) or right (1); every step earns 1.
+
+    Gymnasium's `CartPole-v1` has a time limit of 500 steps, `CartPole-v0` one of 200.
+    """
+
+    action_space: ActionSpace = eqx.field(default=DiscreteActions(2), init=False, static=True)
+
+    def force(self, action: Int[ArrayLike, ""]) -> Float[Array, ""]:
+        """A push of 10 N in either direction."""
+        return jnp.where(jnp.asarray(action) == 1, PUSH, -PUSH)
+
+
+class ContinuousCartPole(PoleOnCart):
+    """The cart-pole of Gymnasium with a force of any size: an action from -1 to 1 is a push of 10 N times the action.
+
+    Gymnasium itself has no such environment; all but the force is that of `CartPole`.
+    """
+
+    action_space: ActionSpace = eqx.field(default=BoxActions((-1.0,), (1.0,)), init=False, static=True)
+
+    def force(self, action: Float[ArrayLike, "1"]) -> Float[Array, ""]:
+        """The push of an action, which is clipped to its bounds."""
+        return PUSH * jnp.clip(jnp.asarray(action)[0], -1.0, 1.0)
 
 
 def _derivative(physics: Float[Array, "4"], force: Float[Array, ""]) -> Float[Array, "4"]:

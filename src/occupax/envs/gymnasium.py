@@ -1,4 +1,4 @@
-"""Any environment of Gymnasium with discrete actions."""
+"""Any environment of Gymnasium."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from occupax.envs.actions import ActionSpace
 from occupax.envs.base import DecisionProcess
 from occupax.envs.episode import time_limit
 from occupax.envs.lookup import make_gymnasium
@@ -16,6 +17,7 @@ class GymnasiumEnv(DecisionProcess):
     """An environment of Gymnasium, which is sampled outside of JAX.
 
     Observations that are Discrete are the states of a table; all others are flattened to a vector as Gymnasium does it.
+    Actions that are Discrete are numbers from 0 on; all others are flat vectors, too.
     A problem of it is trained, sampled and evaluated like any other. How many of it run at once, where, and how long a
     step may take says the sampler: `occupax.samplers.Host` or `occupax.samplers.Ray`.
 
@@ -29,7 +31,7 @@ class GymnasiumEnv(DecisionProcess):
     source: Any = eqx.field(static=True)
     options: tuple[tuple[str, Any], ...] = eqx.field(static=True)
     info: tuple[str, ...] = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True)
+    action_space: ActionSpace = eqx.field(static=True)
     num_states: int | None = eqx.field(static=True)
     time_limit: int | None = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -40,6 +42,7 @@ class GymnasiumEnv(DecisionProcess):
         import gymnasium as gym
 
         from occupax.envs.check.observations import check_space
+        from occupax.envs.gymnasium_actions import read_actions
 
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
             kinds = "a Gymnasium id or a function that makes an environment, because several are made"
@@ -51,14 +54,15 @@ class GymnasiumEnv(DecisionProcess):
         made = self.make()
         try:
             actions, observations = made.action_space, made.observation_space
-            if not isinstance(actions, gym.spaces.Discrete):
-                got = f"{actions}; occupax.check_env says more"
-                raise ValueError(f"{self.name} must have a Discrete action space, got {got}.")
+            taken = read_actions(actions)
+            if taken is None:
+                kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers"
+                raise ValueError(f"the action space of {self.name} must be {kinds}, got {actions}.")
             for finding in check_space(observations):
                 raise ValueError(f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}.")
             tabular = isinstance(observations, gym.spaces.Discrete)
             seen = observations if tabular else gym.spaces.flatten_space(observations)
-            self.num_actions, self.num_states = int(actions.n), int(observations.n) if tabular else None
+            self.action_space, self.num_states = taken, int(observations.n) if tabular else None
             self.time_limit, self.shape, self.dtype = time_limit(made), seen.shape or (), str(seen.dtype)
         finally:
             with suppress(Exception):  # if it cannot be closed, nothing is lost

@@ -1,39 +1,55 @@
-"""The mountain car of Moore (1990), with the numbers of Gymnasium's `MountainCar`."""
+"""The mountain car of Moore (1990), with the numbers of Gymnasium's `MountainCar` and `MountainCarContinuous`."""
 
-from typing import Final
+from abc import abstractmethod
+from typing import Any, ClassVar, Final
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, Num
 
+from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions
 from occupax.envs.base import Timed, TimeLimited
 
 FORCE: Final = 0.001
+CONTINUOUS_FORCE: Final = 0.0015
 GRAVITY: Final = 0.0025
 MAX_SPEED: Final = 0.07
 MIN_POSITION: Final = -1.2
 MAX_POSITION: Final = 0.6
 GOAL: Final = 0.5
+CONTINUOUS_GOAL: Final = 0.45
+PRIZE: Final = 100.0
+ACTION_COST: Final = 0.1
 
 
-class MountainCar(TimeLimited):
-    """Get a weak car out of a valley by pushing it left, not at all or right (actions 0, 1, 2); every step earns -1.
+class CarInValley(TimeLimited):
+    """A car in a valley, too weak to leave it at once. Subclasses say what the actions are, and what is earned.
 
-    The physics are its position and its velocity, both observed. Gymnasium's `MountainCar-v0` has a time limit of 200.
+    The physics are its position and its velocity, both observed.
     """
 
-    num_actions: int = eqx.field(default=3, init=False, static=True)
     first = ((-0.6, -0.4), (0.0, 0.0))
+    goal: ClassVar[float]
+    """The position of the flag."""
 
-    def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
+    @abstractmethod
+    def push(self, action: Any) -> Float[Array, ""]:
+        """By how much an action changes the velocity."""
+
+    @abstractmethod
+    def reward(self, action: Any, arrived: Bool[Array, ""]) -> Float[Array, ""]:
+        """What a step earns."""
+
+    def step(self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
         """Push the car for one step; a wall on the left stops it."""
         del key  # the dynamics are deterministic
         position, velocity = state.physics
-        push = FORCE * (jnp.asarray(action).astype(velocity.dtype) - 1)
-        velocity = jnp.clip(velocity + push - GRAVITY * jnp.cos(3 * position), -MAX_SPEED, MAX_SPEED)
+        velocity = velocity + self.push(action).astype(velocity.dtype) - GRAVITY * jnp.cos(3 * position)
+        velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
         position = jnp.clip(position + velocity, MIN_POSITION, MAX_POSITION)
         velocity = jnp.where(position == MIN_POSITION, jnp.maximum(velocity, 0.0), velocity)
-        return Timed(jnp.stack([position, velocity]), state.time + 1), -jnp.ones((), position.dtype)
+        following = Timed(jnp.stack([position, velocity]), state.time + 1)
+        return following, self.reward(action, self.terminated(following)).astype(position.dtype)
 
     def observe(self, state: Timed) -> Float[Array, "2"]:
         """Position and velocity."""
@@ -42,4 +58,40 @@ class MountainCar(TimeLimited):
     def terminated(self, state: Timed) -> Bool[Array, ""]:
         """Whether the car is at the flag on the right, and not on its way back."""
         position, velocity = state.physics
-        return (position >= GOAL) & (velocity >= 0)
+        return (position >= self.goal) & (velocity >= 0)
+
+
+class MountainCar(CarInValley):
+    """Get a weak car out of a valley by pushing it left, not at all or right (actions 0, 1, 2); every step earns -1.
+
+    Gymnasium's `MountainCar-v0` has a time limit of 200.
+    """
+
+    action_space: ActionSpace = eqx.field(default=DiscreteActions(3), init=False, static=True)
+    goal = GOAL
+
+    def push(self, action: Int[ArrayLike, ""]) -> Float[Array, ""]:
+        """The same force in either direction."""
+        return FORCE * (jnp.asarray(action).astype(float) - 1)
+
+    def reward(self, action: Int[ArrayLike, ""], arrived: Bool[Array, ""]) -> Float[Array, ""]:
+        """Minus one."""
+        return -jnp.ones(())
+
+
+class ContinuousMountainCar(CarInValley):
+    """Get a weak car out of a valley by a force from -1 to 1: it costs a tenth of its square, and the flag pays 100.
+
+    Gymnasium's `MountainCarContinuous-v0` has a time limit of 999.
+    """
+
+    action_space: ActionSpace = eqx.field(default=BoxActions((-1.0,), (1.0,)), init=False, static=True)
+    goal = CONTINUOUS_GOAL
+
+    def push(self, action: Float[ArrayLike, "1"]) -> Float[Array, ""]:
+        """The action, clipped to its bounds, times the power of the car."""
+        return CONTINUOUS_FORCE * jnp.clip(jnp.asarray(action)[0], -1.0, 1.0)
+
+    def reward(self, action: Float[ArrayLike, "1"], arrived: Bool[Array, ""]) -> Float[Array, ""]:
+        """The prize at the flag, and the cost of the action."""
+        return jnp.where(arrived, PRIZE, 0.0) - ACTION_COST * jnp.asarray(action)[0] ** 2

@@ -9,10 +9,11 @@ from typing import Any, Literal, get_args
 from occupax._errors import unknown
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
-from occupax.envs.cartpole import CartPole
+from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find, make_gymnasium
-from occupax.envs.mountain_car import MountainCar
+from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
+from occupax.envs.pendulum import Pendulum
 from occupax.envs.tables import NoTableError
 from occupax.envs.tabular import TabularMDP
 
@@ -23,6 +24,9 @@ _FACTORIES: dict[str, Callable[..., DecisionProcess]] = {
     "CartPole-v1": partial(CartPole, time_limit=500),
     "Acrobot-v1": partial(Acrobot, time_limit=500),
     "MountainCar-v0": partial(MountainCar, time_limit=200),
+    "MountainCarContinuous-v0": partial(ContinuousMountainCar, time_limit=999),
+    "Pendulum-v1": partial(Pendulum, time_limit=200),
+    "ContinuousCartPole-v1": partial(ContinuousCartPole, time_limit=500),
 }
 _GYMNASIUM_TABLES = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
 

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from occupax._errors import read_array, refuse_infinite
 from occupax.envs import tables
+from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import Environment
 from occupax.envs.lookup import make_gymnasium
 
@@ -97,9 +98,9 @@ class TabularMDP(Environment):
         return self.successors.shape[0]
 
     @property
-    def num_actions(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """How many actions there are, A."""
-        return self.successors.shape[1]
+    def action_space(self) -> DiscreteActions:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The numbers of the actions, of which there are A."""
+        return DiscreteActions(self.successors.shape[1])
 
     @property
     def reward(self) -> Float[np.ndarray | Array, "S A"]:

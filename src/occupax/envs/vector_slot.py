@@ -1,7 +1,7 @@
 """One environment of a vector of Gymnasium environments, made plain.
 
-Observations are states or flat vectors, and actions count from 0. What goes wrong is reported in the `info`: of an
-exception a vector of environments does not tell the place.
+Observations are states or flat vectors, and actions numbers from 0 on or flat vectors. What goes wrong is reported in
+the `info`: of an exception a vector of environments does not tell the place.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from occupax.envs.episode import Episode, EpisodeFailedError, read_number, useless
+from occupax.envs.gymnasium_actions import flat_space, read_actions, writing_actions
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -31,8 +32,9 @@ class VectorSlot(gym.Env[Any, Any]):
         self._space = space = self._env.observation_space
         self._vector: Any = gym.spaces.flatten_space(space)
         self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
-        self._first_action = int(self._env.action_space.start)
-        self.action_space = gym.spaces.Discrete(int(self._env.action_space.n))
+        actions = read_actions(self._env.action_space)
+        assert actions is not None, self._env.action_space  # noqa: S101 - the environment was looked at before
+        self._write_action, self.action_space = writing_actions(self._env.action_space), flat_space(actions)
         self.observation_space: Any = self._vector if flat else space
         if self._first_state is not None:
             self.observation_space = gym.spaces.Discrete(int(space.n))
@@ -61,7 +63,7 @@ class VectorSlot(gym.Env[Any, Any]):
         if self._waits:
             return self._seen, 0.0, False, False, {}
         try:
-            observation, reward, terminated, truncated, info = self._episode.send(self._first_action + int(action))
+            observation, reward, terminated, truncated, info = self._episode.send(self._write_action(action))
             self._seen = self._read(observation)
             earned = self._number("the reward", {"reward": reward}, "reward")
             values = np.array([self._number(f"{name!r} in its info", info, name) for name in self._info])

@@ -1,5 +1,9 @@
-"""Ground truth for tabular problems, in float64: occupancies, values, gradients, optima and certificates."""
+"""Ground truth in float64, for tabular problems: occupancies, values, gradients, optima and certificates.
 
+`lqr` has values, gradients and the optimum of linear systems with quadratic costs.
+"""
+
+from occupax.exact import lqr
 from occupax.exact.dynamics import BestResponse, value_iteration
 from occupax.exact.evaluation import Certificate, Evaluator, certificate, feature_occupancy, gradient, occupancy, value
 from occupax.exact.optimum import Optimum, solve
@@ -12,6 +16,7 @@ __all__ = [
     "certificate",
     "feature_occupancy",
     "gradient",
+    "lqr",
     "occupancy",
     "solve",
     "value",

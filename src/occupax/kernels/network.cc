@@ -1,5 +1,5 @@
-// Softmax policies over a network of tanh layers: actions, log-probabilities and their gradients, for live steps only,
-// behind XLA's foreign function interface.
+// Networks of tanh layers behind XLA's foreign function interface, for live steps only: of softmax policies the actions,
+// the log-probabilities and their gradients; for all others the outputs of the network, and the gradients through them.
 //
 // The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
 // where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
@@ -215,19 +215,44 @@ ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   return ffi::Error::Success();
 }
 
-// The sum over live steps of their coefficient times the gradient of the log-probability of their action.
+// What the network makes of every live observation, and zeros for the others.
 template <ffi::DataType D>
-ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
-                    In<ffi::S32> lengths, In<D> coefficients, ffi::Span<const int64_t> sizes, Out<D> gradient) {
+ffi::Error Outputs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> lengths,
+                   ffi::Span<const int64_t> sizes, Out<D> outputs) {
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
-  const auto lead = leading(gradient->dimensions(), 1);
-  const int64_t horizon = actions.dimensions().back(), n = lengths.dimensions().back(), runs = product(lead);
+  const auto lead = leading(outputs->dimensions(), 3);
+  const int64_t horizon = observations.dimensions()[observations.dimensions().size() - 2];
+  const int64_t n = lengths.dimensions().back(), runs = product(lead), size = shape.sizes.back();
   const auto network = in(parameters, 1, lead);
   const auto seen = in(observations, 3, lead);
-  const auto action = in(actions, 2, lead);
   const auto length = in(lengths, 1, lead);
-  const auto coefficient = in(coefficients, 2, lead);
+  const auto results = out(outputs, 3, lead);
+  const int64_t part = std::max(PART, ROWS / horizon), parts = (n + part - 1) / part;
+  in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
+    const int64_t run = unit / parts, first = unit % parts * part, last = std::min(n, first + part);
+    T* const result = results.at(run);
+    std::fill(result + first * horizon * size, result + last * horizon * size, T{0});
+    each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
+      block.forward(network.at(run));
+      for (int64_t row = 0; row < block.rows; ++row)
+        std::copy(block.logits(row), block.logits(row) + size, result + block.place[row] * size);
+    });
+  });
+  return ffi::Error::Success();
+}
+
+// The sum over live steps of the gradient of <outputs, errors>; errors_of(run, block) writes the errors of a block.
+template <ffi::DataType D, typename ErrorsOf>
+ffi::Error sum_gradients(ffi::ThreadPool pool, const Shape& shape, In<D> parameters, In<D> observations,
+                         In<ffi::S32> lengths, const std::vector<int64_t>& lead, Out<D> gradient,
+                         const ErrorsOf& errors_of) {
+  using T = ffi::NativeType<D>;
+  const int64_t horizon = observations.dimensions()[observations.dimensions().size() - 2];
+  const int64_t n = lengths.dimensions().back(), runs = product(lead);
+  const auto network = in(parameters, 1, lead);
+  const auto seen = in(observations, 3, lead);
+  const auto length = in(lengths, 1, lead);
   const auto results = out(gradient, 1, lead);
 
   std::vector<T> turned(runs * shape.all_turned);
@@ -245,15 +270,8 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
     const int64_t run = unit / parts, first = std::min(n, unit % parts * each), last = std::min(n, first + each);
     each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
       block.forward(network.at(run));
-      const int64_t width = shape.widths.back();
-      std::fill(block.errors, block.errors + block.rows * width, T{0});
-      for (int64_t row = 0; row < block.rows; ++row) {
-        const T weight = coefficient.at(run)[block.place[row]];
-        T* const error = block.errors + row * width;
-        block.softmax(row, error);
-        for (int64_t a = 0; a < block.actions(); ++a) error[a] *= -weight;
-        error[action.at(run)[block.place[row]]] += weight;
-      }
+      std::fill(block.errors, block.errors + block.rows * shape.widths.back(), T{0});
+      errors_of(run, block);
       block.backward(&turned[run * shape.all_turned], &sums[unit * shape.total]);
     });
   });
@@ -265,6 +283,45 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
       for (int64_t i = 0; i < shape.total; ++i) total[i] += part[p * shape.total + i];
   }
   return ffi::Error::Success();
+}
+
+// The sum over live steps of their coefficient times the gradient of the log-probability of their action.
+template <ffi::DataType D>
+ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
+                    In<ffi::S32> lengths, In<D> coefficients, ffi::Span<const int64_t> sizes, Out<D> gradient) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(gradient->dimensions(), 1);
+  const auto action = in(actions, 2, lead);
+  const auto coefficient = in(coefficients, 2, lead);
+  const auto errors_of = [&](int64_t run, Block<T>& block) {
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const T weight = coefficient.at(run)[block.place[row]];
+      T* const error = block.errors + row * shape.widths.back();
+      block.softmax(row, error);
+      for (int64_t a = 0; a < block.actions(); ++a) error[a] *= -weight;
+      error[action.at(run)[block.place[row]]] += weight;
+    }
+  };
+  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, errors_of);
+}
+
+// The sum over live steps of the gradient of <outputs, errors>, for errors that are given.
+template <ffi::DataType D>
+ffi::Error Through(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> lengths, In<D> errors,
+                   ffi::Span<const int64_t> sizes, Out<D> gradient) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(gradient->dimensions(), 1);
+  const auto given = in(errors, 3, lead);
+  const int64_t size = shape.sizes.back();
+  const auto errors_of = [&](int64_t run, Block<T>& block) {
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const T* const from = given.at(run) + block.place[row] * size;
+      std::copy(from, from + size, block.errors + row * shape.widths.back());
+    }
+  };
+  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, errors_of);
 }
 
 template <ffi::DataType D>
@@ -295,6 +352,26 @@ auto bind_log_probs() {
   return STEPS(D).template Attr<ffi::Span<const int64_t>>("sizes").template Ret<ffi::Buffer<D>>();
 }
 
+#define ROWS_OF(D)                     \
+  ffi::Ffi::Bind()                     \
+      .template Ctx<ffi::ThreadPool>() \
+      .template Arg<In<D>>()           \
+      .template Arg<In<D>>()           \
+      .template Arg<In<ffi::S32>>()
+
+template <ffi::DataType D>
+auto bind_outputs() {
+  return ROWS_OF(D).template Attr<ffi::Span<const int64_t>>("sizes").template Ret<ffi::Buffer<D>>();
+}
+
+template <ffi::DataType D>
+auto bind_through() {
+  return ROWS_OF(D)
+      .template Arg<In<D>>()
+      .template Attr<ffi::Span<const int64_t>>("sizes")
+      .template Ret<ffi::Buffer<D>>();
+}
+
 template <ffi::DataType D>
 auto bind_gradient() {
   return STEPS(D)
@@ -311,3 +388,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float32, LogProbs<ffi::F32>, bin
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float64, LogProbs<ffi::F64>, bind_log_probs<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_gradient_float32, Gradient<ffi::F32>, bind_gradient<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_gradient_float64, Gradient<ffi::F64>, bind_gradient<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float32, Outputs<ffi::F32>, bind_outputs<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float64, Outputs<ffi::F64>, bind_outputs<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_through_float32, Through<ffi::F32>, bind_through<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_through_float64, Through<ffi::F64>, bind_through<ffi::F64>());

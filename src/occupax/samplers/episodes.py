@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, Num, UInt32
 
 from occupax._compiled import bind
 from occupax._errors import check_integer, check_number
 from occupax._watch import HungError, Watch
 from occupax.batch import Trajectories
+from occupax.envs.actions import ActionSpace, Kind
 from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy
@@ -45,7 +46,8 @@ class VectorStep(NamedTuple):
     time: Int[np.ndarray, " E"]
     """How many steps the episode had before."""
     observations: Any
-    actions: Int[np.ndarray, " E"]
+    actions: Num[np.ndarray, "E *k"]
+    """As the policy drew them."""
     log_probs: Float[np.ndarray, " E"]
     rewards: Float[np.ndarray, " E"]
     terminated: Bool[np.ndarray, " E"]
@@ -84,7 +86,8 @@ class EpisodeRunner:
     def draw(self, policy: Policy, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int) -> Trajectories:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = range(first, min(first + n, stop))
-        return self.play(policy, key, numbers, partial(_record, self._env, n, horizon), horizon)
+        record = partial(_record, self._env, policy.action_space, n, horizon)
+        return self.play(policy, key, numbers, record, horizon)
 
     def play(
         self, policy: Policy, key: Key[Array, ""], numbers: range, record: Record[Result], horizon: int | None = None
@@ -148,7 +151,8 @@ class EpisodeRunner:
     def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left, act, recorded = iter(range(len(numbers))), bind(_act, policy), bool(self._env.info)
+        left, recorded = iter(range(len(numbers))), bool(self._env.info)
+        act = bind(_act, (policy, self._env.action_space))
 
         def begin(over: Bool[np.ndarray, " E"]) -> Any:
             """Give the next episodes to the environments whose last one is over, as long as there are any."""
@@ -159,11 +163,11 @@ class EpisodeRunner:
 
         observations = begin(np.ones(self._envs, bool))
         while (row >= 0).any():
-            actions, log_probs = map(np.asarray, act(observations, keys[row], time))
+            drawn, actions, log_probs = map(np.asarray, act(observations, keys[row], time, np.int32(self._envs)))
             following, rewards, terminated, truncated, infos = self._ask("step", actions)
             live, info = row >= 0, infos["values"] if recorded else None
             at = live, row.copy(), time.copy()
-            yield VectorStep(*at, observations, actions, log_probs, rewards, terminated, following, info)
+            yield VectorStep(*at, observations, drawn, log_probs, rewards, terminated, following, info)
             time[live] += 1
             over = live & (terminated | truncated | (time == horizon))
             observations = begin(over) if over.any() else following
@@ -209,11 +213,11 @@ class EpisodeRunner:
                 process.join()
 
 
-def _record(env: GymnasiumEnv, n: int, horizon: int, steps: Iterator[VectorStep]) -> Trajectories:
+def _record(env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: Iterator[VectorStep]) -> Trajectories:
     """All that happens in at most `n` episodes; after the end of an episode stands what was observed last."""
-    spec, number = env.observation_spec(), jnp.result_type(float)
+    spec, action, number = env.observation_spec(), env.action_space.spec(), jnp.result_type(float)
     observations = np.zeros((n, horizon, *spec.shape), spec.dtype)
-    actions, live = np.zeros((n, horizon), np.int32), np.zeros((n, horizon), bool)
+    actions, live = np.zeros((n, horizon, *action.shape), action.dtype), np.zeros((n, horizon), bool)
     log_probs, rewards = np.zeros((n, horizon), number), np.zeros((n, horizon), number)
     terminated, last = np.zeros(n, bool), np.zeros((n, *spec.shape), spec.dtype)
     info = np.zeros((n, horizon, len(env.info)), number) if env.info else None
@@ -227,16 +231,33 @@ def _record(env: GymnasiumEnv, n: int, horizon: int, steps: Iterator[VectorStep]
     ended = ~live.reshape(*live.shape, *[1] * len(spec.shape))
     np.copyto(observations, last[:, None], where=ended)
     columns = observations, actions, log_probs, rewards, live, terminated, last, info
-    return Trajectories(*jax.tree.map(jnp.asarray, columns))
+    return Trajectories(*jax.tree.map(jnp.asarray, columns), action_space=action_space)
 
 
-def _act(policy: Policy, observations: Any, keys: UInt32[Array, "E 2"], time: Int[Array, " E"]) -> Any:
-    """The actions of all environments, and their log-probabilities."""
+def _act(
+    acting: tuple[Policy, ActionSpace],
+    observations: Any,
+    keys: UInt32[Array, "E 2"],
+    time: Int[Array, " E"],
+    count: Int[Array, ""],
+) -> Any:
+    """What is drawn for all environments, the actions that they are given, and the log-probabilities."""
+    policy, space = acting
 
-    def draw(of_one: tuple[Any, Any, Any]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        observation, key, t = of_one
+    def draw(i: Int[Array, ""] | int) -> tuple[Array, Array, Float[Array, ""]]:
+        observation, key, t = jax.tree.map(lambda leaf: leaf[i], given)
         of_action, _ = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))
-        return policy.draw(observation, of_action)
+        drawn, log_prob = policy.draw(observation, of_action)
+        return drawn, space.clip(policy.applied(drawn)), log_prob
 
-    # one after the other: how many there are must not change a bit of them
-    return jax.lax.map(draw, (observations, keys, time))
+    # One after the other, by a program that does the same for any number of them: how many there are must not change a
+    # bit of the numbers. A loop of one turn, or arrays of one row, the compiler would simplify.
+    given = observations, keys, time
+    if len(time) == 1:
+        given = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), given)
+    shapes = jax.eval_shape(draw, 0)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros((max(len(time), 2), *leaf.shape), leaf.dtype), shapes)
+    drawn = jax.lax.fori_loop(
+        0, count, lambda i, kept: jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, draw(i)), nothing
+    )
+    return jax.tree.map(lambda leaf: leaf[: len(time)], drawn)

@@ -1,6 +1,8 @@
-"""Softmax policies over a network of tanh layers, with the network in the compiled kernel, and all else in plain JAX.
+"""Policies over a network of tanh layers, with the network in the compiled kernel, and all else in plain JAX.
 
-The kernel draws actions, and gives log-probabilities and their gradients, of live steps only.
+Of a softmax the kernel draws actions, and gives log-probabilities and their gradients. Of all others it gives the
+outputs of the network and the gradients through them: what the policy makes of the outputs is left to JAX. In both
+cases the network computes nothing for steps that are not live.
 """
 
 from functools import partial
@@ -15,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 from occupax import kernels
 from occupax.batch import Target, Trajectories
 from occupax.estimators import LogProbs
-from occupax.policies import Policy, dense_layers
+from occupax.policies import Policy, Softmax, dense_layers
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.sampled import SampledBatch
@@ -37,7 +39,10 @@ class NetworkKernelSource(ProgramSource):
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
         acting = eqx.Partial(_act, *_network(policy))
-        return NetworkBatch(self.problem, rollout(self.problem, acting, numbers, numbers < stop, key), policy)
+        if not isinstance(policy, Softmax):
+            acting = eqx.Partial(_act_on_outputs, _head(policy), *_network(policy))
+        drawn = rollout(self.problem, policy.action_space, acting, numbers, numbers < stop, key)
+        return NetworkBatch(self.problem, drawn, policy)
 
 
 def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Draws) -> Actions:
@@ -46,7 +51,17 @@ def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Dr
     drawn_with = at.live, jax.random.key_data(at.key)[:2], at.numbers, at.t
     operands = parameters, _rows(observations, 1, parameters.dtype), *drawn_with
     actions, log_probs = kernels.call("network_act", parameters.dtype, outputs, *operands, sizes=np.array(sizes))
-    return actions, log_probs
+    return actions, actions, log_probs
+
+
+def _act_on_outputs(
+    head: Policy, parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Draws
+) -> Actions:
+    """Draw as the policy does, from what the network makes of the observations."""
+    rows = _rows(observations, 1, parameters.dtype)[:, None]
+    outputs: Any = _outputs(sizes, parameters, rows, at.live.astype(jnp.int32))
+    drawn, log_probs = jax.vmap(head.draw)(outputs[:, 0], at.keys)
+    return drawn, jax.vmap(head.applied)(drawn), log_probs
 
 
 class NetworkBatch(SampledBatch):
@@ -68,7 +83,12 @@ def kernel_log_probs(
     """The log-probabilities of live steps; zero after the end."""
     parameters, sizes = _network(policy)
     observations = _rows(trajectories.observations, 2, parameters.dtype)
-    actions, lengths = trajectories.actions.astype(jnp.int32), trajectories.lengths.astype(jnp.int32)
+    lengths = trajectories.lengths.astype(jnp.int32)
+    if not isinstance(policy, Softmax):
+        outputs = _outputs(sizes, parameters, observations, lengths)
+        found = jax.vmap(jax.vmap(_head(policy).log_prob))(outputs, trajectories.actions)
+        return jnp.where(trajectories.live, found, 0.0)
+    actions = trajectories.actions.astype(jnp.int32)
     return _log_probs(sizes, parameters, observations, actions, lengths, recorded)
 
 
@@ -97,6 +117,35 @@ def _log_probs_backward(sizes: Sizes, operands: Any, coefficients: Float[Array, 
 
 
 _log_probs.defvjp(lambda sizes, *operands: (_log_probs(sizes, *operands), operands[:-1]), _log_probs_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _outputs(
+    sizes: Sizes, parameters: Float[Array, " P"], observations: Float[Array, "B H D"], lengths: Int[Array, " B"]
+) -> Float[Array, "B H k"]:
+    """What the network makes of the observations of live steps, and zeros for the others."""
+    output = jax.ShapeDtypeStruct((*observations.shape[:-1], sizes[-1]), parameters.dtype)
+    operands = parameters, observations, lengths
+    return kernels.call("network_outputs", parameters.dtype, output, *operands, sizes=np.array(sizes))
+
+
+def _outputs_backward(sizes: Sizes, operands: Any, errors: Float[Array, "B H k"]) -> Any:
+    parameters = operands[0]
+    output = jax.ShapeDtypeStruct(parameters.shape, parameters.dtype)
+    operands = *operands, errors
+    return kernels.call("network_through", parameters.dtype, output, *operands, sizes=np.array(sizes)), None, None
+
+
+_outputs.defvjp(lambda sizes, *operands: (_outputs(sizes, *operands), operands), _outputs_backward)
+
+
+def _head(policy: Policy) -> Policy:
+    """The policy as a function of the outputs of its network instead of the observation."""
+    return eqx.tree_at(lambda it: it.psi, policy, _as_it_is)
+
+
+def _as_it_is(outputs: Float[Array, " k"]) -> Float[Array, " k"]:
+    return outputs
 
 
 def _network(policy: Policy) -> tuple[Float[Array, " P"], Sizes]:

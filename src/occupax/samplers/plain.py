@@ -9,10 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Num
 
 from occupax._errors import check_integer, check_key
 from occupax.batch import Trajectories
+from occupax.envs.actions import Kind
 from occupax.envs.base import Environment
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy, refuse_unless_fitting
@@ -51,7 +52,8 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
 @eqx.filter_jit
 def trajectories(problem: Problem, policy: Policy, numbers: Int[Array, " n"], key: Key[Array, ""]) -> Trajectories:
     """The trajectories of these numbers out of all those that `key` stands for."""
-    return rollout(problem, eqx.Partial(_act, policy), numbers, jnp.ones(numbers.shape, bool), key)
+    there = jnp.ones(numbers.shape, bool)
+    return rollout(problem, policy.action_space, eqx.Partial(_act, policy), numbers, there, key)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class JaxSource(ProgramSource):
     def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> SampledBatch:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on have no live step."""
         numbers = first + jnp.arange(n)
-        drawn = rollout(self.problem, eqx.Partial(_act, policy), numbers, numbers < stop, key)
+        acting = eqx.Partial(_act, policy)
+        drawn = rollout(self.problem, policy.action_space, acting, numbers, numbers < stop, key)
         return SampledBatch(self.problem, drawn, policy)
 
 
@@ -89,18 +92,24 @@ class Draws(NamedTuple):
     t: Int[Array, ""]
 
 
-Actions = tuple[Int[Array, " n"], Float[Array, " n"]]
-"""Actions and their log-probabilities, of any value where not `live`."""
+Actions = tuple[Num[Array, "n *k"], Num[Array, "n *k"], Float[Array, " n"]]
+"""What was drawn, the actions that it stands for, and its log-probabilities; of any value where not `live`."""
 Acting = Callable[[Any, Draws], Actions]
 """Draws the actions for observations of episodes that are simulated side by side; its arrays may be batched."""
 
 
 def _act(policy: Policy, observations: Any, at: Draws) -> Actions:
-    return jax.vmap(policy.draw)(observations, at.keys)
+    drawn, log_probs = jax.vmap(policy.draw)(observations, at.keys)
+    return drawn, jax.vmap(policy.applied)(drawn), log_probs
 
 
 def rollout(
-    problem: Problem, acting: Acting, numbers: Int[Array, " n"], there: Bool[Array, " n"], key: Key[Array, ""]
+    problem: Problem,
+    action_space: Kind,
+    acting: Acting,
+    numbers: Int[Array, " n"],
+    there: Bool[Array, " n"],
+    key: Key[Array, ""],
 ) -> Trajectories:
     """The trajectories of these numbers out of all those that `key` stands for; those not `there` take no step.
 
@@ -130,7 +139,7 @@ def rollout(
 
     draw = custom_vmap(one_run)
     draw.def_vmap(in_one_loop)
-    return Trajectories(*draw(*arrays, numbers, there, key))
+    return Trajectories(*draw(*arrays, numbers, there, key), action_space=action_space)
 
 
 def _side_by_side(
@@ -156,11 +165,11 @@ def _side_by_side(
     def step(t: Int[Array, ""], state: Any, ended: Bool[Array, "R n"]) -> tuple[Any, Any, tuple[Any, ...]]:
         step_keys = each(lambda key: jax.random.split(jax.random.fold_in(key, t + 1)), keys)
         live, observations = ~ended, each(env.observe, state)
-        actions, log_probs = act(t, observations, live, step_keys[..., 0])
-        following, rewards = each(env.step, state, actions, step_keys[..., 1])
+        drawn, actions, log_probs = act(t, observations, live, step_keys[..., 0])
+        following, rewards = each(env.step, state, env.action_space.clip(actions), step_keys[..., 1])
         state = jax.tree.map(lambda old, new: _where(live, new, old), state, following)
         ended = ended | each(env.terminated, state) | each(env.truncated, state)
-        return state, ended, (observations, actions, log_probs, rewards, live)
+        return state, ended, (observations, drawn, log_probs, rewards, live)
 
     def write(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         t, state, ended, kept = carry
@@ -178,7 +187,7 @@ def _side_by_side(
     observations, *numbers_of_steps, live = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
     final = each(env.observe, last)
     observations = jax.tree.map(lambda seen, end: _where(live, seen, end[:, :, None]), observations, final)
-    masked = [jnp.where(live, leaf, jnp.zeros_like(leaf)) for leaf in numbers_of_steps]
+    masked = [_where(live, leaf, jnp.zeros_like(leaf)) for leaf in numbers_of_steps]
     return observations, *masked, live, each(env.terminated, last) & there, final
 
 

@@ -106,7 +106,8 @@ class TabularKernelBatch(Block):
         """Sums over the trajectories that took a step."""
         rewards = jnp.asarray(self.source.rewards, self.probs.dtype)
         sums = self._ask("tally", target, (5,), rewards, largest_squared=LARGEST_SQUARED)
-        return Tally(sums[0], sums[1], self.lengths[self.start : self.stop].sum(), sums[2], sums[3], sums[4])
+        steps = self.lengths[self.start : self.stop].sum()
+        return Tally(sums[0], sums[1], steps, sums[2], sums[3], sums[4], jnp.zeros_like(steps))
 
     def fisher_vector(self, vector: Policy) -> Policy:
         """What `estimators.fisher_vector` estimates, from the discounted visits of every state and action."""

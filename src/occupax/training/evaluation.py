@@ -67,7 +67,7 @@ def evaluate(
     Args:
         policy: the policy; its actions are drawn.
         env: a Gymnasium id or environment, or module:factory, which runs in Gymnasium itself, or an environment of
-            occupax. The actions must be discrete. An environment that is passed in is not closed.
+            occupax. An environment that is passed in is not closed.
         episodes: how many.
         seed: of the environment and the actions.
         max_steps: where episodes are cut. An environment in JAX without a time limit needs it, and so does one of

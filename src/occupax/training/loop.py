@@ -73,7 +73,7 @@ def train(
         seeds: how many seeds, or which.
         seed: of everything: run k depends on (seed, k) alone.
         policy: an initialiser such as `occupax.policies.mlp()`, or a policy for all seeds to start from; by default a
-            table for a tabular environment and an MLP otherwise.
+            normal law for actions that are real numbers, a table for a tabular environment, and an MLP otherwise.
         callbacks: functions that are called with a `Progress` at every record, and end the training by returning True;
             or loggers such as `occupax.training.TensorBoard(folder)`.
         out: folder for configuration, metrics, checkpoints and policies.

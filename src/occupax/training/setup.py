@@ -16,9 +16,19 @@ from occupax import serial, theory
 from occupax._errors import check_integer, check_integers
 from occupax.algorithms import REINFORCE, Algorithm
 from occupax.algorithms.base import default_batch
-from occupax.envs.base import number_of_states
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy, Tabular, linear, mlp, refuse_unless_fitting, refuse_unless_policy, tabular
+from occupax.policies import (
+    Policy,
+    Tabular,
+    default_policy,
+    gaussian,
+    linear,
+    mlp,
+    refuse_unless_fitting,
+    refuse_unless_policy,
+    squashed,
+    tabular,
+)
 from occupax.problem import Problem
 from occupax.samplers import Sampler, choose_sampler
 from occupax.steps import default_size
@@ -26,7 +36,7 @@ from occupax.training.schedule import Schedule
 
 DEFAULT_ALGORITHM = REINFORCE()
 """What trains when no algorithm is given; docs/bench.md says how it was chosen."""
-INITIALISERS = (tabular, linear, mlp)
+INITIALISERS = (tabular, linear, mlp, gaussian, squashed)
 PolicySource = Policy | Callable[[Any, Any], Policy] | None
 
 
@@ -154,7 +164,7 @@ def _read_seeds(seeds: Any) -> tuple[int, ...]:
 def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
     env = problem.env
     if source is None:
-        source = mlp() if number_of_states(env) is None else tabular()
+        source = default_policy(env)
     if any(source is initialiser for initialiser in INITIALISERS):
         raise ValueError("policy must be an initialiser that was called, such as occupax.policies.mlp().")
     if not isinstance(source, Policy) and not callable(source):

@@ -16,6 +16,7 @@ from occupax.envs.base import Environment
 from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
 from occupax.envs.check.observations import check_observation, check_space
 from occupax.envs.episode import Episode, EpisodeFailedError, StructureError, episode_seeds, read_number, time_limit
+from occupax.envs.gymnasium_actions import read_actions
 from occupax.envs.lookup import not_made
 
 
@@ -65,8 +66,8 @@ def _make(env: Any, findings: Findings) -> Any:
 
 def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> None:
     actions, observations = (_space(env, name, findings) for name in ("action_space", "observation_space"))
-    if not isinstance(actions, gym.spaces.Discrete):  # any start will do: it is added to what policies draw
-        findings.add(found("actions_not_discrete", text(actions), "env.action_space"))
+    if read_actions(actions) is None:
+        findings.add(found("kind_of_actions", text(actions), "env.action_space"))
     findings.add(*check_space(observations))
     checker = _EpisodeChecker(env, observations, findings)
     key = np.asarray(jax.random.key_data(jax.random.key(seed)))

@@ -26,6 +26,8 @@ class Tally(eqx.Module):
     weights: Float[Array, ""]
     squared_weights: Float[Array, ""]
     largest_weight: Float[Array, ""]
+    clipped: Int[Array, ""]
+    """How many steps had an action outside of the bounds of the environment."""
 
     def __add__(self, other: "Tally") -> "Tally":
         total = jax.tree.map(jnp.add, self, other)
@@ -41,6 +43,7 @@ class Tally(eqx.Module):
             episode_length=self.steps / n,
             largest_weight=self.largest_weight,
             effective_sample_size=self.weights**2 / jnp.maximum(self.squared_weights, 1e-30),
+            actions_clipped=self.clipped / jnp.maximum(self.steps, 1),
         )
 
 

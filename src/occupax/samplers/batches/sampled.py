@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from occupax import estimators
 from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories
+from occupax.envs.actions import BoxActions
 from occupax.estimators import LogProbs
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -61,7 +62,16 @@ class SampledBatch(Block):
             weights=last.sum(),
             squared_weights=jnp.sum(last**2),
             largest_weight=weight.max(),
+            clipped=jnp.sum(self._clipped() & taken.live),
         )
+
+    def _clipped(self) -> Bool[Array, "#B #H"]:
+        """At which steps the action was outside of the bounds of the environment."""
+        space = self.problem.env.action_space
+        if not isinstance(space, BoxActions) or not space.bounded:
+            return jnp.zeros((1, 1), bool)
+        actions = jax.vmap(jax.vmap(self.policy.applied))(self.trajectories.actions)
+        return jnp.any(space.clip(actions) != actions, -1)
 
     def fisher_vector(self, vector: Policy) -> Policy:
         """The product with the Fisher information, by `estimators.fisher_vector`."""

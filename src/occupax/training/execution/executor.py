@@ -28,7 +28,9 @@ class Executor(ABC):
         self.count = len(setup.runs)
         self.iteration = 0
         algorithm = setup.algorithms[0]
-        self._names: tuple[str, ...] = recorded(algorithm, algorithm.init(setup.problem, setup.policies[0]))
+        self._names: tuple[str, ...] = recorded(
+            setup.problem, algorithm, algorithm.init(setup.problem, setup.policies[0])
+        )
 
     @abstractmethod
     def advance(self, count: int) -> Arrays:

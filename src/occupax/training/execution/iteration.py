@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 from occupax.algorithms import Algorithm, AlgorithmState
 from occupax.algorithms.base import choose
 from occupax.batch import Baseline, Batch, Statistics, Target
+from occupax.envs.actions import BoxActions
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import global_norm
@@ -136,13 +137,20 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
     )
 
 
-def recorded(algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
+def recorded(problem: Problem, algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
     """The names of the numbers of a row."""
     own = tuple(eqx.filter_eval_shape(algorithm.metrics, state))
-    taken = [name for name in own if name in (*RECORDED, "steps", "episodes", "seed", "exact_utility", "gap")]
+    reserved = *RECORDED, "actions_clipped", "steps", "episodes", "seed", "exact_utility", "gap"
+    taken = [name for name in own if name in reserved]
     if taken:
         raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken.")
-    return RECORDED + own
+    return RECORDED + _of_actions(problem) + own
+
+
+def _of_actions(problem: Problem) -> tuple[str, ...]:
+    """What is recorded where actions have bounds."""
+    space = problem.env.action_space
+    return ("actions_clipped",) if isinstance(space, BoxActions) and space.bounded else ()
 
 
 def iterate(
@@ -224,7 +232,7 @@ def _numbers(
         "step_length": state.memory.length,
         "clipped": state.memory.clipped,
         "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
-        **{name: getattr(statistics, name) for name in OF_BATCH},
+        **{name: getattr(statistics, name) for name in OF_BATCH + _of_actions(problem)},
         **algorithm.metrics(state),
     }
     for name, number in numbers.items():

@@ -1,0 +1,49 @@
+"""The actions of Gymnasium's environments as ours, and back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
+
+
+def read_actions(space: Any) -> ActionSpace | None:
+    """The actions of a space of Gymnasium, flat and counted from 0; None if it is of a kind that is not taken."""
+    match space:
+        case gym.spaces.Discrete():
+            return DiscreteActions(int(space.n))
+        case gym.spaces.MultiDiscrete():
+            return MultiDiscreteActions(space.nvec.ravel().tolist())
+        case gym.spaces.MultiBinary():
+            return MultiDiscreteActions([2] * int(np.prod(space.shape)))
+        case gym.spaces.Box() if np.issubdtype(space.dtype, np.floating):
+            return BoxActions(space.low.ravel().tolist(), space.high.ravel().tolist())
+        case _:
+            return None
+
+
+def writing_actions(space: Any) -> Callable[[Any], Any]:
+    """A function that makes of our actions what the `step` of an environment with this space takes."""
+    match space:
+        case gym.spaces.Discrete():
+            first = int(space.start)
+            return lambda action: first + int(action)
+        case gym.spaces.MultiDiscrete():
+            return lambda action: (space.start + np.reshape(action, space.shape)).astype(space.dtype)
+        case gym.spaces.MultiBinary():
+            return lambda action: np.reshape(action, space.shape).astype(space.dtype)
+        case _:  # clipped once more, because rounding to another type may take an action out of its bounds
+            return lambda action: np.clip(np.reshape(action, space.shape).astype(space.dtype), space.low, space.high)
+
+
+def flat_space(actions: ActionSpace) -> Any:
+    """The space of our actions, as the vectors of Gymnasium's environments want it."""
+    match actions:
+        case DiscreteActions():
+            return gym.spaces.Discrete(actions.n)
+        case MultiDiscreteActions():
+            return gym.spaces.MultiDiscrete(list(actions.sizes))
+        case _:
+            return gym.spaces.Box(-np.inf, np.inf, actions.spec().shape, actions.spec().dtype.type)

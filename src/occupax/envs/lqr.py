@@ -1,0 +1,124 @@
+"""Linear systems with quadratic costs, whose best policies are known in closed form: see `occupax.exact.lqr`."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Key
+
+from occupax._errors import check_integer, read_array
+from occupax.envs.actions import BoxActions
+from occupax.envs.base import Environment
+
+Matrix = Float[np.ndarray, "rows columns"]
+
+
+class LQR(Environment):
+    """The linear-quadratic regulator: x' = A x + B a + w, where w is normal, and a step earns -(x Q x + a R a).
+
+    The state x is observed, the first one is normal with mean zero, and episodes do not end.
+
+    Args:
+        drift: A, [n, n].
+        control: B, [n, m].
+        state_cost: Q, [n, n], symmetric and positive semidefinite.
+        action_cost: R, [m, m], symmetric and positive definite.
+        noise: the covariance of w, [n, n]; none by default.
+        first: the covariance of the first state, [n, n]; the identity by default.
+    """
+
+    drift: Matrix
+    control: Matrix
+    state_cost: Matrix
+    action_cost: Matrix
+    noise: Matrix
+    first: Matrix
+    noise_root: Matrix
+    first_root: Matrix
+    time_limit: int | None = eqx.field(static=True, default=None)
+
+    def __init__(
+        self,
+        drift: Any,
+        control: Any,
+        state_cost: Any,
+        action_cost: Any,
+        noise: Any = None,
+        first: Any = None,
+    ):
+        self.drift, self.control = read_array("drift", drift), read_array("control", control)
+        if self.drift.ndim != 2 or self.control.ndim != 2 or not self.control.size:
+            got = f"shapes {self.drift.shape} and {self.control.shape}"
+            raise ValueError(f"drift must be a matrix [n, n] and control one [n, m], got {got}.")
+        n, m = self.control.shape
+        if self.drift.shape != (n, n):
+            raise ValueError(f"drift must have shape {(n, n)}, because control has {n} rows, got {self.drift.shape}.")
+        self.state_cost = _covariance("state_cost", state_cost, n)
+        self.action_cost = _covariance("action_cost", action_cost, m)
+        if np.linalg.eigvalsh(self.action_cost)[0] <= 0:
+            raise ValueError("action_cost must be positive definite, but some actions are free.")
+        self.noise = _covariance("noise", np.zeros((n, n)) if noise is None else noise, n)
+        self.first = _covariance("first", np.eye(n) if first is None else first, n)
+        self.noise_root, self.first_root = _root(self.noise), _root(self.first)
+        self.time_limit = None
+
+    @classmethod
+    def random(cls, states: int, actions: int, seed: int = 0) -> "LQR":
+        """A random system of as many states and actions: the largest eigenvalue of A is 0.95 in absolute value.
+
+        B is normal with deviation 1 / sqrt(states), Q the identity, R a tenth of it, and the noise has deviation 0.1.
+        """
+        n, m = check_integer("states", states), check_integer("actions", actions)
+        random = np.random.default_rng(check_integer("seed", seed, minimum=0))
+        drift = random.standard_normal((n, n))
+        drift *= 0.95 / np.abs(np.linalg.eigvals(drift)).max()
+        control = random.standard_normal((n, m)) / np.sqrt(n)
+        return cls(drift, control, np.eye(n), 0.1 * np.eye(m), noise=0.01 * np.eye(n))
+
+    @property
+    def action_space(self) -> BoxActions:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Any vector of m numbers."""
+        m = self.control.shape[1]
+        return BoxActions([-np.inf] * m, [np.inf] * m)
+
+    def reset(self, key: Key[Array, ""]) -> Float[Array, " n"]:
+        """Draw a first state."""
+        return jnp.asarray(self.first_root) @ jax.random.normal(key, self.drift.shape[:1])
+
+    def step(
+        self, state: Float[Array, " n"], action: Float[ArrayLike, " m"], key: Key[Array, ""]
+    ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+        """Move on; the costs are those of the state that is left."""
+        action = jnp.asarray(action)
+        earned = -(state @ jnp.asarray(self.state_cost) @ state + action @ jnp.asarray(self.action_cost) @ action)
+        noise = jnp.asarray(self.noise_root) @ jax.random.normal(key, state.shape)
+        return jnp.asarray(self.drift) @ state + jnp.asarray(self.control) @ action + noise, earned
+
+    def observe(self, state: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The state itself."""
+        return state
+
+    def terminated(self, state: Float[Array, " n"]) -> Bool[Array, ""]:
+        """Never."""
+        return jnp.zeros((), bool)
+
+    def truncated(self, state: Float[Array, " n"]) -> Bool[Array, ""]:
+        """Never."""
+        return jnp.zeros((), bool)
+
+
+def _covariance(name: str, given: Any, size: int) -> Matrix:
+    matrix = read_array(name, given)
+    if matrix.shape != (size, size) or not np.allclose(matrix, matrix.T):
+        raise ValueError(f"{name} must be a symmetric matrix of shape {(size, size)}, got shape {matrix.shape}.")
+    if np.linalg.eigvalsh(matrix)[0] < -1e-9 * max(1.0, np.abs(matrix).max()):
+        raise ValueError(f"{name} must be positive semidefinite, but it has a negative eigenvalue.")
+    return matrix
+
+
+def _root(covariance: Matrix) -> Matrix:
+    """The symmetric root of a covariance."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T

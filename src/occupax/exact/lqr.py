@@ -1,0 +1,133 @@
+"""Ground truth for linear systems with quadratic costs: `occupax.envs.LQR` with the discounted return as the utility.
+
+A linear-normal policy draws a = K x + b + d * e, where e is normal: `policies.gaussian(hidden=())`, or any `Gaussian`
+whose means are a linear layer. With z = (x, 1) the matrices E[z z^T] of its steps follow a linear recursion, from which
+value and gradient are computed in float64; an infinite horizon is the solution of a linear equation.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from occupax.envs.lqr import LQR
+from occupax.policies import Flat, Gaussian, refuse_unless_fitting
+from occupax.problem import Problem
+from occupax.utilities.library import Reward
+
+Matrix = Float[Array, "rows columns"]
+
+
+class LinearOptimum(NamedTuple):
+    """The best of all policies, which is a = gain x: no noise, no memory, and no other function does better."""
+
+    value: float
+    """Its discounted return, on average over first states."""
+    gains: Float[np.ndarray, "*H m n"]
+    """Without a horizon one gain, for all times; with a horizon one for each step, because what is left to come is less
+    and less. Then a policy that does not know the time, as those that are trained, falls short of `value`."""
+
+
+def value(problem: Problem, policy: Gaussian) -> float:
+    """The discounted return of a linear-normal policy; minus infinity if the system is unstable and has no horizon."""
+    env = _system(problem)
+    with jax.enable_x64(True):
+        return float(_value(env, problem.discount, problem.horizon, *_law(policy, env)))
+
+
+def gradient(problem: Problem, policy: Gaussian) -> Gaussian:
+    """The derivative of `value` with respect to each array of the policy, as NumPy float64."""
+    env = _system(problem)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, policy)
+        slopes = eqx.filter_grad(lambda policy: _value(env, problem.discount, problem.horizon, *_law(policy, env)))(
+            wide
+        )
+        return jax.tree.map(np.asarray, slopes)
+
+
+def optimum(problem: Problem) -> LinearOptimum:
+    """The best of all policies, by the Riccati recursion.
+
+    With a horizon H the recursion goes back H steps from the end, and its gains depend on the time. Without one it is
+    solved for its fixed point by SciPy, and the gain is stationary.
+    """
+    from scipy.linalg import solve_discrete_are
+
+    env, discount = _system(problem), problem.discount
+    root = np.sqrt(discount)
+    A, B, Q, R = env.drift, env.control, env.state_cost, env.action_cost
+    if problem.horizon is None:
+        cost = solve_discrete_are(root * A, root * B, Q, R)
+        to_come = discount / (1 - discount) * np.trace(cost @ env.noise)
+        return LinearOptimum(-float(np.trace(cost @ env.first) + to_come), _gain(env, discount, cost))
+    cost, to_come, gains = np.zeros_like(Q), 0.0, list[Any]()
+    for _ in range(problem.horizon):
+        to_come = discount * (to_come + np.trace(cost @ env.noise))
+        gain = _gain(env, discount, cost)
+        closed = A + B @ gain
+        cost = Q + gain.T @ R @ gain + discount * closed.T @ cost @ closed
+        gains.insert(0, gain)
+    return LinearOptimum(-float(np.trace(cost @ env.first) + to_come), np.array(gains))
+
+
+def _gain(env: LQR, discount: float, cost: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "m n"]:
+    """The best gain of a step, where `cost` is the matrix of the costs that come after it."""
+    A, B = env.drift, env.control
+    return -discount * np.linalg.solve(env.action_cost + discount * B.T @ cost @ B, B.T @ cost @ A)
+
+
+def _system(problem: Problem) -> LQR:
+    if not isinstance(problem.env, LQR):
+        raise ValueError(f"exact.lqr is for occupax.envs.LQR, got {type(problem.env).__name__}.")
+    if not isinstance(problem.utility, Reward):
+        raise ValueError(f"exact.lqr is for the discounted return, got {type(problem.utility).__name__}.")
+    return problem.env
+
+
+def _law(policy: Gaussian, env: LQR) -> tuple[Matrix, Float[Array, " m"]]:
+    """The gain on z = (x, 1), [m, n + 1], and the variances of a linear-normal policy."""
+    refuse_unless_fitting(policy, env)
+    psi = policy.psi if isinstance(policy, Gaussian) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    network = psi.network if isinstance(psi, Flat) else psi
+    layers = network.layers if isinstance(network, eqx.nn.Sequential) else (network,)
+    if len(layers) != 1 or not isinstance(layers[0], eqx.nn.Linear) or policy.log_deviation is None:
+        hint = "policies.gaussian(hidden=()) makes one"
+        raise ValueError(f"policy must be linear in the state, with deviations that are parameters; {hint}.")
+    weight, bias = layers[0].weight, layers[0].bias
+    bias = jnp.zeros(len(weight)) if bias is None else bias
+    return jnp.concatenate([weight, bias[:, None]], 1), jnp.exp(2 * policy.log_deviation)
+
+
+def _value(
+    env: LQR, discount: float, horizon: int | None, gain: Matrix, variances: Float[Array, " m"]
+) -> Float[Array, ""]:
+    n = len(env.drift)
+    parts = env.drift, env.control, env.state_cost, env.action_cost, env.noise, env.first
+    A, B, Q, R, W, X = (jnp.array(part, float) for part in parts)
+    keep, one = jnp.eye(n + 1)[:n], jnp.eye(n + 1)[n:]
+    closed = jnp.concatenate([A @ keep + B @ gain, one])
+    noise = keep.T @ (W + B * variances @ B.T) @ keep
+    first = keep.T @ X @ keep + one.T @ one
+    cost = keep.T @ Q @ keep + gain.T @ R @ gain
+    drawn = jnp.sum(jnp.diag(R) * variances)  # what the noise of the policy costs at each step
+
+    if horizon is None:
+        size = (n + 1) ** 2
+        matrix = jnp.eye(size) - discount * jnp.kron(closed, closed)
+        total = jnp.linalg.solve(matrix, (first + discount / (1 - discount) * noise).ravel()).reshape(n + 1, n + 1)
+        lasting = jnp.max(jnp.abs(_eigenvalues(closed))) ** 2 * discount
+        worth = -(jnp.sum(cost * total) + drawn / (1 - discount))
+        return jnp.where(lasting < 1, worth, -jnp.inf)
+
+    def step(seconds: Matrix, t: Array) -> tuple[Matrix, Array]:
+        return closed @ seconds @ closed.T + noise, -(discount**t) * (jnp.sum(cost * seconds) + drawn)
+
+    return jax.lax.scan(step, first, jnp.arange(horizon))[1].sum()
+
+
+def _eigenvalues(matrix: Matrix) -> Array:
+    return jnp.linalg.eigvals(jax.lax.stop_gradient(matrix))

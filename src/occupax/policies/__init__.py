@@ -1,0 +1,50 @@
+"""Who acts: distributions over actions for every observation.
+
+* `base`: what every policy does.
+* `networks`: functions of the observation that policies are made of.
+* `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
+* `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
+* `fitting`: which policy fits which environment, and the compiled kernel.
+"""
+
+from occupax.policies.base import Initialiser, Policy, PolicyType, refuse_unless_policy
+from occupax.policies.categorical import (
+    Categorical,
+    Softmax,
+    SoftmaxProduct,
+    Tabular,
+    action_probs,
+    linear,
+    mlp,
+    tabular,
+)
+from occupax.policies.fitting import default_policy, dense_layers, refuse_other_states, refuse_unless_fitting
+from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
+from occupax.policies.networks import ACTIVATIONS, Flat
+
+__all__ = [
+    "ACTIVATIONS",
+    "Categorical",
+    "Flat",
+    "Gaussian",
+    "Initialiser",
+    "Policy",
+    "PolicyType",
+    "Softmax",
+    "SoftmaxProduct",
+    "Squashed",
+    "Tabular",
+    "action_probs",
+    "default_policy",
+    "dense_layers",
+    "gaussian",
+    "linear",
+    "mlp",
+    "refuse_other_states",
+    "refuse_unless_fitting",
+    "refuse_unless_policy",
+    "squashed",
+    "tabular",
+]
+
+_Flat = Flat  # its name in the files of policies that 0.1 wrote

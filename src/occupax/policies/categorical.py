@@ -1,0 +1,171 @@
+"""Softmax policies over any preference function psi (eq. defn:policy-para of the paper), and products of them."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from occupax._errors import check_number
+from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, refuse_unless_environment
+from occupax.policies.base import Initialiser, Policy
+from occupax.policies.networks import Flat, Layers, input_size, output_length
+
+
+class Categorical(Policy):
+    """A softmax over one logit for each action. Subclasses say what the logits psi(s, .; theta) are."""
+
+    action_space = "discrete"
+
+    @abstractmethod
+    def logits(self, observation: Any) -> Float[Array, " A"]:
+        """The preferences psi(s, .; theta)."""
+
+    @final
+    def probs(self, observation: Any) -> Float[Array, " A"]:
+        """The probability of each action."""
+        return jax.nn.softmax(self.logits(observation))
+
+    @final
+    def log_prob(self, observation: Any, action: Int[Array, ""] | int) -> Float[Array, ""]:
+        """The log-probability of one action."""
+        return jax.nn.log_softmax(self.logits(observation))[action]
+
+    @final
+    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        """Draw an action from the softmax; return it with its log-probability."""
+        logits = self.logits(observation)
+        action = jax.random.categorical(key, logits)
+        return action, jax.nn.log_softmax(logits)[action]
+
+
+class Tabular(Categorical):
+    """psi(s, a; theta) = theta[s, a]."""
+
+    table: Float[Array, "S A"]
+
+    def logits(self, observation: Any) -> Float[Array, " A"]:
+        """A row of the table."""
+        return self.table[observation]
+
+
+class Softmax(Categorical):
+    """A softmax over the logits that any module or function of the observation returns."""
+
+    psi: Callable[[Any], Float[Array, " A"]]
+
+    def __check_init__(self) -> None:
+        if not callable(self.psi):
+            raise ValueError(f"psi must be a function of the observation that returns logits, got {self.psi!r}.")
+
+    def logits(self, observation: Any) -> Float[Array, " A"]:
+        """What psi returns."""
+        return self.psi(observation)
+
+
+class SoftmaxProduct(Policy):
+    """Actions that are vectors of whole numbers, each drawn by a softmax of its own, independently of the others.
+
+    `psi` returns the logits of all entries, one after the other; `sizes` says how many each has.
+    """
+
+    action_space = "multi-discrete"
+    psi: Callable[[Any], Float[Array, " n"]]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def logits(self, observation: Any) -> Float[Array, "k A"]:
+        """The logits of each entry, filled up with minus infinity to the largest number of them."""
+        starts = np.cumsum([0, *self.sizes[:-1]])
+        places = starts[:, None] + np.arange(max(self.sizes))
+        there = np.arange(max(self.sizes)) < np.array(self.sizes)[:, None]
+        return jnp.where(there, self.psi(observation)[np.where(there, places, 0)], -jnp.inf)
+
+    def log_prob(self, observation: Any, action: Int[Array, " k"]) -> Float[Array, ""]:
+        """The sum of the log-probabilities of the entries."""
+        return _chosen(self.logits(observation), action)
+
+    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, " k"], Float[Array, ""]]:
+        """Draw all entries."""
+        logits = self.logits(observation)
+        action = jax.random.categorical(key, logits)
+        return action, _chosen(logits, action)
+
+
+def _chosen(logits: Float[Array, "k A"], action: Int[Array, " k"]) -> Float[Array, ""]:
+    return jax.nn.log_softmax(logits)[jnp.arange(len(logits)), action].sum()
+
+
+def action_probs(policy: Policy, observation: Any, num_actions: int) -> Float[Array, " A"]:
+    """The probability of each discrete action under any policy."""
+    if isinstance(policy, Categorical):
+        return policy.probs(observation)
+    return jnp.exp(jax.vmap(policy.log_prob, (None, 0))(observation, jnp.arange(num_actions)))
+
+
+def tabular(scale: float = 0.0) -> Initialiser:
+    """One logit for each state and action, drawn from a normal law of deviation `scale` (0: the uniform policy)."""
+    scale = check_number("scale", scale, low=0.0)
+
+    def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
+        states = number_of_states(env)
+        if states is None:
+            hint = f"got {type(env).__name__}; use linear() or mlp()"
+            raise ValueError(f"tabular policies need a tabular environment, {hint}.")
+        shape = states, env.num_actions
+        return Tabular(scale * jax.random.normal(key, shape) if scale > 0 else jnp.zeros(shape))
+
+    return init
+
+
+def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: float = 0.0) -> Initialiser:
+    """Logits linear in the vector `features(observation)`; by default in the observation itself, flattened.
+
+    The weights are drawn from a normal law of deviation `scale` (0: the uniform policy).
+    """
+    scale = check_number("scale", scale, low=0.0)
+
+    def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
+        size = input_size(env) if features is None else output_length(features, observation_spec(env))
+        outputs = _number_of_logits(env)
+        layer = eqx.nn.Linear(size, outputs, key=key)
+        weight = scale * jax.random.normal(key, (outputs, size))
+        layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(outputs)))
+        if features is None:
+            return _softmax(env, Flat(layer, number_of_states(env)))
+        return _softmax(env, eqx.nn.Sequential([eqx.nn.Lambda(features), layer]))
+
+    return init
+
+
+def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh", scale: float = 0.01) -> Initialiser:
+    """A multilayer perceptron from the observation, flattened, to the logits.
+
+    With a small `scale` the first policy is close to uniform.
+
+    Args:
+        hidden: width of each hidden layer.
+        activation: name of the activation; the theory wants a twice differentiable one such as tanh.
+        scale: what the first weights of the last layer, drawn like those of the others, are multiplied by.
+    """
+    layers, scale = Layers(hidden, activation), check_number("scale", scale, low=0.0)
+    return lambda env, key: _softmax(env, layers(env, _number_of_logits(env), key, scale))
+
+
+def _number_of_logits(env: DecisionProcess) -> int:
+    refuse_unless_environment(env)
+    space = env.action_space
+    if isinstance(space, DiscreteActions):
+        return space.n
+    if isinstance(space, MultiDiscreteActions):
+        return sum(space.sizes)
+    raise ValueError(f"softmax policies need discrete actions, got {space}; use policies.gaussian() or squashed().")
+
+
+def _softmax(env: DecisionProcess, psi: Callable[[Any], Float[Array, " n"]]) -> Policy:
+    space = env.action_space
+    return SoftmaxProduct(psi, space.sizes) if isinstance(space, MultiDiscreteActions) else Softmax(psi)

@@ -1,0 +1,66 @@
+"""Which policy fits which environment, and the compiled kernel."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from occupax.envs.actions import BoxActions
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.policies.base import Initialiser, Policy, refuse_unless_policy
+from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular, mlp, tabular
+from occupax.policies.gaussian import Gaussian, Squashed, gaussian
+from occupax.policies.networks import Flat
+
+
+def default_policy(env: DecisionProcess) -> Initialiser:
+    """A normal law for actions of real numbers, a table for a tabular environment, and an MLP otherwise."""
+    if isinstance(env.action_space, BoxActions):
+        return gaussian()
+    return mlp() if number_of_states(env) is None or env.action_space.kinds != ("discrete",) else tabular()
+
+
+def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
+    """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
+    psi = getattr(policy, "psi", None) if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed) else None
+    if not isinstance(psi, Flat) or psi.num_states is not None:
+        return None
+    layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
+    dense = [layer for layer in layers[::2] if isinstance(layer, eqx.nn.Linear) and layer.bias is not None]
+    bent = [layer for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda) and layer.fn is jnp.tanh]
+    return tuple(dense) if len(dense) + len(bent) == len(layers) else None
+
+
+def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
+    """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
+    refuse_unless_policy(policy)
+    observation, space = observation_spec(env), env.action_space
+    refuse_other_states(policy, env)
+    acts_in = getattr(policy, "action_space", None)
+    if acts_in not in space.kinds:
+        allowed = " or ".join(f'"{kind}"' for kind in space.kinds)
+        got = f"got {acts_in!r}; the environment takes {space}"
+        raise ValueError(f"action_space of {type(policy).__name__} must be {allowed}, {got}.")
+    if isinstance(policy, Categorical):
+        logits = jax.eval_shape(policy.logits, observation)
+        if logits.shape != (env.num_actions,):
+            raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
+        return
+    action, drawn = jax.eval_shape(policy.draw, observation, jax.random.key(0))
+    wanted = space.spec()
+    number = jnp.floating if jnp.issubdtype(wanted.dtype, jnp.floating) else jnp.integer
+    if action.shape != wanted.shape or not jnp.issubdtype(action.dtype, number):
+        raise ValueError(f"draw of the policy must return an action such as {wanted}, got {action}.")
+    for name, found in (("draw", drawn), ("log_prob", jax.eval_shape(policy.log_prob, observation, action))):
+        if found.shape != () or not jnp.issubdtype(found.dtype, jnp.floating):
+            raise ValueError(f"{name} of the policy must return one log-probability, got {found}.")
+
+
+def refuse_other_states(policy: Policy, env: DecisionProcess) -> None:
+    """Refuse a policy made for another number of states than that of the environment."""
+    states, table = number_of_states(env), len(policy.table) if isinstance(policy, Tabular) else None
+    made_for = getattr(getattr(policy, "psi", None), "num_states", table)
+    if made_for not in (None, states):
+        got = "observations that are not states" if states is None else f"{states} states"
+        raise ValueError(f"policy was made for {made_for} states, but env has {got}.")

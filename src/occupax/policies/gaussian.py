@@ -1,0 +1,163 @@
+"""Normal laws over actions that are vectors of real numbers."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from math import log
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from occupax._errors import check_number
+from occupax.envs.actions import BoxActions
+from occupax.envs.base import DecisionProcess, refuse_unless_environment
+from occupax.policies.base import Initialiser, Policy
+from occupax.policies.networks import Layers
+
+FIRST_MEANS = 0.01
+"""A factor of the weights of the last layer: the first policy hardly depends on the observation."""
+
+Vector = Float[Array, " n"]
+
+
+class Normal(Policy):
+    """A normal law with independent entries z, in units of the box: -1 and 1 are its bounds.
+
+    `psi` returns the means and, unless `log_deviation` is a vector of parameters, behind them the logarithms of the
+    deviations. Subclasses say which action z stands for.
+    """
+
+    psi: Callable[[Any], Float[Array, " m"]]
+    log_deviation: Vector | None
+    box: BoxActions = eqx.field(static=True)
+
+    @final
+    def law(self, observation: Any) -> tuple[Vector, Vector]:
+        """Means of z and logarithms of its deviations."""
+        found = self.psi(observation)
+        if self.log_deviation is not None:
+            return found, self.log_deviation
+        means, log_deviations = jnp.split(found, 2)
+        return means, log_deviations
+
+    @abstractmethod
+    def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
+        """The logarithm of the density of an action."""
+
+    @final
+    def _log_density(self, observation: Any, z: Vector) -> Float[Array, ""]:
+        """That of z, per unit of the action."""
+        means, log_deviations = self.law(observation)
+        deviations_away = (z - means) * jnp.exp(-log_deviations)
+        constant = 0.5 * log(2 * np.pi) + np.log(self.box.reach)
+        return -jnp.sum(0.5 * deviations_away**2 + log_deviations + jnp.asarray(constant, z.dtype))
+
+    @final
+    def _draw_z(self, observation: Any, key: Key[Array, ""]) -> Vector:
+        means, log_deviations = self.law(observation)
+        return means + jnp.exp(log_deviations) * jax.random.normal(key, means.shape, means.dtype)
+
+
+@final
+class Gaussian(Normal):
+    """A normal law. What lies outside of a bounded box is clipped outside of the policy, whose density is unclipped."""
+
+    action_space = "box"
+
+    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Vector, Float[Array, ""]]:
+        """Draw an action; return it with the logarithm of its density."""
+        action = _at(self.box, self._draw_z(observation, key))
+        return action, self.log_prob(observation, action)
+
+    def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
+        """The logarithm of the density of an action, which may lie outside of the box."""
+        middle, reach = (jnp.asarray(part, action.dtype) for part in (self.box.middle, self.box.reach))
+        return self._log_density(observation, (action - middle) / reach)
+
+
+@final
+class Squashed(Normal):
+    """Actions tanh(z), stretched to the bounds of a box, of which z has a normal law.
+
+    What is drawn and recorded is z: an action at a bound, where tanh(z) is 1 to the last bit, does not tell its z.
+    """
+
+    action_space = "squashed"
+
+    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Vector, Float[Array, ""]]:
+        """Draw z; return it with the logarithm of the density of its action."""
+        z = self._draw_z(observation, key)
+        return z, self.log_prob(observation, z)
+
+    def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
+        """The logarithm of the density of the action that z, here called action, stands for."""
+        # log(1 - tanh(z)^2), without the cancellation
+        slope = 2 * (log(2) - action - jax.nn.softplus(-2 * action))
+        return self._log_density(observation, action) - slope.sum()
+
+    def applied(self, drawn: Vector) -> Vector:
+        """The action that z stands for; rounding does not take it out of the box."""
+        return self.box.clip(_at(self.box, jnp.tanh(drawn)))
+
+
+def gaussian(
+    hidden: Sequence[int] = (64, 64), activation: str = "tanh", deviation: float = 0.5, by_observation: bool = False
+) -> Initialiser:
+    """A normal law over actions of real numbers, with independent entries.
+
+    The first means are next to the middle of the box.
+
+    Args:
+        hidden: width of each hidden layer of the network from the observation, flattened, to the means; with () they
+            are linear in the observation.
+        activation: name of the activation between the layers.
+        deviation: the first standard deviation, in units of half the width of the box (where it is unbounded, of 1).
+        by_observation: whether the logarithm of the deviation is a function of the observation, by the same network;
+            otherwise it is a parameter.
+    """
+    return _initialiser(Gaussian, hidden, activation, deviation, by_observation)
+
+
+def squashed(
+    hidden: Sequence[int] = (64, 64), activation: str = "tanh", deviation: float = 0.5, by_observation: bool = False
+) -> Initialiser:
+    """The same with a hyperbolic tangent behind it, for boxes with bounds, which no action leaves; see `gaussian`."""
+    return _initialiser(Squashed, hidden, activation, deviation, by_observation)
+
+
+def _initialiser(
+    kind: type[Gaussian] | type[Squashed],
+    hidden: Sequence[int],
+    activation: str,
+    deviation: float,
+    by_observation: bool,
+) -> Initialiser:
+    layers = Layers(hidden, activation)
+    first = log(check_number("deviation", deviation, low=0.0, open_low=True))
+    if not isinstance(by_observation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"by_observation must be True or False, got {by_observation!r}.")
+
+    def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
+        refuse_unless_environment(env)
+        box = env.action_space
+        if not isinstance(box, BoxActions):
+            raise ValueError(f"normal policies need actions in a box, got {box}; use policies.mlp() or linear().")
+        if kind is Squashed and not np.isfinite(box.low + box.high).all():
+            raise ValueError(f"squashed policies need a box with bounds on all sides, got {box}; use gaussian().")
+        n = len(box.low)
+        if not by_observation:
+            return kind(layers(env, n, key, FIRST_MEANS), jnp.full(n, first), box)
+        psi = layers(env, 2 * n, key, FIRST_MEANS)
+        bias = psi.network.layers[-1].bias  # pyright: ignore[reportFunctionMemberAccess]
+        psi = eqx.tree_at(lambda it: it.network.layers[-1].bias, psi, bias.at[n:].add(first))
+        return kind(psi, None, box)
+
+    return init
+
+
+def _at(box: BoxActions, z: Vector) -> Vector:
+    """The action at a place in units of the box."""
+    return jnp.asarray(box.middle, z.dtype) + jnp.asarray(box.reach, z.dtype) * z

@@ -1,0 +1,68 @@
+"""Functions of the observation that policies are made of."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from occupax._errors import check_integers, unknown
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    **{name: getattr(jax.nn, name) for name in ("gelu", "silu", "softplus", "relu")},
+    "tanh": jnp.tanh,
+}
+
+
+class Flat(eqx.Module):
+    """A network fed with the observation as one flat vector of floats; states of a table are made one-hot."""
+
+    network: Callable[[Float[Array, " n"]], Float[Array, " m"]]
+    num_states: int | None = eqx.field(static=True)
+
+    def __call__(self, observation: Any) -> Float[Array, " m"]:
+        """What the network returns for an observation."""
+        if self.num_states is not None:
+            return self.network(jax.nn.one_hot(observation, self.num_states))
+        return self.network(jnp.ravel(observation).astype(jnp.result_type(float)))
+
+
+class Layers:
+    """The shape of a multilayer perceptron, checked: the width of each hidden layer, and what bends between them."""
+
+    def __init__(self, hidden: Sequence[int], activation: str):
+        self._widths = check_integers("hidden", hidden)
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise unknown("activation", activation, ACTIVATIONS)
+        self._activation = ACTIVATIONS[activation]
+
+    def __call__(self, env: DecisionProcess, outputs: int, key: Key[Array, ""], last: float) -> Flat:
+        """A network from the observations of an environment; `last` is a factor of the weights of the last layer."""
+        sizes = (input_size(env), *self._widths, outputs)
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers: list[Any] = []
+        for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
+            layers += [eqx.nn.Linear(fan_in, fan_out, key=layer_key), eqx.nn.Lambda(self._activation)]
+        layers[-2] = jax.tree.map(lambda leaf: last * leaf, layers[-2])
+        return Flat(eqx.nn.Sequential(layers[:-1]), number_of_states(env))
+
+
+def input_size(env: DecisionProcess) -> int:
+    """The length of an observation as a flat vector."""
+    states = number_of_states(env)
+    return int(np.prod(observation_spec(env).shape)) if states is None else states
+
+
+def output_length(features: Callable[[Any], Float[Array, " n"]], observation: Any) -> int:
+    """The length of the vector that a function makes of an observation."""
+    try:
+        shape = jax.eval_shape(features, observation).shape
+    except Exception as error:
+        raise ValueError(f"the function features failed on an observation: {error}") from error
+    if len(shape) != 1:
+        raise ValueError(f"features must return a vector, got an array of shape {shape}.")
+    return shape[0]
