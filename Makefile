@@ -21,7 +21,7 @@ check: $(READY)  ## lint, format, types
 browser: $(READY)  ## a Chromium for the tests of pages, unless there is one; without it they fail
 	-$(BIN)/python tests/browser.py
 
-learn: $(READY)  ## what TSIVR-PG learns from fixed seeds, on five problems
+learn: $(READY)  ## what the default learns from fixed seeds, on nine problems
 	$(BIN)/python examples/learning.py
 
 sanitize: $(READY)  ## the tests of the kernels under AddressSanitizer and UBSan

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
 from occupax.envs.actions import ActionSpace, DiscreteActions
-from occupax.envs.base import Timed, TimeLimited
+from occupax.envs.base import Bounds, Timed, TimeLimited
 
 GRAVITY: Final = 9.8
 # both links are alike; the centre of mass is measured from a link's upper joint, the inertia is around that centre
@@ -43,6 +43,11 @@ class Acrobot(TimeLimited):
         physics = jnp.stack([_wrap(angle_1), _wrap(angle_2), spin_1, spin_2])
         next_state = Timed(physics, state.time + 1)
         return next_state, self.terminated(next_state).astype(physics.dtype) - 1
+
+    @property
+    def observation_bounds(self) -> Bounds:
+        """As Gymnasium declares them."""
+        return *((-1.0, 1.0),) * 4, (-MAX_SPIN_1, MAX_SPIN_1), (-MAX_SPIN_2, MAX_SPIN_2)
 
     def observe(self, state: Timed) -> Float[Array, "6"]:
         """Cosine and sine of the first angle, then of the second, and the two speeds."""

@@ -11,6 +11,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, Num, PyTree
 
 from occupax.envs.actions import ActionSpace, DiscreteActions
 
+Bounds = tuple[tuple[float, float], ...]
+
 
 class DecisionProcess(eqx.Module):
     """What a policy, a feature and a problem need to know of an environment, wherever it runs."""
@@ -22,6 +24,11 @@ class DecisionProcess(eqx.Module):
     @abstractmethod
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation."""
+
+    @property
+    def observation_bounds(self) -> Bounds:
+        """The lowest and the highest value of each number of an observation, flat; nothing where they are unknown."""
+        return ()
 
     @property
     def num_actions(self) -> int:

@@ -1,7 +1,7 @@
 """The cart-pole of Barto, Sutton and Anderson (1983), with the numbers of Gymnasium's `CartPole`."""
 
 from abc import abstractmethod
-from math import pi
+from math import inf, pi
 from typing import Any, Final
 
 import equinox as eqx
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, Num
 
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions
-from occupax.envs.base import Timed, TimeLimited
+from occupax.envs.base import Bounds, Timed, TimeLimited
 
 GRAVITY: Final = 9.8
 CART_MASS: Final = 1.0
@@ -40,6 +40,11 @@ class PoleOnCart(TimeLimited):
         del key  # the dynamics are deterministic
         physics = state.physics + TIME_STEP * _derivative(state.physics, self.force(action))
         return Timed(physics, state.time + 1), jnp.ones((), physics.dtype)
+
+    @property
+    def observation_bounds(self) -> Bounds:
+        """As Gymnasium declares them."""
+        return (-2 * MAX_POSITION, 2 * MAX_POSITION), (-inf, inf), (-2 * MAX_ANGLE, 2 * MAX_ANGLE), (-inf, inf)
 
     def observe(self, state: Timed) -> Float[Array, "4"]:
         """Position, velocity, angle and angular velocity."""

@@ -6,11 +6,15 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from occupax.envs.actions import ActionSpace
-from occupax.envs.base import DecisionProcess
+from occupax.envs.base import Bounds, DecisionProcess
 from occupax.envs.episode import time_limit
 from occupax.envs.lookup import make_gymnasium
+
+MOST_BOUNDS = 1_000
+"""Observations of more numbers than this, such as images, are taken as they are."""
 
 
 class GymnasiumEnv(DecisionProcess):
@@ -36,6 +40,7 @@ class GymnasiumEnv(DecisionProcess):
     time_limit: int | None = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
     dtype: str = eqx.field(static=True)
+    bounds: Bounds = eqx.field(static=True)
 
     def __init__(self, source: str | Callable[..., Any], info: Sequence[str] = (), **options: Any):
         """Make the environment once to see what it is like."""
@@ -64,6 +69,7 @@ class GymnasiumEnv(DecisionProcess):
             seen = observations if tabular else gym.spaces.flatten_space(observations)
             self.action_space, self.num_states = taken, int(observations.n) if tabular else None
             self.time_limit, self.shape, self.dtype = time_limit(made), seen.shape or (), str(seen.dtype)
+            self.bounds = _bounds(seen)
         finally:
             with suppress(Exception):  # if it cannot be closed, nothing is lost
                 made.close()
@@ -88,9 +94,23 @@ class GymnasiumEnv(DecisionProcess):
             raise ValueError(f"{self.name} must make a gymnasium.Env, got {type(made).__name__}.")
         return made
 
+    @property
+    def observation_bounds(self) -> Bounds:
+        """As the space declares them; nothing for images and other observations of very many numbers."""
+        return self.bounds
+
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation."""
         return jax.ShapeDtypeStruct(self.shape, jax.dtypes.canonicalize_dtype(self.dtype))
+
+
+def _bounds(space: Any) -> Bounds:
+    """The lowest and the highest value of each number of a flat observation, unless it has very many."""
+    import gymnasium as gym
+
+    if not isinstance(space, gym.spaces.Box) or np.prod(space.shape) > MOST_BOUNDS:
+        return ()
+    return tuple((float(low), float(high)) for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True))
 
 
 def _hashable(name: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, Num
 
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions
-from occupax.envs.base import Timed, TimeLimited
+from occupax.envs.base import Bounds, Timed, TimeLimited
 
 FORCE: Final = 0.001
 CONTINUOUS_FORCE: Final = 0.0015
@@ -50,6 +50,11 @@ class CarInValley(TimeLimited):
         velocity = jnp.where(position == MIN_POSITION, jnp.maximum(velocity, 0.0), velocity)
         following = Timed(jnp.stack([position, velocity]), state.time + 1)
         return following, self.reward(action, self.terminated(following)).astype(position.dtype)
+
+    @property
+    def observation_bounds(self) -> Bounds:
+        """As Gymnasium declares them."""
+        return (MIN_POSITION, MAX_POSITION), (-MAX_SPEED, MAX_SPEED)
 
     def observe(self, state: Timed) -> Float[Array, "2"]:
         """Position and velocity."""

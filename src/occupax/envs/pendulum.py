@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Key
 
 from occupax.envs.actions import ActionSpace, BoxActions
-from occupax.envs.base import Timed, TimeLimited
+from occupax.envs.base import Bounds, Timed, TimeLimited
 
 GRAVITY: Final = 10.0
 TIME_STEP: Final = 0.05
@@ -36,6 +36,11 @@ class Pendulum(TimeLimited):
         cost = from_upright**2 + 0.1 * speed**2 + 0.001 * torque**2
         speed = jnp.clip(speed + TIME_STEP * (1.5 * GRAVITY * jnp.sin(angle) + 3.0 * torque), -MAX_SPEED, MAX_SPEED)
         return Timed(jnp.stack([angle + TIME_STEP * speed, speed]), state.time + 1), -cost
+
+    @property
+    def observation_bounds(self) -> Bounds:
+        """As Gymnasium declares them."""
+        return (-1.0, 1.0), (-1.0, 1.0), (-MAX_SPEED, MAX_SPEED)
 
     def observe(self, state: Timed) -> Float[Array, "3"]:
         """Cosine and sine of the angle, and the speed."""

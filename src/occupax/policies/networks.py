@@ -18,6 +18,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+LARGEST_RANGE = 1e6
+"""Bounds that are further apart than this are none."""
+
+
 class Flat(eqx.Module):
     """A network fed with the observation as one flat vector of floats; states of a table are made one-hot."""
 
@@ -48,7 +52,24 @@ class Layers:
         for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
             layers += [eqx.nn.Linear(fan_in, fan_out, key=layer_key), eqx.nn.Lambda(self._activation)]
         layers[-2] = jax.tree.map(lambda leaf: last * leaf, layers[-2])
+        layers[0] = _for_bounds(layers[0], env)
         return Flat(eqx.nn.Sequential(layers[:-1]), number_of_states(env))
+
+
+def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
+    """The layer that sees observations as `layer` sees them once their bounds, where there are any, are -1 and 1.
+
+    Otherwise a small number such as a velocity of at most 0.07 would hardly count in a first policy, nor for long.
+    """
+    if number_of_states(env) is not None or len(env.observation_bounds) == 0:
+        return layer
+    low, high = np.asarray(env.observation_bounds, float).T
+    known = (high > low) & (high - low < LARGEST_RANGE)
+    half = np.where(known, (high - low) / 2, 1.0)
+    middle = np.where(known, low + half, 0.0)
+    weight, bias = layer.weight / half, layer.bias
+    assert bias is not None  # noqa: S101  layers are made with one
+    return eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, bias - weight @ middle))
 
 
 def input_size(env: DecisionProcess) -> int:
