@@ -9,7 +9,7 @@ import occupax as ox
 from occupax.cli import names
 from test_cli_train import occupax
 
-SIZES = ("--set", "snapshot_batch=4", "batch=2", "epoch_length=2")
+SIZES = ("--algorithm", "tsivr-pg", "--set", "snapshot_batch=4", "batch=2", "epoch_length=2")
 RUN = ("train", "simulators:Chain", "--utility", "log-coverage", "--horizon", "6", "--no-progress", *SIZES)
 
 

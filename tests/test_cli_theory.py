@@ -144,7 +144,7 @@ def test_list_shows_settings_and_their_defaults(run):
     code, out, _ = run("list")
     assert code == 0
     (line,) = (line for line in out.splitlines() if line.startswith("  hspga"))
-    for shown in ("snapshot_batch=100", "mixing=none", "radius=inf", "rule=gradient"):
+    for shown in ("snapshot_batch=20", "mixing=none", "radius=inf", "rule=adam"):
         assert shown in line.split()
     assert "utility.sigma=0.125" in out
     assert "mlp" in out
@@ -158,4 +158,4 @@ def test_list_prints_json_for_machines(run):
     assert listed["utilities"]["log-coverage"] == {"utility.sigma": 0.125}
     assert listed["algorithms"]["tsivr-pg"]["batch"] == 10
     assert listed["algorithms"]["reinforce"]["radius"] == "Infinity"
-    assert set(listed["policies"]) == {"tabular", "linear", "mlp"}
+    assert set(listed["policies"]) == {"tabular", "linear", "mlp", "gaussian", "squashed"}

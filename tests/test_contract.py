@@ -24,7 +24,9 @@ from own_algorithms import Between, Coin, Storm, Turns, Twice
 from recursions import ETA, PHASES, PROBLEM, SEEDS, START, by_hand, coins, records
 from simulators import Diary
 
-ALGORITHMS = {kind.__name__.lower(): kind(step_size=ETA) for kind in (Storm, Coin, Between, Twice, Turns)}
+PLAIN = {"rule": "gradient", "baseline": "none"}
+"""What is calculated by hand: ascent along the estimate itself."""
+ALGORITHMS = {kind.__name__.lower(): kind(step_size=ETA, **PLAIN) for kind in (Storm, Coin, Between, Twice, Turns)}
 FOUR = ["storm", "coin", "between", "twice"]
 BUDGETS = {"storm": 28, "coin": 28, "between": 28, "twice": 28, "turns": 68}
 
@@ -169,7 +171,7 @@ def test_a_network_is_trained_in_a_simulator():
     problem = ox.Problem(
         ox.GymnasiumEnv(Diary), lambda u: -jnp.sum((u / 1e4 - 3.0) ** 2), horizon=4, features=ox.features.Reward()
     )
-    algorithm, policy = Between(first_batch=4, batch=4, step_size=ETA), ox.policies.mlp(hidden=(4,))
+    algorithm, policy = Between(first_batch=4, batch=4, step_size=ETA, **PLAIN), ox.policies.mlp(hidden=(4,))
 
     def by(sampler):
         return ox.train(problem, algorithm, 12, SEEDS, policy=policy, sampler=SAMPLERS[sampler], progress=False)
@@ -184,7 +186,7 @@ def test_a_network_is_trained_in_a_simulator():
 
 
 def test_a_method_that_never_begins_again_costs_the_same_in_every_iteration():
-    algorithm = Storm(step_size=ETA)
+    algorithm = Storm(step_size=ETA, **PLAIN)
     schedule = Schedule(algorithm)
     for iterations in (1, 2, BLOCK, BLOCK + 1, 5 * BLOCK + 7):
         assert schedule.episodes(iterations) == 6 + 4 * (iterations - 1)
@@ -264,7 +266,7 @@ class NextToss(Coin):
 @pytest.mark.parametrize(("kind", "name"), [(Swapped, "storm"), (OneReward, "storm"), (NextToss, "coin")])
 def test_a_wrong_algorithm_is_noticed(kind, name):
     assert_as_by_hand(trained(name, "host"), name, "kernel")
-    wrong = run(kind(step_size=ETA), BUDGETS[name], SAMPLERS["host"])
+    wrong = run(kind(step_size=ETA, **PLAIN), BUDGETS[name], SAMPLERS["host"])
     with pytest.raises(AssertionError):
         assert_as_by_hand(wrong, name, "kernel")
 
@@ -303,7 +305,7 @@ def sweep(name, over, sampler="kernel"):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_step_sizes_in_one_program_are_trainings(name):
     done = sweep(name, {"step_size": [0.1, ETA]})
-    assert_same_bits(done.results[0], run(type(ALGORITHMS[name])(step_size=0.1), BUDGETS[name]))
+    assert_same_bits(done.results[0], run(type(ALGORITHMS[name])(step_size=0.1, **PLAIN), BUDGETS[name]))
     assert_same_bits(done.results[1], trained(name, "kernel"))
     assert not np.array_equal(*(result.policies[0].table for result in done.results))
 
@@ -311,7 +313,7 @@ def test_step_sizes_in_one_program_are_trainings(name):
 def test_sizes_are_swept_over_even_where_they_are_plain_numbers():
     done = sweep("twice", {"batch": [6, 5]})
     assert_same_bits(done.results[0], trained("twice", "kernel"))
-    assert_same_bits(done.results[1], run(Twice(batch=5, step_size=ETA), BUDGETS["twice"]))
+    assert_same_bits(done.results[1], run(Twice(batch=5, step_size=ETA, **PLAIN), BUDGETS["twice"]))
     np.testing.assert_array_equal(done.results[1].episodes, [5, 10, 15, 20, 25])
 
 
@@ -343,7 +345,8 @@ def die(progress):
 def train(kind):
     out, start = Path(sys.argv[1]) / kind.__name__, ox.policies.tabular(0.5)
     options = {"progress": False, "checkpoint_every": 0.0, "callbacks": [die]}
-    ox.train(problem, kind(step_size=0.3), 28, 2, policy=start, out=out, sampler="kernel", **options)
+    algorithm = kind(step_size=0.3, rule="gradient", baseline="none")
+    ox.train(problem, algorithm, 28, 2, policy=start, out=out, sampler="kernel", **options)
 
 threads = [threading.Thread(target=train, args=(kind,)) for kind in (Storm, Coin)]
 for thread in threads:

@@ -20,6 +20,8 @@ from occupax.utilities.sets import Box, Point
 Make = Callable[[np.random.Generator, TabularMDP, dict[str, Any]], Utility]
 SLACK = 0.02
 """The sides of the boxes that constraints ask for, as a share of where they are."""
+DIGITS = 6
+"""Targets are rounded to this many digits, because the last ones of exact occupancies differ between processors."""
 
 
 class Ratio(eqx.Module):
@@ -46,7 +48,8 @@ def spread(occupancy: Float[Array, " d"]) -> Float[Array, ""]:
 def _somewhere(random: np.random.Generator, env: TabularMDP, feature: Feature, given: dict[str, Any]) -> np.ndarray:
     """The occupancy of a policy that is drawn at random: a target that can be reached."""
     probs = softmax(4.0 * random.standard_normal((env.num_states, env.num_actions)), axis=1)
-    return exact.feature_occupancy(Problem(env, lambda u: u.sum(), features=feature, **given), probs)
+    visits = exact.feature_occupancy(Problem(env, lambda u: u.sum(), features=feature, **given), probs)
+    return np.round(visits, DIGITS)
 
 
 def _target(random: np.random.Generator, env: TabularMDP, given: dict[str, Any]) -> Utility:
