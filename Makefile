@@ -5,10 +5,9 @@ READY := $(VENV)/.ready
 
 .PHONY: run test check browser learn sanitize bench leaderboard docs reproduce clean
 
-run: $(READY)  ## train TSIVR-PG to cover a frozen lake, with a certificate and a report
+run: $(READY)  ## train policies that cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
-	$(BIN)/occupax train FrozenLake8x8-v1 --utility log-coverage --algorithm tsivr-pg --discount 0.99 \
-		--episodes 50000 --seeds 10 --set step_size=0.02 radius=0.2 baseline=mean --out runs/coverage
+	$(BIN)/occupax train FrozenLake8x8-v1 --utility log-coverage --episodes 50000 --seeds 10 --out runs/coverage
 
 test: check browser  ## all checks and tests
 	$(BIN)/python -m pytest -n 2
