@@ -1,0 +1,84 @@
+"""Steps until a task is solved, with the default of Occupax and with Stable-Baselines3.
+
+What a user would pick instead: A2C with 16 environments and PPO with 8, with their default settings, from five seeds
+each. Counted are the steps of the environment until the task is solved for good: the first time that the mean return of
+20 episodes of training in a row is at least 475 on CartPole-v1, or -100 on Acrobot-v1, and that of the next 20 as well.
+A seed that does not get there within its budget (150,000 steps, or 2,000 episodes of Occupax) counts as infinitely many.
+"""
+
+import importlib
+import importlib.util
+from typing import Any
+
+import numpy as np
+from published import SKIPPED
+from tables import Table, at_most, show
+
+import occupax as ox
+
+TASKS = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0}
+SEEDS, WINDOW, STEPS, EPISODES = 5, 20, 150_000, 2_000
+THEIRS = {"A2C": 16, "PPO": 8}
+"""How many environments each has."""
+
+
+def solved(returns: np.ndarray, steps: np.ndarray, threshold: float, window: int) -> float:
+    """The steps after which two windows of returns in a row reach the threshold on average, counted to the second."""
+    if len(returns) < 2 * window:
+        return np.inf
+    means = np.convolve(returns, np.ones(window) / window, "valid")
+    (found,) = np.nonzero((means[:-window] >= threshold) & (means[window:] >= threshold))
+    return float(steps[found[0] + window - 1]) if len(found) else np.inf
+
+
+def ours(name: str) -> list[float]:
+    """The default, of which each record is the mean over a batch of ten episodes."""
+    result = ox.train(ox.Problem(ox.make(name)), episodes=EPISODES, seeds=SEEDS, progress=False)
+    batch = int(result.episodes[1] - result.episodes[0])
+    runs = zip(result.metrics["return"], result.steps, strict=True)
+    return [solved(returns, steps, TASKS[name], WINDOW // batch) for returns, steps in runs]
+
+
+def theirs(algorithm: str, name: str, seed: int) -> float:
+    """Stable-Baselines3 as it comes; its monitors know the return of each episode, in the order in which they end."""
+    baselines = importlib.import_module("stable_baselines3")
+    make: Any = importlib.import_module("stable_baselines3.common.env_util").make_vec_env
+    base: Any = importlib.import_module("stable_baselines3.common.callbacks").BaseCallback
+    returns, steps = list[float](), list[int]()
+
+    class Watch(base):
+        def _on_step(self) -> bool:
+            for info in self.locals["infos"]:
+                if "episode" in info:
+                    returns.append(info["episode"]["r"])
+                    steps.append(self.num_timesteps)
+            return True
+
+    model = getattr(baselines, algorithm)(
+        "MlpPolicy", make(name, THEIRS[algorithm], seed=seed), seed=seed, device="cpu"
+    )
+    model.learn(STEPS, Watch())
+    return solved(np.array(returns), np.array(steps), TASKS[name], WINDOW)
+
+
+def measure() -> list[Table]:
+    """Every seed of everyone on both tasks."""
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "stable_baselines3")):
+        return [Table("CartPole-v1 and Acrobot-v1", [], [], remarks=[SKIPPED])]
+    importlib.import_module("torch").set_num_threads(1)
+    tables: list[Table] = []
+    for name in TASKS:
+        found = {"Occupax, the default": ours(name)}
+        found |= {
+            f"{it}, {n} environments": [theirs(it, name, seed) for seed in range(SEEDS)] for it, n in THEIRS.items()
+        }
+        medians = {who: float(np.median(steps)) for who, steps in found.items()}
+        rows = [[who, *(f"{n:,.0f}" for n in sorted(steps)), f"{medians[who]:,.0f}"] for who, steps in found.items()]
+        mine, *others = medians.values()
+        target = at_most(0.5, mine / min(others), "of the steps of the better one of the others")
+        tables.append(Table(name, ["", *(f"seed {k + 1}" for k in range(SEEDS)), "median"], rows, [target]))
+    return tables
+
+
+if __name__ == "__main__":
+    show(measure())
