@@ -3,7 +3,7 @@
 What a user would pick instead: A2C with 16 environments and PPO with 8, with their default settings, from five seeds
 each. Counted are the steps of the environment until the task is solved for good: the first time that the mean return of
 20 episodes of training in a row is at least 475 on CartPole-v1, or -100 on Acrobot-v1, and that of the next 20 as well.
-A seed that does not get there within its budget (150,000 steps, or 2,000 episodes of Occupax) counts as infinitely many.
+A seed that does not get there within its budget (150,000 steps; 2,000 episodes of Occupax) counts as infinitely many.
 """
 
 import importlib
