@@ -12,6 +12,7 @@ from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.elsewhere import advice
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.gymnax import PREFIX, GymnaxEnv
 from occupax.envs.lookup import find, make_gymnasium
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
@@ -58,13 +59,14 @@ def make(
 
     Args:
         source: a Gymnasium id or a registered name, for example "FrozenLake8x8-v1" or "CartPole-v1"; module:ID, which
-            imports the module that registers the id first; a class of environments of occupax; a class or function
-            that makes one of Gymnasium; or module:factory, where the module may be a file in the current directory.
-            What is an environment of occupax already is returned as it is.
+            imports the module that registers the id first; "gymnax/..." and a name of gymnax; a class of environments
+            of occupax; a class or function that makes one of Gymnasium; or module:factory, where the module may be a
+            file in the current directory. What is an environment of occupax already is returned as it is.
         backend: "auto" is an exact table where Gymnasium publishes one, a JAX twin where there is one, and the
             environment of Gymnasium itself elsewhere; "gymnasium" is the latter in any case.
         info: names of numbers in the `info` of Gymnasium's environment to record; see `GymnasiumEnv`.
-        **options: passed to the factory, for example `is_slippery=False`.
+        **options: passed to the factory, for example `is_slippery=False`; those of gymnax may be parameters, too, for
+            example `max_steps_in_episode=100`.
     """
     import gymnasium as gym
 
@@ -75,6 +77,8 @@ def make(
     itself = backend == "gymnasium" or bool(info)
     if isinstance(source, str) and source in _FACTORIES and not itself:
         return _call(_FACTORIES[source], source, options)
+    if isinstance(source, str) and source.startswith(PREFIX):
+        return GymnaxEnv(source.removeprefix(PREFIX), **options)
     factory: Any = find(source) if isinstance(source, str) else source
     if not isinstance(factory, str):
         return _make_own(factory, info, options)
@@ -89,11 +93,13 @@ def make(
 
 def _make_own(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:
     """An environment of occupax, or of a class of such; of all else, one of Gymnasium."""
-    if isinstance(factory, DecisionProcess) and not options:
+    if isinstance(factory, DecisionProcess):
+        if options or info:
+            raise ValueError(f"options and info go with a name or a class, but env is made already, got {options}.")
         return factory
     if isinstance(factory, type) and issubclass(factory, DecisionProcess):
         return _call(factory, factory.__name__, options)
-    return GymnasiumEnv(factory, info, **options)  # refuses options with an environment
+    return GymnasiumEnv(factory, info, **options)
 
 
 def _call(factory: Callable[..., DecisionProcess], name: str, options: dict[str, Any]) -> DecisionProcess:
