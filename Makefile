@@ -56,5 +56,5 @@ clean:  ## remove everything that was made
 
 $(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard src/occupax/kernels/*.cc src/occupax/kernels/*.h)
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[exact,mujoco,ray,tensorboard,dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[exact,gymnax,mo,mujoco,ray,tensorboard,dev]'
 	touch $(READY)

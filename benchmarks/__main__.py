@@ -19,8 +19,11 @@ from tables import Table, measured, show
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
-BENCHMARKS = ("tabular", "network", "published", "solving", "scaling", "memory", "startup", "simulators", "before")
-PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "torch", "stable-baselines3")
+BENCHMARKS = (
+    *("tabular", "network", "published", "solving", "scaling"),
+    *("memory", "startup", "simulators", "others", "before"),
+)
+PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "gymnax", "torch", "stable-baselines3")
 INTRODUCTION = """\
 # Speed and memory
 

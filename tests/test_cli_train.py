@@ -294,7 +294,7 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
     [
         (("FrozenLake8x8-v1",), "policy was made for 16 states, but env has 64 states."),
         (("CartPole-v1",), "but env has observations that are not states."),
-        (("FrozenLake-v7",), "Gymnasium id 'FrozenLake-v7' is not known. Did you mean 'FrozenLake-v1'?"),
+        (("FrozenLake-v7",), "'FrozenLake-v7' is not offered by what is installed: use 'FrozenLake-v1'."),
         ((ICE, "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
         ((ICE, "--max-steps", "0"), "max_steps must be a whole number of at least 1, got 0."),
     ],

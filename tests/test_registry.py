@@ -104,7 +104,6 @@ def test_gymnasium_id_that_is_not_listed_but_publishes_a_table_works(monkeypatch
         ("FrozenLake", "FrozenLake-v1"),
         ("FrozenLake8x8", "FrozenLake8x8-v1"),
         ("cartpole-v1", "CartPole-v1"),
-        ("Taxi-v3", "Taxi-v4"),
         ("Acrobat-v1", "Acrobot-v1"),
     ],
 )

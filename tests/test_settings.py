@@ -5,7 +5,9 @@ import equinox as eqx
 import pytest
 
 import occupax as ox
-from occupax.cli import names, output, settings
+from occupax.algorithms import ALGORITHMS
+from occupax.cli import output, settings
+from occupax.utilities import UTILITIES
 
 
 def targets(algorithm=None, utility=None):
@@ -116,10 +118,10 @@ def test_a_field_whose_annotation_is_open_is_read_like_its_present_value():
 
 
 def test_every_field_of_every_algorithm_and_utility_takes_its_own_default():
-    for make in names.MAKERS["algorithm"].values():
+    for make in ALGORITHMS.values():
         for name, value in settings.known({"": make()}).items():
             assert settings.read(name, str(value), {"": make()}) == value, name
-    for make in names.MAKERS["utility"].values():
+    for make in UTILITIES.values():
         for name, value in settings.known({"utility": make()}).items():
             assert settings.read(name, str(value), {"utility": make()}) == value, name
 
@@ -200,27 +202,6 @@ def test_known_gives_present_values_under_dotted_names():
     assert shown["utility.sigma"] == 0.125
     assert shown["problem.horizon"] is None
     assert settings.known({"utility": ox.utilities.Reward()}) == {}
-
-
-def test_names_make_what_they_name():
-    assert isinstance(names.make("algorithm", "tsivr-pg"), ox.TSIVRPG)
-    assert isinstance(names.make("algorithm", "srvr-pg"), ox.SRVRPG)
-    assert isinstance(names.make("utility", "log-coverage"), ox.utilities.LogCoverage)
-    assert callable(names.make("policy", "mlp"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "meant"),
-    [
-        ("algorithm", "tsivrpg", "tsivr-pg"),
-        ("algorithm", "reinforced", "reinforce"),
-        ("utility", "entrop", "entropy"),
-        ("policy", "tabuler", "tabular"),
-    ],
-)
-def test_wrong_names_are_answered_with_the_nearest(kind, name, meant):
-    with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
-        names.make(kind, name)
 
 
 def test_json_has_no_infinities(capsys):

@@ -18,7 +18,7 @@ from occupax import (
 )
 from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
 from occupax.batch import Batch, Trajectories
-from occupax.envs import GymnasiumEnv, TabularMDP, check_env, make
+from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
 from occupax.exact import solve
 from occupax.problem import Problem
 from occupax.samplers import SampledBatch, sample
@@ -52,6 +52,7 @@ __all__ = [
     "evaluate",
     "exact",
     "features",
+    "from_gymnax",
     "load_policy",
     "load_result",
     "make",

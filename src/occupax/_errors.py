@@ -1,7 +1,7 @@
 """Messages for bad input: the argument, its value, what is allowed and, for names, the nearest match."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, nan
 from typing import Any
 
@@ -21,6 +21,13 @@ def unknown(kind: str, name: object, allowed: Iterable[str]) -> ValueError:
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return ValueError(f"{kind} {name!r} is not known.{hint} Known: {', '.join(names)}.")
+
+
+def named(kind: str, name: str, table: Mapping[str, Callable[[], Any]]) -> Any:
+    """What a name in a table stands for, made with its default settings."""
+    if name not in table:
+        raise unknown(kind, name, table)
+    return table[name]()
 
 
 def check_integer(name: str, value: object, minimum: int = 1) -> int:

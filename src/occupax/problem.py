@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from occupax._errors import check_integer, unknown
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
+from occupax.envs.registry import make
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Utility
@@ -24,8 +25,8 @@ class Problem(eqx.Module):
     """An environment, what is to be maximised in it, and how the future is weighed.
 
     Args:
-        env: the environment.
-        utility: the utility F, or a plain function of the occupancy; the discounted return by default.
+        env: the environment, or what `occupax.make` makes one of: a name such as "CartPole-v1", or a class.
+        utility: the utility F, its name, or a plain function of the occupancy; the discounted return by default.
         discount: gamma, in [0, 1).
         horizon: H, the number of steps that count. None is the environment's time limit and, for a table, infinity.
         termination: what happens after an episode ends. "episodic": nothing, only live steps count. "absorbing": the
@@ -43,13 +44,14 @@ class Problem(eqx.Module):
 
     def __init__(
         self,
-        env: DecisionProcess,
-        utility: Utility | Callable[[Any], Any] | None = None,
+        env: DecisionProcess | str | Callable[..., Any],
+        utility: Utility | Callable[[Any], Any] | str | None = None,
         discount: float = 0.99,
         horizon: int | None = None,
         termination: Termination = "episodic",
         features: Feature | Callable[[Any, Any], Any] | None = None,
     ):
+        env = make(env) if isinstance(env, str) or callable(env) else env
         refuse_unless_environment(env)
         self.env, self.discount, self.horizon = env, _read_discount(discount), _read_horizon(horizon, env)
         if termination not in get_args(Termination):

@@ -8,4 +8,25 @@ from occupax.algorithms.srvrpg import SRVRPG
 from occupax.algorithms.svrpg import SVRPG
 from occupax.algorithms.tsivrpg import TSIVRPG
 
-__all__ = ["HSPGA", "REINFORCE", "SRVRPG", "SVRPG", "TSIVRPG", "Algorithm", "AlgorithmState", "MaxEnt", "Phase"]
+__all__ = [
+    "ALGORITHMS",
+    "HSPGA",
+    "REINFORCE",
+    "SRVRPG",
+    "SVRPG",
+    "TSIVRPG",
+    "Algorithm",
+    "AlgorithmState",
+    "MaxEnt",
+    "Phase",
+]
+
+ALGORITHMS = {
+    "reinforce": REINFORCE,
+    "svrpg": SVRPG,
+    "srvr-pg": SRVRPG,
+    "hspga": HSPGA,
+    "tsivr-pg": TSIVRPG,
+    "maxent": MaxEnt,
+}
+"""The algorithms by the names of the papers."""

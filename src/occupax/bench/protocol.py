@@ -14,7 +14,7 @@ from occupax.bench.leaderboard import Leaderboard
 from occupax.bench.references import keep_reference, known_reference
 from occupax.experiments.progress import Job, run_jobs
 from occupax.training.loggers import Logger
-from occupax.training.setup import DEFAULT_ALGORITHM, refuse_unless_algorithm
+from occupax.training.setup import DEFAULT_ALGORITHM, as_algorithm
 
 DEFAULT = "ox.train"
 """What the algorithm is called that `occupax.train` takes when it is given none."""
@@ -47,9 +47,8 @@ def run(
     Returns:
         The leaderboard, with the scores of every run.
     """
-    entered = dict(algorithms or {DEFAULT: DEFAULT_ALGORITHM})
-    for algorithm in entered.values():
-        refuse_unless_algorithm(algorithm)
+    given = algorithms or {DEFAULT: DEFAULT_ALGORITHM}
+    entered = {name: as_algorithm(algorithm) for name, algorithm in given.items()}
     if check_integer("seeds", seeds) < 2:
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
     folder, chosen = Path(out), problems(suite, half, fresh)

@@ -12,11 +12,13 @@ from tyro.constructors import PrimitiveConstructorSpec
 import occupax as ox
 from occupax import serial
 from occupax.algorithms import Algorithm
-from occupax.cli import names, settings
+from occupax.cli import settings
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.policies import INITIALISERS
 from occupax.samplers import SAMPLERS
 from occupax.training.folder import read_config
-from occupax.training.setup import PolicySource, make_setup
+from occupax.training.setup import PolicySource, as_algorithm, make_setup
+from occupax.utilities import as_utility
 
 DEFAULTS: dict[str, Any] = {
     "utility": "reward",
@@ -86,26 +88,26 @@ def build(choices: Choices) -> TrainingArguments:
     if choices.env is None:
         raise ValueError("an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all.")
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
-    made = {"": names.make("algorithm", chosen["algorithm"]), "utility": names.make("utility", chosen["utility"])}
+    made = {"": as_algorithm(chosen["algorithm"]), "utility": as_utility(chosen["utility"])}
     given = {name: chosen.get(name) for name in ("discount", "horizon", "termination")}
     targets = settings.apply(settings.parse(choices.given), made | {"problem": given, "env": {}})
-    policy = None if choices.policy is None else names.make("policy", choices.policy)
     problem = ox.Problem(ox.make(choices.env, **targets["env"]), targets["utility"], **targets["problem"])
     reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""
     if problem.horizon is None:  # a table has no clock of its own
         import gymnasium
 
-        horizon = gymnasium.registry[choices.env].max_episode_steps if choices.env in gymnasium.registry else None
+        spec = gymnasium.registry.get(choices.env.rpartition(":")[2])
+        horizon = None if spec is None else spec.max_episode_steps
         if horizon is None:
             horizon, reason = problem.effective_horizon, "less than 1% of the discounted mass is later"
         problem = ox.Problem(problem.env, targets["utility"], **targets["problem"] | {"horizon": horizon})
-    options = {"policy": policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
+    options = {"policy": choices.policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
     return TrainingArguments(problem, targets[""], options, describe(problem, targets[""], f"on {choices.env}", reason))
 
 
 def make_problem(env: str, utility: str, given: Sequence[str], **options: Any) -> ox.Problem:
     """A problem from names and the words of `--set`; `options` are further arguments of `occupax.Problem`."""
-    targets = settings.apply(settings.parse(given), {"utility": names.make("utility", utility), "env": {}})
+    targets = settings.apply(settings.parse(given), {"utility": as_utility(utility), "env": {}})
     return ox.Problem(ox.make(env, **targets["env"]), targets["utility"], **options)
 
 
@@ -143,15 +145,14 @@ def restore(folder: Path) -> tuple[TrainingArguments, int]:
 
 def _initialiser(training: TrainingArguments, folder: Path) -> PolicySource:
     """What made the first policies of a run without a checkpoint, whose folder has that of the first seed only."""
-    for name in names.MAKERS["policy"]:
-        initialiser = names.make("policy", name)
-        options: dict[str, Any] = {**training.options, "policy": initialiser, "seeds": training.options["seeds"][:1]}
+    for name in INITIALISERS:
+        options: dict[str, Any] = {**training.options, "policy": name, "seeds": training.options["seeds"][:1]}
         try:
             made = make_setup(training.problem, [training.algorithm], **options).policies[0]
         except ValueError:  # it is not for this environment
             continue
         if eqx.tree_equal(made, training.options["policy"]):
-            return initialiser
+            return name
     raise ValueError(
         f"{folder} has no checkpoint yet, and its first policies were made in Python: start the run there again."
     )

@@ -1,34 +1,12 @@
 """What the command line calls things, and `occupax list`, which shows it."""
 
-from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
 
 from occupax import algorithms, envs, policies, samplers, utilities
-from occupax._errors import unknown
 from occupax.cli.output import print_json
 from occupax.cli.settings import known
-
-MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
-    "utility": {"reward": utilities.Reward, "entropy": utilities.Entropy, "log-coverage": utilities.LogCoverage},
-    "algorithm": {
-        "reinforce": algorithms.REINFORCE,
-        "svrpg": algorithms.SVRPG,
-        "srvr-pg": algorithms.SRVRPG,
-        "hspga": algorithms.HSPGA,
-        "tsivr-pg": algorithms.TSIVRPG,
-        "maxent": algorithms.MaxEnt,
-    },
-    "policy": {name: getattr(policies, name) for name in ("tabular", "linear", "mlp", "gaussian", "squashed")},
-}
-
-
-def make(kind: str, name: str) -> Any:
-    """The utility, the algorithm or the initialiser of policies of that name, with its default settings."""
-    if name not in MAKERS[kind]:
-        raise unknown(kind, name, MAKERS[kind])
-    return MAKERS[kind][name]()
 
 
 def sampler(text: str) -> samplers.Sampler:
@@ -49,9 +27,9 @@ def list_names(json: bool = False) -> None:
     """Show the names of environments, utilities, algorithms and policies, and what can be set."""
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},
-        "utilities": {name: known({"utility": make()}) for name, make in MAKERS["utility"].items()},
-        "algorithms": {name: known({"": make()}) for name, make in MAKERS["algorithm"].items()},
-        "policies": {name: {} for name in MAKERS["policy"]},
+        "utilities": {name: known({"utility": make()}) for name, make in utilities.UTILITIES.items()},
+        "algorithms": {name: known({"": make()}) for name, make in algorithms.ALGORITHMS.items()},
+        "policies": {name: {} for name in policies.INITIALISERS},
     }
     if json:
         print_json(kinds)

@@ -6,7 +6,9 @@
   optimum is known.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
   one episode of it call by call, and `vector_slot` is one environment of a vector of them.
-* `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
+* `gymnax`: `from_gymnax`, any environment of gymnax.
+* `lookup`: what an id or module:factory stands for. `elsewhere`: which package has an id that is not known.
+* `registry`: `make`, `register` and `list`.
 * `check/`: whether an environment of Gymnasium is fit for training.
 """
 
@@ -16,6 +18,7 @@ from occupax.envs.base import DecisionProcess, Environment
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.check import Finding, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.gymnax import GymnaxEnv, from_gymnax
 from occupax.envs.lqr import LQR
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
@@ -35,11 +38,13 @@ __all__ = [
     "Environment",
     "Finding",
     "GymnasiumEnv",
+    "GymnaxEnv",
     "MountainCar",
     "MultiDiscreteActions",
     "Pendulum",
     "TabularMDP",
     "check_env",
+    "from_gymnax",
     "list",
     "make",
     "register",

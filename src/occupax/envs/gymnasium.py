@@ -55,7 +55,7 @@ class GymnasiumEnv(DecisionProcess):
         if isinstance(info, str) or not all(type(name) is str for name in info):
             raise ValueError(f"info must be a list of names, got {info!r:.80}.")
         self.source, self.info = source, tuple(info)
-        self.options = tuple((name, _hashable(name, value)) for name, value in sorted(options.items()))
+        self.options = hashable_options(options)
         made = self.make()
         try:
             actions, observations = made.action_space, made.observation_space
@@ -111,6 +111,11 @@ def _bounds(space: Any) -> Bounds:
     if not isinstance(space, gym.spaces.Box) or np.prod(space.shape) > MOST_BOUNDS:
         return ()
     return tuple((float(low), float(high)) for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True))
+
+
+def hashable_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Options in a form that can be compared quickly, in the order of their names."""
+    return tuple((name, _hashable(name, value)) for name, value in sorted(options.items()))
 
 
 def _hashable(name: str, value: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from occupax._errors import unknown
+from occupax.envs.elsewhere import advice
 
 
 def find(name: str) -> Any:
@@ -18,7 +19,7 @@ def find(name: str) -> Any:
         raise ValueError(f"ENV must be a Gymnasium id, or module:factory, got {name!r}.")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    module = _import(module_name)
+    module = _import(module_name, name)
     if hasattr(module, attribute):
         return getattr(module, attribute)
     import gymnasium as gym
@@ -43,6 +44,8 @@ def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
         return env
     if not isinstance(env, str):
         raise ValueError(f"env must be a Gymnasium id or environment, got {env!r:.80}.")
+    if env not in gym.registry and (what := advice(env)):  # before Gymnasium, which warns of some of it
+        raise ValueError(what)
     try:
         return gym.make(env, **options)
     except Exception as error:  # the constructor of an environment may raise anything
@@ -53,6 +56,10 @@ def not_made(name: str, error: BaseException, options: dict[str, Any] | None = N
     """The error for an id of which Gymnasium made no environment, and why, in one sentence."""
     import gymnasium as gym
 
+    if isinstance(error, gym.error.DependencyNotInstalled):
+        return ValueError(f"{name!r} needs a package that is not installed: {' '.join(str(error).split())}.")
+    if isinstance(error, (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv, ImportError)) and (what := advice(name)):
+        return ValueError(what)
     if not isinstance(error, gym.error.UnregisteredEnv):
         given = f" with the options {options}" if options else ""
         return ValueError(f"Gymnasium could not make {name!r}{given}. {type(error).__name__}: {error}")
@@ -62,7 +69,8 @@ def not_made(name: str, error: BaseException, options: dict[str, Any] | None = N
     return ValueError(f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are.")
 
 
-def _import(name: str) -> Any:
+def _import(name: str, asked: str) -> Any:
+    """The module of this name, for the environment that was asked for."""
     try:
         return importlib.import_module(name)
     except Exception as error:
@@ -70,4 +78,5 @@ def _import(name: str) -> Any:
             raise ValueError(f"importing {name} raised {type(error).__name__}: {error}") from error
         if close := difflib.get_close_matches(name, [path.stem for path in Path.cwd().glob("*.py")], n=3):
             raise unknown("module", name, close) from error
-        raise ValueError(f"module {name!r} is neither in the current directory nor installed.") from error
+        nowhere = f"module {name!r} is neither in the current directory nor installed."
+        raise ValueError(advice(asked) or nowhere) from error

@@ -10,7 +10,9 @@ from occupax._errors import unknown
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
+from occupax.envs.elsewhere import advice
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.gymnax import PREFIX, GymnaxEnv
 from occupax.envs.lookup import find, make_gymnasium
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
@@ -47,33 +49,61 @@ def list() -> builtins.list[str]:  # noqa: A001
     return sorted([*_FACTORIES, *_GYMNASIUM_TABLES])
 
 
-def make(name: str, backend: Backend = "auto", info: Sequence[str] = (), **options: Any) -> DecisionProcess:
-    """Make an environment of a Gymnasium id, or one that was registered.
+def make(
+    source: DecisionProcess | str | Callable[..., Any],
+    backend: Backend = "auto",
+    info: Sequence[str] = (),
+    **options: Any,
+) -> DecisionProcess:
+    """Make an environment of a name, or of a class or function.
 
     Args:
-        name: for example "FrozenLake8x8-v1" or "CartPole-v1", or module:factory, where the factory makes an environment
-            of Gymnasium and the module may be a file in the current directory.
+        source: a Gymnasium id or a registered name, for example "FrozenLake8x8-v1" or "CartPole-v1"; module:ID, which
+            imports the module that registers the id first; "gymnax/..." and a name of gymnax; a class of environments
+            of occupax; a class or function that makes one of Gymnasium; or module:factory, where the module may be a
+            file in the current directory. What is an environment of occupax already is returned as it is.
         backend: "auto" is an exact table where Gymnasium publishes one, a JAX twin where there is one, and the
             environment of Gymnasium itself elsewhere; "gymnasium" is the latter in any case.
         info: names of numbers in the `info` of Gymnasium's environment to record; see `GymnasiumEnv`.
-        **options: passed to the factory, for example `is_slippery=False`.
+        **options: passed to the factory, for example `is_slippery=False`; those of gymnax may be parameters, too, for
+            example `max_steps_in_episode=100`.
     """
     import gymnasium as gym
 
     if backend not in get_args(Backend):
         raise unknown("backend", backend, get_args(Backend))
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise unknown("environment", name, list())
+    if not isinstance(source, str | DecisionProcess) and not callable(source):
+        raise unknown("environment", source, list())
     itself = backend == "gymnasium" or bool(info)
-    if name in _FACTORIES and not itself:
-        try:
-            return _FACTORIES[name](**options)
-        except TypeError as error:
-            raise ValueError(f"{name} does not take the options {options}: {error}") from error
-    source = find(name)
-    if isinstance(source, str) and ":" not in source and source not in gym.registry:
-        raise unknown("environment", name, list())
-    if isinstance(source, str) and not itself:
-        with closing(make_gymnasium(source, options)) as made, suppress(NoTableError):
+    if isinstance(source, str) and source in _FACTORIES and not itself:
+        return _call(_FACTORIES[source], source, options)
+    if isinstance(source, str) and source.startswith(PREFIX):
+        return GymnaxEnv(source.removeprefix(PREFIX), **options)
+    factory: Any = find(source) if isinstance(source, str) else source
+    if not isinstance(factory, str):
+        return _make_own(factory, info, options)
+    if ":" not in factory and factory not in gym.registry:
+        what = advice(factory)
+        raise unknown("environment", factory, list()) if what is None else ValueError(what)
+    if not itself:
+        with closing(make_gymnasium(factory, options)) as made, suppress(NoTableError):
             return TabularMDP.from_gymnasium(made)
-    return GymnasiumEnv(source, info, **options)
+    return GymnasiumEnv(factory, info, **options)
+
+
+def _make_own(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:
+    """An environment of occupax, or of a class of such; of all else, one of Gymnasium."""
+    if isinstance(factory, DecisionProcess):
+        if options or info:
+            raise ValueError(f"options and info go with a name or a class, but env is made already, got {options}.")
+        return factory
+    if isinstance(factory, type) and issubclass(factory, DecisionProcess):
+        return _call(factory, factory.__name__, options)
+    return GymnasiumEnv(factory, info, **options)
+
+
+def _call(factory: Callable[..., DecisionProcess], name: str, options: dict[str, Any]) -> DecisionProcess:
+    try:
+        return factory(**options)
+    except TypeError as error:
+        raise ValueError(f"{name} does not take the options {options}: {error}") from error

@@ -24,6 +24,7 @@ from occupax.policies.networks import ACTIVATIONS, Flat
 
 __all__ = [
     "ACTIVATIONS",
+    "INITIALISERS",
     "Categorical",
     "Flat",
     "Gaussian",
@@ -46,5 +47,8 @@ __all__ = [
     "squashed",
     "tabular",
 ]
+
+INITIALISERS = {"tabular": tabular, "linear": linear, "mlp": mlp, "gaussian": gaussian, "squashed": squashed}
+"""What makes the initialiser of each name."""
 
 _Flat = Flat  # its name in the files of policies that 0.1 wrote

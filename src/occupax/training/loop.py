@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax._errors import OccupaxWarning, check_integer, check_number
-from occupax.algorithms import Algorithm
 from occupax.exact import Evaluator
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -26,7 +25,15 @@ from occupax.training.execution.program import MOST_ITERATIONS
 from occupax.training.loggers import CSV, Console, Logger
 from occupax.training.records import EXACT, Records, RecordTable
 from occupax.training.result import SUMMARY, Result, comparison
-from occupax.training.setup import DEFAULT_ALGORITHM, PolicySource, Setup, make_setup, refuse_unless_path
+from occupax.training.setup import (
+    DEFAULT_ALGORITHM,
+    AlgorithmSource,
+    PolicySource,
+    Setup,
+    as_algorithm,
+    make_setup,
+    refuse_unless_path,
+)
 
 SECONDS_A_CALL = 0.5
 
@@ -49,7 +56,7 @@ Callback = Logger | Callable[[Progress], Any]
 
 def train(
     problem: Problem,
-    algorithm: Algorithm[Any] | None = None,
+    algorithm: AlgorithmSource | None = None,
     episodes: int | None = None,
     seeds: int | Iterable[int] = 1,
     seed: int = 0,
@@ -67,13 +74,14 @@ def train(
 
     Args:
         problem: what to maximise, and where.
-        algorithm: how, for example `occupax.TSIVRPG()`; by default `occupax.REINFORCE()`.
+        algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.REINFORCE()`.
         episodes: trajectories each seed may sample; it must be given. Never exceeded: an iteration that does not
             fit is not begun.
         seeds: how many seeds, or which.
         seed: of everything: run k depends on (seed, k) alone.
-        policy: an initialiser such as `occupax.policies.mlp()`, or a policy for all seeds to start from; by default a
-            normal law for actions that are real numbers, a table for a tabular environment, and an MLP otherwise.
+        policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", or a policy for all seeds to start
+            from; by default a normal law for actions that are real numbers, a table for a tabular environment, and an
+            MLP otherwise.
         callbacks: functions that are called with a `Progress` at every record, and end the training by returning True;
             or loggers such as `occupax.training.TensorBoard(folder)`.
         out: folder for configuration, metrics, checkpoints and policies.
@@ -94,7 +102,7 @@ def train(
     refuse_unless_path(out)
     if episodes is None:
         raise ValueError("episodes must say how many trajectories each seed may sample, for example episodes=10_000.")
-    chosen = DEFAULT_ALGORITHM if algorithm is None else algorithm
+    chosen = DEFAULT_ALGORITHM if algorithm is None else as_algorithm(algorithm)
     setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
     result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
     if out is not None:

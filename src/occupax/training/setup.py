@@ -13,21 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from occupax import serial, theory
-from occupax._errors import check_integer, check_integers
-from occupax.algorithms import REINFORCE, Algorithm
+from occupax._errors import check_integer, check_integers, named
+from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm
 from occupax.algorithms.base import default_batch
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import (
+    INITIALISERS,
     Policy,
     Tabular,
     default_policy,
-    gaussian,
-    linear,
-    mlp,
     refuse_unless_fitting,
     refuse_unless_policy,
-    squashed,
-    tabular,
 )
 from occupax.problem import Problem
 from occupax.samplers import Sampler, choose_sampler
@@ -36,8 +32,8 @@ from occupax.training.schedule import Schedule
 
 DEFAULT_ALGORITHM = REINFORCE()
 """What trains when no algorithm is given; docs/bench.md says how it was chosen."""
-INITIALISERS = (tabular, linear, mlp, gaussian, squashed)
-PolicySource = Policy | Callable[[Any, Any], Policy] | None
+AlgorithmSource = Algorithm[Any] | str
+PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ def make_setup(
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
     for algorithm in algorithms:
-        refuse_unless_algorithm(algorithm)
+        as_algorithm(algorithm)
     problem.sampling_horizon()
     if exact and not isinstance(problem.env, TabularMDP):
         raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
@@ -126,10 +122,13 @@ def make_setup(
     )
 
 
-def refuse_unless_algorithm(algorithm: Any) -> None:
-    """Refuse what is not an algorithm."""
+def as_algorithm(algorithm: Any) -> Algorithm[Any]:
+    """Return an algorithm as it is, make the one of a name, and refuse anything else."""
+    if isinstance(algorithm, str):
+        return named("algorithm", algorithm, ALGORITHMS)
     if not isinstance(algorithm, Algorithm):
-        raise ValueError(f"algorithm must be an occupax algorithm such as TSIVRPG(), got {algorithm!r:.60}.")
+        raise ValueError(f"algorithm must be an occupax algorithm such as TSIVRPG(), or a name, got {algorithm!r:.60}.")
+    return algorithm
 
 
 def refuse_unless_path(out: Any) -> None:
@@ -165,10 +164,12 @@ def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int
     env = problem.env
     if source is None:
         source = default_policy(env)
-    if any(source is initialiser for initialiser in INITIALISERS):
+    if isinstance(source, str):
+        source = named("policy", source, INITIALISERS)
+    if any(source is initialiser for initialiser in INITIALISERS.values()):
         raise ValueError("policy must be an initialiser that was called, such as occupax.policies.mlp().")
     if not isinstance(source, Policy) and not callable(source):
-        kinds = "a policy or an initialiser such as occupax.policies.mlp()"
+        kinds = "a policy, an initialiser such as occupax.policies.mlp(), or a name"
         raise ValueError(f"policy must be {kinds}, got {source!r:.60}.")
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
     policy = source if isinstance(source, Policy) else source(env, key)

@@ -25,7 +25,7 @@ from occupax.training.execution import same_program
 from occupax.training.folder import make_config, refuse_another_run
 from occupax.training.loop import paid_iterations, run
 from occupax.training.result import SUMMARY, Result, comparison, load_result
-from occupax.training.setup import PolicySource, Setup, make_setup, refuse_unless_algorithm, refuse_unless_path
+from occupax.training.setup import AlgorithmSource, PolicySource, Setup, as_algorithm, make_setup, refuse_unless_path
 
 NOTHING_LEARNED = "no setting learned anything: none is clearly better than the policy that training began with"
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
@@ -73,7 +73,7 @@ class Sweep:
 
 def sweep(
     problem: Problem,
-    algorithm: Algorithm[Any],
+    algorithm: AlgorithmSource,
     over: Mapping[str, Sequence[Any]],
     episodes: int,
     seeds: int | Iterable[int] = 1,
@@ -92,7 +92,7 @@ def sweep(
 
     Args:
         problem: what to maximise, and where.
-        algorithm: has the settings that are not swept over.
+        algorithm: has the settings that are not swept over; a name such as "tsivr-pg" stands for its defaults.
         over: values to try for each field of the algorithm.
         episodes: trajectories each run may sample; the same for every point.
         seeds: how many seeds, or which; the same for every point.
@@ -104,10 +104,10 @@ def sweep(
         record_every: iterations in a record.
         sampler: as for `train`; `occupax.samplers.Ray(...)` spreads the points over a cluster, one a task.
     """
-    refuse_unless_algorithm(algorithm)
+    chosen_algorithm = as_algorithm(algorithm)
     refuse_unless_path(out)
-    points = _grid(algorithm, over)
-    variants = [dataclasses.replace(algorithm, **point) for point in points]
+    points = _grid(chosen_algorithm, over)
+    variants = [dataclasses.replace(chosen_algorithm, **point) for point in points]
     chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
     on_cluster = isinstance(sampler, Ray)
     groups = [[i] for i in range(len(variants))] if on_cluster else _groups(variants)

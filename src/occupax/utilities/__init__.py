@@ -2,10 +2,11 @@
 
 from occupax.utilities.base import Smoothness, Sum, Utility
 from occupax.utilities.custom import Custom, as_utility, check
-from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance
+from occupax.utilities.library import UTILITIES, Entropy, Linear, LogCoverage, Reward, SetDistance
 from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
 
 __all__ = [
+    "UTILITIES",
     "Ball",
     "Box",
     "ConvexSet",

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_integer, check_number
+from occupax._errors import check_integer, check_number, named
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
-from occupax.utilities.library import Entropy, Linear, Reward
+from occupax.utilities.library import UTILITIES, Entropy, Linear, Reward
 
 SLACK = 1e-6
 """By how much what is measured may exceed what is declared."""
@@ -88,7 +88,9 @@ class Custom(Utility):
 
 
 def as_utility(value: Any) -> Utility:
-    """Return a utility as it is and wrap a plain function."""
+    """Return a utility as it is, make the one of a name, and wrap a plain function."""
+    if isinstance(value, str):
+        return named("utility", value, UTILITIES)
     return value if isinstance(value, Utility) else Custom(value)
 
 

@@ -188,3 +188,7 @@ class SetDistance(_Everywhere):
     def features(self) -> Feature:
         """The feedback that was given."""
         return self.feedback
+
+
+UTILITIES = {"reward": Reward, "entropy": Entropy, "log-coverage": LogCoverage}
+"""The utilities that need no more than a name."""

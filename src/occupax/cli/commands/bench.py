@@ -7,11 +7,10 @@ import tyro
 
 import occupax as ox
 from occupax.algorithms import Algorithm
-from occupax.cli import names
 from occupax.cli.choices import number, shown
 from occupax.cli.output import print_line, print_table
 from occupax.envs.lookup import find
-from occupax.training.setup import DEFAULT_ALGORITHM, refuse_unless_algorithm
+from occupax.training.setup import DEFAULT_ALGORITHM, as_algorithm
 
 
 def bench(
@@ -42,11 +41,10 @@ def _make(name: str) -> Algorithm[Any]:
     if name == ox.bench.DEFAULT:
         return DEFAULT_ALGORITHM
     if ":" not in name:
-        return names.make("algorithm", name)
+        return as_algorithm(name)
     found = find(name)
     try:
         made = found() if isinstance(found, type) else found
     except TypeError as error:
         raise ValueError(f"{name} must have a default for every setting: {error}") from error
-    refuse_unless_algorithm(made)
-    return made
+    return as_algorithm(made)

@@ -1,0 +1,121 @@
+"""Names and classes are accepted wherever objects are, and what is not there is answered with what to do."""
+
+import re
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import pytest
+
+import occupax as ox
+from occupax.envs import elsewhere
+from occupax.training.setup import as_algorithm, make_setup
+
+EMPTY, ABSENT = "MiniGrid-Empty-5x5-v0", "which is not installed: `pip install"
+CHAIN = ox.Problem(ox.TabularMDP.chain(3), horizon=4)
+
+
+def refusal(function: Any, *arguments: Any, **options: Any) -> str:
+    with pytest.raises(ValueError, match=r"\w") as caught:
+        function(*arguments, **options)
+    return str(caught.value)
+
+
+def test_a_problem_takes_the_names_of_its_environment_and_utility():
+    named = ox.Problem("FrozenLake-v1", utility="log-coverage", horizon=9)
+    made = ox.Problem(ox.make("FrozenLake-v1"), utility=ox.utilities.LogCoverage(), horizon=9)
+    assert eqx.tree_equal(named, made)
+    assert isinstance(ox.Problem("CartPole-v1").env, ox.envs.CartPole)
+
+
+def test_classes_and_environments_are_accepted_as_names_are():
+    assert eqx.tree_equal(ox.make(ox.envs.Pendulum, time_limit=7), ox.envs.Pendulum(time_limit=7))
+    assert eqx.tree_equal(ox.Problem(ox.envs.Pendulum).env, ox.envs.Pendulum())
+    env = ox.envs.CartPole()
+    assert ox.make(env) is env
+    cliff = ox.Problem(
+        gymnasium.envs.registration.load_env_creator("gymnasium.envs.toy_text:CliffWalkingEnv"), horizon=5
+    )
+    assert isinstance(cliff.env, ox.GymnasiumEnv)
+    assert cliff.env.num_states == 48
+
+
+def test_training_with_names_is_training_with_what_they_name():
+    def trained(algorithm: Any, policy: Any) -> ox.Result:
+        return ox.train(CHAIN, algorithm, episodes=40, policy=policy, progress=False)
+
+    by_name = trained("reinforce", "tabular").policy()
+    assert eqx.tree_equal(by_name, trained(ox.REINFORCE(), ox.policies.tabular()).policy())
+    tried = ox.sweep(CHAIN, "reinforce", {"batch": [20]}, episodes=40, policy="tabular", progress=False)
+    assert eqx.tree_equal(by_name, tried.results[0].policy())
+
+
+@pytest.mark.parametrize("name", ox.algorithms.ALGORITHMS)
+def test_algorithms_are_made_with_their_defaults(name: str):
+    assert as_algorithm(name) == ox.algorithms.ALGORITHMS[name]()
+    assert name.replace("-", "") == type(as_algorithm(name)).__name__.lower()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: ox.Problem("CartPol-v1"), "environment 'CartPol-v1' is not known. Did you mean 'CartPole-v1'?"),
+        (lambda: ox.Problem(CHAIN.env, utility="entropi"), "utility 'entropi' is not known. Did you mean 'entropy'?"),
+        (lambda: ox.train(CHAIN, "tsivrpg", 10), "algorithm 'tsivrpg' is not known. Did you mean 'tsivr-pg'?"),
+        (lambda: ox.train(CHAIN, None, 10, policy="mpl"), "policy 'mpl' is not known. Did you mean 'mlp'?"),
+        (lambda: ox.make(ox.envs.CartPole, length=3), "CartPole does not take the options {'length': 3}"),
+        (lambda: ox.make(dict), "dict must make a gymnasium.Env, got dict"),
+    ],
+)
+def test_wrong_names_are_answered_with_the_nearest(make: Any, said: str):
+    assert refusal(make).startswith(said)
+
+
+def test_names_reach_the_setup_of_every_seed():
+    setup = make_setup(CHAIN, [ox.REINFORCE()], "linear", 2, 0, 1, False)
+    assert [type(policy) for policy in setup.policies] == [ox.policies.Softmax] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Taxi-v3", "'Taxi-v3' is not offered by what is installed: use 'Taxi-v4'."),
+        ("LunarLander-v2", "'LunarLander-v2' is not offered by what is installed: use 'LunarLander-v3'."),
+        (EMPTY, f"{EMPTY!r} belongs to the package minigrid, {ABSENT} 'minigrid'`, then write 'minigrid:{EMPTY}'."),
+        (f"minigrid:{EMPTY}", f"{EMPTY!r} belongs to the package minigrid, {ABSENT} 'minigrid'`, then write"),
+        (
+            "ALE/Pong-v5",
+            f"'ALE/Pong-v5' belongs to the package ale_py, {ABSENT} 'ale-py'`, then write 'ale_py:ALE/Pong",
+        ),
+    ],
+)
+@pytest.mark.parametrize("make", [ox.make, ox.GymnasiumEnv])
+def test_an_id_of_another_package_or_version_says_what_to_do(
+    make: Any, name: str, said: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(elsewhere, "find_spec", lambda _: None)
+    assert refusal(make, name).startswith(said)
+
+
+def test_a_package_that_is_there_is_to_be_imported(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(elsewhere, "find_spec", lambda module: module)
+    said = "which is installed but was not imported: write 'minigrid:MiniGrid-Empty-5x5-v0'."
+    assert refusal(ox.make, "MiniGrid-Empty-5x5-v0").endswith(said)
+
+
+def test_an_environment_whose_simulator_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    def absent(**_: Any) -> Any:
+        raise gymnasium.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`')
+
+    spec = gymnasium.envs.registration.EnvSpec("Lander-v0", entry_point=absent)
+    monkeypatch.setitem(gymnasium.registry, "Lander-v0", spec)
+    message = refusal(ox.make, "Lander-v0")
+    assert message.startswith("'Lander-v0' needs a package that is not installed: Box2D is not installed")
+    assert re.search(r'pip install "gymnasium\[box2d\]"`\.$', message)
+
+
+def test_an_id_after_its_module_is_made_as_gymnasium_does():
+    env = ox.make("gymnasium:Blackjack-v1")
+    assert isinstance(env, ox.GymnasiumEnv)
+    assert env.make().spec == gymnasium.make("gymnasium:Blackjack-v1").spec
+    assert eqx.tree_equal(ox.make("gymnasium:FrozenLake-v1"), ox.make("FrozenLake-v1"))
