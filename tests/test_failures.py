@@ -150,10 +150,10 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_changes(expected, tmp_
 def test_ctrl_c_does_not_reach_the_processes_of_the_environments():
     with closing(EpisodeRunner(ox.GymnasiumEnv(Diary), 1, processes=True)) as runner:
         runner.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
-        [process] = runner._vector.processes
+        [process] = runner._slots._processes
         os.kill(process.pid, signal.SIGINT)
         runner.draw(UNIFORM, KEY, 0, 1, 1, HORIZON)
-        assert runner._vector.processes == [process]
+        assert runner._slots._processes == [process]
 
 
 def test_an_environment_that_cannot_be_closed_spoils_nothing(expected):

@@ -1,6 +1,5 @@
 """One episode of a Gymnasium environment, in a vector of them or by itself: its seed, its loop and its time limit."""
 
-from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -22,32 +21,31 @@ class StructureError(EpisodeFailedError):
 
 
 class Episode:
-    """An episode of an environment of Gymnasium, which training, `evaluate` and `check_env` play; `busy` during a call.
-
-    `send(None)` begins it, and `send(action)` takes a step; both return what the environment returns.
-    """
+    """An episode of an environment of Gymnasium, which training, `evaluate` and `check_env` play."""
 
     def __init__(self, env: Any, seed: int):
-        self.env, self.seed, self.steps, self.busy = env, seed, 0, False
-        self.send = self._play().send
+        self.env, self.seed, self.steps = env, seed, 0
 
-    def _play(self) -> Generator[Any, Any, None]:
-        action = yield self._call(2, self.env.reset, seed=self.seed)
-        while True:
-            self.steps += 1
-            action = yield self._call(5, self.env.step, action)
-
-    def _call(self, expected: int, function: Callable[..., Any], *action: Any, **seed: int) -> Any:
-        self.busy = True
+    def begin(self) -> tuple[Any, Any]:
+        """Reset the environment with the seed; return what it returns."""
         try:
-            returned = function(*action, **seed)
+            returned = self.env.reset(seed=self.seed)
         except Exception as error:
-            what = f"step {self.steps} with action {action[0]}" if action else "reset"
+            raise EpisodeFailedError(f"raised {type(error).__name__} at reset") from error
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise StructureError(returned, 2, self.steps)
+        return returned
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Take a step; return what the environment returns."""
+        self.steps += 1
+        try:
+            returned = self.env.step(action)
+        except Exception as error:
+            what = f"step {self.steps} with action {action}"
             raise EpisodeFailedError(f"raised {type(error).__name__} at {what}") from error
-        finally:
-            self.busy = False
-        if not isinstance(returned, tuple) or len(returned) != expected:
-            raise StructureError(returned, expected, self.steps)
+        if not isinstance(returned, tuple) or len(returned) != 5:
+            raise StructureError(returned, 5, self.steps)
         return returned
 
 

@@ -24,26 +24,17 @@ def read_actions(space: Any) -> ActionSpace | None:
             return None
 
 
-def writing_actions(space: Any) -> Callable[[Any], Any]:
-    """A function that makes of our actions what the `step` of an environment with this space takes."""
+def writing_actions(space: Any) -> Callable[[np.ndarray], list[Any]]:
+    """A function that makes of several of our actions what the `step` of environments with this space takes."""
     match space:
         case gym.spaces.Discrete():
             first = int(space.start)
-            return lambda action: first + int(action)
+            return lambda actions: (first + actions.astype(np.int64)).tolist()
         case gym.spaces.MultiDiscrete():
-            return lambda action: (space.start + np.reshape(action, space.shape)).astype(space.dtype)
+            return lambda actions: list((space.start + actions.reshape(-1, *space.shape)).astype(space.dtype))
         case gym.spaces.MultiBinary():
-            return lambda action: np.reshape(action, space.shape).astype(space.dtype)
+            return lambda actions: list(actions.reshape(-1, *space.shape).astype(space.dtype))
         case _:  # clipped once more, because rounding to another type may take an action out of its bounds
-            return lambda action: np.clip(np.reshape(action, space.shape).astype(space.dtype), space.low, space.high)
-
-
-def flat_space(actions: ActionSpace) -> Any:
-    """The space of our actions, as the vectors of Gymnasium's environments want it."""
-    match actions:
-        case DiscreteActions():
-            return gym.spaces.Discrete(actions.n)
-        case MultiDiscreteActions():
-            return gym.spaces.MultiDiscrete(list(actions.sizes))
-        case _:
-            return gym.spaces.Box(-np.inf, np.inf, actions.spec().shape, actions.spec().dtype.type)
+            return lambda actions: list(
+                np.clip(actions.reshape(-1, *space.shape).astype(space.dtype), space.low, space.high)
+            )

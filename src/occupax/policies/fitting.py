@@ -21,15 +21,31 @@ def default_policy(env: DecisionProcess) -> Initialiser:
     return mlp() if number_of_states(env) is None or env.action_space.kinds != ("discrete",) else tabular()
 
 
-def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
-    """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
-    psi = getattr(policy, "psi", None) if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed) else None
-    if not isinstance(psi, Flat) or psi.num_states is not None:
+Layer = tuple[eqx.nn.Linear, Any]
+"""A layer of a network, and the function behind it; None behind the last one."""
+
+
+def layers_of(psi: Any) -> tuple[Layer, ...] | None:
+    """The layers of a network that is fed with flat vectors or states; None for any other function."""
+    if type(psi) is not Flat:
         return None
     layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
     dense = [layer for layer in layers[::2] if isinstance(layer, eqx.nn.Linear) and layer.bias is not None]
-    bent = [layer for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda) and layer.fn is jnp.tanh]
-    return tuple(dense) if len(dense) + len(bent) == len(layers) else None
+    between = [layer.fn for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda)]
+    arrays = [leaf for leaf in jax.tree.leaves(psi) if eqx.is_array(leaf)]
+    if len(dense) + len(between) != len(layers) or len(arrays) != 2 * len(dense):  # it has parts that are not known
+        return None
+    return tuple(zip(dense, [*between, None], strict=True))
+
+
+def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
+    """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
+    psi = getattr(policy, "psi", None) if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed) else None
+    layers = layers_of(psi)
+    if psi is None or layers is None or psi.num_states is not None:
+        return None
+    bent = all(activation is jnp.tanh for _, activation in layers[:-1])
+    return tuple(layer for layer, _ in layers) if bent else None
 
 
 def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:

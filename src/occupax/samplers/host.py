@@ -16,7 +16,7 @@ from occupax.samplers.batches.block import Block, Request
 from occupax.samplers.batches.numbered import draw_part
 from occupax.samplers.batches.sampled import SampledBatch
 from occupax.samplers.batches.shards import Shard, ShardedBatch, answering, split
-from occupax.samplers.episodes import EpisodeRunner
+from occupax.samplers.episodes import EpisodeRunner, number_of_processes
 from occupax.samplers.kernel import Engine, Kernel, program_sampler
 from occupax.samplers.network_kernel import NetworkBatch
 
@@ -27,8 +27,9 @@ class Host(Sampler):
 
     Args:
         envs: how many environments of Gymnasium run at once. It does not change the results.
-        processes: whether each of them runs in a process of its own, which pays for environments that take about a
-            millisecond a step or longer; otherwise they take turns in this one.
+        processes: in how many processes of their own they run, several in each; True is a process for each. It pays
+            for environments that take a tenth of a millisecond a step or longer; by default they take turns in this
+            process. It does not change the results.
         timeout: how many seconds a step of all of them may take before the training ends with an error.
         shards: in how many parts a batch is summed up. Equal shards give results that are equal to the last bit,
             whoever samples; others differ by rounding.
@@ -37,7 +38,7 @@ class Host(Sampler):
     """
 
     envs: int = 8
-    processes: bool = False
+    processes: bool | int = False
     timeout: float = 60.0
     shards: int = 1
     engine: Engine = "auto"
@@ -45,6 +46,7 @@ class Host(Sampler):
     def __post_init__(self) -> None:
         check_integer("envs", self.envs)
         check_integer("shards", self.shards)
+        number_of_processes(self.processes, self.envs)
         check_number("timeout", self.timeout, low=0.0, open_low=True)
 
     def open(self, problem: Problem, policy: Policy) -> "HostSource":

@@ -95,11 +95,10 @@ def evaluate(
 def _add_up(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
     found = Evaluation(np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool))
     for step in steps:
-        row = step.row[step.live]
-        _refuse_infinite(step.log_probs[step.live])
-        found.returns[row] += step.rewards[step.live]
-        found.lengths[row] += 1
-        found.terminated[row] = step.terminated[step.live]
+        _refuse_infinite(step.log_probs)
+        found.returns[step.row] += step.rewards
+        found.lengths[step.row] += 1
+        found.terminated[step.row] = step.terminated
     return found
 
 

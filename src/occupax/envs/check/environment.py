@@ -149,7 +149,7 @@ class _EpisodeChecker:
             remedy = f"repeat it: {repeat}."
         try:
             with self._findings.watch(name, where, repeat):
-                return episode.send(actions[-1] if actions else None)
+                return episode.step(actions[-1]) if actions else episode.begin()
         except StructureError as error:
             self._refuse_structure(name, error.returned, where)
         except EpisodeFailedError as error:
@@ -164,8 +164,8 @@ class _EpisodeChecker:
         repeat = f"env.unwrapped.reset(seed={inner.seed}), then env.unwrapped.step({action})"
         try:
             with self._findings.watch("the environment inside of all wrappers", where, repeat, finding):
-                inner.send(None)
-                inner.send(action)
+                inner.begin()
+                inner.step(action)
         except EpisodeFailedError as error:  # what is raised is reported as it came from the outside
             if inner.steps and isinstance(error, StructureError):
                 self._refuse_structure("step", error.returned, where)

@@ -1,0 +1,162 @@
+"""Environments of Gymnasium that play episodes side by side, stepped one after the other.
+
+What they return is written into one array with an entry for each of them, which may be in memory that several processes
+share. Observations are states or flat vectors, and actions numbers from 0 on or flat vectors. What an environment does
+wrong is told by its place, and the others go on.
+"""
+
+import contextlib
+from typing import Any, NoReturn
+
+import gymnasium as gym
+import numpy as np
+
+from occupax.envs.episode import Episode, EpisodeFailedError, read_number, useless
+from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.gymnasium_actions import writing_actions
+
+LARGEST = float(np.finfo(np.float32).max)
+
+Failures = dict[int, str]
+"""What went wrong, by the place of the environment."""
+
+
+def slot_type(env: GymnasiumEnv) -> np.dtype[Any]:
+    """The entry of one environment: the action it is given, and what it returned last."""
+    action = env.action_space.spec()
+    fields = [
+        ("action", action.dtype, action.shape),
+        ("observation", env.dtype, env.shape),
+        ("reward", np.float64),
+        ("terminated", np.bool_),
+        ("truncated", np.bool_),
+        ("info", np.float64, len(env.info)),
+        ("called", np.bool_),  # whether a call of the environment is under way
+    ]
+    return np.dtype(fields, align=True)
+
+
+class Slots:
+    """As many environments as there are `entries`, which are of `slot_type`.
+
+    An environment plays an episode after each reset with a seed; after one without a seed it waits. Unless `flat`, the
+    observations themselves are in `seen`, too.
+    """
+
+    def __init__(self, env: GymnasiumEnv, entries: np.ndarray, flat: bool = True):
+        self.entries, self._info, self._flat = entries, env.info, flat
+        self._envs = [env.make() for _ in entries]
+        self._space = space = self._envs[0].observation_space
+        self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
+        self._write_actions = writing_actions(self._envs[0].action_space)
+        self._boxed = space.shape if isinstance(space, gym.spaces.Box) else None
+        shape = env.shape if self._boxed is None else self._boxed
+        self._rows = [entries["observation"][i : i + 1].reshape(shape) for i in range(len(entries))]
+        self._episodes = [Episode(made, 0) for made in self._envs]
+        self._playing: list[int] = []
+        self.seen: list[Any] = [None] * len(entries)
+
+    def reset(self, seeds: dict[int, int | None]) -> Failures:
+        """Begin the episodes of these seeds at these places; where it is None, wait."""
+        failures, called = Failures(), self.entries["called"]
+        self._playing = sorted({*self._playing, *seeds} - {place for place, seed in seeds.items() if seed is None})
+        for place, seed in seeds.items():
+            if seed is None:
+                continue
+            self._episodes[place] = Episode(self._envs[place], seed)
+            called[place] = True
+            try:
+                self._read(place, self._episodes[place].begin()[0])
+            except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+                failures[place] = self._failure(place, error)
+            called[place] = False
+        return self._unreal() | failures
+
+    def step(self) -> Failures:
+        """Take a step with the actions of the entries in all episodes."""
+        failures, called, actions = Failures(), self.entries["called"], self._write_actions(self.entries["action"])
+        rewards, terminated, truncated = (self.entries[name] for name in ("reward", "terminated", "truncated"))
+        for place in self._playing:
+            called[place] = True
+            try:
+                observation, reward, is_terminated, is_truncated, info = self._episodes[place].step(actions[place])
+                self._read(place, observation)
+                rewards[place] = self._number(place, "the reward", reward)
+                terminated[place], truncated[place] = bool(is_terminated), bool(is_truncated)
+                if self._info:
+                    self.entries["info"][place] = [self._named(place, name, info) for name in self._info]
+            except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+                failures[place] = self._failure(place, error)
+            called[place] = False
+        return self._unreal() | failures
+
+    def observations(self, places: np.ndarray) -> Any:
+        """What was observed last at these places: an array or, unless it is flat, a tree of arrays."""
+        if self._flat:
+            return self.entries["observation"][places]
+        import jax
+
+        return jax.tree.map(lambda *parts: np.stack(parts), *(self.seen[place] for place in places))
+
+    def silent(self) -> list[int]:
+        """The place of the environment that is called, if one is."""
+        return np.flatnonzero(self.entries["called"]).tolist()
+
+    def kill(self) -> None:
+        """Leave the environments to the thread that is stuck in one of them."""
+
+    def close(self) -> None:
+        """Close the environments; if that fails, nothing is lost."""
+        for env in self._envs:
+            with contextlib.suppress(Exception):
+                env.close()
+
+    def _failure(self, place: int, error: Exception) -> str:
+        if isinstance(error, EpisodeFailedError):
+            return str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
+        return f"{useless(self._episodes[place].steps)}: {type(error).__name__}: {error}"
+
+    def _refuse(self, place: int, returned: str, more: str = "") -> NoReturn:
+        raise EpisodeFailedError(f"returned {returned} at step {self._episodes[place].steps}{more}")
+
+    def _read(self, place: int, observation: Any) -> None:
+        """Write an observation into its entry; whether its numbers are finite is seen by `_unreal`."""
+        if not self._flat:
+            self.seen[place] = observation
+        if type(observation) is np.ndarray and observation.shape == self._boxed:
+            self._rows[place][...] = observation
+            return
+        space, row = self._space, self._rows[place]
+        if self._boxed is None and not space.contains(observation):
+            self._refuse(place, f"{observation!r:.60}", f", which is not in {space}")
+        if self._first_state is not None:
+            row[...] = int(observation) - self._first_state
+            return
+        vector = np.asarray(gym.spaces.flatten(space, observation), row.dtype)
+        if vector.shape != (row.size,):
+            self._refuse(place, "an observation", f" that is not of {space}")
+        row[...] = vector.reshape(row.shape)
+
+    def _unreal(self) -> Failures:
+        """The episodes whose last observation is not of finite numbers."""
+        seen = self.entries["observation"]
+        if not np.issubdtype(seen.dtype, np.floating):
+            return {}
+        real = np.abs(seen) <= LARGEST
+        if real.all():
+            return {}
+        wrong = [place for place in self._playing if not real[place].all()]
+        said = "returned an observation with {} at step {}"
+        return {i: said.format(seen[i][~real[i]][0], self._episodes[i].steps) for i in wrong}
+
+    def _named(self, place: int, name: str, info: Any) -> float:
+        what = f"{name!r} in its info"
+        if name not in info:
+            self._refuse(place, f"no {what}")
+        return self._number(place, what, info[name])
+
+    def _number(self, place: int, what: str, found: Any) -> float:
+        number = found if type(found) is float else read_number(found)
+        if not -LARGEST <= number <= LARGEST:
+            self._refuse(place, f"{number} as {what}")
+        return number

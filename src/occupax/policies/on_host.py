@@ -1,0 +1,144 @@
+"""The policies of this package evaluated by NumPy, for many observations at once, without a call of JAX.
+
+They draw with given noise what `Policy.draw` draws with it, up to rounding. What is drawn for an observation does not
+depend on the others to the last bit: products are those of one row each, by one call of the same function.
+"""
+
+from collections.abc import Callable
+from math import log
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Num
+from scipy.special import expit
+
+from occupax.policies.base import Policy
+from occupax.policies.categorical import Softmax, SoftmaxProduct, Tabular
+from occupax.policies.fitting import layers_of
+from occupax.policies.gaussian import Gaussian, Squashed
+
+Array = np.ndarray
+Drawn = tuple[Num[Array, "P *k"], Num[Array, "P *k"], Float[Array, " P"]]
+"""What was drawn for each observation, the actions that it stands for, and its log-probabilities."""
+
+ACTIVATIONS: dict[int, Callable[[Array], Array]] = {
+    id(jnp.tanh): np.tanh,
+    id(jax.nn.relu): lambda x: np.maximum(x, 0),
+    id(jax.nn.silu): lambda x: x * expit(x),
+    id(jax.nn.softplus): lambda x: np.logaddexp(x, 0),
+    id(jax.nn.gelu): lambda x: x * expit(x.dtype.type(np.sqrt(8 / np.pi)) * (x + x.dtype.type(0.044715) * x**3)),
+}
+"""By the identity of the function of JAX, because others may have no hash."""
+
+
+class HostPolicy(NamedTuple):
+    """A policy that NumPy evaluates."""
+
+    law: Literal["gumbel", "normal"]
+    """That of the noise which actions are drawn with, by the function of `jax.random` of this name."""
+    shape: tuple[int, ...]
+    """Of the noise of one action."""
+    dtype: np.dtype[Any]
+    draw: Callable[[Any, Array], Drawn]
+    """Draws an action for each observation, with the noise of each."""
+
+
+def on_host(policy: Policy) -> HostPolicy | None:
+    """The policy as NumPy evaluates it; None if it has parts that are not known here."""
+    if type(policy) is Tabular:
+        return _table(np.asarray(policy.table), np.asarray(_log_softmax(policy.table)))
+    if type(policy) not in (Softmax, SoftmaxProduct, Gaussian, Squashed):
+        return None
+    network = _network(policy)
+    if network is None:
+        return None
+    outputs, size, dtype = network
+    if isinstance(policy, SoftmaxProduct):
+        there = np.arange(max(policy.sizes)) < np.array(policy.sizes)[:, None]
+
+        def logits(observations: Any) -> Array:
+            filled = np.full((len(observations), *there.shape), -np.inf, dtype)
+            filled[:, there] = outputs(observations)
+            return filled
+
+        return _categorical(logits, there.shape, dtype)
+    if isinstance(policy, Gaussian | Squashed):
+        return _normal(policy, outputs, dtype)
+    return _categorical(outputs, (size,), dtype)
+
+
+_log_softmax = jax.jit(jax.nn.log_softmax)
+
+
+def _table(logits: Float[Array, "S A"], log_probs: Float[Array, "S A"]) -> HostPolicy:
+    def draw(states: Any, noise: Array) -> Drawn:
+        actions = np.argmax(logits[states] + noise, -1).astype(np.int32)
+        return actions, actions, log_probs[states, actions]
+
+    return HostPolicy("gumbel", logits.shape[1:], logits.dtype, draw)
+
+
+def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] | None:
+    """The outputs [P, m] of the network of a policy as a function of observations, m, and their type."""
+    layers, number = layers_of(policy.psi), np.dtype(jnp.result_type(float))
+    if layers is None or not all(id(activation) in ACTIVATIONS for _, activation in layers[:-1]):
+        return None
+    parts = [(np.asarray(layer.weight).T.copy(), np.asarray(layer.bias)) for layer, _ in layers]
+    bends = [ACTIVATIONS[id(activation)] for _, activation in layers[:-1]]
+    weight, bias = parts[0]
+
+    def outputs(observations: Any) -> Array:
+        if policy.psi.num_states is not None:
+            found = weight[observations] + bias  # the product with a row that is 1 at the state
+        else:
+            found = _rows(observations.reshape(len(observations), -1).astype(number), weight) + bias
+        for bend, (more, shift) in zip(bends, parts[1:], strict=True):
+            found = _rows(bend(found), more) + shift
+        return found
+
+    return outputs, len(parts[-1][1]), np.result_type(number, *(array for pair in parts for array in pair))
+
+
+def _rows(rows: Float[Array, "P n"], weight: Float[Array, "n m"]) -> Float[Array, "P m"]:
+    """The product of each row with a matrix: as one product of matrices, it could depend on how many rows there are."""
+    return np.matmul(rows[:, None], weight)[:, 0]
+
+
+def _categorical(logits_of: Callable[[Any], Array], shape: tuple[int, ...], dtype: np.dtype[Any]) -> HostPolicy:
+    """One softmax or, where noise has two axes, one for each entry of an action."""
+
+    def draw(observations: Any, noise: Array) -> Drawn:
+        with np.errstate(all="ignore"):  # what is not finite is seen in the log-probabilities
+            logits = logits_of(observations).reshape(-1, shape[-1])
+            drawn = np.argmax(logits + noise.reshape(logits.shape), -1)
+            logits = logits - logits.max(-1, keepdims=True)
+            log_probs = logits[np.arange(len(drawn)), drawn] - np.log(np.exp(logits).sum(-1))
+        actions = drawn.astype(np.int32).reshape(len(noise), *shape[:-1])
+        return actions, actions, log_probs if len(shape) == 1 else log_probs.reshape(actions.shape).sum(-1)
+
+    return HostPolicy("gumbel", shape, dtype, draw)
+
+
+def _normal(policy: Gaussian | Squashed, outputs: Callable[[Any], Array], dtype: np.dtype[Any]) -> HostPolicy:
+    box, shared = policy.box, None if policy.log_deviation is None else np.asarray(policy.log_deviation)
+    dtype = dtype if shared is None else np.result_type(dtype, shared)
+    middle, reach, low, high = (np.asarray(part, dtype) for part in (box.middle, box.reach, box.low, box.high))
+    constant = np.asarray(0.5 * log(2 * np.pi) + np.log(box.reach), dtype)
+
+    def draw(observations: Any, noise: Array) -> Drawn:
+        with np.errstate(all="ignore"):
+            found = outputs(observations)
+            means, logs = np.split(found, 2, -1) if shared is None else (found, shared)
+            z = means + np.exp(logs) * noise
+            drawn = actions = middle + reach * z
+            if isinstance(policy, Gaussian):
+                z = (drawn - middle) / reach
+            terms = 0.5 * ((z - means) * np.exp(-logs)) ** 2 + logs + constant
+            if isinstance(policy, Squashed):
+                drawn, actions = z, np.clip(middle + reach * np.tanh(z), low, high)
+                terms = terms + 2 * (dtype.type(log(2)) - z - np.logaddexp(-2 * z, 0))
+            return drawn, actions, -terms.sum(-1)
+
+    return HostPolicy("normal", middle.shape, dtype, draw)

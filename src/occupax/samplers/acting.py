@@ -1,0 +1,128 @@
+"""Who draws the actions of episodes that are played outside of JAX.
+
+The action of step t of an episode depends on the observation, t and the key of the episode alone: neither the number of
+environments nor that of episodes changes a bit of it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Num, UInt32
+
+from occupax._compiled import bind
+from occupax.envs.actions import ActionSpace, BoxActions
+from occupax.policies import Policy
+from occupax.policies.on_host import HostPolicy, on_host
+
+STEPS, EPISODES = 64, 16
+"""How much noise is drawn by one call of JAX."""
+
+Places = Int[np.ndarray, " P"]
+Actions = tuple[Num[np.ndarray, "P *k"], Num[np.ndarray, "P *k"], Float[np.ndarray, " P"]]
+"""What was drawn, the actions that environments are given, and the log-probabilities of what was drawn."""
+Act = Callable[[Any, Places, Places, Places], Actions]
+"""Draws for P observations, of environments at P places that play P episodes, by their rows, at P times."""
+
+
+def acting(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int, flat: bool) -> Act:
+    """Who acts for a policy: NumPy where it can, with noise that JAX draws for many steps at once, or else JAX.
+
+    Args:
+        policy: the policy.
+        space: the actions that the environments take.
+        keys: the data of the key of each episode.
+        envs: how many environments there are.
+        flat: whether observations are arrays.
+
+    Returns:
+        A function that is called for each step of each episode once, in order.
+    """
+    found = on_host(policy) if flat else None
+    return _acting_by_jax(policy, space, keys, envs) if found is None else _acting_here(found, space, keys, envs)
+
+
+def _acting_here(policy: HostPolicy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int) -> Act:
+    padded = np.concatenate([keys, np.zeros((-len(keys) % EPISODES, 2), keys.dtype)])
+    drawn: dict[tuple[int, int], np.ndarray] = {}
+    held = np.zeros((envs, STEPS, *policy.shape), policy.dtype)
+    fixed = policy.law, policy.shape, policy.dtype
+    bounds = [np.asarray(it, policy.dtype) for it in (space.low, space.high)] if isinstance(space, BoxActions) else []
+
+    def noise(row: int, time: int) -> np.ndarray:
+        """That of one episode, for some steps."""
+        block = row // EPISODES, time // STEPS
+        if block not in drawn:
+            chosen = padded[block[0] * EPISODES :][:EPISODES]
+            drawn[block] = np.asarray(_noise(chosen, np.int32(time), fixed))
+        return drawn[block][row % EPISODES]
+
+    def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
+        now = times % STEPS
+        for i in np.flatnonzero(now == 0):
+            held[places[i]] = noise(int(rows[i]), int(times[i]))
+        found, actions, log_probs = policy.draw(observations, held[places, now])
+        return found, np.clip(actions, *bounds) if bounds else actions, log_probs
+
+    return act
+
+
+@jax.jit(static_argnums=2)
+def _noise(keys: UInt32[Array, "n 2"], start: Int[Array, ""], fixed: Any) -> Num[Array, "n t *k"]:
+    """What the actions of some steps of some episodes are drawn with."""
+    law, shape, dtype = fixed
+
+    def at(key: UInt32[Array, "2"], t: Int[Array, ""]) -> Num[Array, "*k"]:
+        return getattr(jax.random, law)(_key_at(key, t), shape, dtype)
+
+    times = start + jnp.arange(STEPS)
+    return jax.vmap(jax.vmap(at, (None, 0)), (0, None))(keys, times)
+
+
+def _key_at(key: UInt32[Array, "2"], t: Int[Array, ""]) -> Any:
+    """The key of the action of step t, as in a simulation in JAX."""
+    return jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))[0]
+
+
+def _acting_by_jax(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int) -> Act:
+    draw = bind(_draw, (policy, space))
+    room = max(envs, 2)  # arrays of one row the compiler would simplify
+
+    def filled(leaf: np.ndarray) -> np.ndarray:
+        return np.concatenate([leaf, np.zeros((room - len(leaf), *leaf.shape[1:]), leaf.dtype)])
+
+    def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
+        del places
+        given = jax.tree.map(filled, (observations, keys[rows], times))
+        found: Any = (np.asarray(column)[: len(rows)] for column in draw(*given, np.int32(len(rows))))
+        return tuple(found)
+
+    return act
+
+
+def _draw(
+    acting: tuple[Policy, ActionSpace],
+    observations: Any,
+    keys: UInt32[Array, "E 2"],
+    times: Int[Array, " E"],
+    count: Int[Array, ""],
+) -> Any:
+    """The actions for the first `count` observations.
+
+    They are drawn one after the other, by a program that does the same for any number of them: how many there are must
+    not change a bit of the numbers.
+    """
+    policy, space = acting
+
+    def draw(i: Int[Array, ""] | int) -> tuple[Array, Array, Float[Array, ""]]:
+        observation, key, t = jax.tree.map(lambda leaf: leaf[i], (observations, keys, times))
+        drawn, log_prob = policy.draw(observation, _key_at(key, t))
+        return drawn, space.clip(policy.applied(drawn)), log_prob
+
+    shapes = jax.eval_shape(draw, 0)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros((len(times), *leaf.shape), leaf.dtype), shapes)
+    return jax.lax.fori_loop(
+        0, count, lambda i, kept: jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, draw(i)), nothing
+    )
