@@ -28,7 +28,7 @@ from occupax.policies import Policy
 BASELINES = "mean", "linear"
 SYSTEMS = ((3, 2, 4), 20, 0.9), ((2, 1, 0), 50, 0.95), ((4, 2, 1), 20, 0.99)
 """States, actions and seed of random linear systems, with horizon and discount."""
-SEED = 0
+SEED, BATCH = 0, 10
 
 
 def poles(name: str) -> tuple[ox.Problem, float, int]:
@@ -56,7 +56,7 @@ def choose(first: int) -> None:
     for name, (problem, best, episodes) in all_problems().items():
         scores = []
         for baseline in BASELINES:
-            curve = train(problem, [ox.REINFORCE(baseline=baseline)], episodes, range(first, first + 5), SEED)[0]
+            curve = train(problem, [ox.REINFORCE(BATCH, baseline=baseline)], episodes, range(first, first + 5), SEED)[0]
             scores.append(float(curve.scores(best, episodes)["mean"].mean()))
         differences.append(scores[1] - scores[0])
         print(f"{name:24}", *(f"{b} {s:.3f}" for b, s in zip(BASELINES, scores, strict=True)), flush=True)
