@@ -6,11 +6,12 @@ from typing import Any, Literal, final
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Num
 
+from occupax.baselines import Fit, Regression
 from occupax.envs.actions import Kind
 from occupax.policies import Policy
 from occupax.problem import Problem
 
-Baseline = Literal["none", "mean"]
+Baseline = Literal["none", "mean", "linear"]
 Target = Policy | None
 """The policy that a batch is asked about; None is the one that acted."""
 
@@ -51,10 +52,12 @@ class Earnings(eqx.Module):
     to_go: Float[Array, " H"]
     live: Int[Array, " H"]
     """How many trajectories take the step."""
+    fit: Fit | None = None
+    """What was taken off before, if anything; see `baselines`."""
 
 
-AnyBaseline = Baseline | Earnings
-"""A part of a batch is given the earnings of the whole of it as its baseline."""
+AnyBaseline = Baseline | Fit | Earnings
+"""Training makes a fit to earlier batches of "linear"; a part of a batch is given the earnings of the whole of it."""
 
 
 class Statistics(eqx.Module):
@@ -87,8 +90,12 @@ class Batch(eqx.Module):
         """The mean occupancy estimate, u_hat(target)."""
 
     @abstractmethod
-    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy."""
+
+    @abstractmethod
+    def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
+        """The sums of which the linear baseline of *later* batches is made, for the policy that acted."""
 
     @abstractmethod
     def statistics(self, target: Target = None) -> Statistics:

@@ -21,7 +21,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from occupax._errors import unknown
-from occupax.batch import Baseline, Earnings, Trajectories
+from occupax.baselines import Fit, Regression, regress
+from occupax.batch import AnyBaseline, Baseline, Earnings, Trajectories
 from occupax.features import Count
 from occupax.policies import Policy, PolicyType, action_probs, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
@@ -59,7 +60,7 @@ def gradient(
     trajectories: Trajectories,
     target: PolicyType,
     quasi_reward: Float[Array, " d"],
-    baseline: Baseline | Earnings = "none",
+    baseline: AnyBaseline = "none",
     log_probs: LogProbs = Policy.log_probs,
 ) -> PolicyType:
     """The gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
@@ -72,16 +73,22 @@ def gradient(
         baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the mean of what the
             *other* trajectories of the batch still earn from step t on. It does not depend on the trajectory it is
             subtracted from, and the weight makes the expectation that of the target, so nothing is biased. A difference
-            that is no more than rounding counts as zero, so that trajectories that all earn the same say nothing. Where
-            the trajectories are a part of a batch, the `earnings` of the whole of it.
+            that is no more than rounding counts as zero, so that trajectories that all earn the same say nothing. A
+            `baselines.Fit` to batches that were drawn before is subtracted first, and the mean is that of what it
+            leaves; training makes one where "linear" is asked for. Where the trajectories are a part of a batch, the
+            `earnings` of the whole of it.
         log_probs: how log-probabilities are computed.
 
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
     """
     quasi_reward = _checked(problem, quasi_reward)
-    if not isinstance(baseline, Earnings) and baseline not in get_args(Baseline):
-        raise unknown("baseline", baseline, get_args(Baseline))
+    if isinstance(baseline, str):
+        if baseline not in get_args(Baseline):
+            raise unknown("baseline", baseline, get_args(Baseline))
+        if baseline == "linear":
+            by_hand = "by hand, give estimators.regression(...).fit() of an earlier batch"
+            raise ValueError(f"baseline 'linear' is fitted to earlier batches by occupax.train; {by_hand}.")
 
     def objective(policy: Policy) -> Float[Array, ""]:
         log_ratios = _log_ratios(trajectories, policy, log_probs)
@@ -89,8 +96,10 @@ def gradient(
         earned, live = _earned(problem, trajectories, policy, weight, quasi_reward), trajectories.live
         gain = to_go = _to_go(earned, live)
         if baseline != "none":
-            whole = baseline if isinstance(baseline, Earnings) else Earnings(to_go.sum(0), live.sum(0))
-            gain = to_go - weight * _mean_of_others(to_go, live, whole)
+            fit = baseline.fit if isinstance(baseline, Earnings) else baseline if isinstance(baseline, Fit) else None
+            left = _without(fit, problem, trajectories, weight, to_go)
+            whole = baseline if isinstance(baseline, Earnings) else Earnings(left.sum(0), live.sum(0))
+            gain = left - weight * _mean_of_others(left, live, whole)
             gain = jnp.where(jnp.abs(gain) > ROUNDING * jnp.finfo(gain.dtype).eps * jnp.abs(to_go), gain, 0.0)
         total = jnp.sum(jax.lax.stop_gradient(gain) * log_ratios) + sum(jnp.sum(part) for part in earned[1:])
         return total / len(trajectories.actions)
@@ -104,12 +113,24 @@ def earnings(
     trajectories: Trajectories,
     target: Policy,
     quasi_reward: Float[Array, " d"],
+    fit: Fit | None = None,
     log_probs: LogProbs = Policy.log_probs,
 ) -> Earnings:
     """What the mean baseline of `gradient` is made of, which parts of a batch add up; the arguments are the same."""
     weight = weights(trajectories, target, log_probs)
     earned = _earned(problem, trajectories, target, weight, _checked(problem, quasi_reward))
-    return Earnings(_to_go(earned, trajectories.live).sum(0), trajectories.live.sum(0))
+    to_go = _to_go(earned, trajectories.live)
+    return Earnings(_without(fit, problem, trajectories, weight, to_go).sum(0), trajectories.live.sum(0))
+
+
+@eqx.filter_jit
+def regression(
+    problem: Problem, trajectories: Trajectories, policy: Policy, quasi_reward: Float[Array, " d"]
+) -> Regression:
+    """The sums of which a linear baseline for later batches is made, under the policy that acted."""
+    on_policy = jnp.ones_like(trajectories.log_probs)
+    earned = _earned(problem, trajectories, policy, on_policy, _checked(problem, quasi_reward))
+    return regress(problem, trajectories.observations, _to_go(earned, trajectories.live), trajectories.live)
 
 
 @eqx.filter_jit
@@ -206,6 +227,19 @@ def _to_go(earned: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float
     """What each trajectory still earns from each live step on."""
     to_go = jnp.cumsum(earned[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in earned[1:])
     return jnp.where(live, to_go, 0.0)
+
+
+def _without(
+    fit: Fit | None,
+    problem: Problem,
+    trajectories: Trajectories,
+    weight: Float[Array, "B H"],
+    to_go: Float[Array, "B H"],
+) -> Float[Array, "B H"]:
+    """What a fit, if there is one, leaves of what is earned from each live step on."""
+    if fit is None:
+        return to_go
+    return jnp.where(trajectories.live, to_go - weight * fit.values(problem, trajectories.observations), 0.0)
 
 
 def _mean_of_others(to_go: Float[Array, "B H"], live: Bool[Array, "B H"], whole: Earnings) -> Float[Array, "B H"]:

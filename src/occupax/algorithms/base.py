@@ -68,7 +68,7 @@ class Algorithm(eqx.Module, Generic[State]):
         step_size: eta; by default that of the rule, see `steps.default_size`.
         radius: bound of each displacement (delta): a number or "theory"; see `steps.Step`.
         rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax transformation.
-        baseline: of the gradient estimate: "none" or "mean"; see `estimators.gradient`.
+        baseline: of the gradient estimate: "none", "mean" or "linear"; see `estimators.gradient`.
         output: which iterate training returns: the "last" one, one drawn "uniform"ly from all that were sampled (as
             the theorems do), or the "best": that with the highest utility, estimated from its own new trajectories, in
             the iterations with the largest batches.

@@ -19,6 +19,7 @@ from jaxtyping import Array, Key, UInt32
 
 from occupax._compiled import arrays_of, with_arrays
 from occupax._errors import check_integer, check_number
+from occupax.baselines import Regression
 from occupax.batch import Earnings
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -33,6 +34,9 @@ from occupax.samplers.workers import Workers
 Arrays = list[np.ndarray]
 LARGE = 100_000
 """Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
+
+SUMS: dict[str, Any] = {"earnings": Earnings, "regression": Regression, "tally": Tally}
+"""What the arrays of an answer are the fields of."""
 
 RUNS_AT_ONCE = 16
 """How many runs draw from a cluster at the same time; a worker keeps the shards of as many batches."""
@@ -194,7 +198,7 @@ def _without_target(request: Request) -> Request:
     return request._replace(
         target=None,
         quasi_reward=None if reward is None else np.asarray(reward),
-        baseline=jax.tree.map(np.asarray, baseline) if isinstance(baseline, Earnings) else baseline,
+        baseline=baseline if isinstance(baseline, str) else jax.tree.map(np.asarray, baseline),
     )
 
 
@@ -206,4 +210,4 @@ def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
     there = [jnp.asarray(array) for array in arrays]
     if kind in ("gradient", "fisher_vector"):
         return with_arrays(eqx.filter(policy, eqx.is_inexact_array), there)
-    return there[0] if kind == "occupancy" else Earnings(*there) if kind == "earnings" else Tally(*there)
+    return there[0] if kind == "occupancy" else SUMS[kind](*there)

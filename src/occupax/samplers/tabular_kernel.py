@@ -10,16 +10,20 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
-from occupax.batch import AnyBaseline, Batch, Earnings, Target
+from occupax.baselines import Fit, Regression
+from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
+from occupax.samplers.batches.sampled import SampledBatch
 
 BASELINES = {"none": 0, "mean": 1}
 """How the kernel counts the baselines; 2 is a mean over more trajectories than it is shown."""
+PART = 128
+"""How many trajectories the kernel packs one behind the other."""
 
 
 class TabularKernelSource(ProgramSource):
@@ -88,19 +92,29 @@ class TabularKernelBatch(Block):
         return self._ask_features("occupancy", target, (self.problem.size,))
 
     def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
-        """What `estimators.gradient` estimates."""
+        """What `estimators.gradient` estimates; with a linear baseline, by it."""
+        if isinstance(baseline, Fit) or (isinstance(baseline, Earnings) and baseline.fit is not None):
+            return self._sampled().gradient(target, quasi_reward, baseline)
         if isinstance(baseline, Earnings):
             given, kind = jnp.stack([baseline.to_go, baseline.live.astype(self.probs.dtype)]), 2
-        else:
+        elif baseline in BASELINES:
             given, kind = jnp.zeros((2, 0), self.probs.dtype), BASELINES[baseline]
+        else:
+            return self._sampled().gradient(target, quasi_reward, baseline)  # which says what is wrong
         operands = jnp.asarray(quasi_reward, self.probs.dtype), given
         return Tabular(self._ask_features("gradient", target, self.probs.shape, *operands, baseline=kind))
 
-    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
         """What `estimators.earnings` sums up."""
+        if isinstance(baseline, Fit):
+            return self._sampled().earnings(target, quasi_reward, baseline)
         shape, quasi_reward = (2, self.problem.sampling_horizon()), jnp.asarray(quasi_reward, self.probs.dtype)
         to_go, live = self._ask_features("earnings", target, shape, quasi_reward)
         return Earnings(to_go, live.astype(jnp.int32))
+
+    def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
+        """What `estimators.regression` sums up."""
+        return self._sampled().regression(quasi_reward)
 
     def tally(self, target: Target = None) -> Tally:
         """Sums over the trajectories that took a step."""
@@ -124,6 +138,31 @@ class TabularKernelBatch(Block):
         """The first and the second half of the trajectories."""
         middle = self.start + half_of(self.size)
         return replace(self, stop=middle), replace(self, start=middle)
+
+    def _sampled(self) -> SampledBatch:
+        """The same trajectories as arrays, for what the kernel does not compute."""
+        env, horizon, A = _table(self.problem), self.problem.sampling_horizon(), self.probs.shape[1]
+        ends = jnp.cumsum(self.lengths)
+        numbers = jnp.arange(len(self.lengths))
+        before = jnp.where(numbers < PART, 0, ends[numbers // PART * PART - 1])  # all parts before that of each
+        begins = (numbers // PART * PART * horizon + ends - self.lengths - before)[self.start : self.stop]
+        lengths, finals = self.lengths[self.start : self.stop], self.finals[self.start : self.stop]
+        steps = jnp.arange(horizon)
+        live = steps < lengths[:, None]
+        events = jnp.where(live, self.events[jnp.where(live, begins[:, None] + steps, 0)], 0)
+        states, actions = jnp.divmod(events >> self.source.shift, A)
+        last, probs = jnp.maximum(finals, 0), jnp.log(self.probs)
+        rewards = jnp.asarray(self.source.rewards, self.probs.dtype)[events]
+        drawn = Trajectories(
+            observations=jnp.where(live, states, last[:, None]),
+            actions=jnp.where(live, actions, 0),
+            log_probs=jnp.where(live, probs[states, actions], 0.0),
+            rewards=jnp.where(live, rewards, 0.0),
+            live=live,
+            terminated=(finals >= 0) & jnp.asarray(env.terminal)[last],
+            final_observations=last,
+        )
+        return SampledBatch(self.problem, drawn, self.policy)
 
     def _acted(self, target: Target) -> bool:
         return target is None or target is self.policy

@@ -1,6 +1,7 @@
 """What the batches of all samplers have in common."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, final
 
 import equinox as eqx
@@ -8,11 +9,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from occupax.baselines import Fit, Regression
 from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target
 from occupax.policies import Policy
 
-ARGUMENTS = {"occupancy": 1, "tally": 1, "fisher_vector": 1, "earnings": 2, "gradient": 3}
-"""How many of target, quasi-reward and baseline each kind of request takes."""
+ARGUMENTS = {
+    **dict.fromkeys(("occupancy", "tally", "fisher_vector"), ("target",)),
+    **dict.fromkeys(("earnings", "gradient"), ("target", "quasi_reward", "baseline")),
+    "regression": ("quasi_reward",),
+}
+"""What each kind of request takes."""
 LARGEST_SQUARED = 1e9
 """Weights beyond it count as this in the effective sample size, whose squares must stay finite."""
 
@@ -50,7 +56,7 @@ class Tally(eqx.Module):
 class Request(NamedTuple):
     """What is asked of a batch, so that it can be passed on to its parts."""
 
-    kind: Literal["occupancy", "gradient", "earnings", "tally", "fisher_vector"]
+    kind: Literal["occupancy", "gradient", "earnings", "tally", "fisher_vector", "regression"]
     target: Target = None
     """The policy asked about; for a product with the Fisher information, the vector."""
     quasi_reward: Float[Array, " d"] | None = None
@@ -72,8 +78,11 @@ class Block(Batch):
         """The mean gradient estimate; a part of a batch is given the earnings of the whole of it as its baseline."""
 
     @abstractmethod
-    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
-        """Sums over the trajectories of what they still earn from each step on; see `estimators.earnings`."""
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
+        """Sums over the trajectories of what they still earn from each step on; see `estimators.earnings`.
+
+        If `baseline` is a fit, of what it leaves.
+        """
 
     @abstractmethod
     def tally(self, target: Target = None) -> Tally:
@@ -86,11 +95,11 @@ class Block(Batch):
 
     @final
     def answer(self, request: Request) -> Any:
-        """The answer to a request: an occupancy, a gradient, earnings or a tally."""
+        """The answer to a request: an occupancy, a gradient, sums."""
         if request.half is not None:
             half: Any = self.halves()[request.half]
             return half.answer(request._replace(half=None))
-        return getattr(self, request.kind)(*request[1 : 1 + ARGUMENTS[request.kind]])
+        return getattr(self, request.kind)(*(getattr(request, name) for name in ARGUMENTS[request.kind]))
 
 
 class PartedBatch(Block):
@@ -116,14 +125,20 @@ class PartedBatch(Block):
     @final
     def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean over all parts; a mean baseline is over all of them, too."""
-        if isinstance(baseline, str) and baseline == "mean":
-            baseline = self.earnings(target, quasi_reward)
+        if isinstance(baseline, Fit) or baseline == "mean":
+            whole = self.earnings(target, quasi_reward, baseline)
+            baseline = replace(whole, fit=baseline) if isinstance(baseline, Fit) else whole
         return self._mean(Request("gradient", target, quasi_reward, baseline))
 
     @final
-    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
         """The sum over all parts."""
-        return self.total(Request("earnings", target, quasi_reward))
+        return self.total(Request("earnings", target, quasi_reward, baseline))
+
+    @final
+    def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
+        """The sum over all parts."""
+        return self.total(Request("regression", quasi_reward=quasi_reward))
 
     @final
     def tally(self, target: Target = None) -> Tally:

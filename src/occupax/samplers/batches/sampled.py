@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from occupax import estimators
+from occupax.baselines import Fit, Regression
 from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories
 from occupax.envs.actions import BoxActions
 from occupax.estimators import LogProbs
@@ -40,10 +41,15 @@ class SampledBatch(Block):
         trajectories, policy, log_probs = self._about(target)
         return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, log_probs)
 
-    def earnings(self, target: Target, quasi_reward: Float[Array, " d"]) -> Earnings:
+    def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
         """The sums that a mean baseline needs, by `estimators.earnings`."""
         trajectories, policy, log_probs = self._about(target)
-        return estimators.earnings(self.problem, trajectories, policy, quasi_reward, log_probs)
+        fit = baseline if isinstance(baseline, Fit) else None
+        return estimators.earnings(self.problem, trajectories, policy, quasi_reward, fit, log_probs)
+
+    def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
+        """The sums that a linear baseline of later batches needs, by `estimators.regression`."""
+        return estimators.regression(self.problem, self.trajectories, self.policy, quasi_reward)
 
     def _about(self, target: Target) -> tuple[Trajectories, Policy, LogProbs]:
         return self.trajectories, self.policy if target is None else target, self.log_probs_of(target)

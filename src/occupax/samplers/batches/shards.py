@@ -13,7 +13,7 @@ import equinox as eqx
 from jaxtyping import Array
 
 from occupax._compiled import arrays_of, bind, with_arrays
-from occupax.batch import Batch, Earnings
+from occupax.batch import Batch
 from occupax.problem import Problem
 from occupax.samplers.batches.block import Block, PartedBatch, Request, add, half_of
 
@@ -85,14 +85,14 @@ def answering(block: Block) -> Callable[[Request], Any]:
 
     def ask(request: Request) -> Any:
         target = None if request.target is None else arrays_of(request.target)
-        baseline = request.baseline if isinstance(request.baseline, Earnings) else None
-        fixed = request.kind, "none" if baseline else request.baseline, request.half
+        baseline = None if isinstance(request.baseline, str) else request.baseline
+        fixed = request.kind, request.baseline if baseline is None else "none", request.half
         return answer(target, request.quasi_reward, baseline, fixed=fixed)
 
     return ask
 
 
-def _answer(block: Any, target: list[Array] | None, quasi_reward: Any, baseline: Earnings | None, fixed: Any) -> Any:
+def _answer(block: Any, target: list[Array] | None, quasi_reward: Any, baseline: Any, fixed: Any) -> Any:
     kind, named_baseline, half = fixed
     form = eqx.filter(block.policy, eqx.is_inexact_array) if kind == "fisher_vector" else block.policy
     about = None if target is None else with_arrays(form, target)

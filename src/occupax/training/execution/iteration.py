@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax.algorithms import Algorithm, AlgorithmState
 from occupax.algorithms.base import choose
-from occupax.batch import Baseline, Batch, Statistics, Target
+from occupax.baselines import Fit, Regression, nothing_seen
+from occupax.batch import AnyBaseline, Batch, Statistics, Target
 from occupax.envs.actions import BoxActions
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -48,6 +49,8 @@ class Run(eqx.Module):
     """Index into `FAILURES`: 0 as long as all is well."""
     failed_at: Int[Array, ""]
     """The iteration that could not be finished, if there is one."""
+    regression: Regression | None = None
+    """What the linear baseline, if that is asked for, is fitted to."""
 
     @property
     def output(self) -> Policy:
@@ -74,15 +77,31 @@ class WatchedBatch(Batch):
     """The policies that were asked about."""
     known: dict[tuple[str, int, int], tuple[Any, ...]] = eqx.field(default_factory=dict)
     """Answers by what was asked and the identity of batch and target, which are kept so that nothing else gets it."""
+    fit: Fit | None = None
+    """The linear baseline, fitted to earlier batches, if there is one."""
+    quasi_rewards: list[Float[Array, " d"]] = eqx.field(default_factory=list)
+    """Those of the gradients that were asked for."""
 
     def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """The mean occupancy estimate; it is computed once for each policy."""
         return self._once("occupancy", self._note(target))
 
-    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: Baseline = "none") -> Policy:
-        """The mean gradient estimate."""
+    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
+        """The mean gradient estimate; the baseline "linear" is the fit to earlier batches."""
         self._note(target)
-        return self.batch.gradient(target, quasi_reward, baseline)
+        self.quasi_rewards.append(quasi_reward)
+        used = self.fit if isinstance(baseline, str) and baseline == "linear" and self.fit is not None else baseline
+        return self.batch.gradient(target, quasi_reward, used)
+
+    def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
+        """The sums that the linear baseline of later batches is made of."""
+        return self.batch.regression(quasi_reward)
+
+    def seen(self, before: Regression | None) -> Regression | None:
+        """The sums for the next iteration; they are about the quasi-reward that was asked about last."""
+        if before is None or not self.quasi_rewards:
+            return before
+        return before.later(self.regression(self.quasi_rewards[-1]))
 
     def statistics(self, target: Target = None) -> Statistics:
         """Averages over the trajectories; they are computed once for each policy."""
@@ -134,6 +153,7 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
         kept_utility=jnp.asarray(-jnp.inf, state.occupancy.dtype),
         failure=jnp.zeros((), jnp.int32),
         failed_at=jnp.zeros((), jnp.int32),
+        regression=nothing_seen(problem) if algorithm.baseline == "linear" else None,
     )
 
 
@@ -171,11 +191,13 @@ def iterate(
     chosen = algorithm.phases[phase]
     acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
     drawn = draw(acting)
-    batch = WatchedBatch(drawn.problem, drawn, acting)
+    fit = None if run.regression is None else run.regression.fit()
+    batch = WatchedBatch(drawn.problem, drawn, acting, fit=fit)
     state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
     statistics = batch.weighted_statistics()
     fresh = batch.occupancy(run.state.policy)
-    return (conclude or _conclude)(batch.problem, algorithm, judging, run, state, fresh, statistics, key, iteration)
+    found = state, batch.seen(run.regression), fresh, statistics
+    return (conclude or _conclude)(batch.problem, algorithm, judging, run, *found, key, iteration)
 
 
 def _conclude(
@@ -184,6 +206,7 @@ def _conclude(
     judging: bool,
     run: Run,
     state: Any,
+    regression: Regression | None,
     fresh: Float[Array, " d"],
     statistics: Statistics,
     key: Key[Array, ""],
@@ -197,8 +220,8 @@ def _conclude(
     failed_at = jnp.where(failed_before, run.failed_at, iteration)
     numbers = _numbers(problem, algorithm, state, utility, statistics)
     row = Row(jnp.where(failure > 0, jnp.nan, numbers), jnp.where(failure > 0, 0, statistics.steps))
-    frozen = Run(run.state, run.kept, run.kept_utility, failure, failed_at)
-    return choose(failure > 0, frozen, Run(state, kept, kept_utility, failure, failed_at)), row
+    frozen = Run(run.state, run.kept, run.kept_utility, failure, failed_at, run.regression)
+    return choose(failure > 0, frozen, Run(state, kept, kept_utility, failure, failed_at, regression)), row
 
 
 conclude = eqx.filter_jit(_conclude)

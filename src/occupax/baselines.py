@@ -1,0 +1,105 @@
+"""The linear baseline: what is still earned, as a linear function of observation and time (Duan et al., 2016).
+
+From step t on, a trajectory earns gamma^t <x_t, c> or so, where x_t holds the observation, its squares, t, t^2, t^3 and
+a one; a state of a table counts as a one-hot vector. The coefficients c are those of least squares over batches that
+were drawn *before* the one that they are used on: they then depend neither on its trajectories nor on their actions,
+and nothing is biased.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Num, Shaped
+
+from occupax.envs.base import number_of_states
+from occupax.policies.networks import input_size
+from occupax.problem import Problem
+
+MOST_NUMBERS = 500
+"""Observations of more numbers than this have too many squares and products for a fit at every iteration."""
+RIDGE = 1e-4
+"""What is added to the diagonal of the normal equations once it is all ones."""
+KEPT = 0.5
+"""What an iteration keeps of the sums of the batches before it."""
+REACH = 3.0
+"""The fit is cut at so many deviations from the mean of what was earned: squares of rare observations are large."""
+
+
+class Fit(eqx.Module):
+    """What is still earned, as a linear function of observation and time, cut where it is far from what was seen."""
+
+    coefficients: Float[Array, " p"]
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+
+    def values(self, problem: Problem, observations: Shaped[Array, "B H *shape"]) -> Float[Array, "B H"]:
+        """What is expected to be earned from each step on, discounted to the beginning."""
+        rows = _rows(problem, observations, self.coefficients.dtype)
+        return _discounts(problem, rows) * jnp.clip(rows @ self.coefficients, self.low, self.high)
+
+
+class Regression(eqx.Module):
+    """Sums over live steps, of which a fit is made; those of the parts of a batch add up to those of the whole.
+
+    A step counts with the square of its discount, as its error does in the gradient.
+    """
+
+    gram: Float[Array, "p p"]
+    """Of the products x x'."""
+    moment: Float[Array, " p"]
+    """Of x times what is still earned."""
+    square: Float[Array, ""]
+    """Of the squares of what is still earned."""
+
+    @eqx.filter_jit
+    def fit(self) -> Fit:
+        """The ridge regression; before anything was seen, zero."""
+        scale = jnp.sqrt(jnp.where(jnp.diag(self.gram) > 0, jnp.diag(self.gram), 1.0))
+        matrix = self.gram / scale / scale[:, None] + RIDGE * jnp.eye(len(scale), dtype=scale.dtype)
+        found = jax.scipy.linalg.solve(matrix, self.moment / scale, assume_a="pos") / scale
+        steps = scale[-1] ** 2  # the last feature is a one
+        mean = self.moment[-1] / steps
+        reach = REACH * jnp.sqrt(jnp.maximum(self.square / steps - mean**2, 0.0))
+        return Fit(found, mean - reach, mean + reach)
+
+    @eqx.filter_jit
+    def later(self, batch: "Regression") -> "Regression":
+        """These sums once a batch has joined the ones before it."""
+        return jax.tree.map(lambda old, new: KEPT * old + new, self, batch)
+
+
+def nothing_seen(problem: Problem) -> Regression:
+    """The sums before the first batch, or a sentence if the observations do not suit."""
+    numbers = input_size(problem.env)
+    if numbers > MOST_NUMBERS:
+        most = f"observations of at most {MOST_NUMBERS} numbers or states"
+        raise ValueError(f"baseline 'linear' is for {most}, got {numbers}; use baseline='mean'.")
+    p = numbers * (1 if number_of_states(problem.env) is not None else 2) + 4
+    return Regression(jnp.zeros((p, p)), jnp.zeros(p), jnp.zeros(()))
+
+
+def regress(
+    problem: Problem, observations: Shaped[Array, "B H *shape"], to_go: Float[Array, "B H"], live: Bool[Array, "B H"]
+) -> Regression:
+    """The sums over the live steps of trajectories that still earn `to_go`, discounted to the beginning, from each."""
+    rows = _rows(problem, observations, to_go.dtype)
+    seen = (jnp.where(live, _discounts(problem, rows), 0.0)[..., None] * rows).reshape(-1, rows.shape[-1])
+    earned = jnp.where(live, to_go, 0.0).ravel()
+    return Regression(seen.T @ seen, earned @ seen, earned @ earned)
+
+
+def _rows(problem: Problem, observations: Num[Array, "B H *shape"], dtype: jnp.dtype) -> Float[Array, "B H p"]:
+    """The features of each step."""
+    states, (n, horizon) = number_of_states(problem.env), observations.shape[:2]
+    if states is not None:
+        seen = [jax.nn.one_hot(observations, states, dtype=dtype)]
+    else:
+        flat = observations.reshape(n, horizon, -1).astype(dtype)
+        seen = [flat, flat**2]
+    t = jnp.arange(horizon, dtype=dtype) / horizon
+    time = jnp.broadcast_to(jnp.stack([t, t**2, t**3, jnp.ones_like(t)], 1), (n, horizon, 4))
+    return jnp.concatenate([*seen, time], -1)
+
+
+def _discounts(problem: Problem, rows: Float[Array, "B H p"]) -> Float[Array, " H"]:
+    return problem.discount ** jnp.arange(rows.shape[1], dtype=rows.dtype)
