@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
 from occupax._errors import check_number
@@ -37,7 +39,9 @@ class Constraint(eqx.Module):
     ):
         if (at_most is None) == (at_least is None):
             got = "neither" if at_most is None else f"at_most={at_most!r} and at_least={at_least!r}"
-            raise ValueError(f"a constraint needs either at_most or at_least, got {got}; two bounds are two constraints.")
+            raise ValueError(
+                f"a constraint needs either at_most or at_least, got {got}; two bounds are two constraints."
+            )
         self.upper = at_most is not None
         bound, given = ("at_most", at_most) if self.upper else ("at_least", at_least)
         self.limit = check_number(bound, given, low=-float("inf"), open_low=True)
@@ -97,14 +101,26 @@ def with_constraints(
     for constraint, features in zip(constraints, counted[1:], strict=True):
         if isinstance(constraint.subject, Total) and features.size(env) != 1:
             raise ValueError(
-                f"a limit is for one number, but {constraint.name!r} counts {features.size(env)}: give a constraint for "
-                "each of them, or a utility of them."
+                f"a limit is for one number, but {constraint.name!r} counts {features.size(env)}: give a constraint "
+                "for each of them, or a utility of them."
             )
     bound = tuple(bind(term, env, discount, features) for term, features in zip(terms, shared, strict=True))
     weights = (1.0, *(0.0 for _ in constraints))
     if all(bool(eqx.tree_equal(counted[0], features)) for features in counted[1:]):
         return Sum(bound, weights), counted[0]
     return Sum(bound, weights, tuple(features.size(env) for features in counted)), Stack(*counted)
+
+
+def excesses(utility: Sum, constraints: Sequence[Constraint], occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
+    """By how much an occupancy in the domain of the utility violates each constraint; negative where there is slack."""
+    pairs = zip(constraints, utility.parts(occupancy)[1:], strict=True)
+    return jnp.stack([constraint.excess(term.value(part)) for constraint, (_, term, part) in pairs])
+
+
+def lagrangian(utility: Sum, constraints: Sequence[Constraint], multipliers: Any, weight: Any = 1.0) -> Sum:
+    """F, times a weight, minus the sum of multiplier times excess, but for a constant."""
+    weights = [-constraint.sign * multipliers[k] for k, constraint in enumerate(constraints)]
+    return eqx.tree_at(lambda it: it.weights, utility, (weight, *weights))
 
 
 def _name(given: Any) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from occupax._errors import check_integer, unknown
-from occupax.constraints import Constraint, read_constraints, with_constraints
+from occupax.constraints import Constraint, excesses, lagrangian, read_constraints, with_constraints
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.tabular import TabularMDP
@@ -100,14 +100,15 @@ class Problem(eqx.Module):
 
     def excesses(self, occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
         """By how much an occupancy, or an estimate of one, violates each constraint; negative where there is slack."""
-        parts = self._terms.parts(self.utility.domain(occupancy))[1:]
-        pairs = zip(self.constraints, parts, strict=True)
-        return jnp.stack([constraint.excess(term.value(part)) for constraint, (_, term, part) in pairs])
+        return excesses(self._terms, self.constraints, self.utility.domain(occupancy))
 
-    def lagrangian(self, multipliers: Sequence[Any] | Float[Array, " K"]) -> "Problem":
+    def lagrangian(self, multipliers: Any) -> "Problem":
         """The problem with the utility F - sum_k multiplier_k * excess_k, but for a constant."""
-        weights = [-constraint.sign * multipliers[k] for k, constraint in enumerate(self.constraints)]
-        return eqx.tree_at(lambda it: it._terms.weights, self, (1.0, *weights))
+        return self.with_utility(lagrangian(self._terms, self.constraints, multipliers))
+
+    def with_utility(self, utility: Utility) -> "Problem":
+        """The problem with another utility of the same occupancy."""
+        return eqx.tree_at(lambda it: it.utility, self, utility)
 
     @property
     def _terms(self) -> Sum:

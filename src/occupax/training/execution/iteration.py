@@ -234,9 +234,9 @@ def _keep(
 ) -> tuple[Policy | None, tuple[Float[Array, ""], Float[Array, ""]]]:
     """The policy to return, if it is not the last, with its score: the one kept so far, or the present one.
 
-    For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k. For "average", it
-    counts for 10 / k of the average, so that the last tenth has most of the weight (Shamir and Zhang 2013). For "best",
-    violations are compared first and, where there is none, estimated utilities.
+    For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k. For "average",
+    it counts for 10 / k of the average, so that the last tenth has most of the weight (Shamir and Zhang 2013). For
+    "best", violations are compared first and, where they are alike, estimated utilities.
     """
     if run.kept is None or (output == "best" and not judging):
         return run.kept, run.kept_score
@@ -253,13 +253,16 @@ def _keep(
 
 def _mixed(share: Float[Array, ""], new: Policy, old: Policy) -> Policy:
     """A policy whose parameters are a mean of those of two, with a share for the new ones."""
-    return jax.tree.map(
-        lambda a, b: b + share.astype(b.dtype) * (a - b) if eqx.is_inexact_array(b) else b, new, old
-    )
+    return jax.tree.map(lambda a, b: b + share.astype(b.dtype) * (a - b) if eqx.is_inexact_array(b) else b, new, old)
 
 
 def _numbers(
-    problem: Problem, algorithm: Algorithm[Any], state: Any, utility: Float[Array, ""], statistics: Statistics, multipliers: Multipliers | None
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    state: Any,
+    utility: Float[Array, ""],
+    statistics: Statistics,
+    multipliers: Multipliers | None,
 ) -> Float[Array, " M"]:
     numbers = {
         "utility": utility,
@@ -270,7 +273,13 @@ def _numbers(
         "clipped": state.memory.clipped,
         "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
         **{name: getattr(statistics, name) for name in OF_BATCH + _of_actions(problem)},
-        **({} if multipliers is None else dict(zip(_of_constraints(problem), jnp.concatenate([multipliers.value, multipliers.excess]), strict=True))),
+        **(
+            {}
+            if multipliers is None
+            else dict(
+                zip(_of_constraints(problem), jnp.concatenate([multipliers.value, multipliers.excess]), strict=True)
+            )
+        ),
         **algorithm.metrics(state),
     }
     for name, number in numbers.items():

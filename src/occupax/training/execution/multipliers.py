@@ -1,9 +1,9 @@
 """The multipliers of the constraints of a run, and how they follow what the policy does.
 
-An algorithm ascends along the Lagrangian; after each of its iterations the multipliers are set anew, from the excess over
-each limit in the trajectories of that iteration. Plain dual ascent, mu <- max(0, mu + beta * excess), oscillates, because
-the policy is late. Here a term that is proportional to the recent excess is added to its integral (Stooke, Achiam and
-Abbeel 2020), which dampens that.
+An algorithm ascends along the Lagrangian; after each of its iterations the multipliers are set anew, from the excess
+over each limit in the trajectories of that iteration. Plain dual ascent, mu <- max(0, mu + beta * excess), oscillates,
+because the policy is late. Here a term that is proportional to the recent excess is added to its integral (Stooke,
+Achiam and Abbeel 2020), which dampens that.
 
 Nothing depends on the units of utility and limits. An excess is measured in standard deviations of what one trajectory
 adds up, and a multiplier is the ratio of that of the utility to that of the limit times a number of the order of one.
@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 
 from occupax.problem import Problem
 
-PROPORTIONAL, INTEGRAL = 3.0, 0.02
-"""How much a recent excess of one standard deviation adds to a multiplier, and how much one of an iteration adds for good."""
+PROPORTIONAL, INTEGRAL = 1.0, 0.01
+"""What a recent excess of one standard deviation adds to a multiplier, and what it adds for good in each iteration."""
 MEMORY, LONG_MEMORY = 0.9, 0.99
 """The weight of the past in the recent excess and in the standard deviations."""
 
@@ -29,8 +29,8 @@ class Multipliers(eqx.Module):
     integral: Float[Array, " K"]
     """What all excesses so far have added up to, in units of the order of one."""
     occupancy: Float[Array, " d"]
-    """The mean of the estimates of the last iterations, weighted by how recent they are: less noise, and a function that
-    is not linear is hardly biased by what is left."""
+    """The mean of the estimates of the last iterations, weighted by how recent they are: it has less noise, which
+    biases what is not linear."""
     excess: Float[Array, " K"]
     """By how much that occupancy violates each limit."""
     last: Float[Array, " K1"]
@@ -49,6 +49,11 @@ class Multipliers(eqx.Module):
     def relative_excess(self) -> Float[Array, " K"]:
         """The excess over each limit in standard deviations of one trajectory."""
         return self.excess / jnp.maximum(self.deviation[1:], jnp.finfo(self.excess.dtype).tiny)
+
+    @property
+    def numbers(self) -> Float[Array, " K2"]:
+        """What is recorded: all multipliers, then all excesses."""
+        return jnp.concatenate([self.value, self.excess])
 
 
 def first_multipliers(problem: Problem) -> Multipliers | None:
