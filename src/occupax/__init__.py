@@ -18,6 +18,7 @@ from occupax import (
 )
 from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
 from occupax.batch import Batch, Trajectories
+from occupax.constraints import Constraint
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
 from occupax.exact import solve
 from occupax.problem import Problem
@@ -36,6 +37,7 @@ __all__ = [
     "SVRPG",
     "TSIVRPG",
     "Batch",
+    "Constraint",
     "GymnasiumEnv",
     "MaxEnt",
     "Problem",

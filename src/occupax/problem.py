@@ -1,6 +1,6 @@
 """A general-utility problem: maximise F(u(pi)), where u is the discounted occupancy of some features."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import floor, log
 from typing import Any, Literal, get_args
 
@@ -9,12 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from occupax._errors import check_integer, unknown
+from occupax.constraints import Constraint, excesses, lagrangian, read_constraints, with_constraints
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.registry import make
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, Visit, as_feature
-from occupax.utilities.base import Utility
+from occupax.utilities.base import Sum, Utility
 from occupax.utilities.custom import as_utility, bind, refuse_unless_fitting
 from occupax.utilities.library import Reward
 
@@ -32,11 +33,15 @@ class Problem(eqx.Module):
         termination: what happens after an episode ends. "episodic": nothing, only live steps count. "absorbing": the
             terminal state repeats for ever, with the policy acting in it. A time limit is never a termination.
         features: what the occupancy counts; by default what the utility needs.
+        constraints: limits to keep, a list of `occupax.Constraint`. What they limit is counted, too, in further entries
+            of the occupancy.
     """
 
     env: DecisionProcess
     utility: Utility
+    """The Lagrangian at multipliers of 0, if there are constraints; `objective` is what was given."""
     features: Feature
+    constraints: tuple[Constraint, ...]
     discount: float = eqx.field(static=True)
     horizon: int | None = eqx.field(static=True)
     termination: Termination = eqx.field(static=True)
@@ -50,6 +55,7 @@ class Problem(eqx.Module):
         horizon: int | None = None,
         termination: Termination = "episodic",
         features: Feature | Callable[[Any, Any], Any] | None = None,
+        constraints: Sequence[Constraint] = (),
     ):
         env = make(env) if isinstance(env, str) or callable(env) else env
         refuse_unless_environment(env)
@@ -62,9 +68,13 @@ class Problem(eqx.Module):
         self.termination = termination
         objective = Reward() if utility is None else as_utility(utility)
         given = None if features is None else as_feature(features)
-        self.features = objective.features() if given is None else given
+        self.constraints = read_constraints(constraints)
+        if self.constraints:
+            self.utility, self.features = with_constraints(objective, self.constraints, env, self.discount, given)
+        else:
+            self.features = objective.features() if given is None else given
+            self.utility = bind(objective, env, self.discount, given)
         self.size = self.features.size(env)
-        self.utility = bind(objective, env, self.discount, given)
         refuse_unless_fitting(self.utility, self.size)
 
     def count(self, *step: Any) -> Count:
@@ -84,6 +94,29 @@ class Problem(eqx.Module):
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """Grad F at the nearest point of its domain; a projection does not expand, so no estimate gets worse by it."""
         return self.utility.gradient(self.utility.domain(occupancy))
+
+    @property
+    def objective(self) -> Utility:
+        """What is maximised, without the constraints."""
+        return self.utility.terms[0] if self.constraints and isinstance(self.utility, Sum) else self.utility
+
+    def excesses(self, occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
+        """By how much an occupancy, or an estimate of one, violates each constraint; negative where there is slack."""
+        return excesses(self._terms, self.constraints, self.utility.domain(occupancy))
+
+    def lagrangian(self, multipliers: Any) -> "Problem":
+        """The problem with the utility F - sum_k multiplier_k * excess_k, but for a constant."""
+        return self.with_utility(lagrangian(self._terms, self.constraints, multipliers))
+
+    def with_utility(self, utility: Utility) -> "Problem":
+        """The problem with another utility of the same occupancy."""
+        return eqx.tree_at(lambda it: it.utility, self, utility)
+
+    @property
+    def _terms(self) -> Sum:
+        if not isinstance(self.utility, Sum) or not self.constraints:
+            raise ValueError("the problem has no constraints.")
+        return self.utility
 
     @property
     def effective_horizon(self) -> int:

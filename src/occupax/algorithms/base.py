@@ -16,7 +16,7 @@ from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import Memory, Number, Radius, Step
 
-Output = Literal["last", "uniform", "best"]
+Output = Literal["last", "uniform", "best", "average"]
 
 
 class AlgorithmState(eqx.Module):
@@ -69,23 +69,25 @@ class Algorithm(eqx.Module, Generic[State]):
         radius: bound of each displacement (delta): a number or "theory"; see `steps.Step`.
         rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax transformation.
         baseline: of the gradient estimate: "none", "mean" or "linear"; see `estimators.gradient`.
-        output: which iterate training returns: the "last" one, one drawn "uniform"ly from all that were sampled (as
-            the theorems do), or the "best": that with the highest utility, estimated from its own new trajectories, in
-            the iterations with the largest batches.
+        output: which policy training returns: the "last" iterate; one drawn "uniform"ly from all that were sampled (as
+            the theorems do); the "best": that with the highest utility, estimated from its own new trajectories, in
+            the iterations with the largest batches, among those that satisfy the constraints; or the "average" of the
+            parameters of about the last tenth of them. By default the last or, if there are constraints, the average,
+            because iterates go to and fro across a limit.
     """
 
     step_size: Number | None = eqx.field(kw_only=True, default=None)
     radius: Radius = eqx.field(kw_only=True, default=inf)
     rule: Any = eqx.field(kw_only=True, static=True, default="adam")
     baseline: Baseline = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output = eqx.field(kw_only=True, static=True, default="last")
+    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
     def __check_init__(self) -> None:
         for name in ("snapshot_batch", "batch", "epoch_length"):
             if getattr(self, name, None) is not None and not isinstance(getattr(self, name), jax.Array):
                 check_integer(name, getattr(self, name))
         for name, allowed in (("baseline", get_args(Baseline)), ("output", get_args(Output))):
-            if getattr(self, name) not in allowed:
+            if getattr(self, name) not in (*allowed, *((None,) if name == "output" else ())):
                 raise unknown(name, getattr(self, name), allowed)
         self.step()
 

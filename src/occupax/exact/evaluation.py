@@ -1,5 +1,7 @@
 """What policies are worth, exactly: occupancies, values, gradients, and how far they are from the best one."""
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from occupax._errors import check_number
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem
@@ -25,6 +28,8 @@ class Certificate(NamedTuple):
     upper_bound: float
     gap: float
     """upper_bound - value, never negative: no policy is better by more than this."""
+    violation: float = 0.0
+    """The largest excess of the policy over a limit; the bound is for policies that satisfy the constraints."""
 
 
 def occupancy(problem: Problem, probs: Any) -> StateActionArray:
@@ -48,28 +53,72 @@ def value(problem: Problem, probs: Any) -> float:
     return utility_value(problem.utility, feature_occupancy(problem, probs))
 
 
-def certificate(problem: Problem, probs: Any) -> Certificate:
+def certificate(problem: Problem, probs: Any, multipliers: Mapping[str, float] | None = None) -> Certificate:
     """Bound how much better any policy can be than `probs`, a table of action probabilities [S, A].
 
     For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one planning problem with
     the quasi-reward grad F(u) solves. With a horizon, the bound covers policies that depend on time as well.
+
+    With constraints, F is replaced by the Lagrangian, which for any multipliers bounds the optimum of all policies that
+    satisfy them.
+
+    Args:
+        problem: a tabular problem with a concave utility.
+        probs: the policy.
+        multipliers: of the constraints, by name; by default those of the exact optimum, which `solve` finds first.
     """
     model = concave_dynamics(problem)
     lam = total_occupancy(model, read_probs(probs, model))
-    return certify(problem, model, model.features.T @ lam.ravel())
+    return certify(problem, model, model.features.T @ lam.ravel(), _read_multipliers(problem, multipliers))
 
 
-def certify(problem: Problem, model: Dynamics, features: Float[np.ndarray, " d"]) -> Certificate:
-    """The certificate of a feature occupancy."""
-    value, quasi_reward = utility_value(problem.utility, features), utility_gradient(problem.utility, features)
+def _read_multipliers(problem: Problem, given: Mapping[str, float] | None) -> Float[np.ndarray, " K"] | None:
+    names = [constraint.name for constraint in problem.constraints]
+    if given is None:
+        return best_multipliers(problem) if names else None
+    if set(given) != set(names):
+        raise ValueError(f"multipliers must have one for each of the constraints {names}, got {sorted(given)}.")
+    return np.array([check_number(f"multiplier of {name!r}", given[name], low=0.0) for name in names])
+
+
+def best_multipliers(problem: Problem) -> Float[np.ndarray, " K"]:
+    """The multipliers of the exact optimum, for which the bound of the Lagrangian is tight."""
+    from occupax.exact.optimum import solve_roughly
+
+    found = solve_roughly(problem, 1e-3, 1000)
+    if found is None:
+        raise ValueError("the multipliers of the constraints were not found in 1,000 iterations; give them by hand.")
+    return np.array(list(found.multipliers.values()))
+
+
+def excesses_of(problem: Problem, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " K"]:
+    """By how much an occupancy violates each constraint, in float64."""
+    with jax.enable_x64(True):
+        return np.asarray(_excesses(problem, features))
+
+
+def certify(
+    problem: Problem,
+    model: Dynamics,
+    features: Float[np.ndarray, " d"],
+    multipliers: Float[np.ndarray, " K"] | None = None,
+) -> Certificate:
+    """The certificate of a feature occupancy; with multipliers, of a problem with constraints."""
+    value, offset, violation = utility_value(problem.utility, features), 0.0, 0.0
+    utility = problem.utility
+    if multipliers is not None:
+        excesses = excesses_of(problem, features)
+        utility, offset = problem.lagrangian(multipliers).utility, -float(multipliers @ excesses)
+        violation = max(float(excesses.max()), 0.0)
+    quasi_reward = utility_gradient(utility, features)
     if not np.isfinite(quasi_reward).all():
         raise ValueError(
             f"{type(problem.utility).__name__} has no finite gradient at this occupancy, which gives no bound; "
             "use a utility that is smooth where nothing is visited, such as Entropy(smoothing=1e-6)."
         )
     best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
-    gap = max(best.upper_bound - float(quasi_reward @ features), 0.0)
-    return Certificate(value, value + gap, gap)
+    gap = max(best.upper_bound - float(quasi_reward @ features) + offset, 0.0)
+    return Certificate(value, value + gap, gap, violation)
 
 
 def concave_dynamics(problem: Problem) -> Dynamics:
@@ -175,11 +224,20 @@ class Evaluator:
         with jax.enable_x64(True):
             return np.asarray(_utilities(self._problem.utility, occupancies))
 
+    def excesses(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n K"]:
+        """By how much each occupancy violates each constraint."""
+        found = [excesses_of(self._problem, it) for it in occupancies]
+        return np.array(found).reshape(len(occupancies), len(self._problem.constraints))
+
+    @cached_property
+    def _multipliers(self) -> Float[np.ndarray, " K"] | None:
+        return best_multipliers(self._problem) if self._problem.constraints else None
+
     def gaps(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """By how much at most any policy is better than each occupancy; the utility must be concave."""
-        gaps = np.full(len(occupancies), np.nan)
+        gaps, multipliers = np.full(len(occupancies), np.nan), self._multipliers
         for i in np.flatnonzero(np.isfinite(occupancies).all(1)):
-            gaps[i] = certify(self._problem, self._model, occupancies[i]).gap
+            gaps[i] = certify(self._problem, self._model, occupancies[i], multipliers).gap
         return gaps
 
 
@@ -195,4 +253,5 @@ def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -
 
 _value = eqx.filter_jit(lambda utility, features: utility.value(features))
 _gradient = eqx.filter_jit(lambda utility, features: utility.gradient(features))
+_excesses = eqx.filter_jit(lambda problem, features: problem.excesses(features))
 _utilities = eqx.filter_jit(lambda utility, occupancies: jax.vmap(utility.value)(occupancies))

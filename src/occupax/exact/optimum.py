@@ -4,31 +4,28 @@ It is found by fully corrective Frank-Wolfe with a planner, or as a conic progra
 knows.
 """
 
-import warnings
-from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
-from scipy import sparse
+from jaxtyping import Float
 
 from occupax._errors import check_integer, check_number, unknown
-from occupax.exact import evaluation
+from occupax.exact import conic, constrained, evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
 from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
 from occupax.problem import Problem
-from occupax.utilities import sets
-from occupax.utilities.base import Sum, Utility
-from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance
+from occupax.utilities.base import Utility
 
 Method = Literal["auto", "conic", "frank-wolfe"]
 
 NEWTON_STEPS = 100
 PADDING = 64
 ROUNDING = 1e-12
-SOLVER_SETTINGS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 500}
 
 Timed = Float[np.ndarray, "*H S A"]
 Vector = Float[np.ndarray, " k"]
@@ -45,22 +42,29 @@ class Optimum(NamedTuple):
     occupancy: StateActionArray
     policy: Timed
     """Action probabilities [S, A]; with a horizon they depend on time, [H, S, A]."""
+    multipliers: Mapping[str, float] = MappingProxyType({})
+    """Of each constraint, by its name: what the utility gains for each unit by which its limit is loosened."""
+    excesses: Mapping[str, float] = MappingProxyType({})
+    """By how much each limit is violated: nothing but rounding, or negative where there is slack."""
 
 
 def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, max_iterations: int = 1000) -> Optimum:
     """Maximise a concave utility over all policies of a tabular problem.
 
-    With a horizon the optimum is over policies that depend on time: an upper bound for stationary ones.
+    With a horizon the optimum is over policies that depend on time: an upper bound for stationary ones. Constraints are
+    kept, by the method of multipliers around "frank-wolfe" or as those of the conic program.
 
     Args:
         problem: a tabular problem with a concave utility.
         method: "frank-wolfe" takes any concave utility and needs nothing installed. "conic" hands the problem to
             Clarabel through cvxpy (the extra `exact`) first, and to Frank-Wolfe only where its answer is not within
-            the tolerance. "auto" is "frank-wolfe", which was the faster and the more accurate of the two.
+            the tolerance. "auto" is "frank-wolfe", which was the faster and the more accurate of the two; but with
+            constraints and anything that is not linear it begins with "conic" if that is installed.
         tolerance: the gap to reach.
         max_iterations: of Frank-Wolfe, each a planning problem.
 
     Raises:
+        ValueError: if no policy satisfies the constraints; the message has the smallest violation that is possible.
         RuntimeError: if the tolerance was not reached; the message has the gap that was.
     """
     if method not in get_args(Method):
@@ -68,13 +72,11 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
     tolerance = check_number("tolerance", tolerance, low=0.0, open_low=True)
     max_iterations = check_integer("max_iterations", max_iterations)
     model = evaluation.concave_dynamics(problem)
-    if method == "conic":
-        if find_spec("cvxpy") is None:
-            raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
-        start = _policy(_conic(problem.utility, model))
-    else:
-        start = _uniform(model)
-    found = _certified(problem, model, _frank_wolfe(problem, model, start, tolerance, 0.0, max_iterations))
+    start, multipliers = _uniform(model), None
+    known = conic.maximise(problem, model) if method == "conic" else _quickly(problem, model, method)
+    if known is not None:
+        start, multipliers = policy_of(known[0]), known[1]
+    found = _find(problem, model, start, multipliers, tolerance, 0.0, max_iterations)
     if found.gap > tolerance:
         raise RuntimeError(
             f"{method} reached a certified gap of {found.gap:.3g}, not the tolerance of {tolerance:g}; allow a larger "
@@ -83,12 +85,38 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
     return found
 
 
+def _quickly(problem: Problem, model: Dynamics, method: Method) -> tuple[Timed, Vector] | None:
+    """What the conic solver finds where it is much faster: constraints with anything that is not linear."""
+    terms = problem.objective, *(constraint.subject for constraint in problem.constraints)
+    if method != "auto" or not problem.constraints or all(term.linear for term in terms) or conic.missing():
+        return None
+    with suppress(ValueError, RuntimeError):  # a utility it does not know, or no solution
+        return conic.maximise(problem, model)
+    return None
+
+
+def _find(
+    problem: Problem,
+    model: Dynamics,
+    start: Timed,
+    multipliers: Vector | None,
+    tolerance: float,
+    share: float,
+    max_iterations: int,
+) -> Optimum:
+    """The optimum from a start and, if there are constraints, from multipliers."""
+    if not problem.constraints:
+        return _certified(problem, model, frank_wolfe(problem, model, start, tolerance, share, max_iterations))
+    mass, found = constrained.maximise(problem, model, start, multipliers, tolerance, share, max_iterations)
+    return _certified(problem, model, mass, found)
+
+
 def solve_roughly(problem: Problem, share: float, max_iterations: int) -> Optimum | None:
     """The optimum to within a share of the way to it from the uniform policy; None if the iterations do not suffice."""
     model = evaluation.concave_dynamics(problem)
     start = _uniform(model)
-    found = _certified(problem, model, _frank_wolfe(problem, model, start, 0.0, share, max_iterations))
-    way = found.value - utility_value(problem.utility, _image(model, timed_occupancy(model, start)))
+    found = _find(problem, model, start, None, 0.0, share, max_iterations)
+    way = found.value - utility_value(problem.utility, image(model, timed_occupancy(model, start)))
     return found if found.gap <= max(share * way, 1e3 * ROUNDING * (1 + abs(found.value))) else None
 
 
@@ -97,27 +125,33 @@ def _uniform(model: Dynamics) -> Timed:
     return np.full((*times, *model.shape), 1 / model.shape[1])
 
 
-def _certified(problem: Problem, model: Dynamics, mass: Timed) -> Optimum:
-    policy = _policy(mass)
+def _certified(problem: Problem, model: Dynamics, mass: Timed, multipliers: Vector | None = None) -> Optimum:
+    policy = policy_of(mass)
     occupancy = evaluation.total_occupancy(model, policy)
-    value, _, gap = evaluation.certify(problem, model, model.features.T @ occupancy.ravel())
-    return Optimum(value, gap, occupancy, policy)
+    features = model.features.T @ occupancy.ravel()
+    proof = evaluation.certify(problem, model, features, multipliers)
+    if multipliers is None:
+        return Optimum(proof.value, proof.gap, occupancy, policy)
+    names, found = [one.name for one in problem.constraints], evaluation.excesses_of(problem, features)
+    by_name = (dict(zip(names, map(float, numbers), strict=True)) for numbers in (multipliers, found))
+    return Optimum(proof.value, proof.gap, occupancy, policy, *by_name)
 
 
-def _policy(mass: Timed) -> Timed:
+def policy_of(mass: Timed) -> Timed:
     """The policy with this occupancy; states that are never visited act uniformly."""
     mass = np.maximum(mass, 0.0)
     total = mass.sum(-1, keepdims=True)
     return np.divide(mass, total, out=np.full_like(mass, 1 / mass.shape[-1]), where=total > 0)
 
 
-def _frank_wolfe(
+def frank_wolfe(
     problem: Problem, model: Dynamics, start: Timed, tolerance: float, share: float, max_iterations: int
 ) -> Timed:
+    """Maximise the utility of a problem without its constraints, from a start."""
     # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that are kept anew;
     # the gap to reach is the tolerance, or a share of the way from the start
     corners = [timed_occupancy(model, start)]
-    images, shares, way = _image(model, corners[0])[None], np.ones(1), 0.0
+    images, shares, way = image(model, corners[0])[None], np.ones(1), 0.0
     first = utility_value(problem.utility, images[0]) if share else 0.0
     for _ in range(max_iterations):
         mixture = shares @ images
@@ -133,7 +167,7 @@ def _frank_wolfe(
         if problem.utility.linear:
             return corner
         corners.append(corner)
-        images = np.concatenate([images, _image(model, corner)[None]])
+        images = np.concatenate([images, image(model, corner)[None]])
         accuracy = max(rounding, 1e-4 * share * way)
         shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy)
         # a corner that falls short by more than the gap is not part of the optimum; dropping it must not cost anything
@@ -146,7 +180,8 @@ def _frank_wolfe(
     return np.tensordot(shares, np.stack(corners), 1)
 
 
-def _image(model: Dynamics, mass: Timed) -> Features:
+def image(model: Dynamics, mass: Timed) -> Features:
+    """The occupancy of the features."""
     return model.features.T @ mass.reshape(-1, model.transition.shape[0]).sum(0)
 
 
@@ -209,90 +244,3 @@ _hessian_products = eqx.filter_jit(
 def _room(position: Vector, move: Vector) -> float:
     shrinking = move < 0
     return float(np.min(-position[shrinking] / move[shrinking], initial=np.inf))
-
-
-def _conic(utility: Utility, model: Dynamics) -> Timed:
-    """Maximise over the polytope of occupancies with Clarabel; return the occupancy, of each step if timed."""
-    import cvxpy as cp
-
-    S, A = model.shape
-    reached = _reached(model)
-    steps = len(reached)
-    leaving = sparse.kron(sparse.eye_array(S), np.ones((1, A)))
-    if model.horizon is None:
-        flow, discounts = leaving - model.discount * model.transition.T, np.ones(1)
-    else:
-        after = sparse.eye_array(steps, k=-1)
-        flow = sparse.kron(sparse.eye_array(steps), leaving) - sparse.kron(after, model.transition.T)
-        discounts = model.discount ** np.arange(steps)
-    # The variables are the undiscounted visits of each step, so that they are all of one size, in the states that can
-    # be reached, so that the polytope has an interior.
-    rows, columns = np.flatnonzero(reached), np.flatnonzero(np.repeat(reached, A))
-    visits = cp.Variable(columns.size, nonneg=True)
-    start = np.concatenate([model.initial, np.zeros((steps - 1) * S)])
-    conserved = sparse.csr_array(flow)[rows][:, columns] @ visits == start[rows]
-    counted = sparse.csc_array(sparse.kron(discounts[None], model.features.T))[:, columns] @ visits
-    objective, constraints = _expression(utility, counted)
-    program = cp.Problem(cp.Maximize(objective), [conserved, *constraints])
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate tells by how much
-            program.solve(solver=cp.CLARABEL, **SOLVER_SETTINGS)
-    except cp.SolverError as error:
-        raise RuntimeError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
-    if visits.value is None:
-        raise RuntimeError(f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'.")
-    mass = np.zeros(steps * S * A)
-    mass[columns] = visits.value
-    mass = discounts[:, None, None] * mass.reshape(steps, S, A)
-    return mass[0] if model.horizon is None else mass
-
-
-def _reached(model: Dynamics) -> Bool[np.ndarray, "H S"]:
-    """The states that can be visited at each step, or at any step if the horizon is infinite."""
-    S, A = model.shape
-    edges, reached = model.transition.T > 0, [model.initial > 0]
-    for _ in range((model.horizon or S) - 1):
-        reached.append(edges @ np.repeat(reached[-1], A) > 0)
-    return np.any(reached, 0, keepdims=True) if model.horizon is None else np.stack(reached)
-
-
-def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
-    import cvxpy as cp
-
-    match utility:
-        case Reward():
-            return cp.sum(features), []
-        case Linear():
-            return utility.weights @ features, []
-        case Entropy():
-            return cp.sum(cp.entr((utility.scale or 1.0) * features + utility.smoothing)), []
-        case LogCoverage():
-            return cp.sum(cp.log(features + utility.sigma)), []
-        case SetDistance():
-            nearest = cp.Variable(utility.set.size)
-            return -cp.sum_squares(features - nearest), _membership(utility.set, nearest)
-        case Sum():
-            parts = [(weight, *_expression(term, part)) for weight, term, part in utility.parts(features)]
-            total = sum(weight * part for weight, part, _ in parts)
-            return total, [constraint for _, _, constraints in parts for constraint in constraints]
-        case _:
-            raise ValueError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
-
-
-def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
-    import cvxpy as cp
-
-    match region:
-        case sets.Box():
-            return [point >= region.low, point <= region.high]
-        case sets.Ball():
-            return [cp.norm(point - region.center) <= region.radius]
-        case sets.Halfspace():
-            return [region.normal @ point <= region.offset]
-        case sets.Polyhedron():
-            return [region.matrix @ point <= region.bounds]
-        case sets.Point():
-            return [point == region.point]
-        case _:
-            raise ValueError(f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'.")

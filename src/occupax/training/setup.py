@@ -189,9 +189,11 @@ def _in_default_precision(leaf: Any) -> Any:
 
 
 def _with_numbers(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:
-    """The algorithm with step size, batch and, if that was asked for, delta = 1 / (2 H l_psi) as numbers."""
+    """The algorithm with step size, output, batch and, if that was asked for, delta = 1 / (2 H l_psi) as numbers."""
     if algorithm.step_size is None:
         algorithm = replace(algorithm, step_size=default_size(algorithm.rule, policy))
+    if algorithm.output is None:
+        algorithm = replace(algorithm, output="average" if problem.constraints else "last")
     if getattr(algorithm, "batch", 0) is None:
         algorithm = replace(algorithm, batch=default_batch(policy))  # pyright: ignore[reportCallIssue]
     if algorithm.radius != "theory":

@@ -2,7 +2,7 @@
 
 from occupax.utilities.base import Smoothness, Sum, Utility
 from occupax.utilities.custom import Custom, as_utility, check
-from occupax.utilities.library import UTILITIES, Entropy, Linear, LogCoverage, Reward, SetDistance
+from occupax.utilities.library import UTILITIES, Entropy, Linear, LogCoverage, Reward, SetDistance, Total
 from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "SetDistance",
     "Smoothness",
     "Sum",
+    "Total",
     "Utility",
     "as_utility",
     "check",

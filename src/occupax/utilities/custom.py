@@ -16,7 +16,7 @@ from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
-from occupax.utilities.library import UTILITIES, Entropy, Linear, Reward
+from occupax.utilities.library import UTILITIES, Entropy, Linear, Reward, Total
 
 SLACK = 1e-6
 """By how much what is measured may exceed what is declared."""
@@ -103,6 +103,8 @@ def bind(utility: Utility, env: DecisionProcess, discount: float, features: Feat
         return Entropy(utility.smoothing, 1.0 - discount)
     if isinstance(utility, Reward) and features is not None:
         return _return_of(env, features)
+    if isinstance(utility, Total) and features is not None:
+        raise ValueError("the utility Total has a feature of its own; leave features out, or give Linear(weights).")
     if isinstance(utility, Custom) and features is not None:
         return eqx.tree_at(lambda it: it.counted, utility, features, is_leaf=lambda leaf: leaf is None)
     return utility

@@ -56,6 +56,36 @@ class Reward(_Everywhere):
         return feature_maps.Reward()
 
 
+class Total(_Everywhere):
+    """The discounted sum of a feature, as a utility of its own: another reward, or a cost to be limited.
+
+    Args:
+        feature: what is summed: a feature, a function of (observation, action), or an array [S, A].
+    """
+
+    feature: Feature
+
+    def __init__(self, feature: Any):
+        self.feature = as_feedback("feature", feature)
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """The sum of the occupancy."""
+        return jnp.sum(occupancy)
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """A vector of ones."""
+        return jnp.ones_like(occupancy)
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """The constants of a linear function."""
+        return Smoothness(1.0, 0.0, 0.0)
+
+    def features(self) -> Feature:
+        """The feature that was given."""
+        return self.feature
+
+
 class Linear(_Everywhere):
     """<weights, u>: a reward of one's own on states and actions, [S, A], or on any other features, [d]."""
 
@@ -160,10 +190,7 @@ class SetDistance(_Everywhere):
     def __init__(self, feedback: Any, set: ConvexSet):  # noqa: A002
         if not isinstance(set, ConvexSet):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"set must be one of Box, Ball, Halfspace, Polyhedron, Point, got {set!r}.")
-        if not isinstance(feedback, Feature) and not callable(feedback):
-            table = read_array("feedback", feedback)
-            feedback = feature_maps.Table(table[..., None] if table.ndim == 2 else table)
-        self.feedback, self.set = as_feature(feedback), set
+        self.feedback, self.set = as_feedback("feedback", feedback), set
 
     def _excess(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         size, wanted = self.set.size, occupancy.size
@@ -188,6 +215,14 @@ class SetDistance(_Everywhere):
     def features(self) -> Feature:
         """The feedback that was given."""
         return self.feedback
+
+
+def as_feedback(name: str, value: Any) -> Feature:
+    """Return a feature as it is, and wrap a function of (observation, action) or an array [S, A] or [S, A, k]."""
+    if not isinstance(value, Feature) and not callable(value):
+        table = read_array(name, value)
+        value = feature_maps.Table(table[..., None] if table.ndim == 2 else table)
+    return as_feature(value)
 
 
 UTILITIES = {"reward": Reward, "entropy": Entropy, "log-coverage": LogCoverage}

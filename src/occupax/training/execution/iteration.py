@@ -18,6 +18,7 @@ from occupax.envs.actions import BoxActions
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import global_norm
+from occupax.training.execution.multipliers import Multipliers, first_multipliers, follow
 
 FAILURES = (
     "",
@@ -36,6 +37,10 @@ OUTPUT, UPDATE, BEHAVIOUR = (np.uint32(2**32 - number) for number in (1, 2, 3))
 and for the choice of who acts."""
 
 
+AVERAGED = 10.0
+"""See `_keep`."""
+
+
 class Run(eqx.Module):
     """All that one run needs to go on: one seed with one set of hyper-parameters."""
 
@@ -43,8 +48,10 @@ class Run(eqx.Module):
     """The algorithm's own."""
     kept: Policy | None
     """The iterate that would be returned, if that is not the last one."""
-    kept_utility: Float[Array, ""]
-    """Its estimated utility, for output "best"."""
+    kept_score: tuple[Float[Array, ""], Float[Array, ""]]
+    """The largest excess of its estimates over a limit, or 0, and its estimated utility, for output "best"."""
+    multipliers: Multipliers | None
+    """Of the constraints, if the problem has any."""
     failure: Int[Array, ""]
     """Index into `FAILURES`: 0 as long as all is well."""
     failed_at: Int[Array, ""]
@@ -149,8 +156,9 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
         )
     return Run(
         state=state,
-        kept=None if algorithm.output == "last" else policy,
-        kept_utility=jnp.asarray(-jnp.inf, state.occupancy.dtype),
+        kept=None if algorithm.output in (None, "last") else policy,
+        kept_score=(jnp.full((), jnp.inf, state.occupancy.dtype), jnp.full((), -jnp.inf, state.occupancy.dtype)),
+        multipliers=first_multipliers(problem),
         failure=jnp.zeros((), jnp.int32),
         failed_at=jnp.zeros((), jnp.int32),
         regression=nothing_seen(problem) if algorithm.baseline == "linear" else None,
@@ -164,7 +172,12 @@ def recorded(problem: Problem, algorithm: Algorithm[Any], state: AlgorithmState)
     taken = [name for name in own if name in reserved]
     if taken:
         raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken.")
-    return RECORDED + _of_actions(problem) + own
+    return RECORDED + _of_actions(problem) + _of_constraints(problem) + own
+
+
+def _of_constraints(problem: Problem) -> tuple[str, ...]:
+    """What is recorded of each constraint."""
+    return tuple(f"{what}/{one.name}" for what in ("multiplier", "violation") for one in problem.constraints)
 
 
 def _of_actions(problem: Problem) -> tuple[str, ...]:
@@ -191,13 +204,15 @@ def iterate(
     chosen = algorithm.phases[phase]
     acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
     drawn = draw(acting)
+    problem = drawn.problem
+    ascended = problem if run.multipliers is None else problem.lagrangian(run.multipliers.value)
     fit = None if run.regression is None else run.regression.fit()
-    batch = WatchedBatch(drawn.problem, drawn, acting, fit=fit)
+    batch = WatchedBatch(ascended, drawn, acting, fit=fit)
     state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
     statistics = batch.weighted_statistics()
     fresh = batch.occupancy(run.state.policy)
-    found = state, batch.seen(run.regression), fresh, statistics
-    return (conclude or _conclude)(batch.problem, algorithm, judging, run, *found, key, iteration)
+    found = state, batch.seen(run.regression), fresh, statistics, chosen.trajectories
+    return (conclude or _conclude)(problem, algorithm, judging, run, *found, key, iteration)
 
 
 def _conclude(
@@ -209,19 +224,22 @@ def _conclude(
     regression: Regression | None,
     fresh: Float[Array, " d"],
     statistics: Statistics,
+    trajectories: int | Float[Array, ""],
     key: Key[Array, ""],
     iteration: Int[Array, ""],
 ) -> tuple[Run, Row]:
     """The run after an update, and what is recorded; `fresh` estimates the occupancy of the policy before it."""
     utility = problem.estimated_utility(fresh)
-    kept, kept_utility = _keep(algorithm.output, judging, run, utility, key, iteration)
+    multipliers = None if run.multipliers is None else follow(run.multipliers, problem, fresh, trajectories)
+    excess = jnp.zeros_like(utility) if multipliers is None else jnp.maximum(multipliers.relative_excess.max(), 0.0)
+    kept, kept_score = _keep(algorithm.output, judging, run, (excess, utility), key, iteration)
     failed_before = run.failure > 0
     failure = jnp.where(failed_before, run.failure, _failure(state))
     failed_at = jnp.where(failed_before, run.failed_at, iteration)
-    numbers = _numbers(problem, algorithm, state, utility, statistics)
+    numbers = _numbers(problem, algorithm, state, utility, statistics, multipliers)
     row = Row(jnp.where(failure > 0, jnp.nan, numbers), jnp.where(failure > 0, 0, statistics.steps))
-    frozen = Run(run.state, run.kept, run.kept_utility, failure, failed_at, run.regression)
-    return choose(failure > 0, frozen, Run(state, kept, kept_utility, failure, failed_at, regression)), row
+    frozen = Run(run.state, run.kept, run.kept_score, run.multipliers, failure, failed_at, run.regression)
+    return choose(failure > 0, frozen, Run(state, kept, kept_score, multipliers, failure, failed_at, regression)), row
 
 
 conclude = eqx.filter_jit(_conclude)
@@ -229,23 +247,44 @@ conclude = eqx.filter_jit(_conclude)
 
 
 def _keep(
-    output: str, judging: bool, run: Run, utility: Float[Array, ""], key: Key[Array, ""], iteration: Int[Array, ""]
-) -> tuple[Policy | None, Float[Array, ""]]:
-    """The policy to return, if it is not the last, and its estimated utility: the one kept so far, or the present one.
+    output: str | None,
+    judging: bool,
+    run: Run,
+    score: tuple[Float[Array, ""], Float[Array, ""]],
+    key: Key[Array, ""],
+    iteration: Int[Array, ""],
+) -> tuple[Policy | None, tuple[Float[Array, ""], Float[Array, ""]]]:
+    """The policy to return, if it is not the last, with its score: the one kept so far, or the present one.
 
-    For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k.
+    For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k. For "average",
+    it counts for 10 / k of the average, so that the last tenth has most of the weight (Shamir and Zhang 2013). For
+    "best", violations are compared first and, where they are alike, estimated utilities.
     """
     if run.kept is None or (output == "best" and not judging):
-        return run.kept, run.kept_utility
+        return run.kept, run.kept_score
+    if output == "average":
+        share = jnp.minimum(1.0, AVERAGED / (iteration + 1.0))
+        return _mixed(share, run.state.policy, run.kept), run.kept_score
     if output == "uniform":
         chosen = jax.random.randint(jax.random.fold_in(key, OUTPUT), (), 0, iteration + 1) == 0
     else:
-        chosen = utility > run.kept_utility
-    return choose(chosen, run.state.policy, run.kept), jnp.where(chosen, utility, run.kept_utility)
+        (excess, utility), (kept_excess, kept_utility) = score, run.kept_score
+        chosen = (excess < kept_excess) | ((excess == kept_excess) & (utility > kept_utility))
+    return choose(chosen, run.state.policy, run.kept), choose(chosen, score, run.kept_score)
+
+
+def _mixed(share: Float[Array, ""], new: Policy, old: Policy) -> Policy:
+    """A policy whose parameters are a mean of those of two, with a share for the new ones."""
+    return jax.tree.map(lambda a, b: b + share.astype(b.dtype) * (a - b) if eqx.is_inexact_array(b) else b, new, old)
 
 
 def _numbers(
-    problem: Problem, algorithm: Algorithm[Any], state: Any, utility: Float[Array, ""], statistics: Statistics
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    state: Any,
+    utility: Float[Array, ""],
+    statistics: Statistics,
+    multipliers: Multipliers | None,
 ) -> Float[Array, " M"]:
     numbers = {
         "utility": utility,
@@ -256,6 +295,13 @@ def _numbers(
         "clipped": state.memory.clipped,
         "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
         **{name: getattr(statistics, name) for name in OF_BATCH + _of_actions(problem)},
+        **(
+            {}
+            if multipliers is None
+            else dict(
+                zip(_of_constraints(problem), jnp.concatenate([multipliers.value, multipliers.excess]), strict=True)
+            )
+        ),
         **algorithm.metrics(state),
     }
     for name, number in numbers.items():

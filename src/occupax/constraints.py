@@ -1,0 +1,132 @@
+"""Limits that a policy has to keep: bounds of discounted expectations and of functions of the occupancy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from occupax import features as feature_maps
+from occupax._errors import check_number
+from occupax.envs.base import DecisionProcess
+from occupax.features import Feature, Stack
+from occupax.utilities.base import Sum, Utility
+from occupax.utilities.custom import bind
+from occupax.utilities.library import Total, as_feedback
+
+
+class Constraint(eqx.Module):
+    """A bound on a discounted expectation, or on a function of the occupancy.
+
+    Args:
+        subject: what is limited: a feature of one number, such as `features.Info("cost")`, a function of (observation,
+            action) or an array [S, A], whose discounted sum is expected to keep the limit; or a utility, concave for
+            `at_least` and convex for `at_most`, so that mixtures of policies that keep the limit keep it, too.
+        at_most: the largest value that is allowed.
+        at_least: the smallest value that is allowed; one of the two must be given.
+        name: what it is called in records and reports; by default what the subject is called.
+    """
+
+    subject: Utility
+    limit: float = eqx.field(static=True)
+    upper: bool = eqx.field(static=True)
+    """Whether the limit is an upper one."""
+    name: str = eqx.field(static=True)
+
+    def __init__(
+        self, subject: Any, at_most: float | None = None, at_least: float | None = None, name: str | None = None
+    ):
+        if (at_most is None) == (at_least is None):
+            got = "neither" if at_most is None else f"at_most={at_most!r} and at_least={at_least!r}"
+            raise ValueError(
+                f"a constraint needs either at_most or at_least, got {got}; two bounds are two constraints."
+            )
+        self.upper = at_most is not None
+        bound, given = ("at_most", at_most) if self.upper else ("at_least", at_least)
+        self.limit = check_number(bound, given, low=-float("inf"), open_low=True)
+        self.subject = subject if isinstance(subject, Utility) else Total(as_feedback("subject", subject))
+        if name is not None and not (isinstance(name, str) and name and "," not in name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"name must be a word without commas, got {name!r}.")
+        self.name = _name(subject) if name is None else name
+        curved = -self.subject if self.upper else self.subject
+        if not curved.concave:
+            kind, other = ("convex", "at_least") if self.upper else ("concave", "at_most")
+            raise ValueError(
+                f"{bound} needs a {kind} function of the occupancy, and {self.name!r} is not declared to be one, so "
+                f"that the policies that keep the limit need not form a convex set; use {other}, or declare what it is "
+                "by utilities.Custom(function, concave=True), whose negative is convex."
+            )
+
+    @property
+    def sign(self) -> float:
+        """1 for an upper limit and -1 for a lower one: what turns a value into something that must not be large."""
+        return 1.0 if self.upper else -1.0
+
+    def excess(self, value: Any) -> Any:
+        """By how much a value of the subject violates the limit; the slack is the negative of it."""
+        return self.sign * (value - self.limit)
+
+    def __str__(self) -> str:
+        return f"{self.name} {'<=' if self.upper else '>='} {self.limit:g}"
+
+
+def read_constraints(constraints: Any) -> tuple[Constraint, ...]:
+    """Check a list of constraints, and number those of the same name."""
+    if isinstance(constraints, Constraint) or not isinstance(constraints, Sequence):
+        raise ValueError(f"constraints must be a list of occupax.Constraint, got {constraints!r:.60}.")
+    named: list[Constraint] = []
+    for one in constraints:
+        if not isinstance(one, Constraint):
+            raise ValueError(f"constraints must be a list of occupax.Constraint, got {one!r:.60} in it.")
+        name, number = one.name, 2
+        while any(name == other.name for other in named):
+            name, number = f"{one.name}-{number}", number + 1
+        bound = {"at_most" if one.upper else "at_least": one.limit}
+        named.append(Constraint(one.subject, **bound, name=name))
+    return tuple(named)
+
+
+def with_constraints(
+    objective: Utility, constraints: Sequence[Constraint], env: DecisionProcess, discount: float, given: Feature | None
+) -> tuple[Sum, Feature]:
+    """The utility of a problem with constraints, and what its occupancy counts.
+
+    It is the Lagrangian with multipliers of 0: a sum of the objective and of what is limited, with weights of 0. Each
+    term sees a part of its own of the occupancy, unless all count the same. `given` features are for all but totals.
+    """
+    terms = [objective, *(constraint.subject for constraint in constraints)]
+    shared = [None if isinstance(term, Total) else given for term in terms]
+    counted = [term.features() if features is None else features for term, features in zip(terms, shared, strict=True)]
+    for constraint, features in zip(constraints, counted[1:], strict=True):
+        if isinstance(constraint.subject, Total) and features.size(env) != 1:
+            raise ValueError(
+                f"a limit is for one number, but {constraint.name!r} counts {features.size(env)}: give a constraint "
+                "for each of them, or a utility of them."
+            )
+    bound = tuple(bind(term, env, discount, features) for term, features in zip(terms, shared, strict=True))
+    weights = (1.0, *(0.0 for _ in constraints))
+    if all(bool(eqx.tree_equal(counted[0], features)) for features in counted[1:]):
+        return Sum(bound, weights), counted[0]
+    return Sum(bound, weights, tuple(features.size(env) for features in counted)), Stack(*counted)
+
+
+def excesses(utility: Sum, constraints: Sequence[Constraint], occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
+    """By how much an occupancy in the domain of the utility violates each constraint; negative where there is slack."""
+    pairs = zip(constraints, utility.parts(occupancy)[1:], strict=True)
+    return jnp.stack([constraint.excess(term.value(part)) for constraint, (_, term, part) in pairs])
+
+
+def lagrangian(utility: Sum, constraints: Sequence[Constraint], multipliers: Any, weight: Any = 1.0) -> Sum:
+    """F, times a weight, minus the sum of multiplier times excess, but for a constant."""
+    weights = [-constraint.sign * multipliers[k] for k, constraint in enumerate(constraints)]
+    return eqx.tree_at(lambda it: it.weights, utility, (weight, *weights))
+
+
+def _name(given: Any) -> str:
+    if isinstance(given, feature_maps.Info):
+        return ".".join(["info", *given.names])
+    if isinstance(given, Feature | Utility):
+        return type(given).__name__.lower()
+    name = getattr(given, "__name__", "cost")
+    return name if name.isidentifier() else "cost"

@@ -1,0 +1,142 @@
+"""Maximisation over the polytope of occupancies by a conic solver, for the utilities that it knows."""
+
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import sparse
+
+from occupax.constraints import Constraint
+from occupax.exact.dynamics import Dynamics
+from occupax.problem import Problem
+from occupax.utilities import sets
+from occupax.utilities.base import Sum, Utility
+from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance, Total
+
+SOLVER_SETTINGS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 500}
+
+Timed = Float[np.ndarray, "*H S A"]
+
+
+def missing() -> bool:
+    """Whether cvxpy is not installed."""
+    return find_spec("cvxpy") is None
+
+
+def maximise(problem: Problem, model: Dynamics) -> tuple[Timed, Float[np.ndarray, " K"]] | None:
+    """Maximise over the polytope of occupancies with Clarabel.
+
+    Returns:
+        The occupancy, of each step if timed, and the multipliers of the constraints; None if no policy satisfies them.
+    """
+    if missing():
+        raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
+    import cvxpy as cp
+
+    S, A = model.shape
+    reached = _reached(model)
+    steps = len(reached)
+    leaving = sparse.kron(sparse.eye_array(S), np.ones((1, A)))
+    if model.horizon is None:
+        flow, discounts = leaving - model.discount * model.transition.T, np.ones(1)
+    else:
+        after = sparse.eye_array(steps, k=-1)
+        flow = sparse.kron(sparse.eye_array(steps), leaving) - sparse.kron(after, model.transition.T)
+        discounts = model.discount ** np.arange(steps)
+    # The variables are the undiscounted visits of each step, so that they are all of one size, in the states that can
+    # be reached, so that the polytope has an interior.
+    rows, columns = np.flatnonzero(reached), np.flatnonzero(np.repeat(reached, A))
+    visits = cp.Variable(columns.size, nonneg=True)
+    start = np.concatenate([model.initial, np.zeros((steps - 1) * S)])
+    conserved = sparse.csr_array(flow)[rows][:, columns] @ visits == start[rows]
+    counted = sparse.csc_array(sparse.kron(discounts[None], model.features.T))[:, columns] @ visits
+    objective, conditions = _expression(problem.objective, _part(problem, 0, counted))
+    limits: list[Any] = []
+    for k, constraint in enumerate(problem.constraints):
+        value, more = _limited(problem, k, constraint, counted)
+        limits.append(value <= 0)
+        conditions += more
+    program = cp.Problem(cp.Maximize(objective), [conserved, *limits, *conditions])
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate tells by how much
+            program.solve(solver=cp.CLARABEL, **SOLVER_SETTINGS)
+    except cp.SolverError as error:
+        raise RuntimeError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
+    if program.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE) and limits:
+        return None
+    if visits.value is None:
+        raise RuntimeError(f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'.")
+    mass = np.zeros(steps * S * A)
+    mass[columns] = visits.value
+    mass = discounts[:, None, None] * mass.reshape(steps, S, A)
+    multipliers = np.array([float(limit.dual_value) for limit in limits])
+    return mass[0] if model.horizon is None else mass, np.maximum(multipliers, 0.0)
+
+
+def _part(problem: Problem, number: int, counted: Any) -> Any:
+    """The part of the counted features that a term of the utility of a problem with constraints sees."""
+    if not problem.constraints or not isinstance(problem.utility, Sum):
+        return counted
+    return problem.utility.parts(counted)[number][2]
+
+
+def _limited(problem: Problem, number: int, constraint: Constraint, counted: Any) -> tuple[Any, list[Any]]:
+    """The excess over a limit as an expression, with the conditions it needs."""
+    if not isinstance(problem.utility, Sum):
+        raise ValueError("the problem has no constraints.")
+    _, term, part = problem.utility.parts(counted)[1 + number]
+    value, conditions = _expression(term, part)
+    return constraint.excess(value), conditions
+
+
+def _reached(model: Dynamics) -> Bool[np.ndarray, "H S"]:
+    """The states that can be visited at each step, or at any step if the horizon is infinite."""
+    S, A = model.shape
+    edges, reached = model.transition.T > 0, [model.initial > 0]
+    for _ in range((model.horizon or S) - 1):
+        reached.append(edges @ np.repeat(reached[-1], A) > 0)
+    return np.any(reached, 0, keepdims=True) if model.horizon is None else np.stack(reached)
+
+
+def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
+    import cvxpy as cp
+
+    match utility:
+        case Reward() | Total():
+            return cp.sum(features), []
+        case Linear():
+            return utility.weights @ features, []
+        case Entropy():
+            return cp.sum(cp.entr((utility.scale or 1.0) * features + utility.smoothing)), []
+        case LogCoverage():
+            return cp.sum(cp.log(features + utility.sigma)), []
+        case SetDistance():
+            nearest = cp.Variable(utility.set.size)
+            return -cp.sum_squares(features - nearest), _membership(utility.set, nearest)
+        case Sum():
+            parts = [(weight, *_expression(term, part)) for weight, term, part in utility.parts(features)]
+            total = sum(weight * part for weight, part, _ in parts)
+            return total, [constraint for _, _, constraints in parts for constraint in constraints]
+        case _:
+            raise ValueError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
+
+
+def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
+    import cvxpy as cp
+
+    match region:
+        case sets.Box():
+            return [point >= region.low, point <= region.high]
+        case sets.Ball():
+            return [cp.norm(point - region.center) <= region.radius]
+        case sets.Halfspace():
+            return [region.normal @ point <= region.offset]
+        case sets.Polyhedron():
+            return [region.matrix @ point <= region.bounds]
+        case sets.Point():
+            return [point == region.point]
+        case _:
+            raise ValueError(f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'.")

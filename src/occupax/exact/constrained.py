@@ -1,0 +1,147 @@
+"""The exact optimum under constraints, by the method of multipliers around Frank-Wolfe."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from occupax.constraints import Constraint, excesses, lagrangian
+from occupax.exact import evaluation
+from occupax.exact.dynamics import Dynamics
+from occupax.features import Feature
+from occupax.problem import Problem
+from occupax.utilities.base import Smoothness, Sum, Utility
+
+FEASIBLE = 1e-7
+"""An excess below this share of the scale of a limit is rounding."""
+ROUNDS = 60
+STIFFNESS = 10.0
+"""The penalty of an excess as large as the scale of its limit, relative to the range of the utility."""
+
+Excesses = Float[np.ndarray, " K"]
+Features = Float[np.ndarray, " d"]
+Timed = Float[np.ndarray, "*H S A"]
+
+
+class Augmented(Utility):
+    """The augmented Lagrangian, F - sum_k (max(0, mu_k + rho_k e_k)^2 - mu_k^2) / (2 rho_k) with the excesses e_k.
+
+    Its gradient at u is that of the Lagrangian with the multipliers max(0, mu_k + rho_k e_k), and it is concave. With a
+    weight of 0 for F and multipliers of 0 it is the violation, negated and squared.
+    """
+
+    utility: Sum
+    constraints: tuple[Constraint, ...]
+    multipliers: Float[Array, " K"] | Excesses
+    penalties: Float[Array, " K"] | Excesses
+    weight: float
+
+    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
+        """F, without what the excesses cost."""
+        cost = (self.shifted(occupancy) ** 2 - self.multipliers**2) / (2 * self.penalties)
+        return self.weight * self.utility.value(occupancy) - jnp.sum(cost)
+
+    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The gradient of the Lagrangian with shifted multipliers."""
+        at = lagrangian(self.utility, self.constraints, self.shifted(occupancy), self.weight)
+        return at.gradient(occupancy)
+
+    def shifted(self, occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
+        """The multipliers that the excesses of an occupancy lead to."""
+        found = excesses(self.utility, self.constraints, occupancy)
+        return jnp.maximum(self.multipliers + self.penalties * found, 0.0)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """That of the utility."""
+        return self.utility.domain(occupancy)
+
+    @property
+    def concave(self) -> bool:
+        """Whether F is: excesses are convex."""
+        return self.utility.concave
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """Not known; it is not linear."""
+        return Smoothness(np.inf, np.inf, np.inf)
+
+    def features(self) -> Feature:
+        """Those of the utility."""
+        return self.utility.features()
+
+
+class InfeasibleError(ValueError):
+    """No policy satisfies the constraints."""
+
+
+def maximise(
+    problem: Problem,
+    model: Dynamics,
+    start: Timed,
+    multipliers: Excesses | None,
+    tolerance: float,
+    share: float,
+    max_iterations: int,
+) -> tuple[Timed, Excesses]:
+    """Maximise the utility of a problem over all policies that satisfy its constraints, from a start.
+
+    Each round maximises the augmented Lagrangian, and takes the multipliers that its optimum leads to. The gap to reach
+    is the tolerance, or a share of the way from the start to what the bound allows.
+
+    Returns:
+        The occupancy, of each step if timed, and the multipliers.
+    """
+    from occupax.exact.optimum import frank_wolfe, image, policy_of, timed_occupancy
+
+    utility, K = problem.utility, len(problem.constraints)
+    assert isinstance(utility, Sum)  # noqa: S101
+    mass = timed_occupancy(model, start)
+    first = image(model, mass)
+    excess = evaluation.excesses_of(problem, first)
+    scales = _scales(problem, excess)
+    reach = evaluation.certify(problem, model, first, np.zeros(K)).gap or 1.0
+    tolerance = max(tolerance, share * reach)
+
+    def solved(features: Features, multipliers: Excesses) -> bool:
+        excess = evaluation.excesses_of(problem, features)
+        kept = bool((excess <= FEASIBLE * scales).all())
+        return kept and evaluation.certify(problem, model, features, multipliers).gap <= tolerance
+
+    if multipliers is not None and solved(first, multipliers):
+        return mass, multipliers
+
+    def ascend(augmented: Augmented, mass: Timed, accuracy: float) -> tuple[Timed, Features]:
+        found = frank_wolfe(problem.with_utility(augmented), model, policy_of(mass), accuracy, 0.0, max_iterations)
+        return found, image(model, found)
+
+    if (excess > 0).any():
+        violation = Augmented(utility, problem.constraints, np.zeros(K), 1 / scales**2, 0.0)
+        mass, features = ascend(violation, mass, 0.0)
+        left = evaluation.certify(problem.with_utility(violation), model, features)
+        if left.upper_bound < 0 and (evaluation.excesses_of(problem, features) > FEASIBLE * scales).any():
+            raise InfeasibleError(_said(problem, evaluation.excesses_of(problem, features)))
+
+    multipliers = np.zeros(K) if multipliers is None else multipliers
+    penalties, before = STIFFNESS * reach / scales**2, np.inf
+    for number in range(ROUNDS):
+        augmented = Augmented(utility, problem.constraints, multipliers, penalties, 1.0)
+        mass, features = ascend(augmented, mass, max(0.1 * tolerance, 0.01 * 0.1**number * reach))
+        excess = evaluation.excesses_of(problem, features)
+        multipliers = np.maximum(multipliers + penalties * excess, 0.0)
+        if solved(features, multipliers):
+            break
+        # complementarity counts, too: a limit with slack and a multiplier is not solved yet
+        residual = float(np.abs(np.where(multipliers > 0, excess, np.maximum(excess, 0.0)) / scales).max())
+        penalties, before = (penalties if residual <= 0.25 * before else 4 * penalties), residual
+    return mass, multipliers
+
+
+def _scales(problem: Problem, first: Excesses) -> Excesses:
+    """How large values of what is limited are: the limit itself, or how far from it the start is."""
+    sizes = np.maximum(np.abs([constraint.limit for constraint in problem.constraints]), np.abs(first))
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def _said(problem: Problem, left: Excesses) -> str:
+    pairs = zip(problem.constraints, left, strict=True)
+    limits = ", ".join(f"{one} exceeded by {excess:.4g}" if excess > 0 else f"{one} kept" for one, excess in pairs)
+    return f"no policy satisfies the constraints; the smallest violation that is possible: {limits}."

@@ -1,0 +1,94 @@
+"""The multipliers of the constraints of a run, and how they follow what the policy does.
+
+An algorithm ascends along the Lagrangian; after each of its iterations the multipliers are set anew, from the excess
+over each limit in the trajectories of that iteration. Plain dual ascent, mu <- max(0, mu + beta * excess), oscillates,
+because the policy is late. Here a term that is proportional to the recent excess is added to its integral (Stooke,
+Achiam and Abbeel 2020), which dampens that.
+
+Nothing depends on the units of utility and limits. An excess is measured in standard deviations of what one trajectory
+adds up, and a multiplier is the ratio of that of the utility to that of the limit times a number of the order of one.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from occupax.problem import Problem
+
+PROPORTIONAL, INTEGRAL = 1.0, 0.01
+"""What a recent excess of one standard deviation adds to a multiplier, and what it adds for good in each iteration."""
+MEMORY, LONG_MEMORY = 0.9, 0.99
+"""The weight of the past in the recent excess and in the standard deviations."""
+
+
+class Multipliers(eqx.Module):
+    """What a run knows of its constraints."""
+
+    value: Float[Array, " K"]
+    """The multipliers that the next update is made with."""
+    integral: Float[Array, " K"]
+    """What all excesses so far have added up to, in units of the order of one."""
+    occupancy: Float[Array, " d"]
+    """The mean of the estimates of the last iterations, weighted by how recent they are: it has less noise, which
+    biases what is not linear."""
+    excess: Float[Array, " K"]
+    """By how much that occupancy violates each limit."""
+    last: Float[Array, " K1"]
+    """The utility and the excesses of the last iteration alone."""
+    variance: Float[Array, " K1"]
+    """The variance of the utility and of the excesses of one trajectory, likewise weighted."""
+    weight: Float[Array, "2"]
+    """The sum of the weights in `occupancy` and in `variance`, which are not divided by it."""
+
+    @property
+    def deviation(self) -> Float[Array, " K1"]:
+        """The standard deviation of the utility and of the excesses of one trajectory; 0 where none was seen."""
+        return jnp.sqrt(self.variance / jnp.maximum(self.weight[1], jnp.finfo(self.variance.dtype).tiny))
+
+    @property
+    def relative_excess(self) -> Float[Array, " K"]:
+        """The excess over each limit in standard deviations of one trajectory."""
+        return self.excess / jnp.maximum(self.deviation[1:], jnp.finfo(self.excess.dtype).tiny)
+
+    @property
+    def numbers(self) -> Float[Array, " K2"]:
+        """What is recorded: all multipliers, then all excesses."""
+        return jnp.concatenate([self.value, self.excess])
+
+
+def first_multipliers(problem: Problem) -> Multipliers | None:
+    """Multipliers of 0 or, for a problem without constraints, nothing."""
+    count = len(problem.constraints)
+    if not count:
+        return None
+    none, more = jnp.zeros(count), jnp.zeros(count + 1)
+    return Multipliers(none, none, jnp.zeros(problem.size), none, more, more, jnp.zeros(2))
+
+
+def follow(
+    multipliers: Multipliers, problem: Problem, fresh: Float[Array, " d"], trajectories: int | Float[Array, ""]
+) -> Multipliers:
+    """The multipliers after an iteration, from its own estimate of the occupancy, of so many trajectories."""
+    now = jnp.concatenate([problem.estimated_utility(fresh)[None], problem.excesses(fresh)])
+    is_first = multipliers.weight[0] == 0
+    # of consecutive estimates, so that neither a trend nor an offset counts
+    change = jnp.where(is_first, 0.0, (now - multipliers.last) ** 2 * (trajectories / 2))
+    memory = jnp.array([MEMORY, LONG_MEMORY])
+    weight = memory * multipliers.weight + (1 - memory) * jnp.array([True, ~is_first])
+    occupancy = MEMORY * multipliers.occupancy + (1 - MEMORY) * fresh
+    seen = Multipliers(
+        value=multipliers.value,
+        integral=multipliers.integral,
+        occupancy=occupancy,
+        excess=problem.excesses(occupancy / weight[0]),
+        last=now,
+        variance=LONG_MEMORY * multipliers.variance + (1 - LONG_MEMORY) * change,
+        weight=weight,
+    )
+    relative = jnp.clip(seen.relative_excess, -1.0, 1.0)
+    integral = jnp.maximum(seen.integral + INTEGRAL * (1 + seen.integral) * relative, 0.0)
+    size = jnp.maximum(integral + PROPORTIONAL * relative, 0.0)
+    utility, *limits = seen.deviation
+    unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
+    value = jnp.where(is_first, 0.0, size * unit)
+    return eqx.tree_at(lambda it: (it.value, it.integral), seen, (value, jnp.where(is_first, 0.0, integral)))
