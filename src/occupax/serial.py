@@ -24,6 +24,7 @@ from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from occupax._restored import check_restored
 from occupax.policies import ACTIVATIONS
 
 Arrays = dict[str, np.ndarray]
@@ -161,7 +162,7 @@ def _build(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
-    """Fill a module or a named tuple without running its constructor, which was never meant for hostile input."""
+    """Fill a module or a named tuple without running its constructor, and check what it would have checked."""
     kind: Any = _find(address)
     if kind is None:
         raise ValueError(f"{address!r:.80} is not a class that occupax restores.")
@@ -172,10 +173,12 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
         raise ValueError(f"{address} must have the fields {sorted(names)}, but the description has {sorted(fields)}.")
     values = {name: _build(fields[name], arrays) for name in names if name in fields}
     if issubclass(kind, tuple):
-        return tuple.__new__(kind, values.values())
-    instance = object.__new__(kind)
-    for name, value in values.items():
-        object.__setattr__(instance, name, value)
+        instance: Any = tuple.__new__(kind, values.values())
+    else:
+        instance = object.__new__(kind)
+        for name, value in values.items():
+            object.__setattr__(instance, name, value)
+    check_restored(instance, values)
     return instance
 
 

@@ -29,6 +29,8 @@ from occupax.training.result import SUMMARY, Result, comparison
 from occupax.training.setup import DEFAULT_ALGORITHM, PolicySource, Setup, make_setup, refuse_unless_path
 
 SECONDS_A_CALL = 0.5
+MOST_EPISODES = 10**10
+"""More than any machine samples in a year."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def run(
             raise ValueError(f"callbacks must be functions of a Progress or loggers, got {callback!r:.60}.")
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
-    training = Training(setup, check_integer("episodes", episodes), functions, loggers)
+    training = Training(setup, check_integer("episodes", episodes, maximum=MOST_EPISODES), functions, loggers)
     _warn_of_steep_utility(setup.problem)
     if out is not None:
         training.open(Path(out), resume, resume_hint or f"occupax train --out {out} --resume (in Python: resume=True)")
@@ -145,7 +147,7 @@ def _warn_of_steep_utility(problem: Problem) -> None:
 
 def paid_iterations(setup: Setup, episodes: int) -> int:
     """How many iterations a number of episodes pays for; at least one."""
-    paid = setup.schedule.iterations(check_integer("episodes", episodes))
+    paid = setup.schedule.iterations(check_integer("episodes", episodes, maximum=MOST_EPISODES))
     if paid == 0:
         first = setup.schedule.episodes(1)
         raise ValueError(f"episodes must pay for a first batch of {first} trajectories, got {episodes}.")
