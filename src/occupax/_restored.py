@@ -13,7 +13,7 @@ from jaxtyping import jaxtyped
 
 
 def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
-    """Refuse a module or a named tuple, filled with values by name, that its constructor would not have made of them."""
+    """Refuse a module or a named tuple, filled with values by name, that its constructor would not have made."""
     kind: Any = type(instance)
     hints = get_type_hints(kind)
     converters = {} if isinstance(instance, tuple) else {it.name: it.metadata for it in dataclasses.fields(kind)}
@@ -26,7 +26,7 @@ def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
                 vars(base)["__check_init__"](instance)
     except Exception as error:  # a check was not written for everything that a file may hold
         said = str(error).partition("\n")[0] or type(error).__name__
-        raise ValueError(f"{kind.__name__} was saved with a value that it cannot have: {said}") from None
+        raise ValueError(f"{kind.__name__} was saved with a value that it cannot have: {said}") from error
 
 
 def _check_field(name: str, value: Any, hint: Any, converter: Callable[[Any], Any] | None) -> None:

@@ -29,6 +29,8 @@ from occupax.policies import ACTIVATIONS
 
 Arrays = dict[str, np.ndarray]
 
+UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
+"""The names of files that are being written."""
 CONTENT, CHECKSUM = "occupax", "occupax-sha256"
 IDENTITY = inspect.signature(eqx.nn.MLP).parameters["final_activation"].default
 FUNCTIONS: dict[str, Callable[..., Any]] = {**ACTIVATIONS, "identity": IDENTITY}
@@ -257,12 +259,12 @@ def write(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: dict[str
         content = save(plain, {CONTENT: text, CHECKSUM: checksum(text, plain)})
     except SafetensorError as error:
         raise ValueError(f"arrays must be of a type that safetensors can hold: {error}.") from error
-    _write_whole(path, _with_sorted_header(content))
+    write_bytes(path, _with_sorted_header(content))
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file."""
-    _write_whole(path, text.encode())
+    write_bytes(path, text.encode())
 
 
 def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -305,7 +307,8 @@ def _with_sorted_header(content: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + content[start:]
 
 
-def _write_whole(path: str | Path, content: bytes) -> None:
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file beside its place, and move it there as a whole; what a link points to stays as it is."""
     file = Path(path)
     if file.is_dir():
         raise ValueError(f"path must name a file, but {file} is a folder.")
@@ -320,6 +323,9 @@ def _write_whole(path: str | Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(file)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(file)) from error  # which names the file that was to be written
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

@@ -49,7 +49,7 @@ class LQR(Environment):
         first: Any = None,
     ):
         self.drift, self.control = read_array("drift", drift), read_array("control", control)
-        n, m = self._sizes()
+        n, _ = self._sizes()
         self.state_cost = read_array("state_cost", state_cost)
         self.action_cost = read_array("action_cost", action_cost)
         self.noise = np.zeros((n, n)) if noise is None else _covariance("noise", noise, n)

@@ -135,7 +135,7 @@ def refuse_unless_algorithm(algorithm: Any) -> None:
 
 def refuse_unless_path(out: Any) -> None:
     """Refuse what names no folder, unless it is nothing."""
-    if out is not None and not isinstance(out, str | Path):
+    if out is not None and (not isinstance(out, str | Path) or out == ""):
         raise ValueError(f"out must be the path of a folder, got {out!r:.60}.")
 
 

@@ -135,8 +135,8 @@ class Polyhedron(ConvexSet):
             raise ValueError(f"the rows of matrix must have length 1 or 0, but their lengths are {lengths.tolist()}.")
         scale = np.max(np.abs(self.bounds)) or 1.0  # the solver has an absolute tolerance, of about 1e-7
         if not linprog(np.zeros(rows.shape[1]), self.matrix, self.bounds / scale, bounds=(None, None)).success:
-            kept = f"{limits.tolist()}, divided by the lengths of the rows,"
-            raise ValueError(f"bounds must leave some x with matrix @ x <= bounds, but {kept} leaves none.")
+            rule = "bounds must leave some x with matrix @ x <= bounds"
+            raise ValueError(f"{rule}, but, of unit rows, {limits.tolist()} leaves none.")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the polyhedron nearest to `point`."""
