@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
+from folders import reseal
 from occupax import serial
 from occupax.analysis.verdict import share_text, short
 from occupax.training import References, assessment
@@ -118,7 +119,7 @@ def test_what_was_saved_is_shown_without_being_found_out_again(tmp_path, monkeyp
     assert loaded.references == result.references
 
 
-def test_a_folder_from_before_is_loaded_and_the_rest_found_out(tmp_path):
+def test_a_folder_with_less_in_it_is_loaded_and_the_rest_found_out(tmp_path):
     result = pull(out=tmp_path)
     file, summary = tmp_path / assessment.FILE, tmp_path / "summary.json"
     arrays, content = serial.read(file)
@@ -130,6 +131,7 @@ def test_a_folder_from_before_is_loaded_and_the_rest_found_out(tmp_path):
     place = metrics[0].split(",").index("step_length")
     shorter = [",".join(cell for i, cell in enumerate(line.split(",")) if i != place) for line in metrics]
     (tmp_path / "metrics.csv").write_text("\n".join(shorter) + "\n")
+    reseal(tmp_path)
     loaded = ox.load_result(tmp_path)
     assert loaded.saved_assessment is not None
     assert loaded.saved_assessment.references is None

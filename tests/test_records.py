@@ -7,6 +7,7 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
+from folders import reseal
 from occupax.analysis import write_report
 from occupax.analysis.describe import number
 from occupax.training import Logger, TensorBoard
@@ -58,7 +59,7 @@ def test_records_do_not_depend_on_how_iterations_come_in():
         given.append(parts.add({name: column[first : first + count] for name, column in rows.items()}))
         first += count
         restored = Records(6, budget)  # as if interrupted here
-        restored.restore(parts.arrays())
+        restored.restore(parts.arrays(), first, 3)
         parts = restored
     assert [0 if table is None else len(table.episodes) for table in given] == [0, 0, 1, 0, 1, 1]
     for complete, count in ((False, 4), (True, 3)):
@@ -287,6 +288,9 @@ def test_a_run_that_is_not_finished_or_not_whole_is_not_loaded(tmp_path):
     whole = csv.read_bytes()
     for cut in (1, 3, 40, len(whole) - 5, len(whole)):
         csv.write_bytes(whole[:-cut])
+        with pytest.raises(ValueError, match=r"metrics\.csv was changed after it was written"):
+            ox.load_result(tmp_path)
+        reseal(tmp_path)  # even if all checksums are right
         with pytest.raises(ValueError, match=r"metrics\.csv is not a complete file of records"):
             ox.load_result(tmp_path)
     (tmp_path / "summary.json").unlink()

@@ -26,7 +26,9 @@ def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("runs")
     for name, seeds in (("first", 3), ("second", 1)):
         made = make_result(seeds=seeds)
-        config = {"format": "occupax-run", "version": 2, **made.config}
+        config = {"format": "occupax-run", "version": 3, "episodes": 100, **made.config}
+        rest = {"seed": 0, "record_every": 1, "exact": False, "random_numbers": "kernel"}
+        config["setup"] = {**rest, **config["setup"], "seeds": list(made.seeds)}
         config["fingerprint"] = _fingerprint(config["setup"], made.arrays)
         replace(made, config=config).save(home / name / "run")
     return home

@@ -364,7 +364,7 @@ def test_arguments_are_copied() -> None:
         ),
         (
             lambda: Polyhedron([[2.0], [-1.0]], [-1e-9, -1e-9]),
-            "bounds must leave some x with matrix @ x <= bounds, but [-1e-09, -1e-09] leaves none.",
+            "bounds must leave some x with matrix @ x <= bounds, but, of unit rows, [-5e-10, -1e-09] leaves none.",
         ),
         (lambda: Point([0, np.inf]), "point must be finite, but point[1] is inf."),
     ],

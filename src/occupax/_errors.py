@@ -30,34 +30,45 @@ def named(kind: str, name: str, table: Mapping[str, Callable[[], Any]]) -> Any:
     return table[name]()
 
 
-def check_integer(name: str, value: object, minimum: int = 1) -> int:
-    """Return `value` as an int of at least `minimum`, or say what is wrong with it."""
+MOST_SIZE = 2**31 - 1
+"""The largest number of things in memory: what is counted there is counted in 32 bits."""
+
+
+def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOST_SIZE) -> int:
+    """Return `value` as an int of at least `minimum` and at most `maximum`, or say what is wrong with it."""
     try:
         number = int(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
         number = minimum - 1
     if isinstance(value, bool) or number < minimum or number != value:
         raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
+    if number > maximum:
+        raise ValueError(f"{name} must be at most {maximum:,}, got {number:,}.")
     return number
 
 
-def check_integers(name: str, values: object, minimum: int = 1) -> tuple[int, ...]:
+def check_integers(name: str, values: object, minimum: int = 1, maximum: int = MOST_SIZE) -> tuple[int, ...]:
     """Return `values` as a tuple of whole numbers of at least `minimum`, or say what is wrong with them."""
     if not isinstance(values, Iterable) or isinstance(values, str):
         raise ValueError(f"{name} must be a sequence of whole numbers, got {values!r}.")
-    return tuple(check_integer(name, value, minimum) for value in values)
+    return tuple(check_integer(name, value, minimum, maximum) for value in values)
 
 
 def check_number(name: str, value: object, *, low: float, open_low: bool = False) -> float:
     """Return `value` as a finite float above `low` (or equal to it unless `open_low`), or say what is wrong with it."""
     try:  # a text such as "1" would be kept as it is
-        number = nan if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
+        number = nan if isinstance(value, str | bool) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
         number = nan
     if not (low < number < inf or (number == low and not open_low)):
         bound = f"above {low:g}" if open_low else f"of at least {low:g}"
         raise ValueError(f"{name} must be a finite number {bound}, got {value!r}.")
     return number
+
+
+def is_traced(value: object) -> bool:
+    """Whether a number is an array whose value is not known, or not one number, because a program is compiled of it."""
+    return isinstance(value, jax.core.Tracer) or (isinstance(value, jax.Array) and value.ndim > 0)
 
 
 def check_key(key: object) -> None:

@@ -6,6 +6,7 @@ no dense [time, states * actions] array is ever built.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Num
 
-from occupax._errors import check_integers, read_array
+from occupax._errors import MOST_SIZE, check_integers, read_array, refuse_infinite
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 
@@ -103,9 +104,11 @@ class Info(Feature):
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, *names: str):
-        if not names or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"Info needs the names of values in the info, got {names!r}.")
         self.names = names
+
+    def __check_init__(self) -> None:
+        if not self.names or not all(isinstance(name, str) for name in self.names):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"Info needs the names of values in the info, got {self.names!r}.")
 
     def size(self, env: DecisionProcess) -> int:
         """An entry for each name."""
@@ -157,12 +160,21 @@ class Grid(Feature):
         self.actions = check_integers("actions", actions, minimum=0)
         chosen = range(len(self.bins) - len(self.actions)) if coordinates is None else coordinates
         self.coordinates = check_integers("coordinates", chosen, minimum=0)
+
+    def __check_init__(self) -> None:
+        for name, values, minimum in (("bins", self.bins, 1), ("actions", self.actions, 0)):
+            check_integers(name, values, minimum)
+        check_integers("coordinates", self.coordinates, minimum=0)
+        for name, bounds in (("low", self.low), ("high", self.high)):
+            refuse_infinite(name, bounds)
         lengths = (self.low.size, self.high.size, len(self.bins), len(self.coordinates) + len(self.actions))
         if len(set(lengths)) != 1 or not self.bins:
             got = "{}, {}, {} and {}".format(*lengths)
             raise ValueError(f"low, high, bins and coordinates (with actions) must have one length, got {got}.")
         if not (self.low < self.high).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
+        if prod(self.bins) > MOST_SIZE:
+            raise ValueError(f"bins must make at most {MOST_SIZE:,} cells, got {prod(self.bins):.3g}.")
 
     def size(self, env: DecisionProcess) -> int:
         """The number of cells."""
@@ -191,6 +203,9 @@ class Table(Feature):
 
     def __init__(self, values: ArrayLike):
         self.values = read_array("values", values)
+
+    def __check_init__(self) -> None:
+        refuse_infinite("values", self.values)
         if self.values.ndim != 3:
             raise ValueError(f"values must be an array [S, A, d], got shape {self.values.shape}.")
 
@@ -237,9 +252,11 @@ class Stack(Feature):
     parts: tuple[Feature, ...]
 
     def __init__(self, *parts: Feature | Callable[[Any, Any], Any]):
-        if not parts:
-            raise ValueError("Stack needs at least one feature, got none.")
         self.parts = tuple(as_feature(part) for part in parts)
+
+    def __check_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("Stack needs at least one feature, got none.")
 
     def size(self, env: DecisionProcess) -> int:
         """The sum of the sizes."""

@@ -21,6 +21,9 @@ from occupax.utilities.library import Reward
 
 Termination = Literal["episodic", "absorbing"]
 
+MOST_STEPS = 10**8
+"""The longest horizon: the steps of a trajectory are in memory together."""
+
 
 class Problem(eqx.Module):
     """An environment, what is to be maximised in it, and how the future is weighed.
@@ -60,12 +63,7 @@ class Problem(eqx.Module):
         env = make(env) if isinstance(env, str) or callable(env) else env
         refuse_unless_environment(env)
         self.env, self.discount, self.horizon = env, _read_discount(discount), _read_horizon(horizon, env)
-        if termination not in get_args(Termination):
-            raise unknown("termination", termination, get_args(Termination))
-        if termination == "absorbing" and not isinstance(env.action_space, DiscreteActions):
-            why = "because the policy goes on acting after the end, and all of its actions are added up"
-            raise ValueError(f'termination "absorbing" needs discrete actions, {why}; got {env.action_space}.')
-        self.termination = termination
+        self.termination = _read_termination(termination, env)
         objective = Reward() if utility is None else as_utility(utility)
         given = None if features is None else as_feature(features)
         self.constraints = read_constraints(constraints)
@@ -75,6 +73,14 @@ class Problem(eqx.Module):
             self.features = objective.features() if given is None else given
             self.utility = bind(objective, env, self.discount, given)
         self.size = self.features.size(env)
+
+    def __check_init__(self) -> None:
+        refuse_unless_environment(self.env)
+        _read_discount(self.discount)
+        _read_horizon(self.horizon, self.env)
+        _read_termination(self.termination, self.env)
+        if self.size != self.features.size(self.env):
+            raise ValueError(f"size must be that of the features, {self.features.size(self.env)}, got {self.size!r}.")
         refuse_unless_fitting(self.utility, self.size)
 
     def count(self, *step: Any) -> Count:
@@ -145,10 +151,19 @@ def _read_discount(discount: Any) -> float:
     return number
 
 
+def _read_termination(termination: Any, env: DecisionProcess) -> Termination:
+    if termination not in get_args(Termination):
+        raise unknown("termination", termination, get_args(Termination))
+    if termination == "absorbing" and not isinstance(env.action_space, DiscreteActions):
+        why = "because the policy goes on acting after the end, and all of its actions are added up"
+        raise ValueError(f'termination "absorbing" needs discrete actions, {why}; got {env.action_space}.')
+    return termination
+
+
 def _read_horizon(horizon: Any, env: DecisionProcess) -> int | None:
     if horizon is None:
         return env.time_limit
-    steps = check_integer("horizon", horizon)
+    steps = check_integer("horizon", horizon, maximum=MOST_STEPS)
     if env.time_limit is not None and steps > env.time_limit:
         raise ValueError(f"horizon must not exceed the environment's time limit of {env.time_limit}, got {steps}.")
     return steps

@@ -24,10 +24,13 @@ from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from occupax._restored import check_restored
 from occupax.policies import ACTIVATIONS
 
 Arrays = dict[str, np.ndarray]
 
+UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
+"""The names of files that are being written."""
 CONTENT, CHECKSUM = "occupax", "occupax-sha256"
 IDENTITY = inspect.signature(eqx.nn.MLP).parameters["final_activation"].default
 FUNCTIONS: dict[str, Callable[..., Any]] = {**ACTIVATIONS, "identity": IDENTITY}
@@ -161,7 +164,7 @@ def _build(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
-    """Fill a module or a named tuple without running its constructor, which was never meant for hostile input."""
+    """Fill a module or a named tuple without running its constructor, and check what it would have checked."""
     kind: Any = _find(address)
     if kind is None:
         raise ValueError(f"{address!r:.80} is not a class that occupax restores.")
@@ -172,10 +175,12 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
         raise ValueError(f"{address} must have the fields {sorted(names)}, but the description has {sorted(fields)}.")
     values = {name: _build(fields[name], arrays) for name in names if name in fields}
     if issubclass(kind, tuple):
-        return tuple.__new__(kind, values.values())
-    instance = object.__new__(kind)
-    for name, value in values.items():
-        object.__setattr__(instance, name, value)
+        instance: Any = tuple.__new__(kind, values.values())
+    else:
+        instance = object.__new__(kind)
+        for name, value in values.items():
+            object.__setattr__(instance, name, value)
+    check_restored(instance, values)
     return instance
 
 
@@ -254,12 +259,12 @@ def write(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: dict[str
         content = save(plain, {CONTENT: text, CHECKSUM: checksum(text, plain)})
     except SafetensorError as error:
         raise ValueError(f"arrays must be of a type that safetensors can hold: {error}.") from error
-    _write_whole(path, _with_sorted_header(content))
+    write_bytes(path, _with_sorted_header(content))
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file."""
-    _write_whole(path, text.encode())
+    write_bytes(path, text.encode())
 
 
 def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -302,7 +307,8 @@ def _with_sorted_header(content: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + content[start:]
 
 
-def _write_whole(path: str | Path, content: bytes) -> None:
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file beside its place, and move it there as a whole; what a link points to stays as it is."""
     file = Path(path)
     if file.is_dir():
         raise ValueError(f"path must name a file, but {file} is a folder.")
@@ -317,6 +323,9 @@ def _write_whole(path: str | Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(file)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(file)) from error  # which names the file that was to be written
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from occupax._errors import check_number, unknown
+from occupax._errors import check_number, is_traced, unknown
 from occupax.batch import Batch
 from occupax.policies import Policy, Tabular
 
@@ -67,11 +67,11 @@ class Step(eqx.Module):
     rule: Any = eqx.field(static=True, default="gradient")
 
     def __check_init__(self) -> None:
-        if self.size is not None and not isinstance(self.size, jax.Array):
+        if self.size is not None and not is_traced(self.size):
             check_number("step_size", self.size, low=0.0)
         if isinstance(self.radius, str) and self.radius not in RADII:
             raise unknown("radius", self.radius, RADII)
-        if not isinstance(self.radius, (jax.Array, str)) and self.radius != inf:
+        if not isinstance(self.radius, str) and not is_traced(self.radius) and self.radius != inf:
             check_number("radius", self.radius, low=0.0)
         if not isinstance(self.rule, optax.GradientTransformation) and self.rule not in RULES:
             raise unknown("step rule", self.rule, RULES)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from occupax._errors import check_integer, check_number, unknown
+from occupax._errors import check_integer, check_number, is_traced, unknown
 from occupax.batch import Baseline, Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
@@ -53,7 +53,7 @@ class Phase(eqx.Module, Generic[State]):
     behaviour: Callable[[State, Key[Array, ""]], Policy] = lambda state, _: state.policy
 
     def __check_init__(self) -> None:
-        if not isinstance(self.trajectories, jax.Array):  # a program is given the settings of an algorithm as arrays
+        if not is_traced(self.trajectories):  # a program is given the settings of an algorithm as arrays
             check_integer("trajectories of a phase", self.trajectories)
 
 
@@ -84,7 +84,7 @@ class Algorithm(eqx.Module, Generic[State]):
 
     def __check_init__(self) -> None:
         for name in ("snapshot_batch", "batch", "epoch_length"):
-            if getattr(self, name, None) is not None and not isinstance(getattr(self, name), jax.Array):
+            if getattr(self, name, None) is not None and not is_traced(getattr(self, name)):
                 check_integer(name, getattr(self, name))
         for name, allowed in (("baseline", get_args(Baseline)), ("output", get_args(Output))):
             if getattr(self, name) not in (*allowed, *((None,) if name == "output" else ())):
@@ -148,9 +148,9 @@ class EpochAlgorithm(Algorithm[EpochStateType]):
 
     def __check_init__(self) -> None:
         guard = self.weight_guard
-        if guard is not None and not isinstance(guard, jax.Array) and check_number("weight_guard", guard, low=0.0) > 1:
+        if guard is not None and not is_traced(guard) and check_number("weight_guard", guard, low=0.0) > 1:
             raise ValueError(f"weight_guard must be a share of a batch, at most 1, or None, got {guard!r}.")
-        if not isinstance(self.weight_bound, jax.Array):
+        if not is_traced(self.weight_bound):
             check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
     def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:

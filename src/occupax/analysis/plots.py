@@ -46,7 +46,9 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
     with style.context("default"):
         figure = draw(chart)
         serial.write_text(path.with_suffix(".svg"), svg_text(figure, chart.name))  # which makes the folder
-        figure.savefig(path.with_suffix(".png"), dpi=160)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png", dpi=160)
+        serial.write_bytes(path.with_suffix(".png"), drawn.getvalue())
     serial.write_text(path.with_suffix(".csv"), csv_text(chart))
 
 

@@ -16,7 +16,7 @@ from occupax.cli import settings
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import INITIALISERS
 from occupax.samplers import SAMPLERS
-from occupax.training.folder import read_config
+from occupax.training.folder import read_config, untrusted_module
 from occupax.training.setup import PolicySource, as_algorithm, make_setup
 from occupax.utilities import as_utility
 
@@ -48,6 +48,22 @@ def number(kind: type[int] | type[float]) -> PrimitiveConstructorSpec[Any]:
         is_instance=lambda value: isinstance(value, (int, float)),
         str_from_instance=lambda value: [str(value)],
     )
+
+
+def _read_folder(words: list[str]) -> Path:
+    if not words[0].strip():
+        raise ValueError(f"it takes the path of a folder, got {words[0]!r}.")
+    return Path(words[0])
+
+
+FOLDER = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="FOLDER",
+    instance_from_str=_read_folder,
+    is_instance=lambda value: isinstance(value, Path),
+    str_from_instance=lambda value: [str(value)],
+)
+"""How an option reads a folder: an empty text would be the present one."""
 
 
 def shown(default: Any, metavar: str | None = None) -> Any:
@@ -120,9 +136,12 @@ def describe(problem: ox.Problem, algorithm: Algorithm[Any], where: str, reason:
     )
 
 
-def restore(folder: Path) -> tuple[TrainingArguments, int]:
-    """What is trained in a folder, and for how many episodes."""
+def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
+    """What is trained in a folder, and for how many episodes; with `trust` in an environment of any module."""
     config, arrays = read_config(folder)
+    if (module := untrusted_module(config["setup"])) and not trust:
+        hint = "repeat the command that began it, with --resume, or add --trust if you trust the folder"
+        raise ValueError(f"to make the environment of {folder} the module {module!r} is imported: {hint}.")
     try:
         options: dict[str, Any] = serial.unpack({"dict": config["setup"]}, arrays)
     except ValueError as error:

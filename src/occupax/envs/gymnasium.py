@@ -8,11 +8,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from occupax._errors import check_integer, check_integers
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, DecisionProcess
 from occupax.envs.episode import time_limit
 from occupax.envs.lookup import make_gymnasium
 
+PLAIN, HINT = "a number, a text or a list of these", "give a function that makes the environment instead"
 MOST_BOUNDS = 1_000
 """Observations of more numbers than this, such as images, are taken as they are."""
 
@@ -46,9 +48,6 @@ class GymnasiumEnv(DecisionProcess):
         """Make the environment once to see what it is like."""
         import gymnasium as gym
 
-        from occupax.envs.check.observations import check_space
-        from occupax.envs.gymnasium_actions import read_actions
-
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
             kinds = "a Gymnasium id or a function that makes an environment, because several are made"
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
@@ -56,23 +55,51 @@ class GymnasiumEnv(DecisionProcess):
             raise ValueError(f"info must be a list of names, got {info!r:.80}.")
         self.source, self.info = source, tuple(info)
         self.options = hashable_options(options)
-        made = self.make()
+        made = self._make()
         try:
-            actions, observations = made.action_space, made.observation_space
-            taken = read_actions(actions)
-            if taken is None:
-                kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers"
-                raise ValueError(f"the action space of {self.name} must be {kinds}, got {actions}.")
-            for finding in check_space(observations):
-                raise ValueError(f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}.")
-            tabular = isinstance(observations, gym.spaces.Discrete)
-            seen = observations if tabular else gym.spaces.flatten_space(observations)
-            self.action_space, self.num_states = taken, int(observations.n) if tabular else None
-            self.time_limit, self.shape, self.dtype = time_limit(made), seen.shape or (), str(seen.dtype)
-            self.bounds = _bounds(seen)
+            for name, value in self._look(made).items():
+                setattr(self, name, value)
         finally:
             with suppress(Exception):  # if it cannot be closed, nothing is lost
                 made.close()
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.source, str) and not callable(self.source):
+            raise ValueError(f"source must be a Gymnasium id or a function, got {self.source!r:.80}.")
+        for name, value in self.options if isinstance(self.source, str) else ():
+            if not _is_plain(value):
+                raise ValueError(f"the option {name} must be {PLAIN}, got {value!r:.60}; {HINT}.")
+        for name in ("num_states", "time_limit"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        check_integers("shape", self.shape, minimum=0)
+        if np.dtype(self.dtype).kind not in "biuf":
+            raise ValueError(f"dtype must be that of numbers, got {self.dtype!r}.")
+
+    def _look(self, made: Any) -> dict[str, Any]:
+        """What an environment is like, by the fields of this class."""
+        import gymnasium as gym
+
+        from occupax.envs.check.observations import check_space
+        from occupax.envs.gymnasium_actions import read_actions
+
+        actions, observations = made.action_space, made.observation_space
+        taken = read_actions(actions)
+        if taken is None:
+            kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers"
+            raise ValueError(f"the action space of {self.name} must be {kinds}, got {actions}.")
+        for finding in check_space(observations):
+            raise ValueError(f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}.")
+        tabular = isinstance(observations, gym.spaces.Discrete)
+        seen = observations if tabular else gym.spaces.flatten_space(observations)
+        return {
+            "action_space": taken,
+            "num_states": int(observations.n) if tabular else None,
+            "time_limit": time_limit(made),
+            "shape": seen.shape or (),
+            "dtype": str(seen.dtype),
+            "bounds": _bounds(seen),
+        }
 
     @property
     def name(self) -> str:
@@ -80,7 +107,15 @@ class GymnasiumEnv(DecisionProcess):
         return self.source if isinstance(self.source, str) else getattr(self.source, "__name__", repr(self.source))
 
     def make(self) -> Any:
-        """A new environment."""
+        """A new environment, which is like the one that was looked at first, perhaps before this came from a file."""
+        made = self._make()
+        for name, value in self._look(made).items():
+            if value != getattr(self, name):
+                was = f"{name} was {getattr(self, name)}, and is {value}"
+                raise ValueError(f"{self.name} makes another environment than it did before: {was}.")
+        return made
+
+    def _make(self) -> Any:
         import gymnasium as gym
 
         if isinstance(self.source, str):
@@ -124,6 +159,11 @@ def _hashable(name: str, value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        expected, hint = "a number, a text or a list of these", "give a function that makes the environment instead"
-        raise ValueError(f"the option {name} must be {expected}, got {value!r:.60}; {hint}.") from None
+        raise ValueError(f"the option {name} must be {PLAIN}, got {value!r:.60}; {HINT}.") from None
     return value
+
+
+def _is_plain(value: Any) -> bool:
+    return (
+        all(map(_is_plain, value)) if type(value) is tuple else value is None or type(value) in (bool, int, float, str)
+    )

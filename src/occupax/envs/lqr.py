@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key
 
-from occupax._errors import check_integer, read_array
+from occupax._errors import check_integer, read_array, refuse_infinite
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import Environment
 
@@ -49,20 +49,37 @@ class LQR(Environment):
         first: Any = None,
     ):
         self.drift, self.control = read_array("drift", drift), read_array("control", control)
+        n, _ = self._sizes()
+        self.state_cost = read_array("state_cost", state_cost)
+        self.action_cost = read_array("action_cost", action_cost)
+        self.noise = np.zeros((n, n)) if noise is None else _covariance("noise", noise, n)
+        self.first = np.eye(n) if first is None else _covariance("first", first, n)
+        self.noise_root, self.first_root = _root(self.noise), _root(self.first)
+        self.time_limit = None
+
+    def _sizes(self) -> tuple[int, int]:
         if self.drift.ndim != 2 or self.control.ndim != 2 or not self.control.size:
             got = f"shapes {self.drift.shape} and {self.control.shape}"
             raise ValueError(f"drift must be a matrix [n, n] and control one [n, m], got {got}.")
         n, m = self.control.shape
         if self.drift.shape != (n, n):
             raise ValueError(f"drift must have shape {(n, n)}, because control has {n} rows, got {self.drift.shape}.")
-        self.state_cost = _covariance("state_cost", state_cost, n)
-        self.action_cost = _covariance("action_cost", action_cost, m)
+        return n, m
+
+    def __check_init__(self) -> None:
+        n, m = self._sizes()
+        for name, matrix in (("drift", self.drift), ("control", self.control)):
+            refuse_infinite(name, matrix)
+        _covariance("state_cost", self.state_cost, n)
+        _covariance("action_cost", self.action_cost, m)
         if np.linalg.eigvalsh(self.action_cost)[0] <= 0:
             raise ValueError("action_cost must be positive definite, but some actions are free.")
-        self.noise = _covariance("noise", np.zeros((n, n)) if noise is None else noise, n)
-        self.first = _covariance("first", np.eye(n) if first is None else first, n)
-        self.noise_root, self.first_root = _root(self.noise), _root(self.first)
-        self.time_limit = None
+        for name, root in (("noise", self.noise_root), ("first", self.first_root)):
+            covariance = _covariance(name, getattr(self, name), n)
+            if root.shape != (n, n) or not np.allclose(root @ root, covariance):
+                raise ValueError(f"{name}_root must be the root of {name}.")
+        if self.time_limit is not None:
+            raise ValueError(f"a linear system has no time limit, got {self.time_limit!r}.")
 
     @classmethod
     def random(cls, states: int, actions: int, seed: int = 0) -> "LQR":

@@ -58,6 +58,27 @@ class TabularMDP(Environment):
         for array in jax.tree.leaves(self):
             array.setflags(write=False)
 
+    def __check_init__(self) -> None:
+        S = len(self.successors)
+        low, high = self.successors.min(), self.successors.max()
+        if low < 0 or high >= S:
+            raise ValueError(f"successors must lie in 0..{S - 1}, the states, got {low if low < 0 else high}.")
+        refuse_infinite("outcome_rewards", self.outcome_rewards)
+        for name, given, thresholds in (
+            ("probabilities", self.probabilities, self.thresholds),
+            ("initial", self.initial, self.initial_thresholds),
+        ):
+            refuse_infinite(name, given)
+            if (given < 0).any() or (abs(given.sum(-1) - 1) > SUM_TOLERANCE).any():
+                raise ValueError(f"{name} must not be negative, and sum to 1.")
+            if not np.array_equal(thresholds, _thresholds(given)):
+                raise ValueError(f"the thresholds of {name} must be those of its sums.")
+        ended = np.flatnonzero(self.terminal)
+        if ((self.successors[ended] != ended[:, None, None]) & (self.probabilities[ended] > 0)).any():
+            raise ValueError("successors of a terminal state must be the state itself.")
+        if self.time_limit is not None:
+            raise ValueError(f"a table has no time limit, got {self.time_limit!r}.")
+
     @classmethod
     def from_gymnasium(cls, env: Any, **options: Any) -> "TabularMDP":
         """The table that a Gymnasium environment publishes as `P`: FrozenLake, CliffWalking, Taxi and their like.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from occupax import serial
 from occupax.analysis.charts import csv_lines
 from occupax.experiments import cells, methods
 from occupax.experiments.cells import Cell, Scale
@@ -98,9 +99,7 @@ def _try(
                 scores = cells.mean_heights(run.episodes, run.values, max(methods.SNAPSHOTS), episodes)
             values = [point.get(name, "") for name in SEARCHED]
             rows.append([task.name, method, snapshot, *sizes, *values, len(seeds), f"{float(scores.mean()):.6g}"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="") as stream:
-        stream.write(csv_lines(rows))
+    serial.write_text(path, (path.read_text() if path.exists() else "") + csv_lines(rows))
 
 
 def _read(path: Path) -> list[Trial]:

@@ -47,6 +47,9 @@ struct Shape {
   }
 };
 
+constexpr const char* PARAMETERS = "the parameters and observations must be those of a network of these sizes.";
+constexpr const char* STEPS_TAKEN = "actions must lie in 0..A-1, and lengths in 0..H.";
+
 namespace plain {
 #include "network_math.h"
 }
@@ -154,6 +157,7 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
   const auto now = in(time, 0, lead);
   const auto chosen = out(actions, 1, lead);
   const auto chances = out(log_probs, 1, lead);
+  if (network.size != shape.total || seen.size != alive.size * shape.sizes[0]) return refused(PARAMETERS);
   const int64_t n = actions->dimensions().back(), runs = product(lead), parts = (n + ROWS - 1) / ROWS;
   in_parallel(pool, runs * parts, 1 + runs * n / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t run = unit / parts, first = unit % parts * ROWS, last = std::min(n, first + ROWS);
@@ -198,6 +202,8 @@ ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   const auto action = in(actions, 2, lead);
   const auto length = in(lengths, 1, lead);
   const auto results = out(log_probs, 2, lead);
+  if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
+  if (!within(actions, 0, shape.sizes.back() - 1) || !within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
   const int64_t parts = (n + PART - 1) / PART;
   in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t run = unit / parts, first = unit % parts * PART, last = std::min(n, first + PART);
@@ -228,6 +234,8 @@ ffi::Error Outputs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   const auto seen = in(observations, 3, lead);
   const auto length = in(lengths, 1, lead);
   const auto results = out(outputs, 3, lead);
+  if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
+  if (!within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
   const int64_t part = std::max(PART, ROWS / horizon), parts = (n + part - 1) / part;
   in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t run = unit / parts, first = unit % parts * part, last = std::min(n, first + part);
@@ -254,6 +262,8 @@ ffi::Error sum_gradients(ffi::ThreadPool pool, const Shape& shape, In<D> paramet
   const auto seen = in(observations, 3, lead);
   const auto length = in(lengths, 1, lead);
   const auto results = out(gradient, 1, lead);
+  if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
+  if (!within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
 
   std::vector<T> turned(runs * shape.all_turned);
   for (int64_t run = 0; run < runs; ++run)
@@ -294,6 +304,7 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   const auto lead = leading(gradient->dimensions(), 1);
   const auto action = in(actions, 2, lead);
   const auto coefficient = in(coefficients, 2, lead);
+  if (!within(actions, 0, shape.sizes.back() - 1)) return refused(STEPS_TAKEN);
   const auto errors_of = [&](int64_t run, Block<T>& block) {
     for (int64_t row = 0; row < block.rows; ++row) {
       const T weight = coefficient.at(run)[block.place[row]];

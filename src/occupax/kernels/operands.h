@@ -73,6 +73,18 @@ int64_t product(const std::vector<int64_t>& lengths) {
   return total;
 }
 
+// Whether all numbers of a buffer lie in low..high; nothing is indexed by them before.
+bool within(const In<ffi::S32>& buffer, int64_t low, int64_t high) {
+  const int32_t* const begin = buffer.typed_data();
+  int32_t least = 0, most = 0;
+  const int64_t count = static_cast<int64_t>(buffer.element_count());
+  if (count > 0) least = most = begin[0];
+  for (int64_t i = 0; i < count; ++i) least = std::min(least, begin[i]), most = std::max(most, begin[i]);
+  return count == 0 || (least >= low && most <= high);
+}
+
+ffi::Error refused(const char* sentence) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, sentence); }
+
 // Runs unit 0 to count - 1, each once, on at most `threads` threads. The caller works too, and so never waits for a
 // thread that has not begun.
 template <typename Unit>

@@ -136,6 +136,12 @@ ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> threshold
   const auto all_lengths = out(lengths, 1, lead);
   const auto all_finals = out(finals, 1, lead);
 
+  const int64_t many = (S * A) << shift;
+  if (S < 1 || A < 1 || horizon < 1 || following.size != many || outcome.size != many || start.size != S ||
+      ends.size != S || policy.size != S * A || all_events.size != range.size() * horizon)
+    return refused("the tables of a process must have one entry for each state, action and outcome.");
+  if (!within(successors, 0, S - 1)) return refused("successors must lie in 0..S-1, the numbers of the states.");
+
   const int64_t runs = product(lead);
   std::vector<T> action_thresholds(runs * S * A);
   for (int64_t run = 0; run < runs; ++run) accumulate(policy.at(run), S, A, &action_thresholds[run * S * A]);
@@ -246,6 +252,17 @@ struct Features {
   }
 };
 
+constexpr const char* FEATURES = "features must be entries of the occupancy, for each event and each end.";
+
+// Whether there are features for every event and every end, and all of them are entries of a vector of `size`.
+template <ffi::DataType D>
+bool features_fit(const Question<D>& question, int64_t pairs, const In<ffi::S32>& index, const In<ffi::S32>& end_index,
+                  int64_t size) {
+  const int64_t events = in(index, 2, question.lead).size, ends = in(end_index, 2, question.lead).size;
+  return question.ratios.size == pairs && events == (pairs << question.shift) * index.dimensions().back() &&
+         ends == pairs * end_index.dimensions().back() && within(index, 0, size - 1) && within(end_index, 0, size - 1);
+}
+
 // The mean occupancy of the features; `probs` is the target's, which goes on acting where it is absorbed.
 template <ffi::DataType D>
 ffi::Error Occupancy(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
@@ -262,6 +279,7 @@ ffi::Error Occupancy(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> len
   const auto results = out(occupancy, 1, lead);
   const int64_t A = probs.dimensions().back(), pairs = policy.size, S = pairs / A, many = pairs << shift;
   const int64_t entries = index.dimensions().back(), end_entries = end_index.dimensions().back();
+  if (!features_fit(question, pairs, index, end_index, results.size)) return refused(FEATURES);
   question.answer(
       pool, many + S,
       [&](int64_t run, const Range& part, double* sums) {
@@ -372,6 +390,8 @@ ffi::Error Earnings(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
   const Question<D> question(events, lengths, finals, terminal, ratios, leading(earnings->dimensions(), 2),
                              {begin, end}, horizon, shift, discount, on_policy);
   const auto results = out(earnings, 2, question.lead);
+  if (!features_fit(question, in(probs, 2, question.lead).size, index, end_index, in(vector, 1, question.lead).size))
+    return refused(FEATURES);
   const Earned<D> earned(question, probs, index, value, end_index, end_value, vector, absorbing);
   earned.sums(pool, [&](int64_t run, const double* sums) { std::copy(sums, sums + 2 * horizon, results.at(run)); });
   return ffi::Error::Success();
@@ -394,6 +414,8 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
   const auto policy = in(probs, 2, question.lead);
   const auto given = in(earnings, 2, question.lead);
   const auto results = out(gradient, 2, question.lead);
+  if (!features_fit(question, policy.size, index, end_index, in(vector, 1, question.lead).size))
+    return refused(FEATURES);
   const Earned<D> earned(question, probs, index, value, end_index, end_value, vector, absorbing);
   const int64_t A = probs.dimensions().back(), pairs = earned.pairs, S = earned.S;
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from occupax._errors import check_number
+from occupax._errors import check_integers, check_number
 from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, refuse_unless_environment
 from occupax.policies.base import Initialiser, Policy
@@ -49,6 +49,11 @@ class Tabular(Categorical):
 
     table: Float[Array, "S A"]
 
+    def __check_init__(self) -> None:
+        shape, dtype = jnp.shape(self.table), jnp.result_type(self.table)
+        if len(shape) != 2 or not jnp.issubdtype(dtype, jnp.floating):
+            raise ValueError(f"table must be real numbers [S, A], one logit each, got {dtype} of shape {shape}.")
+
     def logits(self, observation: Any) -> Float[Array, " A"]:
         """A row of the table."""
         return self.table[observation]
@@ -77,6 +82,10 @@ class SoftmaxProduct(Policy):
     action_space = "multi-discrete"
     psi: Callable[[Any], Float[Array, " n"]]
     sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not check_integers("sizes", self.sizes):
+            raise ValueError("sizes must have at least one entry, got none.")
 
     def logits(self, observation: Any) -> Float[Array, "k A"]:
         """The logits of each entry, filled up with minus infinity to the largest number of them."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from occupax._errors import check_integers, unknown
+from occupax._errors import check_integer, check_integers, unknown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -27,6 +27,10 @@ class Flat(eqx.Module):
 
     network: Callable[[Float[Array, " n"]], Float[Array, " m"]]
     num_states: int | None = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if self.num_states is not None:
+            check_integer("num_states", self.num_states)
 
     def __call__(self, observation: Any) -> Float[Array, " m"]:
         """What the network returns for an observation."""

@@ -91,15 +91,23 @@ class Assessment:
         serial.write(folder / FILE, arrays, {"format": FORMAT, "source": self.source, "reason": self.reason})
 
 
-def load_assessment(folder: Path) -> Assessment | None:
-    """Read the assessment from the folder of a run, if it has one."""
+def load_assessment(folder: Path, seeds: int) -> Assessment | None:
+    """Read the assessment of so many seeds from the folder of a run, if it has one."""
     file = folder / FILE
     if not file.exists():
         return None
     arrays, content = serial.read(file)
     if content.get("format") != FORMAT or "utilities" not in arrays:
         raise ValueError(f"{file} is not the assessment of a run.")
+    for name, axes in (("utilities", 1), ("gaps", 1), ("visits", 2)):
+        array = arrays.get(name, np.zeros((seeds,) * axes))
+        if array.ndim != axes or len(array) != seeds or array.dtype.kind != "f":
+            raise ValueError(f"{file} must have {name} of {seeds} seeds, got {array.dtype} of shape {array.shape}.")
     others = {field.name: arrays.get(f"references/{field.name}") for field in fields(References)}
+    if any(value is not None and (value.shape or value.dtype.kind != "f") for value in others.values()):
+        raise ValueError(f"{file} must have a number for each of its references.")
+    if others["first"] is None and any(value is not None for value in others.values()):
+        raise ValueError(f"{file} must say what the first policy is worth.")
     known = {name: float(value) for name, value in others.items() if value is not None}
     return Assessment(
         arrays["utilities"],

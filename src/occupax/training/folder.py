@@ -1,17 +1,29 @@
 """The folder of a run: `config.json` and its arrays say what is run, checkpoints where it can be taken up again."""
 
 import json
+import os
 import re
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from occupax import serial
+from occupax._errors import check_integer, check_integers
 from occupax.serial import Arrays
+from occupax.training.sealed import check_seal, read_json, write_sealed
 from occupax.training.setup import Setup, versions
 
-FORMAT, CHECKPOINT, VERSION = "occupax-run", "occupax-checkpoint", 2
+try:
+    import fcntl
+except ImportError:  # where there are no locks of this kind, nobody is told
+    fcntl = None
+
+FORMAT, CHECKPOINT, VERSION = "occupax-run", "occupax-checkpoint", 3
+CONFIG, ARRAYS = "config.json", "config.safetensors"
 
 
 def make_config(setup: Setup, episodes: int) -> tuple[dict[str, Any], Arrays]:
@@ -30,20 +42,18 @@ def make_config(setup: Setup, episodes: int) -> tuple[dict[str, Any], Arrays]:
 
 def write_config(folder: Path, config: dict[str, Any], arrays: Arrays) -> None:
     """Write the arrays first: where there is a `config.json`, there is everything."""
-    serial.write(folder / "config.safetensors", arrays, {"format": FORMAT})
-    serial.write_text(folder / "config.json", json.dumps(config, indent=1))
+    serial.write(folder / ARRAYS, arrays, {"format": FORMAT})
+    write_sealed(folder / CONFIG, config)
 
 
 def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
     """Read `config.json` and its arrays, and refuse what was changed by hand."""
-    file = folder / "config.json"
+    file = folder / CONFIG
     try:
-        config = json.loads(file.read_text())
+        config = read_json(file)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} is not the folder of a run: it has no config.json.") from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read: {error}.") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if config.get("format") != FORMAT:
         raise ValueError(f"{file} is not the configuration of a run.")
     if config.get("version") != VERSION:
         versions = config.get("versions")
@@ -52,18 +62,67 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
             f"{file} has version {config.get('version')!r} of the format, and this occupax reads {VERSION}: use "
             f"occupax {by or 'of another version'}, which wrote it. Its policies can be loaded one by one."
         )
-    arrays, _ = serial.read(folder / "config.safetensors")
+    config = check_seal(file, config)
+    arrays, _ = serial.read(folder / ARRAYS)
     if _fingerprint(config.get("setup"), arrays) != config.get("fingerprint"):
         raise ValueError(f"{file} was changed after it was written: its set-up does not match its fingerprint.")
+    try:
+        _check_config(config)
+    except (KeyError, TypeError, ValueError) as error:
+        said = f"it has no {error}." if isinstance(error, KeyError) else error
+        raise ValueError(f"{file} does not describe a run: {said}") from None
     return config, arrays
 
 
+def _check_config(config: dict[str, Any]) -> None:
+    """Refuse a configuration with parts that are missing, or that no run has."""
+    check_integer("episodes", config["episodes"], maximum=2**63)
+    setup = config["setup"]
+    for name in ("problem", "algorithm", "policy"):
+        if not isinstance(setup[name], dict | list):
+            raise ValueError(f"{name} must be the description of an object, got {setup[name]!r:.60}.")
+    if not isinstance(setup["seeds"], list) or not check_integers("seeds", setup["seeds"], 0, 2**32 - 1):
+        raise ValueError(f"seeds must be a list of numbers, got {setup['seeds']!r:.60}.")
+    check_integer("seed", setup["seed"], 0, 2**32 - 1)
+    check_integer("record_every", setup["record_every"])
+    flags = {"exact": setup["exact"], "float64": config["versions"]["float64"]}
+    texts = {"random_numbers": setup["random_numbers"]}
+    for kind, named in ((bool, flags), (str, texts)):
+        for name, value in named.items():
+            if type(value) is not kind:
+                raise ValueError(f"{name} must be a {kind.__name__}, got {value!r:.60}.")
+
+
+def untrusted_module(description: Any) -> str:
+    """The module that is imported to make an environment in a description, because its id is module:id; or nothing."""
+    match description:
+        case {"class": str(), "fields": {"source": str() as source}} if ":" in source:
+            return source.partition(":")[0]
+        case dict():
+            parts: Any = description.values()
+        case list():
+            parts = description
+        case _:
+            parts = ()
+    return next((found for part in parts if (found := untrusted_module(part))), "")
+
+
+def refuse_others_files(folder: Path, own: Iterable[str]) -> None:
+    """Refuse a folder that is not empty, unless one of these files or folders shows that it is ours."""
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in own):
+        raise ValueError(f"{folder} is not empty and holds no run: choose another folder, or an empty one.")
+
+
 def refuse_another_run(folder: Path, config: dict[str, Any], arrays: Arrays, resume: bool) -> None:
-    """Refuse a folder in which another run lives or, unless it is to be resumed, this one."""
-    written = (folder / "config.json").exists()
+    """Refuse a folder in which another run lives or, unless it is to be resumed, this one, or files of someone else."""
+    written = (folder / CONFIG).exists()
     if not resume and (written or (folder / "checkpoint").exists()):
         raise ValueError(f"{folder} holds a run already: resume it (resume=True, --resume) or choose another.")
+    for name in ("checkpoint", "policies"):
+        if (folder / name).is_symlink():
+            raise ValueError(f"{folder / name} must be a folder of its own, but it is a link to another place.")
     if not written:
+        refuse_others_files(folder, (ARRAYS, "checkpoint"))
         return
     found, found_arrays = read_config(folder)
     if found["fingerprint"] != config["fingerprint"]:
@@ -77,16 +136,45 @@ def refuse_another_run(folder: Path, config: dict[str, Any], arrays: Arrays, res
         )
 
 
+@contextmanager
+def locked(folder: Path | None) -> Generator[None]:
+    """Keep a folder for this process, until it ends; another one that wants it, too, is told so."""
+    if folder is None or fcntl is None:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"out must be a folder, but {folder} is none, or lies in something that is none.") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{folder} is in use by another training: wait for its end, or choose another.") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files that a process left behind when it was killed while it wrote."""
+    for file in (*folder.glob(".*"), *folder.glob("*/.*")):
+        if serial.UNFINISHED.fullmatch(file.name) and not file.is_symlink():
+            with suppress(OSError):
+                file.unlink()
+
+
 class Checkpoints:
     """The last two checkpoints of a run, in a folder of their own; those with another fingerprint are refused."""
 
     def __init__(self, folder: Path, fingerprint: str):
         self._folder, self._fingerprint = folder, fingerprint
 
-    def save(self, iteration: int, seconds: float, arrays: Arrays) -> None:
-        """Write a checkpoint, then remove those before the last two."""
+    def save(self, iteration: int, seconds: float, metrics: dict[str, Any] | None, arrays: Arrays) -> None:
+        """Write a checkpoint, then remove those before the last two; `metrics` is the mark of `metrics.csv`."""
         content = {"format": CHECKPOINT, "version": VERSION, "fingerprint": self._fingerprint}
-        content |= {"iteration": iteration, "seconds": seconds}
+        content |= {"iteration": iteration, "seconds": seconds, "metrics": metrics}
         serial.write(self._folder / f"iteration-{iteration:012d}.safetensors", arrays, content)
         for old in self._newest_first()[2:]:
             old.unlink()
@@ -110,6 +198,15 @@ class Checkpoints:
             raise ValueError(f"{file} has version {version!r} of the format; this occupax reads {VERSION}.")
         if content.get("fingerprint") != self._fingerprint:
             raise ValueError(f"{file} is a checkpoint of another run: problem, algorithm, policy or seeds differ.")
+        check_integer("iteration", content.get("iteration"), 0, 2**63)
+        seconds = content.get("seconds")
+        if type(seconds) not in (int, float) or not isfinite(seconds) or seconds < 0:
+            raise ValueError(f"{file} must say how many seconds the training took, got {seconds!r:.60}.")
+        match content.get("metrics", ""):
+            case None | {"bytes": int(), "sha256": str()}:
+                pass
+            case mark:
+                raise ValueError(f"{file} must say how long metrics.csv was, got {mark!r:.60}.")
         return arrays, content
 
     def _offer(self, found: list[Path]) -> str:

@@ -1,17 +1,23 @@
-"""Loggers, which are given the records of a training: the console, a CSV file, TensorBoard."""
+"""Where the records of a training go: `metrics.csv`, and loggers: the console, TensorBoard."""
 
 import csv
 import io
+import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from occupax import serial
 from occupax._progress import ProgressBar
-from occupax.training.records import RecordTable
+from occupax.training.records import RecordTable, stride
 
 
 class Logger(ABC):
@@ -30,25 +36,49 @@ class Logger(ABC):
         """Finish, whether the training succeeded or failed."""
 
 
-class CSV(Logger):
-    """`metrics.csv`: one line for each record and seed; numbers that are not known are left out."""
+class MetricsFile:
+    """`metrics.csv`: one line for each record and seed, appended as they are made; unknown numbers are left out."""
 
-    def __init__(self, path: Path):
-        self._path = path
-        self._seeds: Sequence[int] = ()
+    def __init__(self, path: Path, seeds: Sequence[int], mark: Any = None):
+        """Begin a file or, with the mark of a checkpoint, go back to where it was when that was written."""
+        self._path, self._seeds, self._hash, self._size = path, seeds, sha256(), 0
+        if mark is None:
+            serial.write_text(path, "")
+            return
+        with self._open("r+b") as file:
+            while chunk := file.read(min(1 << 20, max(mark["bytes"] - self._size, 0))):
+                self._take(chunk)
+            if self._mark() != mark:
+                raise ValueError(
+                    f"{path} was changed after it was written, or is not that of the checkpoint: the run cannot go on "
+                    "without its records; put the file back, or begin again in another folder."
+                )
+            file.truncate(self._size)
 
-    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
-        """Write what there is already: after a crash the file may be ahead of the checkpoint."""
-        self._seeds = seeds
-        serial.write_text(self._path, csv_text(seeds, table))
+    def append(self, table: RecordTable) -> None:
+        """Write the lines of further records."""
+        lines = csv_text(self._seeds, table, header=self._size == 0).encode()
+        with self._open("ab") as file:
+            file.write(lines)
+        self._take(lines)
 
-    def log(self, table: RecordTable) -> None:
-        """Append the lines of further records."""
-        with self._path.open("a", newline="") as file:
-            file.write(csv_text(self._seeds, table, header=file.tell() == 0))
+    def mark(self) -> dict[str, Any]:
+        """How long the file is, and its checksum, once all of it is on the disk."""
+        with self._open("ab") as file:
+            os.fsync(file.fileno())
+        return self._mark()
 
-    def close(self) -> None:
-        """The file is closed after every call already."""
+    def _take(self, lines: bytes) -> None:
+        self._hash.update(lines)
+        self._size += len(lines)
+
+    def _mark(self) -> dict[str, Any]:
+        return {"bytes": self._size, "sha256": self._hash.hexdigest()}
+
+    def _open(self, mode: str) -> Any:
+        if self._path.is_symlink() or not self._path.is_file():
+            raise ValueError(f"{self._path} must be a file: the run cannot go on without its records.")
+        return self._path.open(mode)
 
 
 def csv_text(seeds: Sequence[int], table: RecordTable, header: bool = True) -> str:
@@ -65,21 +95,47 @@ def csv_text(seeds: Sequence[int], table: RecordTable, header: bool = True) -> s
 
 
 def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
-    """The seeds and the records of `metrics.csv`."""
-    text = path.read_text()
-    lines = list(csv.DictReader(io.StringIO(text if text.endswith("\n") else "")))
+    """The seeds and the records of `metrics.csv`; of very many records those that `Records` keeps, too."""
     try:
-        seeds = tuple(dict.fromkeys(int(line["seed"]) for line in lines))
-        columns = {
-            name: np.array(["nan" if line[name] == "" else line[name] for line in lines], float)
-            for name in (lines[0] if lines else ())
-            if name != "seed"
-        }
-        columns = {name: column.reshape(-1, len(seeds)).T for name, column in columns.items()}
-        episodes, steps = (columns.pop(name).astype(np.int64) for name in ("episodes", "steps"))
-    except (KeyError, TypeError, ValueError):
+        with path.open("rb") as file:
+            ended = [chunk.count(b"\n") for chunk in iter(partial(file.read, 1 << 20), b"")]
+        with path.open(newline="") as file:
+            rows = csv.reader(file)
+            names = next(rows, [])
+            seeds: list[str] = []
+            for row in rows:
+                if not row or row[0] in seeds:
+                    break
+                seeds.append(row[0])
+        total, left = divmod(sum(ended) - 1, max(len(seeds), 1))
+        if left or names[:3] != ["seed", "episodes", "steps"] or len(set(names)) != len(names) or not seeds:
+            raise ValueError  # noqa: TRY301 - all that is wrong with a file is said below
+        with path.open(newline="") as file:
+            kept = list(_kept_rows(csv.reader(file), len(seeds), total))
+        shaped = np.array(kept, dtype=object).reshape(-1, len(seeds), len(names))
+        if (shaped[:, :, 0] != np.array(seeds, dtype=object)).any():
+            raise ValueError  # noqa: TRY301
+        columns = {name: _numbers(shaped[:, :, i]) for i, name in enumerate(names) if i > 2}
+        episodes, steps = (shaped[:, :, i].astype(np.int64).T for i in (1, 2))
+        increasing = (np.diff(episodes, axis=1) > 0).all() and (np.diff(steps, axis=1) >= 0).all()
+        if not increasing or (episodes != episodes[0]).any() or episodes[0, 0] < 1 or (steps < 0).any():
+            raise ValueError  # noqa: TRY301
+        return tuple(map(int, seeds)), RecordTable(episodes[0], steps, columns)
+    except (ValueError, IndexError, OverflowError, csv.Error):
         raise ValueError(f"{path} is not a complete file of records.") from None
-    return seeds, RecordTable(episodes[0], steps, columns)
+
+
+def _kept_rows(rows: Iterable[list[str]], seeds: int, total: int) -> Iterator[list[str]]:
+    """The rows of those records, of `total`, that are kept."""
+    every = stride(total)
+    for i, row in enumerate(islice(rows, 1, None)):
+        number = i // seeds + 1
+        if number % every == 0 or number == total:
+            yield row
+
+
+def _numbers(column: np.ndarray) -> Float[np.ndarray, "seed record"]:
+    return np.where(column == "", "nan", column).astype(float).T
 
 
 class Console(Logger):

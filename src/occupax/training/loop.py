@@ -1,6 +1,7 @@
 """The loop around the compiled program: budget, records, checkpoints, callbacks and Ctrl-C."""
 
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -8,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from occupax.training import folder as run_folder
 from occupax.training.assessment import FILE, probabilities
 from occupax.training.execution import make_executor
 from occupax.training.execution.program import MOST_ITERATIONS
-from occupax.training.loggers import CSV, Console, Logger
+from occupax.training.loggers import Console, Logger, MetricsFile
 from occupax.training.records import EXACT, Records, RecordTable
 from occupax.training.result import SUMMARY, Result, comparison
 from occupax.training.setup import (
@@ -36,6 +38,8 @@ from occupax.training.setup import (
 )
 
 SECONDS_A_CALL = 0.5
+MOST_EPISODES = 10**10
+"""More than any machine samples in a year."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ def train(
     exact: bool = False,
     checkpoint_every: float = 30.0,
     sampler: Sampler | str = "auto",
+    resume_hint: str = "",
 ) -> Result:
     """Train a policy for each seed.
 
@@ -95,6 +100,7 @@ def train(
             `Host(...)` in this process, batch by batch, `Ray(...)` on a cluster, one of your own, or the name of one.
             "auto" is the host for an environment of Gymnasium, the kernel where it can be used, and plain JAX
             otherwise.
+        resume_hint: what an interrupted training says of how to go on; by default the command that resumes it.
 
     Returns:
         Records, policies and status of every seed.
@@ -104,9 +110,10 @@ def train(
         raise ValueError("episodes must say how many trajectories each seed may sample, for example episodes=10_000.")
     chosen = DEFAULT_ALGORITHM if algorithm is None else as_algorithm(algorithm)
     setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
-    result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every)[0]
-    if out is not None:
-        result.save(out)
+    with run_folder.locked(None if out is None else Path(out)):
+        result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every, resume_hint)[0]
+        if out is not None:
+            result.save_beside_records(Path(out))
     return result
 
 
@@ -131,12 +138,11 @@ def run(
             raise ValueError(f"callbacks must be functions of a Progress or loggers, got {callback!r:.60}.")
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
-    training = Training(setup, check_integer("episodes", episodes), functions, loggers)
+    training = Training(setup, check_integer("episodes", episodes, maximum=MOST_EPISODES), functions, loggers)
     _warn_of_steep_utility(setup.problem)
     if out is not None:
-        training.open(Path(out), resume, resume_hint or f"occupax train --out {out} --resume (in Python: resume=True)")
-        if len(setup.algorithms) == 1:
-            loggers.append(CSV(Path(out) / "metrics.csv"))
+        hint = f"occupax train --out {quote(str(out))} --resume (in Python: resume=True)"
+        training.open(Path(out), resume, resume_hint or hint)
     if progress:
         loggers.append(Console())
     training.go(checkpoint_every)
@@ -153,7 +159,7 @@ def _warn_of_steep_utility(problem: Problem) -> None:
 
 def paid_iterations(setup: Setup, episodes: int) -> int:
     """How many iterations a number of episodes pays for; at least one."""
-    paid = setup.schedule.iterations(check_integer("episodes", episodes))
+    paid = setup.schedule.iterations(check_integer("episodes", episodes, maximum=MOST_EPISODES))
     if paid == 0:
         first = setup.schedule.episodes(1)
         raise ValueError(f"episodes must pay for a first batch of {first} trajectories, got {episodes}.")
@@ -170,6 +176,7 @@ class Training:
         self._last = paid_iterations(setup, episodes)
         self._records = Records(setup.record_every, setup.schedule)
         self._checkpoints: run_folder.Checkpoints | None = None
+        self._metrics: MetricsFile | None = None
         self._saved: tuple[dict[str, np.ndarray], int] | None = None
         self._resume_hint = ""
         self._seconds = 0.0
@@ -180,17 +187,22 @@ class Training:
         run_folder.refuse_another_run(folder, config, arrays, resume)
         self._resume_hint = resume_hint
         self._checkpoints = run_folder.Checkpoints(folder / "checkpoint", config["fingerprint"])
-        found = self._checkpoints.load()
+        found, mark = self._checkpoints.load(), None
         if found is not None:
             saved, content = found
-            runs = {name: array for name, array in saved.items() if name.startswith(".")}
+            runs, mark = {name: array for name, array in saved.items() if name.startswith(".")}, content["metrics"]
             self._saved = runs, content["iteration"]
-            self._records.restore({name: array for name, array in saved.items() if name not in runs})
+            records = {name: array for name, array in saved.items() if name not in runs}
+            with _saying("the run cannot be resumed"):
+                self._records.restore(records, content["iteration"], len(self._setup.runs))
             self._seconds = content["seconds"]
             if content["iteration"] > self._last:
                 done = self._setup.schedule.episodes(content["iteration"])
                 raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
+        run_folder.remove_unfinished(folder)
         run_folder.write_config(folder, config, arrays)
+        if len(self._setup.algorithms) == 1:
+            self._metrics = MetricsFile(folder / "metrics.csv", self._setup.seeds, mark)
         for file in (SUMMARY, FILE):  # the run is not finished any more
             (folder / file).unlink(missing_ok=True)
 
@@ -203,34 +215,45 @@ class Training:
             for logger in self._loggers:
                 seeds = [seed for _, seed, _ in self._setup.runs]
                 logger.open(seeds, self._episodes, self._records.table(complete=True))
-            with _noticing_interrupts() as interrupted:
-                self._loop(checkpoint_every, interrupted)
+            with _noticing_signals() as noticed:
+                self._loop(checkpoint_every, noticed)
                 self._save()
+            self._end_records()
         except EpisodeError as error:
             self._save()
             raise EpisodeError(f"{error} The training was {self._where_it_stopped()}") from error
+        except OSError as error:
+            raise self._not_written(error) from error
         finally:
             self._executor.close()
             for logger in self._loggers:
                 logger.close()
-        if interrupted.is_set():
-            raise KeyboardInterrupt(self._where_it_stopped())
+        if noticed:
+            raise (KeyboardInterrupt if noticed[0] == signal.SIGINT else Terminated)(self._where_it_stopped())
 
     def _restore(self, runs: dict[str, np.ndarray], iteration: int) -> None:
-        try:
+        with _saying("the run cannot be resumed"):
             self._executor.restore(runs, iteration)
-        except ValueError as error:
-            raise ValueError(f"the run cannot be resumed: {error}") from None
 
-    def _loop(self, checkpoint_every: float, interrupted: threading.Event) -> None:
+    def _not_written(self, error: OSError) -> OSError:
+        """The error for a disk that is full, or a folder that cannot be written any more."""
+        if self._checkpoints is None or error.errno is None:
+            return error
+        kept = "the last checkpoint is as it was; once there is space again,"
+        said = f"{error.strerror or error}: the training was {self._where_it_stopped(f'{kept} ')}"
+        return OSError(error.errno, said, error.filename)
+
+    def _loop(self, checkpoint_every: float, noticed: Sequence[int]) -> None:
         count, saved, over = 1, time.monotonic(), False
         start = saved - self._seconds
-        while self._executor.iteration < self._last and not over and not interrupted.is_set():
+        while self._executor.iteration < self._last and not over and not noticed:
             began = time.monotonic()
             records = self._records.add(self._advance(count))
             took = time.monotonic() - began
             count = max(1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MOST_ITERATIONS))
             if records is not None:
+                if self._metrics is not None:
+                    self._metrics.append(records)
                 for logger in self._loggers:
                     logger.log(records)
                 over = self._over(records)
@@ -269,12 +292,19 @@ class Training:
     def _save(self) -> None:
         if self._checkpoints is not None:
             arrays = self._executor.arrays() | self._records.arrays()
-            self._checkpoints.save(self._executor.iteration, self._seconds, arrays)
+            mark = None if self._metrics is None else self._metrics.mark()
+            self._checkpoints.save(self._executor.iteration, self._seconds, mark, arrays)
 
-    def _where_it_stopped(self) -> str:
+    def _end_records(self) -> None:
+        """Write down what is recorded of iterations that do not fill a record; it is taken back to go on."""
+        unfinished = self._records.unfinished()
+        if self._metrics is not None and unfinished is not None:
+            self._metrics.append(unfinished)
+
+    def _where_it_stopped(self, before: str = "") -> str:
         done = self._setup.schedule.episodes(self._executor.iteration)
         nothing = "nothing was saved, because no folder was given (out)"
-        hint = f"to go on: {self._resume_hint}" if self._resume_hint else nothing
+        hint = f"{before}to go on: {self._resume_hint}" if self._resume_hint else nothing
         return f"stopped after {done:,} of {self._episodes:,} episodes; {hint}."
 
     def results(self) -> list[Result]:
@@ -293,20 +323,46 @@ class Training:
         return results
 
 
+class Terminated(SystemExit):
+    """The training was ended by SIGTERM, which schedulers send; its status is 143, and the message was printed."""
+
+    def __init__(self, message: str):
+        super().__init__(128 + signal.SIGTERM)
+        sys.stderr.write(f"occupax: {message}\n")
+
+
 @contextmanager
-def _noticing_interrupts() -> Generator[threading.Event]:
-    """Let the first Ctrl-C wait until the iterations under way are done; a second one ends everything at once."""
-    noticed, before = threading.Event(), signal.getsignal(signal.SIGINT)
+def _saying(what: str) -> Generator[None]:
+    """Put a few words before the sentence of what is refused."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+@contextmanager
+def _noticing_signals() -> Generator[list[int]]:
+    """Let the first Ctrl-C or SIGTERM wait until the iterations under way are done; a second ends everything at once.
+
+    What was noticed is in the list.
+    """
+    noticed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noticed
         return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def notice(*_: Any) -> None:
-        noticed.set()
-        signal.signal(signal.SIGINT, before)
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
-    signal.signal(signal.SIGINT, notice)
+    def notice(number: int, _: Any) -> None:
+        noticed.append(number)
+        restore()
+
+    for number in before:
+        signal.signal(number, notice)
     try:
         yield noticed
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()

@@ -1,10 +1,10 @@
 """What training returns, and the files of it."""
 
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +15,11 @@ from jaxtyping import Float, Int
 from occupax import exact, serial
 from occupax._errors import OccupaxWarning
 from occupax.algorithms import Algorithm
-from occupax.policies import Policy, refuse_unless_policy
+from occupax.policies import Policy, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
 from occupax.training.assessment import (
+    FILE,
     Assessment,
     References,
     assess,
@@ -26,11 +27,13 @@ from occupax.training.assessment import (
     load_assessment,
     probabilities,
 )
-from occupax.training.folder import read_config, write_config
+from occupax.training.folder import CONFIG, read_config, refuse_others_files, untrusted_module, write_config
 from occupax.training.loggers import csv_text, read_csv
 from occupax.training.records import EXACT, RecordTable
+from occupax.training.sealed import check_seal, read_json, write_sealed
+from occupax.training.setup import refuse_unless_path
 
-SUMMARY = "summary.json"
+SUMMARY, RECORDS = "summary.json", "metrics.csv"
 POLICY, POLICY_VERSION = "occupax-policy", 1
 
 
@@ -139,20 +142,30 @@ class Result:
 
     def save(self, folder: str | Path) -> None:
         """Write configuration, records and policies; `load_result` reads them."""
+        refuse_unless_path(folder)
         path = Path(folder)
-        write_config(path, self.config, self.arrays)
+        refuse_others_files(path, (CONFIG,))
         table = RecordTable(self.episodes, self.steps, self.metrics)
-        serial.write_text(path / "metrics.csv", csv_text(self.seeds, table))
+        serial.write_text(path / RECORDS, csv_text(self.seeds, table))
+        self.save_beside_records(path)
+
+    def save_beside_records(self, path: Path) -> None:
+        """Write all but the records into a folder that has them already, more of them than are in memory perhaps."""
+        (path / SUMMARY).unlink(missing_ok=True)  # what is not complete is not taken for a result
+        write_config(path, self.config, self.arrays)
         for seed, policy in zip(self.seeds, self.policies, strict=True):
-            save_policy(policy, path / "policies" / f"seed-{seed}.safetensors")
+            save_policy(policy, path / _policy_file(seed))
+        files = [RECORDS, *map(_policy_file, self.seeds)]
+        (path / FILE).unlink(missing_ok=True)
         summary: dict[str, Any] = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
         if self.problem is not None or self.saved_assessment is not None:
             try:
                 replace(self.assessment, references=self.references).save(path)
+                files.append(FILE)
                 summary["diagnosis"] = [finding._asdict() for finding in self.diagnosis]
             except EpisodeError as error:
                 warnings.warn(f"the trained policies could not be evaluated: {error}", OccupaxWarning, stacklevel=2)
-        serial.write_text(path / SUMMARY, json.dumps(summary, indent=1))
+        write_sealed(path / SUMMARY, summary | {"fingerprint": self.config.get("fingerprint")}, files)
 
     def _problem(self) -> Problem:
         if self.problem is None:
@@ -165,45 +178,112 @@ def load_result(
     problem: Problem | None = None,
     policy: Policy | None = None,
     algorithm: Algorithm[Any] | type[Algorithm[Any]] | None = None,
+    trust: bool = False,
 ) -> Result:
-    """Read what `Result.save` or `train(out=folder)` wrote.
+    """Read what `Result.save` or `train(out=folder)` wrote; docs/trust.md says what a folder of a stranger can do.
 
     Args:
         folder: the folder of a finished run.
         problem: the problem, where it holds functions of your own, which no file can restore.
         policy: likewise, a policy of the same structure as those that were trained.
         algorithm: likewise, an algorithm of your own, or its class, which is given the settings that were saved.
+        trust: whether to restore an environment of Gymnasium whose id names a module, which is imported to make it.
 
     Returns:
         The result. Its problem is None if it cannot be restored; for an algorithm there is a warning, too.
     """
     path = Path(folder)
     config, arrays = read_config(path)
-    try:
-        summary = json.loads((path / SUMMARY).read_text())
-    except FileNotFoundError:
-        raise ValueError(f"{path} holds a run that is not finished: resume it first.") from None
-    seeds, table = read_csv(path / "metrics.csv")
-    files = [path / "policies" / f"seed-{seed}.safetensors" for seed in seeds]
-    restored = problem if problem is not None else _unpack_if_possible(config["setup"]["problem"], arrays)
-    first = _unpack_if_possible(config["setup"]["policy"], arrays, policy)
+    setup, seeds = config["setup"], tuple(config["setup"]["seeds"])
+    if isinstance(setup["algorithm"], list):
+        raise ValueError(f"{path} is a part of a sweep, whose results are in the folders of its points.")
+    summary = _read_summary(path, config, seeds)
+    found, table = read_csv(path / RECORDS)
+    if found != seeds:
+        raise ValueError(f"{path / RECORDS} must have the seeds {seeds}, got {found}.")
+    if problem is None and (module := untrusted_module(setup)) and not trust:
+        hint = "load_result(folder, trust=True), or --trust, allows it if you trust the folder"
+        said = f"the environment is not restored, because to make it the module {module!r} is imported: {hint}."
+        warnings.warn(said, OccupaxWarning, stacklevel=2)
+        restored = None
+    else:
+        restored = _unpack_if_possible(setup["problem"], arrays) if problem is None else problem
+    first = _unpack_if_possible(setup["policy"], arrays, policy)
+    policies = tuple(load_policy(path / _policy_file(seed), like=policy) for seed in seeds)
+    for seed, trained in zip(seeds, policies, strict=True):
+        _refuse_other_policy(path / _policy_file(seed), trained, config, arrays)
+    if restored is not None:
+        _refuse_other_problem(restored, config, policies)
     findings = summary.get("diagnosis")
     return Result(
         problem=restored,
-        algorithm=_restore_algorithm(config["setup"]["algorithm"], arrays, algorithm),
+        algorithm=_restore_algorithm(setup["algorithm"], arrays, algorithm),
         seeds=seeds,
         episodes=table.episodes,
         steps=table.steps,
         metrics={name: values.astype(_precision(name, config)) for name, values in table.metrics.items()},
-        policies=tuple(load_policy(file, like=policy) for file in files),
+        policies=policies,
         status=tuple(summary["status"]),
         seconds=summary["seconds"],
         config=config,
         arrays=arrays,
-        saved_assessment=load_assessment(path),
+        saved_assessment=load_assessment(path, len(seeds)),
         saved_diagnosis=None if findings is None else tuple(Finding(**finding) for finding in findings),
         compare=None if restored is None or first is None else comparison(restored, first),
     )
+
+
+def _policy_file(seed: int) -> str:
+    return f"policies/seed-{seed}.safetensors"
+
+
+def _read_summary(path: Path, config: dict[str, Any], seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Read `summary.json`, and refuse it, or files that were written with it, if they are not those of this run."""
+    file = path / SUMMARY
+    try:
+        summary = read_json(file)
+    except FileNotFoundError:
+        raise ValueError(f"{path} holds a run that is not finished: resume it first.") from None
+    assessed = [FILE] if (path / FILE).exists() else []
+    check_seal(file, summary, [RECORDS, *map(_policy_file, seeds), *assessed])
+    if summary.get("fingerprint") != config["fingerprint"]:
+        raise ValueError(f"{file} is the summary of another run than config.json.")
+    status, seconds, findings = (summary.get(name) for name in ("status", "seconds", "diagnosis"))
+    if not isinstance(status, list) or [type(it) for it in status] != [str] * len(seeds):
+        raise ValueError(f"{file} must have a status for each seed, got {status!r:.60}.")
+    if type(seconds) not in (int, float) or not 0 <= seconds < inf:
+        raise ValueError(f"{file} must say how many seconds the training took, got {seconds!r:.60}.")
+    fields = dict.fromkeys(Finding._fields, str)
+    known = [{key: type(value) for key, value in it.items()} for it in findings or () if isinstance(it, dict)]
+    if not isinstance(findings, list | None) or known != [fields] * len(findings or ()):
+        raise ValueError(f"{file} must have findings of {', '.join(fields)}, got {findings!r:.60}.")
+    return summary
+
+
+def _refuse_other_policy(file: Path, policy: Policy, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Refuse a policy of another structure, or of other sizes, than that which training began with."""
+    description, own = serial.pack({"policy": policy})
+    place = serial.difference(description["dict"]["policy"], config["setup"]["policy"])
+    for name, array in own.items():
+        if place is None and getattr(arrays.get(name), "shape", None) != array.shape:
+            place = name
+    if place is not None:
+        raise ValueError(f"{file} is the policy of another run: it differs at {place or 'the top'}.")
+
+
+def _refuse_other_problem(problem: Problem, config: dict[str, Any], policies: tuple[Policy, ...]) -> None:
+    """Refuse a problem that the policies do not fit, or whose occupancy has another size than that which was saved."""
+    saved = config["setup"]["problem"]
+    size = (saved.get("fields") or saved.get("parts") or {}).get("size") if isinstance(saved, dict) else None
+    if size is not None and problem.size != size:
+        raise ValueError(f"problem must have {size} features, as that which was trained on, got {problem.size}.")
+    for policy in policies:
+        try:
+            refuse_unless_fitting(policy, problem.env)
+        except Exception as error:
+            raise ValueError(
+                f"problem must be that which was trained on, but the policies do not fit: {str(error).splitlines()[0]}"
+            ) from error
 
 
 def comparison(problem: Problem, first: Policy) -> Callable[[], References]:

@@ -33,6 +33,7 @@ from occupax.training.schedule import Schedule
 DEFAULT_ALGORITHM = REINFORCE()
 """What trains when no algorithm is given; docs/bench.md says how it was chosen."""
 AlgorithmSource = Algorithm[Any] | str
+MOST_SEEDS = 2**20
 PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
 
 
@@ -103,7 +104,7 @@ def make_setup(
     problem.sampling_horizon()
     if exact and not isinstance(problem.env, TabularMDP):
         raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
-    seed = check_integer("seed", seed, minimum=0)
+    seed = check_integer("seed", seed, minimum=0, maximum=2**63)
     chosen = _read_seeds(seeds)
     if max(seed, *chosen) >= 2**32:
         raise ValueError(f"seed and seeds must be below 2**32, the numbers of a random key, got {max(seed, *chosen)}.")
@@ -133,7 +134,7 @@ def as_algorithm(algorithm: Any) -> Algorithm[Any]:
 
 def refuse_unless_path(out: Any) -> None:
     """Refuse what names no folder, unless it is nothing."""
-    if out is not None and not isinstance(out, str | Path):
+    if out is not None and (not isinstance(out, str | Path) or out == ""):
         raise ValueError(f"out must be the path of a folder, got {out!r:.60}.")
 
 
@@ -153,8 +154,8 @@ def versions() -> dict[str, Any]:
 
 def _read_seeds(seeds: Any) -> tuple[int, ...]:
     if not isinstance(seeds, Iterable):
-        return tuple(range(check_integer("seeds", seeds)))
-    chosen = check_integers("seeds", seeds, minimum=0)
+        return tuple(range(check_integer("seeds", seeds, maximum=MOST_SEEDS)))
+    chosen = check_integers("seeds", seeds, minimum=0, maximum=2**63)
     if not chosen or len(set(chosen)) != len(chosen):
         raise ValueError(f"seeds must be a number of seeds or a list of different ones, got {seeds!r}.")
     return chosen

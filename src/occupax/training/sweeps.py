@@ -22,7 +22,7 @@ from occupax.samplers.cluster import LOSSES, Cluster, Package, with_function_nam
 from occupax.samplers.kernel import program_sampler
 from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.execution import same_program
-from occupax.training.folder import make_config, refuse_another_run
+from occupax.training.folder import locked, make_config, refuse_another_run, refuse_others_files
 from occupax.training.loop import paid_iterations, run
 from occupax.training.result import SUMMARY, Result, comparison, load_result
 from occupax.training.setup import AlgorithmSource, PolicySource, Setup, as_algorithm, make_setup, refuse_unless_path
@@ -118,13 +118,16 @@ def sweep(
     for setup in setups:
         paid_iterations(setup, episodes)
     folder = None if out is None else Path(out)
-    if on_cluster:
-        results = _run_trials(setups, sampler, episodes, folder, resume, progress)
-    else:
-        results = _run_groups(groups, setups, episodes, folder, resume, progress)
-    done = Sweep(tuple(points), tuple(results[i] for i in range(len(points))))
-    if folder is not None:
-        _save(done, folder)
+    with locked(folder):
+        if folder is not None:
+            refuse_others_files(folder, ("groups", "sweep.json", *(f"point-{i}" for i in range(len(points)))))
+        if on_cluster:
+            results = _run_trials(setups, sampler, episodes, folder, resume, progress)
+        else:
+            results = _run_groups(groups, setups, episodes, folder, resume, progress)
+        done = Sweep(tuple(points), tuple(results[i] for i in range(len(points))))
+        if folder is not None:
+            _save(done, folder)
     return done
 
 

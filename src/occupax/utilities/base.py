@@ -11,6 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from occupax._errors import check_integers
 from occupax.envs.base import DecisionProcess
 from occupax.features import Feature, Stack
 
@@ -93,6 +94,15 @@ class Sum(Utility):
     terms: tuple[Utility, ...]
     weights: tuple[float, ...]
     sizes: tuple[int, ...] | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        lengths = {len(part) for part in (self.terms, self.weights, self.sizes) if part is not None}
+        if len(lengths) != 1 or not self.terms:
+            raise ValueError("a sum needs a weight, and a size if there are any, for each of its terms.")
+        if not all(map(isfinite, self.weights)):
+            raise ValueError(f"the weights of a sum must be finite, got {self.weights}.")
+        if self.sizes is not None:
+            check_integers("sizes", self.sizes)
 
     def parts(self, occupancy: Any) -> list[tuple[float, Utility, Any]]:
         """The weight of each term, the term, and the part of the occupancy that it sees."""

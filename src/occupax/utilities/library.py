@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_number, read_array
+from occupax._errors import check_number, read_array, refuse_infinite
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.sets import ConvexSet
@@ -93,8 +93,11 @@ class Linear(_Everywhere):
 
     def __init__(self, weights: Any):
         self.weights = read_array("weights", weights).ravel()
+
+    def __check_init__(self) -> None:
+        refuse_infinite("weights", self.weights)
         if self.weights.size == 0:
-            raise ValueError(f"weights must be finite numbers, at least one, got {weights!r}.")
+            raise ValueError(f"weights must be finite numbers, at least one, got {self.weights!r}.")
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The inner product <weights, u>."""

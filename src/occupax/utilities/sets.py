@@ -16,6 +16,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 Numbers = ArrayLike | Sequence[Any]
 
+ROUNDING = 1e-9
+"""By how much the length of a vector that was divided by its length may differ from 1."""
+
 
 class ConvexSet(eqx.Module):
     """A non-empty closed convex set of vectors; the first array of each has their coordinates as its last axis."""
@@ -38,6 +41,10 @@ class Box(ConvexSet):
 
     def __init__(self, low: Numbers, high: Numbers):
         self.low, self.high = _numbers("low", low, 1, finite=False), _numbers("high", high, 1, finite=False)
+
+    def __check_init__(self) -> None:
+        for name, bounds in (("low", self.low), ("high", self.high)):
+            _numbers(name, bounds, 1, finite=False)
         sizes = self.low.size, self.high.size
         if sizes[0] != sizes[1]:
             raise ValueError(f"high must be as long as low, but low has {sizes[0]} and high {sizes[1]} numbers.")
@@ -61,6 +68,10 @@ class Ball(ConvexSet):
 
     def __init__(self, center: Numbers, radius: ArrayLike):
         self.center, self.radius = _numbers("center", center, 1), _numbers("radius", radius, 0)
+
+    def __check_init__(self) -> None:
+        _numbers("center", self.center, 1)
+        _numbers("radius", self.radius, 0)
         _require("radius", self.radius, self.radius >= 0, "at least 0")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
@@ -84,6 +95,11 @@ class Halfspace(ConvexSet):
             raise ValueError(f"normal must have a number other than 0, but it is {given.tolist()}.")
         self.normal, self.offset = given / length, np.asarray(_numbers("offset", offset, 0) / length)
 
+    def __check_init__(self) -> None:
+        _numbers("offset", self.offset, 0)
+        if abs(np.linalg.norm(_numbers("normal", self.normal, 1)) - 1) > ROUNDING:
+            raise ValueError(f"normal must have length 1, but it is {self.normal.tolist()}.")
+
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the halfspace nearest to `point`."""
         excess = jnp.dot(self.normal, point, precision="highest") - self.offset
@@ -101,8 +117,6 @@ class Polyhedron(ConvexSet):
     bounds: Float[np.ndarray, " rows"]
 
     def __init__(self, matrix: Numbers, bounds: Numbers):
-        from scipy.optimize import linprog
-
         rows, limits = _numbers("matrix", matrix, 2), _numbers("bounds", bounds, 1)
         if rows.shape[0] != limits.size:
             counts = f"matrix has {rows.shape[0]} rows and bounds {limits.size} numbers"
@@ -111,9 +125,18 @@ class Polyhedron(ConvexSet):
         _require("bounds", limits, (lengths > 0) | (limits >= 0), "at least 0 where a row of matrix is zero")
         lengths = np.where(lengths == 0, 1, lengths)
         self.matrix, self.bounds = rows / lengths[:, None], limits / lengths
+
+    def __check_init__(self) -> None:
+        from scipy.optimize import linprog
+
+        rows, limits = _numbers("matrix", self.matrix, 2), _numbers("bounds", self.bounds, 1)
+        lengths = np.linalg.norm(rows, axis=1)
+        if not ((abs(lengths - 1) < ROUNDING) | (lengths == 0)).all():
+            raise ValueError(f"the rows of matrix must have length 1 or 0, but their lengths are {lengths.tolist()}.")
         scale = np.max(np.abs(self.bounds)) or 1.0  # the solver has an absolute tolerance, of about 1e-7
         if not linprog(np.zeros(rows.shape[1]), self.matrix, self.bounds / scale, bounds=(None, None)).success:
-            raise ValueError(f"bounds must leave some x with matrix @ x <= bounds, but {limits.tolist()} leaves none.")
+            rule = "bounds must leave some x with matrix @ x <= bounds"
+            raise ValueError(f"{rule}, but, of unit rows, {limits.tolist()} leaves none.")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the polyhedron nearest to `point`."""
@@ -131,6 +154,9 @@ class Point(ConvexSet):
 
     def __init__(self, point: Numbers):
         self.point = _numbers("point", point, 1)
+
+    def __check_init__(self) -> None:
+        _numbers("point", self.point, 1)
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Return the only point of the set."""

@@ -14,13 +14,16 @@ from occupax.cli.output import print_line
 def report(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("report.html"),
+    trust: bool = False,
 ) -> None:
     """Write a page about training runs: each of them, and how they compare."""
     from occupax.analysis.report import write_report
 
     if not runs:
         raise ValueError("RUN must be given: the folder of a finished run, for example runs/a.")
-    write_report(list(zip(run_names(runs), map(ox.load_result, runs), strict=True)), out)
+    write_report(
+        [(name, ox.load_result(run, trust=trust)) for name, run in zip(run_names(runs), runs, strict=True)], out
+    )
     print_line(f"report: {out}")
 
 

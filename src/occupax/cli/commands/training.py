@@ -1,5 +1,8 @@
 """`occupax train` and `occupax sweep`."""
 
+import io
+import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,8 +11,9 @@ import numpy as np
 import tyro
 
 import occupax as ox
+from occupax import serial
 from occupax.cli import names, settings
-from occupax.cli.choices import Choices, TrainingArguments, build, number, restore, shown
+from occupax.cli.choices import FOLDER, Choices, TrainingArguments, build, number, restore, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 from occupax.training.sweeps import NOTHING_LEARNED
 
@@ -20,17 +24,19 @@ HEADINGS = {"gap": "left at most", "return": "last return"}
 def train(
     choices: Annotated[Choices, tyro.conf.arg(name="")],
     episodes: Annotated[int | None, number(int), shown("")] = None,
-    out: Annotated[Path | None, shown("nothing is saved", "FOLDER")] = None,
+    out: Annotated[Path | None, FOLDER, shown("nothing is saved", "FOLDER")] = None,
     resume: bool = False,
     workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
     exact: bool = False,
     tensorboard: Annotated[Path | None, shown("none", "FOLDER")] = None,
     progress: Annotated[bool, shown("")] = True,
+    trust: bool = False,
     json: bool = False,
 ) -> None:
     """Train a policy for each seed, and show what it is worth."""
-    training, episodes = _arguments(choices, episodes, out, resume)
-    training.options.update(out=out, resume=resume, progress=progress and not json)
+    training, episodes = _arguments(choices, episodes, out, resume, trust)
+    hint = "" if out is None else _resume_hint(training.problem, out)
+    training.options.update(out=out, resume=resume, progress=progress and not json, resume_hint=hint)
     if exact:
         training.options["exact"] = True
     if workers is not None:
@@ -69,12 +75,22 @@ def _judged(result: ox.Result) -> dict[str, Any]:
     }
 
 
-def _arguments(choices: Choices, episodes: int | None, out: Path | None, resume: bool) -> tuple[TrainingArguments, int]:
+def _resume_hint(problem: ox.Problem, out: Path) -> str:
+    """The command that goes on: the folder alone, unless an environment of one's own must be named again."""
+    source = getattr(problem.env, "source", "")
+    if isinstance(source, str) and ":" not in source:
+        return shlex.join(["occupax", "train", "--out", str(out), "--resume"])
+    return shlex.join(["occupax", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
+
+
+def _arguments(
+    choices: Choices, episodes: int | None, out: Path | None, resume: bool, trust: bool
+) -> tuple[TrainingArguments, int]:
     if choices.env is None and resume and out is not None:
         if used := [name for name, value in vars(choices).items() if value not in (None, ())]:
             given = ", ".join("--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used)
             raise ValueError(f"the folder says what is resumed: leave out {given}, or give all of it with ENV.")
-        training, before = restore(out)
+        training, before = restore(out, trust)
         return training, before if episodes is None else episodes
     if choices.env is None:
         raise ValueError("ENV must be given, or --out FOLDER --resume to go on with the run in a folder.")
@@ -119,7 +135,9 @@ def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], s
 def _write_report(name: str, result: ox.Result, folder: Path) -> str:
     from occupax.analysis.report import write_report
 
-    result.plot().savefig(folder / "plot.png")
+    drawn = io.BytesIO()
+    result.plot().savefig(drawn, format="png")
+    serial.write_bytes(folder / "plot.png", drawn.getvalue())
     write_report([(name, result)], folder / "report.html")
     return str(folder / "report.html")
 
@@ -136,7 +154,7 @@ def sweep(
     choices: Annotated[Choices, tyro.conf.arg(name="")],
     over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE ...", help_behavior_hint="(required)")],
     episodes: Annotated[int, number(int)],
-    out: Annotated[Path | None, shown("nothing is saved", "FOLDER")] = None,
+    out: Annotated[Path | None, FOLDER, shown("nothing is saved", "FOLDER")] = None,
     resume: bool = False,
     workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
     progress: Annotated[bool, shown("")] = True,

@@ -1,0 +1,64 @@
+"""What is restored from a file passes the checks that a constructor makes: types, shapes, signs and ranges.
+
+A class says in `__check_init__`, as Equinox does, what its values must be beyond the types of its fields; Equinox calls
+it after every constructor, and `check_restored` after an instance was filled from a file.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from jaxtyping import jaxtyped
+
+
+def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
+    """Refuse a module or a named tuple, filled with values by name, that its constructor would not have made."""
+    kind: Any = type(instance)
+    hints = get_type_hints(kind)
+    converters = {} if isinstance(instance, tuple) else {it.name: it.metadata for it in dataclasses.fields(kind)}
+    try:
+        with jaxtyped("context"):  # so that an axis has the same length in every field that names it
+            for name, value in values.items():
+                _check_field(name, value, hints[name], converters.get(name, {}).get("converter"))
+        for base in kind.__mro__:
+            if "__check_init__" in vars(base):
+                vars(base)["__check_init__"](instance)
+    except Exception as error:  # a check was not written for everything that a file may hold
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise ValueError(f"{kind.__name__} was saved with a value that it cannot have: {said}") from error
+
+
+def _check_field(name: str, value: Any, hint: Any, converter: Callable[[Any], Any] | None) -> None:
+    if not _fits(value, hint):
+        raise ValueError(f"{name} must be {_name(hint)}, got {value!r:.80}.")
+    if converter is not None and converter(value) != value:
+        raise ValueError(f"{name} must be {converter(value)!r:.80}, got {value!r:.80}.")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; annotations that say more than the kinds below are believed."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar):
+        return True
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return any(value == part and type(value) is type(part) for part in parts)
+    if origin is tuple:
+        kinds = (parts[0],) * len(value) if isinstance(value, tuple) and parts[1:] == (...,) else parts
+        return isinstance(value, tuple) and len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if origin is Callable or hint is Callable:
+        return callable(value)
+    if hint is float:
+        return type(value) in (float, int)
+    if hint is int:
+        return type(value) is int
+    if hint in (None, NoneType):
+        return value is None
+    kind = origin or hint
+    return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _name(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")

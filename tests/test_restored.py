@@ -1,0 +1,160 @@
+"""What is restored from a file passes the checks that a constructor makes, and the kernels check what they index."""
+
+import copy
+from math import inf, nan
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import occupax as ox
+from occupax import serial
+from occupax.utilities import Ball, Box, Halfspace, Point, Polyhedron, SetDistance
+
+KEY = jax.random.key(0)
+CHAIN = ox.TabularMDP.chain(4)
+CART = ox.make("CartPole-v1")
+GRID = ox.features.Grid([-1.0, -2.0], [1.0, 2.0], [3, 4], coordinates=[0, 2])
+FEEDBACK = np.arange(16.0).reshape(4, 2, 2)
+SUM = ox.utilities.Reward() + 0.1 * ox.utilities.Entropy()
+
+
+def changed(value, place, new):
+    """What a file of the value says, with another number, text or array at a place such as ("env", "successors")."""
+    description, arrays = serial.pack(value)
+    description, arrays = copy.deepcopy(description), dict(arrays)
+    at = description
+    for step in place[:-1]:
+        at = (at["fields"] if isinstance(at, dict) and "class" in at else at)[step]
+    fields = at["fields"] if isinstance(at, dict) and "class" in at else at
+    held = fields[place[-1]]
+    if isinstance(held, dict) and "array" in held and isinstance(new, np.ndarray):
+        arrays[held["array"]] = new
+    elif callable(new):
+        arrays[held["array"]] = new(arrays[held["array"]].copy())
+    else:
+        fields[place[-1]] = new
+    return description, arrays
+
+
+def entry(index, number):
+    """A change of one number of an array."""
+
+    def change(array):
+        array[index] = number
+        return array
+
+    return change
+
+
+def problem(utility=None, **options):
+    return ox.Problem(CHAIN, utility, horizon=5, **options)
+
+
+FLOAT = {"float": "nan"}
+CASES = {
+    "a successor beyond the states": (problem(), ("env", "successors"), entry((0, 0, 0), 5000)),
+    "a successor below zero": (problem(), ("env", "successors"), entry((0, 0, 0), -1)),
+    "successors that are floats": (problem(), ("env", "successors"), lambda array: array.astype(float)),
+    "successors of another shape": (problem(), ("env", "successors"), lambda array: array[:, :1]),
+    "no states": (problem(), ("env", "successors"), lambda array: array[:0]),
+    "a negative probability": (problem(), ("env", "probabilities"), entry((0, 0, 0), -1.0)),
+    "a probability that is not a number": (problem(), ("env", "probabilities"), entry((0, 0, 0), nan)),
+    "other thresholds": (problem(), ("env", "thresholds"), entry((0, 0, 0), 0.25)),
+    "an infinite reward": (problem(), ("env", "outcome_rewards"), entry((0, 0, 0), inf)),
+    "a first state of no probability": (problem(), ("env", "initial"), entry(0, 0.0)),
+    "a terminal state that goes on": (problem(), ("env", "terminal"), entry(1, True)),
+    "a time limit": (problem(), ("env", "time_limit"), 3),
+    "a discount of 2": (problem(), ("discount",), 2.0),
+    "a discount that is no number": (problem(), ("discount",), FLOAT),
+    "a discount that is a text": (problem(), ("discount",), "0.9"),
+    "a horizon of -3": (problem(), ("horizon",), -3),
+    "a horizon of 1e18": (problem(), ("horizon",), 10**18),
+    "a horizon that is true": (problem(), ("horizon",), True),
+    "a horizon of one and a half": (problem(), ("horizon",), 1.5),
+    "another termination": (problem(), ("termination",), "never"),
+    "a utility that is 5": (problem(), ("utility",), 5),
+    "no utility": (problem(), ("utility",), None),
+    "an environment that is a utility": (problem(), ("env",), serial.pack(ox.utilities.Reward())[0]),
+    "another size": (problem(), ("size",), 7),
+    "features that are a list": (problem(), ("features",), []),
+    "a smoothing below zero": (problem(ox.utilities.Entropy()), ("utility", "smoothing"), -1.0),
+    "a scale of zero": (problem(ox.utilities.Entropy()), ("utility", "scale"), 0.0),
+    "a sigma of zero": (problem(ox.utilities.LogCoverage()), ("utility", "sigma"), 0.0),
+    "a sigma that is true": (problem(ox.utilities.LogCoverage()), ("utility", "sigma"), True),
+    "infinite weights": (problem(ox.utilities.Linear(np.ones(8))), ("utility", "weights"), entry(0, inf)),
+    "fewer weights": (problem(ox.utilities.Linear(np.ones(8))), ("utility", "weights"), np.ones(3)),
+    "a weight too few": (problem(SUM), ("utility", "weights"), {"tuple": [1.0]}),
+    "a weight that is no number": (problem(SUM), ("utility", "weights"), {"tuple": [1.0, FLOAT]}),
+    "sizes of a sum that do not add up": (problem(SUM), ("utility", "sizes"), {"tuple": [1, 2]}),
+    "bins of zero": (GRID, ("bins",), {"tuple": [0, 4]}),
+    "a grid of 1e20 cells": (GRID, ("bins",), {"tuple": [10**10, 10**10]}),
+    "a low that is high": (GRID, ("low",), entry(0, 5.0)),
+    "a coordinate below zero": (GRID, ("coordinates",), {"tuple": [-1, 0]}),
+    "a table of features in one axis": (ox.features.Table(FEEDBACK), ("values",), np.ones(3)),
+    "an empty stack": (ox.features.Stack(ox.features.State()), ("parts",), {"tuple": []}),
+    "info without names": (ox.features.Info("cost"), ("names",), {"tuple": []}),
+    "a box without inside": (Box([0, 0], [1, 1]), ("low",), entry(0, 2.0)),
+    "a ball of negative radius": (Ball([0, 1], 0.5), ("radius",), np.array(-1.0)),
+    "a normal of length 3": (Halfspace([1, 1], 2), ("normal",), np.array([3.0, 0.0])),
+    "an empty polyhedron": (Polyhedron([[1], [-1]], [1, 0]), ("bounds",), np.array([-2.0, 1.0])),
+    "a point that is no number": (Point([1, 2]), ("point",), entry(0, nan)),
+    "a set that is a feature": (SetDistance(FEEDBACK, Point([1, 2])), ("set",), serial.pack(ox.features.State())[0]),
+    "a batch of -1": (ox.REINFORCE(batch=4), ("batch",), -1),
+    "a batch of 1e18": (ox.REINFORCE(batch=4), ("batch",), 10**18),
+    "a batch of a half": (ox.REINFORCE(batch=4), ("batch",), 0.5),
+    "a negative step": (ox.REINFORCE(step_size=0.1), ("step_size",), -0.1),
+    "a negative step in an array": (ox.REINFORCE(step_size=jnp.array(0.1)), ("step_size",), np.array(-1, np.float32)),
+    "an unknown rule": (ox.REINFORCE(), ("rule",), "sgd"),
+    "an unknown baseline": (ox.REINFORCE(), ("baseline",), "median"),
+    "a radius that is true": (ox.REINFORCE(), ("radius",), True),
+    "a snapshot of none": (ox.TSIVRPG(), ("snapshot_batch",), 0),
+    "an epoch of none": (ox.TSIVRPG(), ("epoch_length",), 0),
+    "a guard of 2": (ox.TSIVRPG(), ("weight_guard",), 2.0),
+    "mixing of 3": (ox.MaxEnt(), ("mixing",), 3.0),
+    "a table of one axis": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros(3, np.float32)),
+    "a table of integers": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros((4, 2), np.int32)),
+    "a network that is a text": (ox.policies.mlp((4,))(CART, KEY), ("psi",), "tanh"),
+    "a time limit of -1": (CART, ("time_limit",), -1),
+    "a cost that is not positive": (ox.envs.LQR.random(2, 1), ("action_cost",), np.array([[-1.0]])),
+    "a root of something else": (ox.envs.LQR.random(2, 1), ("noise_root",), np.eye(2)),
+    "a constant that is a text": (ox.utilities.Smoothness(1.0, 1.0, 1.0), ("l2",), "much"),
+}
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize("case", CASES)
+def test_what_no_constructor_makes_is_not_restored(case):
+    value, place, new = CASES[case]
+    description, arrays = changed(value, place, new)
+    with pytest.raises(ValueError, match=r"(was saved with a value that it cannot have: .+\.|jax.enable_x64)"):
+        serial.unpack(description, arrays)
+
+
+# The kernels
+
+
+def broken(env, **arrays):
+    """A table that no constructor makes."""
+    return eqx.tree_at(lambda it: [getattr(it, name) for name in arrays], env, list(arrays.values()))
+
+
+@pytest.mark.parametrize("number", [4, 5000, -1, 2**30])
+def test_the_kernel_refuses_a_successor_that_is_no_state(number):
+    successors = np.array(CHAIN.successors)
+    successors[0, 0, 0] = number
+    bad = eqx.tree_at(lambda it: it.env, problem(), broken(CHAIN, successors=successors))
+    with pytest.raises(RuntimeError, match="successors must lie in"):
+        jax.block_until_ready(draw(bad))
+
+
+def draw(of):
+    policy = ox.policies.Tabular(jnp.zeros((4, 2)))
+    source = ox.samplers.Kernel().open(of, policy)
+    return source.draw(policy, 3, KEY).occupancy()
+
+
+def test_the_kernel_takes_a_table_as_it_should_be():
+    np.testing.assert_array_equal(draw(problem()), draw(problem()))
