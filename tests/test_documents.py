@@ -23,6 +23,7 @@ PAGES = ["README.md"] + [
         "training",
         "actions",
         "tutorial-environment",
+        "tutorial-jax-environment",
         "tutorial-utility",
         "tutorial-constraint",
         "tutorial-cluster",
