@@ -22,6 +22,8 @@ class GymnasiumEnv(DecisionProcess):
 
     Observations that are Discrete are the states of a table; all others are flattened to a vector as Gymnasium does it.
     Actions that are Discrete are numbers from 0 on; all others are flat vectors, too.
+    Rewards may be vectors, as those of mo-gymnasium, if the environment has a `reward_space`: `features.Rewards` counts
+    them, and what is recorded as the return is that of their sum.
     A problem of it is trained, sampled and evaluated like any other. How many of it run at once, where, and how long a
     step may take says the sampler: `occupax.samplers.Host` or `occupax.samplers.Ray`.
 
@@ -35,6 +37,7 @@ class GymnasiumEnv(DecisionProcess):
     source: Any = eqx.field(static=True)
     options: tuple[tuple[str, Any], ...] = eqx.field(static=True)
     info: tuple[str, ...] = eqx.field(static=True)
+    reward_size: int | None = eqx.field(static=True)
     action_space: ActionSpace = eqx.field(static=True)
     num_states: int | None = eqx.field(static=True)
     time_limit: int | None = eqx.field(static=True)
@@ -48,13 +51,14 @@ class GymnasiumEnv(DecisionProcess):
 
         from occupax.envs.check.observations import check_space
         from occupax.envs.gymnasium_actions import read_actions
+        from occupax.envs.vector_reward import reward_names, reward_size
 
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
             kinds = "a Gymnasium id or a function that makes an environment, because several are made"
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
         if isinstance(info, str) or not all(type(name) is str for name in info):
             raise ValueError(f"info must be a list of names, got {info!r:.80}.")
-        self.source, self.info = source, tuple(info)
+        self.source, self.reward_size = source, None
         self.options = hashable_options(options)
         made = self.make()
         try:
@@ -70,6 +74,8 @@ class GymnasiumEnv(DecisionProcess):
             self.action_space, self.num_states = taken, int(observations.n) if tabular else None
             self.time_limit, self.shape, self.dtype = time_limit(made), seen.shape or (), str(seen.dtype)
             self.bounds = _bounds(seen)
+            self.reward_size = reward_size(made)
+            self.info = *info, *reward_names(self.reward_size)
         finally:
             with suppress(Exception):  # if it cannot be closed, nothing is lost
                 made.close()
@@ -80,11 +86,17 @@ class GymnasiumEnv(DecisionProcess):
         return self.source if isinstance(self.source, str) else getattr(self.source, "__name__", repr(self.source))
 
     def make(self) -> Any:
-        """A new environment."""
+        """A new environment; one whose rewards are vectors returns their sum, and each of them in the `info`."""
+        from occupax.envs.vector_reward import SplitReward
+
+        return self._make() if self.reward_size is None else SplitReward(self._make(), self.reward_size)
+
+    def _make(self) -> Any:
         import gymnasium as gym
 
-        if isinstance(self.source, str):
-            return make_gymnasium(self.source, dict(self.options))
+        if isinstance(self.source, str):  # Gymnasium's own check wants rewards to be numbers
+            unchecked = {} if self.reward_size is None else {"disable_env_checker": True}
+            return make_gymnasium(self.source, dict(self.options) | unchecked)
         try:
             made = self.source(**dict(self.options))
         except Exception as error:

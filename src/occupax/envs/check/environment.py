@@ -181,6 +181,10 @@ class _EpisodeChecker:
             self._findings.add(found("info", kind(info), where, name=name))
 
     def _check_reward(self, reward: Any, where: str) -> None:
+        declared = getattr(self._env.unwrapped, "reward_space", None)
+        if declared is not None and np.ndim(reward):
+            self._findings.add(*check_observation(declared, np.asarray(reward, declared.dtype), where, "reward"))
+            return
         try:
             number = read_number(reward)
         except OverflowError:  # a whole number beyond all floats
