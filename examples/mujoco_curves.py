@@ -1,6 +1,6 @@
 """Learning curves of the default of `occupax.train` on MuJoCo, five seeds, against random actions.
 
-python examples/mujoco_curves.py        into docs/figures, and prints what docs/actions.md says; some minutes on two cores
+python examples/mujoco_curves.py    draws them into docs/figures, and prints what docs/actions.md says; some minutes
 """
 
 from pathlib import Path
