@@ -533,7 +533,7 @@ def test_control_c_ends_a_check_at_once(hang):
         ("Taxi-v3", {}, r"^'Taxi-v3' is not offered by what is installed: use 'Taxi-v4'\.$"),
         ("", {}, "Malformed environment ID"),
         (3, {}, r"^env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got 3\.$"),
-        (ox.make("CartPole-v1"), {}, "^env must be a Gymnasium id, .* got CartPole"),
+        (ox.GymnasiumEnv("CartPole-v1"), {}, "^env must be a Gymnasium id, .* got GymnasiumEnv"),
         (Walk, {"episodes": 0}, r"^episodes must be a whole number of at least 1, got 0\.$"),
         (Walk, {"seed": -1}, r"^seed must be a whole number of at least 0, got -1\.$"),
         (Walk, {"max_steps": 0}, r"^max_steps must be a whole number of at least 1, got 0\.$"),

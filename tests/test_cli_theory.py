@@ -119,7 +119,7 @@ def test_without_a_table_all_constants_are_given(run):
         ((ICE, "--utility", "entropy", "--set", "utility.smoothing=much"), "takes a number, got 'much'"),
         ((ICE, "--utility", "entropy", "--set", "utility.smoothing"), "must have the form name=value"),
         ((ICE, "--set", "env.slippery=false"), "slippery"),
-        ((ICE, "--set", "env.name=3"), "setting 'env.name' is not known"),
+        ((ICE, "--set", "env.source=3"), "setting 'env.source' is not known"),
         (("CartPole-v1", "--set", "env.wheels=4"), "does not take the options"),
         ((ICE, "--epsilom", "0.1"), "--epsilon"),
         ((), "environment"),

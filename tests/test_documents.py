@@ -23,8 +23,10 @@ PAGES = ["README.md"] + [
         "training",
         "actions",
         "tutorial-environment",
+        "tutorial-jax-environment",
         "tutorial-utility",
         "tutorial-constraint",
+        "tutorial-rewards",
         "tutorial-cluster",
         "devices",
     )

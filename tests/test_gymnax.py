@@ -70,6 +70,9 @@ def test_the_time_limit_cuts_and_does_not_end():
     assert (drawn.terminated == (drawn.lengths < 30)).all()
     assert (cut.lengths == 4).all()
     assert not cut.terminated.any()
+    played = ox.evaluate(policy, "gymnax/CartPole-v1", episodes=8, max_steps=30)
+    assert (played.returns == played.lengths).all()
+    assert (played.lengths <= 30).all()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, Num
 
 from occupax._errors import MOST_SIZE, check_integers, read_array, refuse_infinite
 from occupax.envs.actions import DiscreteActions
-from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
 
 
 class Visit(NamedTuple):
@@ -91,11 +91,32 @@ class Reward(Feature):
 
     def size(self, env: DecisionProcess) -> int:
         """A single entry."""
+        if (rewards := reward_size(env)) is not None:
+            hint = "use features=Rewards() with a utility of their returns"
+            raise ValueError(f"Reward features need a reward that is a number, got a vector of {rewards}; {hint}.")
         return 1
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """The reward of the step."""
         return Count(jnp.zeros(1, jnp.int32), visit.reward[None])
+
+
+class Rewards(Feature):
+    """The vector of rewards received, where they are vectors: its occupancy has the discounted return of each."""
+
+    def size(self, env: DecisionProcess) -> int:
+        """An entry for each reward."""
+        rewards = reward_size(env)
+        if rewards is None:
+            kinds = "an environment of Gymnasium with a reward_space, as those of mo-gymnasium"
+            raise ValueError(f"Rewards features need {kinds}, got {type(env).__name__} whose reward is a number.")
+        return rewards
+
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
+        """The rewards of the step, and zeros after the end."""
+        size = self.size(env)  # they are recorded last
+        values = jnp.zeros(size) if visit.info is None else visit.info[-size:]
+        return _dense(values.astype(visit.reward.dtype))
 
 
 class Info(Feature):

@@ -70,7 +70,7 @@ def apply(settings: dict[str, str], targets: dict[str, Any]) -> dict[str, Any]:
 def _find(name: str, targets: dict[str, Any]) -> tuple[str, str]:
     """The prefix of the target, and the field of it, that a name stands for."""
     prefix, _, field = name.rpartition(".")
-    is_option = prefix == "env" and field.isidentifier() and field != "name"  # `make` calls its own argument so
+    is_option = prefix == "env" and field.isidentifier() and field != "source"  # `make` calls its own argument so
     if prefix in targets and (is_option or field in _present(targets[prefix])):
         return prefix, field
     options = ["env.OPTION"] if "env" in targets else []

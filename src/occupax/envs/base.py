@@ -112,6 +112,11 @@ def refuse_unless_environment(env: Any) -> None:
         raise ValueError(f"env must come from occupax.make or be an occupax environment, got {got:.80}.")
 
 
+def reward_size(env: DecisionProcess) -> int | None:
+    """How many numbers a reward has, where it is a vector; None elsewhere."""
+    return getattr(env, "reward_size", None)
+
+
 def number_of_states(env: DecisionProcess) -> int | None:
     """How many states there are, where observations are numbers of states; None elsewhere."""
     return getattr(env, "num_states", None)

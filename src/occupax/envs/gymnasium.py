@@ -24,6 +24,8 @@ class GymnasiumEnv(DecisionProcess):
 
     Observations that are Discrete are the states of a table; all others are flattened to a vector as Gymnasium does it.
     Actions that are Discrete are numbers from 0 on; all others are flat vectors, too.
+    Rewards may be vectors, as those of mo-gymnasium, if the environment has a `reward_space`: `features.Rewards` counts
+    them, and what is recorded as the return is that of their sum.
     A problem of it is trained, sampled and evaluated like any other. How many of it run at once, where, and how long a
     step may take says the sampler: `occupax.samplers.Host` or `occupax.samplers.Ray`.
 
@@ -37,6 +39,7 @@ class GymnasiumEnv(DecisionProcess):
     source: Any = eqx.field(static=True)
     options: tuple[tuple[str, Any], ...] = eqx.field(static=True)
     info: tuple[str, ...] = eqx.field(static=True)
+    reward_size: int | None = eqx.field(static=True)
     action_space: ActionSpace = eqx.field(static=True)
     num_states: int | None = eqx.field(static=True)
     time_limit: int | None = eqx.field(static=True)
@@ -48,17 +51,20 @@ class GymnasiumEnv(DecisionProcess):
         """Make the environment once to see what it is like."""
         import gymnasium as gym
 
+        from occupax.envs.vector_reward import reward_names
+
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
             kinds = "a Gymnasium id or a function that makes an environment, because several are made"
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
         if isinstance(info, str) or not all(type(name) is str for name in info):
             raise ValueError(f"info must be a list of names, got {info!r:.80}.")
-        self.source, self.info = source, tuple(info)
+        self.source = source
         self.options = hashable_options(options)
         made = self._make()
         try:
             for name, value in self._look(made).items():
                 setattr(self, name, value)
+            self.info = *info, *reward_names(self.reward_size)
         finally:
             with suppress(Exception):  # if it cannot be closed, nothing is lost
                 made.close()
@@ -82,6 +88,7 @@ class GymnasiumEnv(DecisionProcess):
 
         from occupax.envs.check.observations import check_space
         from occupax.envs.gymnasium_actions import read_actions
+        from occupax.envs.vector_reward import reward_size
 
         actions, observations = made.action_space, made.observation_space
         taken = read_actions(actions)
@@ -99,6 +106,7 @@ class GymnasiumEnv(DecisionProcess):
             "shape": seen.shape or (),
             "dtype": str(seen.dtype),
             "bounds": _bounds(seen),
+            "reward_size": reward_size(made),
         }
 
     @property
@@ -107,19 +115,25 @@ class GymnasiumEnv(DecisionProcess):
         return self.source if isinstance(self.source, str) else getattr(self.source, "__name__", repr(self.source))
 
     def make(self) -> Any:
-        """A new environment, which is like the one that was looked at first, perhaps before this came from a file."""
+        """A new environment, which is like the one that was looked at first, perhaps before this came from a file.
+
+        One whose rewards are vectors returns their sum, and each of them in the `info`.
+        """
+        from occupax.envs.vector_reward import SplitReward
+
         made = self._make()
         for name, value in self._look(made).items():
             if value != getattr(self, name):
                 was = f"{name} was {getattr(self, name)}, and is {value}"
                 raise ValueError(f"{self.name} makes another environment than it did before: {was}.")
-        return made
+        return made if self.reward_size is None else SplitReward(made, self.reward_size)
 
     def _make(self) -> Any:
         import gymnasium as gym
 
-        if isinstance(self.source, str):
-            return make_gymnasium(self.source, dict(self.options))
+        if isinstance(self.source, str):  # Gymnasium's own check wants rewards to be numbers
+            unchecked = {} if self.reward_size is None else {"disable_env_checker": True}
+            return make_gymnasium(self.source, dict(self.options) | unchecked)
         try:
             made = self.source(**dict(self.options))
         except Exception as error:

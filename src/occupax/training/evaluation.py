@@ -14,7 +14,9 @@ from jaxtyping import Bool, Float, Int
 from occupax._errors import check_integer
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.gymnax import PREFIX
 from occupax.envs.lookup import find
+from occupax.envs.registry import make
 from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import sample
@@ -66,8 +68,9 @@ def evaluate(
 
     Args:
         policy: the policy; its actions are drawn.
-        env: a Gymnasium id or environment, or module:factory, which runs in Gymnasium itself, or an environment of
-            occupax. An environment that is passed in is not closed.
+        env: a Gymnasium id or environment, or module:factory, which runs in Gymnasium itself; or an environment of
+            occupax, its class as module:class, or a name of gymnax such as "gymnax/CartPole-v1". An environment that is
+            passed in is not closed.
         episodes: how many.
         seed: of the environment and the actions.
         max_steps: where episodes are cut. An environment in JAX without a time limit needs it, and so does one of
@@ -83,7 +86,7 @@ def evaluate(
     with warnings.catch_warnings():
         # an old version is what the caller asked for
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date", category=DeprecationWarning)
-        process = env if isinstance(env, DecisionProcess) else _in_gymnasium(env)
+        process = env if isinstance(env, DecisionProcess) else _make(env)
         flat = _refuse_unfit(policy, process)
         if not isinstance(process, GymnasiumEnv):
             return _in_jax(policy, process, episodes, seed, limit)
@@ -119,12 +122,14 @@ def _in_jax(policy: Policy, env: DecisionProcess, episodes: int, seed: int, limi
     return Evaluation(*(np.concatenate(column)[:episodes] for column in zip(*blocks, strict=True)))
 
 
-def _in_gymnasium(given: Any) -> GymnasiumEnv:
+def _make(given: Any) -> DecisionProcess:
     """The environment of an id or of module:factory, or one that is made already, which then stays open."""
     import gymnasium as gym
 
     if isinstance(given, str):
-        return GymnasiumEnv(find(given))
+        source = find(given)
+        in_gymnasium = isinstance(source, str) and not source.startswith(PREFIX)  # the environment itself, not a twin
+        return GymnasiumEnv(source) if in_gymnasium else make(source)
     if not isinstance(given, gym.Env):
         raise ValueError(f"env must be a Gymnasium id, or an environment of Gymnasium or occupax, got {given!r:.80}.")
 

@@ -25,7 +25,7 @@ def check_env(
     timeout: Annotated[float, number(float)] = 10.0,
     json: bool = False,
 ) -> None:
-    """Check whether a Gymnasium environment is fit for training, and say how to mend what is wrong with it."""
+    """Check whether an environment, of Gymnasium or in JAX, is fit for training, and say how to mend what is wrong."""
     with contextlib.redirect_stdout(sys.stderr):  # what the environment itself prints
         findings = ox.check_env(find(env), episodes, seed, max_steps, timeout)
     errors = sum(finding.severity == "error" for finding in findings)

@@ -12,7 +12,6 @@ import gymnasium as gym
 import jax
 import numpy as np
 
-from occupax.envs.base import Environment
 from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
 from occupax.envs.check.observations import check_observation, check_space
 from occupax.envs.episode import Episode, EpisodeFailedError, StructureError, episode_seeds, read_number, time_limit
@@ -48,7 +47,7 @@ def _make(env: Any, findings: Findings) -> Any:
     elif isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
         make, where = env, f"{getattr(env, '__name__', type(env).__name__)}()"
         remedy += "; it must work without arguments"
-    elif hasattr(env, "step") and not isinstance(env, Environment):
+    elif hasattr(env, "step"):
         return env
     else:
         kinds = "a Gymnasium id, a Gymnasium environment or a function that makes one"
@@ -182,6 +181,10 @@ class _EpisodeChecker:
             self._findings.add(found("info", kind(info), where, name=name))
 
     def _check_reward(self, reward: Any, where: str) -> None:
+        declared = getattr(self._env.unwrapped, "reward_space", None)
+        if declared is not None and np.ndim(reward):
+            self._findings.add(*check_observation(declared, np.asarray(reward, declared.dtype), where, "reward"))
+            return
         try:
             number = read_number(reward)
         except OverflowError:  # a whole number beyond all floats
