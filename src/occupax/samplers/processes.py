@@ -64,7 +64,7 @@ class ProcessSlots:
 
     def observations(self, places: np.ndarray) -> Any:
         """What was observed last at these places."""
-        return self.entries["observation"][places]
+        return self.entries["following"][places]
 
     def close(self) -> None:
         """Close the environments and end the processes."""
