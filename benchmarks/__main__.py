@@ -19,7 +19,7 @@ from tables import Table, measured, show
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
-BENCHMARKS = ("tabular", "network", "published", "scaling", "memory", "startup", "simulators", "before")
+BENCHMARKS = ("tabular", "network", "published", "scaling", "memory", "startup", "host", "simulators", "before")
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "torch", "stable-baselines3")
 INTRODUCTION = """\
 # Speed and memory

@@ -86,12 +86,16 @@ class Slots:
                     returned = envs[place].step(actions[place])
                 except Exception as error:
                     raise raised(error, self._steps(place), actions[place]) from error
-                observation, reward, ended, cut, info = checked(returned, 5, self._time - self._began[place])
+                if type(returned) is not tuple or len(returned) != 5:
+                    checked(returned, 5, self._steps(place))
+                observation, reward, ended, cut, info = returned
                 if type(observation) is np.ndarray and observation.shape == simple:
                     rows[place][...] = observation
                 else:
                     self._read(place, observation)
-                rewards[place] = self._number(place, "the reward", reward)
+                if type(reward) is not float or not -LARGEST <= reward <= LARGEST:
+                    reward = self._number(place, "the reward", reward)
+                rewards[place] = reward
                 terminated[place], truncated[place] = bool(ended), bool(cut)
                 if self._info:
                     entries["info"][place] = [self._named(place, name, info) for name in self._info]
