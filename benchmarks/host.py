@@ -99,7 +99,7 @@ def in_cartpole() -> Table:
     problem = ox.Problem(ox.make("CartPole-v1", "gymnasium"), discount=0.99, horizon=HORIZON)
     here, processes = ox.samplers.Host(envs=ENVS), ox.samplers.Host(envs=ENVS, processes=os.cpu_count() or 1)
     reinforce, large = ox.REINFORCE(batch=128), ox.TSIVRPG(snapshot_batch=256, batch=128, epoch_length=4)
-    others = {
+    others: dict[str, Callable[[], float]] = {
         "REINFORCE, B = 128": partial(training, problem, reinforce, 128 * ITERATIONS, here),
         "TSIVR-PG, N = 256, B = 128": partial(training, problem, large, 128 * (ITERATIONS + 3), here),
         f"REINFORCE, B = 128, {processes.processes} processes": partial(
