@@ -5,7 +5,7 @@
 * `cartpole`, `acrobot`, `mountain_car` and `pendulum`: the physics of Gymnasium in JAX. `lqr`: linear systems, whose
   optimum is known.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
-  one episode of it call by call, and `vector_slot` is one environment of a vector of them.
+  one episode of it call by call, and `slots` steps several that play side by side.
 * `lookup`: what an id or module:factory stands for. `registry`: `make`, `register` and `list`.
 * `check/`: whether an environment of Gymnasium is fit for training.
 """
