@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 BENCHMARKS = (
     *("tabular", "network", "published", "solving", "scaling"),
-    *("memory", "startup", "simulators", "others", "before"),
+    *("memory", "startup", "host", "simulators", "others", "before"),
 )
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "gymnax", "torch", "stable-baselines3")
 INTRODUCTION = """\

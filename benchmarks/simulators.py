@@ -23,12 +23,12 @@ MILLISECOND = 1e-3
 
 
 class Slow(gym.Env[Any, Any]):
-    """Nothing happens, and that takes a millisecond."""
+    """Nothing happens, and that takes a millisecond or as long as is said."""
 
-    def __init__(self, computes: bool):
+    def __init__(self, computes: bool, seconds: float = MILLISECOND):
         self.observation_space = gym.spaces.Box(-1, 1, (4,), np.float32)
         self.action_space = gym.spaces.Discrete(2)
-        self._computes, self._time = computes, 0
+        self._computes, self._seconds, self._time = computes, seconds, 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin."""
@@ -39,11 +39,11 @@ class Slow(gym.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Wait or compute."""
         if self._computes:
-            end = time.perf_counter() + MILLISECOND
+            end = time.perf_counter() + self._seconds
             while time.perf_counter() < end:
                 pass
         else:
-            time.sleep(MILLISECOND)
+            time.sleep(self._seconds)
         self._time += 1
         return np.zeros(4, np.float32), float(action), False, self._time == LENGTH, {}
 

@@ -177,7 +177,7 @@ def test_a_simulator_is_trained_like_the_table_of_it(trained):
 
 
 @pytest.mark.parametrize(
-    "sampler", [ox.samplers.Host(envs=1), ox.samplers.Host(envs=3), ox.samplers.Host(envs=3, processes=True)], ids=str
+    "sampler", [ox.samplers.Host(envs=1), ox.samplers.Host(envs=3), ox.samplers.Host(envs=3, processes=2)], ids=str
 )
 def test_it_makes_no_difference_how_many_environments_there_are_nor_where(trained, sampler):
     assert_same_bits(train(chain(ox.GymnasiumEnv(Chain)), ox.TSIVRPG(**SIZES), sampler), trained)

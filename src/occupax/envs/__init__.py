@@ -5,8 +5,8 @@
 * `cartpole`, `acrobot`, `mountain_car` and `pendulum`: the physics of Gymnasium in JAX. `lqr`: linear systems, whose
   optimum is known.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
-  one episode of it call by call, and `vector_slot` is one environment of a vector of them. `vector_reward`: rewards
-  that are vectors.
+  one episode of it call by call, and `slots` steps several that play side by side. `vector_reward`: rewards that are
+  vectors.
 * `gymnax`: `from_gymnax`, any environment of gymnax.
 * `lookup`: what an id or module:factory stands for. `elsewhere`: which package has an id that is not known.
 * `registry`: `make`, `register` and `list`.

@@ -21,7 +21,7 @@ class StructureError(EpisodeFailedError):
 
 
 class Episode:
-    """An episode of an environment of Gymnasium, which training, `evaluate` and `check_env` play."""
+    """An episode of an environment of Gymnasium, call by call."""
 
     def __init__(self, env: Any, seed: int):
         self.env, self.seed, self.steps = env, seed, 0
@@ -32,9 +32,7 @@ class Episode:
             returned = self.env.reset(seed=self.seed)
         except Exception as error:
             raise EpisodeFailedError(f"raised {type(error).__name__} at reset") from error
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise StructureError(returned, 2, self.steps)
-        return returned
+        return checked(returned, 2, self.steps)
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Take a step; return what the environment returns."""
@@ -42,11 +40,20 @@ class Episode:
         try:
             returned = self.env.step(action)
         except Exception as error:
-            what = f"step {self.steps} with action {action}"
-            raise EpisodeFailedError(f"raised {type(error).__name__} at {what}") from error
-        if not isinstance(returned, tuple) or len(returned) != 5:
-            raise StructureError(returned, 5, self.steps)
-        return returned
+            raise raised(error, self.steps, action) from error
+        return checked(returned, 5, self.steps)
+
+
+def raised(error: Exception, step: int, action: Any) -> EpisodeFailedError:
+    """The error for a step that raised another one."""
+    return EpisodeFailedError(f"raised {type(error).__name__} at step {step} with action {action}")
+
+
+def checked(returned: Any, expected: int, step: int) -> Any:
+    """What a call of an environment returned, if it is a tuple of as many values as it should be."""
+    if not isinstance(returned, tuple) or len(returned) != expected:
+        raise StructureError(returned, expected, step)
+    return returned
 
 
 def useless(step: int) -> str:

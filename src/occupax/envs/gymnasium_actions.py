@@ -29,7 +29,7 @@ def writing_actions(space: Any) -> Callable[[np.ndarray], list[Any]]:
     match space:
         case gym.spaces.Discrete():
             first = int(space.start)
-            return lambda actions: (first + actions.astype(np.int64)).tolist()
+            return lambda actions: list(first + actions.astype(np.int64))
         case gym.spaces.MultiDiscrete():
             return lambda actions: list((space.start + actions.reshape(-1, *space.shape)).astype(space.dtype))
         case gym.spaces.MultiBinary():

@@ -5,6 +5,7 @@
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
 * `fitting`: which policy fits which environment, and the compiled kernel.
+* `on_host`: the same policies evaluated by NumPy, where environments are stepped outside of JAX.
 """
 
 from occupax.policies.base import Initialiser, Policy, PolicyType, refuse_unless_policy

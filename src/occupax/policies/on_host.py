@@ -112,9 +112,9 @@ def _categorical(logits_of: Callable[[Any], Array], shape: tuple[int, ...], dtyp
     def draw(observations: Any, noise: Array) -> Drawn:
         with np.errstate(all="ignore"):  # what is not finite is seen in the log-probabilities
             logits = logits_of(observations).reshape(-1, shape[-1])
-            drawn = np.argmax(logits + noise.reshape(logits.shape), -1)
-            logits = logits - logits.max(-1, keepdims=True)
-            log_probs = logits[np.arange(len(drawn)), drawn] - np.log(np.exp(logits).sum(-1))
+            drawn = (logits + noise.reshape(logits.shape)).argmax(-1)
+            logits = logits - np.maximum.reduce(logits, -1, keepdims=True)
+            log_probs = logits[np.arange(len(drawn)), drawn] - np.log(np.add.reduce(np.exp(logits), -1))
         actions = drawn.astype(np.int32).reshape(len(noise), *shape[:-1])
         return actions, actions, log_probs if len(shape) == 1 else log_probs.reshape(actions.shape).sum(-1)
 

@@ -4,7 +4,8 @@
 * `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`), which has the simulation of episodes, or C++
   (`Kernel`), with the sources of the kernels in `tabular_kernel` and `network_kernel`.
 * `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the episodes of
-  Gymnasium in `episodes`, and `cluster` and `workers` for Ray.
+  Gymnasium in `episodes`, who draws their actions in `acting`, `processes` for environments in processes of their own,
+  and `cluster` and `workers` for Ray.
 * `batches`: who answers what an algorithm asks of the trajectories.
 """
 

@@ -7,6 +7,7 @@ horizon, and which environment plays which episode makes no difference.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import jax
@@ -27,6 +28,8 @@ __all__ = ["EpisodeError", "EpisodeRunner", "VectorStep", "episode_seeds"]
 
 TRIES = 2
 """How often episodes are begun if a process dies; they are the same every time."""
+STEPS_A_BLOCK = 50
+"""After how many steps of all environments what happened is sorted by episodes."""
 SECONDS_TO_BEGIN = 120.0
 """What making the environments may take at least: their processes import everything anew."""
 
@@ -46,15 +49,10 @@ class VectorStep(NamedTuple):
     actions: Num[np.ndarray, "P *k"]
     """As the policy drew them."""
     log_probs: Float[np.ndarray, " P"]
-    rewards: Float[np.ndarray, " P"]
-    terminated: Bool[np.ndarray, " P"]
-    """Whether the episode has ended by itself."""
+    returned: np.ndarray
+    """What the environments returned: an array with the fields of `occupax.envs.slots.slot_type`."""
     over: Bool[np.ndarray, " P"]
     """Whether it was the last step of the episode."""
-    following: Any
-    """What is observed after the step."""
-    info: Float[np.ndarray, "P k"]
-    """The values that are recorded of the `info`."""
 
 
 Result = TypeVar("Result")
@@ -175,10 +173,9 @@ class EpisodeRunner:
             now, then, seen = row[places], time[places], slots.observations(places)
             drawn, slots.entries["action"][places], log_probs = act(seen, places, now, then)
             self._ask(slots.step)
-            found = slots.entries[places]
-            over = found["terminated"] | found["truncated"] | (then + 1 == horizon)
-            ended = found["terminated"], over, found["observation"]
-            yield VectorStep(now, then, seen, drawn, log_probs, found["reward"], *ended, found["info"])
+            returned = slots.entries.take(places)
+            over = returned["terminated"] | returned["truncated"] | (then + 1 == horizon)
+            yield VectorStep(now, then, seen, drawn, log_probs, returned, over)
             time[places] += 1
             if over.any():
                 places = begin(places[over])
@@ -215,17 +212,17 @@ def _record(env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: 
     spec, action, number = env.observation_spec(), env.action_space.spec(), jnp.result_type(float)
     kinds = (spec.shape, spec.dtype), (action.shape, action.dtype), *[((), number)] * 2, ((len(env.info),), number)
     columns = [np.zeros((n * horizon, *shape), dtype) for shape, dtype in kinds]
-    observations, actions, log_probs, rewards, info = columns
     lengths, terminated, last = np.zeros(n, int), np.zeros(n, bool), np.zeros((n, *spec.shape), spec.dtype)
-    for step in steps:
-        at = step.row * horizon + step.time
-        observations[at], actions[at], log_probs[at], rewards[at] = step[2:6]
-        if env.info:
-            info[at] = step.info
-        if step.over.any():
-            row = step.row[step.over]
-            lengths[row] = step.time[step.over] + 1
-            terminated[row], last[row] = step.terminated[step.over], step.following[step.over]
+    while block := list(islice(steps, STEPS_A_BLOCK)):
+        row, time, *drawn, returned, over = map(np.concatenate, zip(*block, strict=True))
+        for column, values in zip(columns, [*drawn, returned["reward"], returned["info"]], strict=True):
+            column[row * horizon + time] = values
+        row = row[over]
+        lengths[row], terminated[row], last[row] = (
+            time[over] + 1,
+            returned["terminated"][over],
+            returned["following"][over],
+        )
     live = np.arange(horizon) < lengths[:, None]
     observations, actions, log_probs, rewards, info = (it.reshape(n, horizon, *it.shape[1:]) for it in columns)
     np.copyto(observations, last[:, None], where=~live.reshape(n, horizon, *[1] * len(spec.shape)))

@@ -28,7 +28,7 @@ class ProcessSlots:
 
         context = multiprocessing.get_context("forkserver")  # not forked, because JAX has threads
         kind = slot_type(env)
-        memory = context.RawArray(ctypes.c_byte, envs * kind.itemsize)
+        memory: Any = context.RawArray(ctypes.c_byte, envs * kind.itemsize)
         self.entries = np.frombuffer(memory, kind)
         self._shares = np.array_split(np.arange(envs), count)
         self._playing = np.zeros(envs, bool)
@@ -36,8 +36,8 @@ class ProcessSlots:
         self._processes: list[Any] = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            made = CloudpickleWrapper(partial(_make, env, int(share[0]), len(share)))
-            process = context.Process(target=_serve, args=(made, memory, theirs), daemon=True)
+            made: Any = partial(_make, env, int(share[0]), len(share))
+            process = context.Process(target=_serve, args=(CloudpickleWrapper(made), memory, theirs), daemon=True)
             process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
             self._pipes.append(ours)
@@ -64,7 +64,7 @@ class ProcessSlots:
 
     def observations(self, places: np.ndarray) -> Any:
         """What was observed last at these places."""
-        return self.entries["observation"][places]
+        return self.entries["following"][places]
 
     def close(self) -> None:
         """Close the environments and end the processes."""

@@ -99,9 +99,9 @@ def _add_up(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
     found = Evaluation(np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool))
     for step in steps:
         _refuse_infinite(step.log_probs)
-        found.returns[step.row] += step.rewards
+        found.returns[step.row] += step.returned["reward"]
         found.lengths[step.row] += 1
-        found.terminated[step.row] = step.terminated
+        found.terminated[step.row] = step.returned["terminated"]
     return found
 
 

@@ -1,0 +1,211 @@
+"""Policies that NumPy evaluates outside of JAX, held against the policies themselves."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import occupax as ox
+from occupax.envs import ActionSpace, BoxActions, DecisionProcess, DiscreteActions, MultiDiscreteActions
+from occupax.envs.episode import seeds_and_keys
+from occupax.policies import Flat, Softmax, Tabular
+from occupax.policies import on_host as module
+from occupax.policies.on_host import on_host
+from occupax.samplers import acting as acting_module
+from occupax.samplers.acting import EPISODES, STEPS, acting
+from occupax.samplers.episodes import EpisodeRunner
+
+KEY = jax.random.key(4)
+
+
+class Seen(DecisionProcess):
+    """What initialisers of policies want to know of an environment."""
+
+    action_space: ActionSpace
+    num_states: int | None = None
+    time_limit: int | None = None
+
+    def observation_spec(self):
+        return jax.ShapeDtypeStruct((5,), jnp.float32) if self.num_states is None else jax.ShapeDtypeStruct((), int)
+
+
+THREE, PAIR, BOX = DiscreteActions(3), MultiDiscreteActions([3, 2]), BoxActions([-1.0, 0.0], [3.0, 0.5])
+KINDS = {
+    "table": (ox.policies.tabular(1.0), THREE, 7),
+    "linear": (ox.policies.linear(scale=1.0), THREE, None),
+    "linear in states": (ox.policies.linear(scale=1.0), THREE, 7),
+    "linear, two entries": (ox.policies.linear(scale=1.0), PAIR, None),
+    "mlp, two entries, in states": (ox.policies.mlp((6,), scale=2.0), PAIR, 7),
+    **{f"mlp, {name}": (ox.policies.mlp((6, 4), name, scale=3.0), THREE, None) for name in ox.policies.ACTIVATIONS},
+    "gaussian": (ox.policies.gaussian((6,)), BOX, None),
+    "gaussian, linear": (ox.policies.gaussian(()), BOX, None),
+    "gaussian, by observation": (ox.policies.gaussian((6,), by_observation=True), BOX, None),
+    "squashed": (ox.policies.squashed((6,)), BOX, None),
+    "squashed, by observation": (ox.policies.squashed((6, 3), "gelu", by_observation=True), BOX, None),
+}
+
+
+def make(name):
+    """A policy whose parameters are all far from zero, with 40 observations."""
+    init, space, states = KINDS[name]
+    policy = init(Seen(space, states), KEY)
+    arrays, rest = eqx.partition(policy, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    moved = [leaf + 0.3 * jax.random.normal(jax.random.key(i), leaf.shape) for i, leaf in enumerate(leaves)]
+    rng = np.random.default_rng(0)
+    seen = rng.normal(size=(40, 5)).astype(np.float32) * 2 if states is None else rng.integers(0, states, 40)
+    return eqx.combine(jax.tree.unflatten(structure, moved), rest), space, seen
+
+
+def keys_of(n):
+    return np.asarray(seeds_and_keys(KEY, jnp.arange(n))[1])
+
+
+def drawn_in_jax(policy, seen, rows, time):
+    """What the policy itself draws for steps of episodes, with their keys as everywhere else."""
+    keys = [jax.random.split(jax.random.fold_in(jax.random.fold_in(KEY, row), time + 1))[0] for row in rows]
+    drawn, log_probs = jax.vmap(policy.draw)(jnp.asarray(seen), jnp.stack(keys))
+    return np.asarray(drawn), np.asarray(jax.vmap(policy.applied)(drawn)), np.asarray(log_probs)
+
+
+def assert_drawn(policy, space, seen, tolerance=2e-5):
+    """At the first step, NumPy draws what the policy draws, and gives the log-probabilities that it gives."""
+    rows = np.arange(len(seen))
+    found, given, log_probs = acting(policy, space, keys_of(len(seen)), len(seen), flat=True)(
+        seen, rows, rows, 0 * rows
+    )
+    expected, applied, in_jax = drawn_in_jax(policy, seen, rows, 0)
+    if space is BOX:
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(given, np.clip(applied, BOX.low, BOX.high), rtol=tolerance, atol=tolerance)
+        assert (given >= BOX.low).all()
+        assert (given <= BOX.high).all()
+    else:
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(given, expected)
+    assert found.dtype == space.spec().dtype
+    np.testing.assert_allclose(log_probs, in_jax, rtol=tolerance, atol=tolerance)
+    # what estimators compute: the weights of the policy that acted are 1
+    later = np.asarray(jax.vmap(policy.log_prob)(jnp.asarray(seen), jnp.asarray(found)))
+    np.testing.assert_allclose(np.exp(later - log_probs), 1.0, atol=2 * tolerance)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_numpy_draws_what_the_policy_draws(name):
+    policy, space, seen = make(name)
+    assert on_host(policy) is not None
+    assert_drawn(policy, space, seen)
+
+
+def test_numpy_draws_in_double_precision_what_the_policy_draws(x64):
+    assert_drawn(*make("squashed"), tolerance=1e-11)
+
+
+def test_another_policy_is_noticed(monkeypatch):
+    for name, wrong in (("mlp, tanh", lambda x: 1.01 * np.tanh(x)), ("squashed", lambda x: np.tanh(x) + 0.01)):
+        policy, space, seen = make(name)
+        monkeypatch.setitem(module.ACTIVATIONS, id(jnp.tanh), wrong)
+        with pytest.raises(AssertionError):
+            assert_drawn(policy, space, seen)
+
+
+@pytest.mark.parametrize("name", ["table", "linear, two entries", "gaussian, by observation", "squashed"])
+def test_what_is_drawn_follows_the_law_of_the_policy(name):
+    policy, space, seen = make(name)
+    n = 6_000
+    one, rows = np.repeat(seen[:1], n, 0), np.arange(n)
+    found, _, _ = acting(policy, space, keys_of(n), n, flat=True)(one, rows, rows, 0 * rows)
+    if space is BOX:
+        means, logs = (np.asarray(it, np.float64) for it in policy.law(jnp.asarray(seen[0])))
+        z = (found - BOX.middle) / BOX.reach if name.startswith("gaussian") else found
+        for column, mean, deviation in zip(z.T, means, np.exp(logs), strict=True):
+            assert stats.kstest(column, stats.norm(mean, deviation).cdf).pvalue > 1e-3
+            assert stats.kstest(column, stats.norm(mean + 0.1 * deviation, deviation).cdf).pvalue < 1e-3
+        return
+    sizes = np.atleast_1d(getattr(space, "sizes", space.n if name == "table" else 0))
+    actions = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, len(sizes))
+    tried = actions if len(sizes) > 1 else actions[:, 0]
+    probs = np.exp([float(policy.log_prob(jnp.asarray(seen[0]), jnp.asarray(action))) for action in tried])
+    counts = [(found.reshape(n, -1) == action).all(1).sum() for action in actions]
+    assert stats.chisquare(counts, n * probs / probs.sum()).pvalue > 1e-3
+    assert stats.chisquare(counts, n * probs[::-1] / probs.sum()).pvalue < 1e-3
+
+
+def test_the_noise_is_that_of_the_episode_and_the_step():
+    policy, space, seen = make("mlp, relu")
+    n, rows = EPISODES + 9, np.array([3, EPISODES + 4])
+    act = acting(policy, space, keys_of(n), 5, flat=True)
+    for t in range(STEPS + 3):
+        if t == 2:  # the environment takes up another episode
+            act(seen[:1], np.array([1]), np.array([0]), np.array([0]))
+        found, _, _ = act(seen[t % 30 :][:2], np.array([4, 2]), rows, np.array([t, t]))
+        if t in (0, 1, STEPS - 1, STEPS, STEPS + 2):
+            np.testing.assert_array_equal(found, drawn_in_jax(policy, seen[t % 30 :][:2], rows, t)[0])
+
+
+@pytest.mark.parametrize("name", ["table", "mlp, tanh", "mlp, softplus", "squashed, by observation"])
+def test_how_many_act_at_once_changes_no_bit(name):
+    policy, _, seen = make(name)
+    host = on_host(policy)
+    assert host is not None
+    noise = np.random.default_rng(1).normal(size=(40, *host.shape)).astype(host.dtype)
+    whole = host.draw(seen, noise)
+    for size in (1, 3, 8, 17):
+        for first in range(0, 40 - size, 5):
+            part = slice(first, first + size)
+            for one, other in zip(host.draw(seen[part], noise[part]), whole, strict=True):
+                assert one.tobytes() == other[part].tobytes()
+
+
+class Sharper(Tabular):
+    """A table with logits of its own."""
+
+    def logits(self, observation):
+        return 2.0 * self.table[observation]
+
+
+class Shifted(eqx.Module):
+    """A network with a part that nobody knows."""
+
+    network: Flat
+    shift: jax.Array
+
+    def __call__(self, observation):
+        return self.network(observation) + self.shift
+
+
+class Scaled(Flat):
+    """A network that sees something else."""
+
+    def __call__(self, observation):
+        return super().__call__(2.0 * observation)
+
+
+def test_policies_with_parts_of_their_own_are_left_to_jax():
+    network = make("mlp, tanh")[0].psi
+    table = jnp.asarray(np.random.default_rng(0).normal(size=(7, 3)), jnp.float32)
+    bent = eqx.tree_at(lambda it: it.network.layers[1], network, eqx.nn.Lambda(jnp.sin))
+    for psi in (Shifted(network, jnp.arange(3.0)), Scaled(network.network, None), bent, lambda seen: seen[:3]):
+        assert on_host(Softmax(psi)) is None
+    policy, seen, rows = Sharper(table), np.arange(7), np.arange(7)
+    assert on_host(policy) is None
+    found, _, log_probs = acting(policy, THREE, keys_of(9), 9, flat=True)(seen, rows, rows, 0 * rows)
+    expected, _, in_jax = drawn_in_jax(policy, seen, rows, 0)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(log_probs, in_jax, rtol=1e-5, atol=1e-6)
+
+
+def test_trajectories_are_the_same_whoever_acts(monkeypatch):
+    env = ox.GymnasiumEnv("CartPole-v1")
+    policy = ox.policies.mlp((4,), scale=3.0)(env, KEY)
+    here = EpisodeRunner(env, 3).draw(policy, KEY, 0, 5, 5, 12)
+    np.testing.assert_allclose(
+        ox.estimators.weights(here, policy) * here.live, here.live, atol=1e-4
+    )  # products of the weights of 12 steps
+    monkeypatch.setattr(acting_module, "on_host", lambda _: None)
+    there = EpisodeRunner(env, 3).draw(policy, KEY, 0, 5, 5, 12)
+    np.testing.assert_array_equal(here.actions, there.actions)
+    np.testing.assert_array_equal(here.observations, there.observations)
+    np.testing.assert_allclose(here.log_probs, there.log_probs, rtol=1e-5, atol=1e-6)
