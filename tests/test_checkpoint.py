@@ -29,6 +29,7 @@ RUNS = {
     "hspga": (ox.HSPGA(**SIZES), {}),
     "maxent": (ox.MaxEnt(batch=4), {"record_every": 3}),
     "plain jax": (ox.REINFORCE(batch=4), {"sampler": "jax"}),
+    "linear baseline": (ox.REINFORCE(batch=4, baseline="linear"), {}),
     "adam": (ox.REINFORCE(batch=4, step_size=1.0, rule=ADAM, baseline="mean"), {"record_every": 7}),
     "plain": (ox.TSIVRPG(**SIZES, rule="gradient", weight_guard=None), {}),
     "uniform": (ox.REINFORCE(batch=4, output="uniform"), {}),

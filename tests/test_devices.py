@@ -19,7 +19,7 @@ pole = ox.Problem(ox.make("CartPole-v1"), horizon=25)
 sizes = dict(snapshot_batch=9, batch=4, epoch_length=3, step_size=0.02)
 cases = {
     "trajectories": (lake, ox.HSPGA(**sizes), 2),
-    "network": (pole, ox.REINFORCE(batch=5, step_size=0.001), 1),
+    "network": (pole, ox.REINFORCE(batch=5, step_size=0.001, baseline="linear"), 1),
     "runs": (lake, ox.HSPGA(**sizes), 7),
 }
 found = {}

@@ -139,7 +139,9 @@ def make_source(problem: ox.Problem, policies: Any) -> Iterator[Callable[..., Ra
 def answers(batch: Any, target: Any) -> list[np.ndarray]:
     """All that is asked of a batch in an iteration."""
     r = jnp.linspace(-1.0, 1.0, batch.problem.size)
-    found = batch.occupancy(), batch.gradient(target, r, "mean"), batch.statistics(target)
+    fit = batch.regression(r).fit()
+    found = batch.occupancy(), batch.gradient(target, r, "mean"), batch.statistics(target), fit
+    found = *found, batch.gradient(target, r, fit)
     return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
 
 
