@@ -16,7 +16,7 @@ from occupax import (
     training,
     utilities,
 )
-from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
+from occupax.algorithms import HSPGA, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
 from occupax.batch import Batch, Trajectories
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, make
 from occupax.exact import solve
@@ -31,13 +31,17 @@ __version__ = "0.2.0.dev0"
 
 __all__ = [
     "HSPGA",
+    "NVRPG",
+    "PAGE",
     "REINFORCE",
     "SRVRPG",
+    "STORM",
     "SVRPG",
     "TSIVRPG",
     "Batch",
     "GymnasiumEnv",
     "MaxEnt",
+    "PlugIn",
     "Problem",
     "Result",
     "SampledBatch",

@@ -3,9 +3,27 @@
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase
 from occupax.algorithms.hspga import HSPGA
 from occupax.algorithms.maxent import MaxEnt
+from occupax.algorithms.nvrpg import NVRPG
+from occupax.algorithms.page import PAGE
+from occupax.algorithms.plugin import PlugIn
 from occupax.algorithms.reinforce import REINFORCE
 from occupax.algorithms.srvrpg import SRVRPG
+from occupax.algorithms.storm import STORM
 from occupax.algorithms.svrpg import SVRPG
 from occupax.algorithms.tsivrpg import TSIVRPG
 
-__all__ = ["HSPGA", "REINFORCE", "SRVRPG", "SVRPG", "TSIVRPG", "Algorithm", "AlgorithmState", "MaxEnt", "Phase"]
+__all__ = [
+    "HSPGA",
+    "NVRPG",
+    "PAGE",
+    "REINFORCE",
+    "SRVRPG",
+    "STORM",
+    "SVRPG",
+    "TSIVRPG",
+    "Algorithm",
+    "AlgorithmState",
+    "MaxEnt",
+    "Phase",
+    "PlugIn",
+]

@@ -19,6 +19,10 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
         "hspga": algorithms.HSPGA,
         "tsivr-pg": algorithms.TSIVRPG,
         "maxent": algorithms.MaxEnt,
+        "storm": algorithms.STORM,
+        "page": algorithms.PAGE,
+        "n-vr-pg": algorithms.NVRPG,
+        "plug-in": algorithms.PlugIn,
     },
     "policy": {name: getattr(policies, name) for name in ("tabular", "linear", "mlp", "gaussian", "squashed")},
 }

@@ -19,7 +19,7 @@ from jaxtyping import Array, Key, UInt32
 
 from occupax._compiled import arrays_of, with_arrays
 from occupax._errors import check_integer, check_number
-from occupax.batch import Earnings
+from occupax.batch import Earnings, Transitions
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler, Source
@@ -206,4 +206,5 @@ def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
     there = [jnp.asarray(array) for array in arrays]
     if kind in ("gradient", "fisher_vector"):
         return with_arrays(eqx.filter(policy, eqx.is_inexact_array), there)
-    return there[0] if kind == "occupancy" else Earnings(*there) if kind == "earnings" else Tally(*there)
+    kinds = {"earnings": Earnings, "tally": Tally, "transitions": Transitions}
+    return there[0] if kind == "occupancy" else kinds[kind](*there)

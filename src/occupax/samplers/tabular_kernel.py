@@ -10,14 +10,17 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
-from occupax.batch import AnyBaseline, Batch, Earnings, Target
+from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories, Transitions
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
+from occupax.samplers.batches.sampled import SampledBatch
 
+PART = 128
+"""How many trajectories the kernel packs together."""
 BASELINES = {"none": 0, "mean": 1}
 """How the kernel counts the baselines; 2 is a mean over more trajectories than it is shown."""
 
@@ -119,6 +122,36 @@ class TabularKernelBatch(Block):
         visits = self._ask("occupancy", None, (self.probs.size,), *features, absorbing=False).reshape(self.probs.shape)
         along = visits * (vector.table - jnp.sum(self.probs * vector.table, 1, keepdims=True))
         return Tabular(along - self.probs * jnp.sum(along, 1, keepdims=True))
+
+    def transitions(self) -> Transitions:
+        """What led where, counted."""
+        return self._unpacked().transitions()
+
+    def _unpacked(self) -> SampledBatch:
+        """The same trajectories as arrays [n, horizon]."""
+        horizon, shift, A = self.problem.sampling_horizon(), self.source.shift, self.probs.shape[1]
+        lengths, finals, number = self.lengths, self.finals, jnp.arange(self.lengths.size)
+        before = jnp.cumsum(lengths) - lengths
+        first = number // PART * PART
+        start = first * horizon + before - before[first]  # a part is packed from where its first trajectory may begin
+        own = slice(self.start, self.stop)
+        steps, lengths, finals = jnp.arange(horizon), lengths[own, None], finals[own]
+        live = steps < lengths
+        events = self.events[jnp.where(live, start[own, None] + steps, 0)]
+        states, actions = jnp.divmod(events >> shift, A)
+        log_probs = jnp.log(self.probs)[states, actions]
+        rewards = jnp.asarray(self.source.rewards, self.probs.dtype)[events]
+        there, finals = finals >= 0, jnp.maximum(finals, 0)
+        drawn = Trajectories(
+            observations=jnp.where(live, states, finals[:, None]),
+            actions=jnp.where(live, actions, 0),
+            log_probs=jnp.where(live, log_probs, 0.0),
+            rewards=jnp.where(live, rewards, 0.0),
+            live=live,
+            terminated=there & jnp.asarray(_table(self.problem).terminal)[finals],
+            final_observations=finals,
+        )
+        return SampledBatch(self.problem, drawn, self.policy)
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""

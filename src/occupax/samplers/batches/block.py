@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target
+from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target, Transitions
 from occupax.policies import Policy
 
-ARGUMENTS = {"occupancy": 1, "tally": 1, "fisher_vector": 1, "earnings": 2, "gradient": 3}
+ARGUMENTS = {"transitions": 0, "occupancy": 1, "tally": 1, "fisher_vector": 1, "earnings": 2, "gradient": 3}
 """How many of target, quasi-reward and baseline each kind of request takes."""
 LARGEST_SQUARED = 1e9
 """Weights beyond it count as this in the effective sample size, whose squares must stay finite."""
@@ -50,7 +50,7 @@ class Tally(eqx.Module):
 class Request(NamedTuple):
     """What is asked of a batch, so that it can be passed on to its parts."""
 
-    kind: Literal["occupancy", "gradient", "earnings", "tally", "fisher_vector"]
+    kind: Literal["occupancy", "gradient", "earnings", "tally", "fisher_vector", "transitions"]
     target: Target = None
     """The policy asked about; for a product with the Fisher information, the vector."""
     quasi_reward: Float[Array, " d"] | None = None
@@ -134,6 +134,11 @@ class PartedBatch(Block):
     def fisher_vector(self, vector: Policy) -> Policy:
         """The mean over all parts."""
         return self._mean(Request("fisher_vector", vector))
+
+    @final
+    def transitions(self) -> Transitions:
+        """The sum over all parts."""
+        return self.total(Request("transitions"))
 
     def _mean(self, request: Request) -> Any:
         share, total = self.part_size / self.size, self.total(request)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax.algorithms import Algorithm, AlgorithmState
 from occupax.algorithms.base import choose
-from occupax.batch import Baseline, Batch, Statistics, Target
+from occupax.batch import Baseline, Batch, Statistics, Target, Transitions
 from occupax.envs.actions import BoxActions
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -91,6 +91,10 @@ class WatchedBatch(Batch):
     def fisher_vector(self, vector: Policy) -> Policy:
         """The product with the Fisher information of the policy that acted."""
         return self.batch.fisher_vector(vector)
+
+    def transitions(self) -> Transitions:
+        """What led where, counted."""
+        return self.batch.transitions()
 
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches of half the trajectories each, whose targets are remembered too."""
