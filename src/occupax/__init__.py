@@ -16,7 +16,7 @@ from occupax import (
     training,
     utilities,
 )
-from occupax.algorithms import HSPGA, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
+from occupax.algorithms import HSPGA, NHARPG, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
 from occupax.batch import Batch, Trajectories
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, make
 from occupax.exact import solve
@@ -31,6 +31,7 @@ __version__ = "0.2.0.dev0"
 
 __all__ = [
     "HSPGA",
+    "NHARPG",
     "NVRPG",
     "PAGE",
     "REINFORCE",

@@ -114,6 +114,12 @@ class Batch(eqx.Module):
         """The product of the Fisher information of the policy that acted with a vector in the shape of a policy."""
 
     @abstractmethod
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: Baseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The derivatives of both estimates, of occupancy and gradient, at the policy that acted, along a vector."""
+
+    @abstractmethod
     def transitions(self) -> Transitions:
         """What led where, counted, where observations and actions are discrete."""
 

@@ -3,6 +3,7 @@
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase
 from occupax.algorithms.hspga import HSPGA
 from occupax.algorithms.maxent import MaxEnt
+from occupax.algorithms.nharpg import NHARPG
 from occupax.algorithms.nvrpg import NVRPG
 from occupax.algorithms.page import PAGE
 from occupax.algorithms.plugin import PlugIn
@@ -14,6 +15,7 @@ from occupax.algorithms.tsivrpg import TSIVRPG
 
 __all__ = [
     "HSPGA",
+    "NHARPG",
     "NVRPG",
     "PAGE",
     "REINFORCE",

@@ -22,6 +22,7 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
         "storm": algorithms.STORM,
         "page": algorithms.PAGE,
         "n-vr-pg": algorithms.NVRPG,
+        "n-harpg": algorithms.NHARPG,
         "plug-in": algorithms.PlugIn,
     },
     "policy": {name: getattr(policies, name) for name in ("tabular", "linear", "mlp", "gaussian", "squashed")},

@@ -23,7 +23,7 @@ from occupax.batch import Earnings, Transitions
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler, Source
-from occupax.samplers.batches.block import Request, Tally
+from occupax.samplers.batches.block import ABOUT_VECTORS, Request, Tally
 from occupax.samplers.batches.shards import Shard, ShardedBatch, answering, split
 from occupax.samplers.cluster import Cluster, Package, with_function_names, with_functions
 from occupax.samplers.host import Host
@@ -170,7 +170,7 @@ class RemoteWorker:
     ) -> list[list[Arrays]]:
         """The arrays of the answers to some requests about each of some shards."""
         with jax.enable_x64(self._double):
-            form = eqx.filter(self._policy, eqx.is_inexact_array) if asked[0].kind == "fisher_vector" else self._policy
+            form = eqx.filter(self._policy, eqx.is_inexact_array) if asked[0].kind in ABOUT_VECTORS else self._policy
             about = None if target is None else with_arrays(form, target)
             asked = [request._replace(target=about) for request in asked]
             blocks = [self._block(batch, shard, acting) for shard in shards]
@@ -206,5 +206,7 @@ def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
     there = [jnp.asarray(array) for array in arrays]
     if kind in ("gradient", "fisher_vector"):
         return with_arrays(eqx.filter(policy, eqx.is_inexact_array), there)
+    if kind == "hessian_vector":
+        return there[0], with_arrays(eqx.filter(policy, eqx.is_inexact_array), there[1:])
     kinds = {"earnings": Earnings, "tally": Tally, "transitions": Transitions}
     return there[0] if kind == "occupancy" else kinds[kind](*there)

@@ -123,6 +123,12 @@ class TabularKernelBatch(Block):
         along = visits * (vector.table - jnp.sum(self.probs * vector.table, 1, keepdims=True))
         return Tabular(along - self.probs * jnp.sum(along, 1, keepdims=True))
 
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """What `estimators.hessian_vector` estimates."""
+        return self._unpacked().hessian_vector(vector, quasi_reward, baseline)
+
     def transitions(self) -> Transitions:
         """What led where, counted."""
         return self._unpacked().transitions()

@@ -78,6 +78,12 @@ class SampledBatch(Block):
         """The product with the Fisher information, by `estimators.fisher_vector`."""
         return estimators.fisher_vector(self.problem, self.trajectories, self.policy, vector)
 
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The derivatives of both estimates along a vector, by `estimators.hessian_vector`."""
+        return estimators.hessian_vector(self.problem, self.trajectories, self.policy, vector, quasi_reward, baseline)
+
     def transitions(self) -> Transitions:
         """What led where, counted."""
         taken, env = self.trajectories, self.problem.env

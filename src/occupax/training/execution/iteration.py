@@ -92,6 +92,12 @@ class WatchedBatch(Batch):
         """The product with the Fisher information of the policy that acted."""
         return self.batch.fisher_vector(vector)
 
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: Baseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The derivatives of both estimates at the policy that acted, along a vector."""
+        return self.batch.hessian_vector(vector, quasi_reward, baseline)
+
     def transitions(self) -> Transitions:
         """What led where, counted."""
         return self.batch.transitions()
