@@ -16,7 +16,7 @@ from occupax import (
     training,
     utilities,
 )
-from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
+from occupax.algorithms import HSPGA, NHARPG, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
 from occupax.batch import Batch, Trajectories
 from occupax.constraints import Constraint
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
@@ -32,14 +32,19 @@ __version__ = "0.2.0.dev0"
 
 __all__ = [
     "HSPGA",
+    "NHARPG",
+    "NVRPG",
+    "PAGE",
     "REINFORCE",
     "SRVRPG",
+    "STORM",
     "SVRPG",
     "TSIVRPG",
     "Batch",
     "Constraint",
     "GymnasiumEnv",
     "MaxEnt",
+    "PlugIn",
     "Problem",
     "Result",
     "SampledBatch",

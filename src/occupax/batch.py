@@ -76,6 +76,21 @@ class Statistics(eqx.Module):
     """The share of the steps whose action was outside of the bounds of the environment."""
 
 
+class Transitions(eqx.Module):
+    """What happened in the trajectories of a batch, where states and actions are numbered; sums over all of them."""
+
+    initial: Float[Array, " S"]
+    """How many trajectories began in each state."""
+    counts: Float[Array, "S A S"]
+    """How often an action in a state led to each state."""
+    rewards: Float[Array, "S A"]
+    """The sum of the rewards of each state and action."""
+    ends: Float[Array, " S"]
+    """How many trajectories ended by themselves in each state; one that is cut at the horizon does not."""
+    info: Float[Array, "S A k"] | None = None
+    """The sums of the values that a simulator was asked to record, if any."""
+
+
 class Batch(eqx.Module):
     """What an algorithm asks of the trajectories of one iteration.
 
@@ -104,6 +119,16 @@ class Batch(eqx.Module):
     @abstractmethod
     def fisher_vector(self, vector: Policy) -> Policy:
         """The product of the Fisher information of the policy that acted with a vector in the shape of a policy."""
+
+    @abstractmethod
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: Baseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The derivatives of both estimates, of occupancy and gradient, at the policy that acted, along a vector."""
+
+    @abstractmethod
+    def transitions(self) -> Transitions:
+        """What led where, counted, where observations and actions are discrete."""
 
     @abstractmethod
     def halves(self) -> "tuple[Batch, Batch]":

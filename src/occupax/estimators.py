@@ -12,7 +12,7 @@ added with the weight of the last live step and the target's expectation of the 
 """
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
@@ -154,6 +154,70 @@ def fisher_vector(problem: Problem, trajectories: Trajectories, policy: PolicyTy
     _, along = jax.jvp(log_probs, (moving,), (eqx.filter(vector, eqx.is_inexact_array),))
     discounts = problem.discount ** jnp.arange(along.shape[1], dtype=along.dtype)
     return jax.vjp(log_probs, moving)[1](discounts * along / len(along))[0]
+
+
+@eqx.filter_jit
+def hessian_vector(
+    problem: Problem,
+    trajectories: Trajectories,
+    policy: PolicyType,
+    vector: PolicyType,
+    quasi_reward: Float[Array, " d"],
+    baseline: Baseline | Earnings = "none",
+) -> tuple[Float[Array, " d"], PolicyType]:
+    """The derivatives of the estimates of occupancy and gradient at the policy that acted, along a vector.
+
+    With D_t the sum of the derivatives of log pi(a_h|s_h) along the vector up to step t, that of the weight w_t is D_t.
+    So what is earned at step t counts D_t times in the first order, and each log-probability has a second derivative.
+
+    Args:
+        problem: what the trajectories were drawn from.
+        trajectories: the batch.
+        policy: the policy that acted in it.
+        vector: one number for each parameter of the policy, in its shape.
+        quasi_reward: one number for each feature.
+        baseline: as in `gradient`; what is subtracted has a derivative of mean zero, so nothing is biased.
+
+    Returns:
+        Both derivatives, averaged over the batch, the second in the shape of the policy.
+    """
+    quasi_reward, live = _checked(problem, quasi_reward), trajectories.live
+    moving, fixed = eqx.partition(policy, eqx.is_inexact_array)
+    tangent = eqx.filter(vector, eqx.is_inexact_array)
+    unweighted = jnp.ones(live.shape, trajectories.log_probs.dtype)
+
+    def parts(moving: PolicyType) -> Any:
+        """Log-probabilities, and the mass of each visit if all weights are 1."""
+        target = eqx.combine(moving, fixed)
+        visits = _visits(problem, trajectories, target, unweighted)
+        return jnp.where(live, target.log_probs(trajectories), 0.0), [mass for _, mass in visits]
+
+    def derivatives(moving: PolicyType) -> Any:
+        (log_probs, masses), (along, slopes) = jax.jvp(parts, (moving,), (tangent,))
+        return log_probs, along, masses, slopes
+
+    _, along, masses, slopes = derivatives(moving)
+    drift = jnp.cumsum(along, 1)
+    drifts = [drift, drift[:, -1:]][: len(masses)]  # after the end the weight is that of the last live step
+    counts = [count for count, _ in _visits(problem, trajectories, policy, unweighted)]
+    moved = [mass * by + slope for mass, by, slope in zip(masses, drifts, slopes, strict=True)]
+    total = sum(count.total(mass, problem.size) for count, mass in zip(counts, moved, strict=True))
+    pays = [count.inner(quasi_reward) for count in counts]
+    to_go = _to_go([pay * mass for pay, mass in zip(pays, masses, strict=True)], live)
+    first_order = _to_go([pay * mass for pay, mass in zip(pays, moved, strict=True)], live)
+    if baseline != "none":
+        whole = baseline if isinstance(baseline, Earnings) else Earnings(to_go.sum(0), live.sum(0))
+        others = jnp.where(live, _mean_of_others(to_go, live, whole), 0.0)
+        to_go, first_order = to_go - others, first_order - others * drift
+
+    def objective(moving: PolicyType) -> Float[Array, ""]:
+        log_probs, along, masses, slopes = derivatives(moving)
+        ends = zip(pays[1:], drifts[1:], masses[1:], slopes[1:], strict=True)
+        after = [pay * (by * mass + slope) for pay, by, mass, slope in ends]
+        return jnp.sum(first_order * log_probs + to_go * along) + sum(jnp.sum(part) for part in after)
+
+    size = len(trajectories.actions)
+    return jnp.asarray(total) / size, jax.tree.map(lambda leaf: leaf / size, jax.grad(objective)(moving))
 
 
 def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array, " d"]:

@@ -76,6 +76,10 @@ class Step(eqx.Module):
         if not isinstance(self.rule, optax.GradientTransformation) and self.rule not in RULES:
             raise unknown("step rule", self.rule, RULES)
 
+    def sized(self, policy: Policy) -> Number:
+        """The step size, or that of the rule for this kind of policy."""
+        return default_size(self.rule, policy) if self.size is None else self.size
+
     def init(self, policy: Policy) -> Memory:
         """Before the first step."""
         parameters, rule = eqx.filter(policy, eqx.is_inexact_array), ()
@@ -104,7 +108,7 @@ class Step(eqx.Module):
                 "radius 'theory' depends on the horizon and is worked out by occupax.train; by hand, give the number "
                 "theory.radius(horizon, lipschitz_psi)."
             )
-        size = default_size(self.rule, policy) if self.size is None else self.size
+        size = self.sized(policy)
         direction, remembered = gradient, ()
         if self.rule == "adam":
             direction, remembered = _adam(gradient, memory.rule)

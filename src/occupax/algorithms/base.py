@@ -112,37 +112,38 @@ class Algorithm(eqx.Module, Generic[State]):
         """Numbers of its own to record after an iteration, by name."""
         return {}
 
+    def model(self, problem: Problem, state: State) -> Any:
+        """What it has learned of the environment, for `Result.model`; nothing by default."""
+        return None
 
-class EpochState(AlgorithmState):
-    """The running estimates of an algorithm that goes in epochs."""
+
+class WeightedState(AlgorithmState):
+    """The running estimates of an algorithm that carries them along by importance weights."""
 
     restarted: Bool[Array, ""]
     """Whether the weights of the last refinement could not be trusted, and a fresh estimate took its place."""
 
 
-EpochStateType = TypeVar("EpochStateType", bound=EpochState)
+WeightedStateType = TypeVar("WeightedStateType", bound=WeightedState)
 
 
-class EpochAlgorithm(Algorithm[EpochStateType]):
-    """An algorithm that goes in epochs: a large snapshot, then small refinements of it.
+class WeightedAlgorithm(Algorithm[WeightedStateType]):
+    """An algorithm with large snapshots and small refinements, which carry estimates along by importance weights.
 
-    Its first phase is the snapshot, its second one a refinement, which carries estimates along by importance weights.
-    Where these mean nothing any more, a fresh estimate from the same batch takes the place of the refined one.
+    Where the weights mean nothing any more, a fresh estimate from the same batch takes the place of the refined one.
 
     Args:
-        snapshot_batch: trajectories of the snapshot (N).
+        snapshot_batch: trajectories of a snapshot (N).
         batch: trajectories of each refinement (B).
-        epoch_length: iterations in an epoch, the snapshot included (m).
         weight_guard: the weights of a refinement are trusted if their effective sample size is at least this share of
             its trajectories that took a step, and the largest is neither above `weight_bound` nor below one over it
-            (weights have a mean of 1, so all of them are then too small); None trusts all, as the paper does.
+            (weights have a mean of 1, so all of them are then too small); None trusts all, as the papers do.
         weight_bound: the largest weight that is trusted.
         step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
-    epoch_length: int = eqx.field(static=True, default=2)
     weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
     weight_bound: Number = eqx.field(kw_only=True, default=4.0)
 
@@ -153,11 +154,7 @@ class EpochAlgorithm(Algorithm[EpochStateType]):
         if not is_traced(self.weight_bound):
             check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
 
-    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
-        """A snapshot at the beginning of each epoch."""
-        return (iteration % self.epoch_length != 0) * 1
-
-    def metrics(self, state: EpochStateType) -> dict[str, Float[Array, ""]]:
+    def metrics(self, state: WeightedStateType) -> dict[str, Float[Array, ""]]:
         """Whether the guard on the weights, if there is one, made the estimate fresh."""
         return {} if self.weight_guard is None else {"restarted": state.restarted.astype(state.occupancy.dtype)}
 
@@ -171,7 +168,23 @@ class EpochAlgorithm(Algorithm[EpochStateType]):
         return enough & (largest <= self.weight_bound) & (largest * self.weight_bound >= 1)
 
 
-class RecursiveState(EpochState):
+class EpochAlgorithm(WeightedAlgorithm[WeightedStateType]):
+    """An algorithm that goes in epochs: a large snapshot, its first phase, then small refinements, its second one.
+
+    Args:
+        epoch_length: iterations in an epoch, the snapshot included (m).
+        snapshot_batch, batch, weight_guard, weight_bound: see `WeightedAlgorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
+    """
+
+    epoch_length: int = eqx.field(static=True, default=2)
+
+    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
+        """A snapshot at the beginning of each epoch."""
+        return (iteration % self.epoch_length != 0) * 1
+
+
+class RecursiveState(WeightedState):
     """The running estimates, and the policy before the last step."""
 
     previous: Policy

@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from occupax.algorithms.base import EpochAlgorithm, EpochState, Phase, add, choose, no_gradient, subtract
+from occupax.algorithms.base import EpochAlgorithm, Phase, WeightedState, add, choose, no_gradient, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
 
 
-class SVRPGState(EpochState):
+class SVRPGState(WeightedState):
     """The estimates, and those of the last snapshot."""
 
     snapshot: Policy

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from occupax import utilities
 from occupax.algorithms import TSIVRPG
 from occupax.algorithms.base import add, subtract
-from occupax.algorithms.tsivrpg import TSIVRPGState
+from occupax.algorithms.carrying import CarriedState
 from occupax.batch import Batch
 from occupax.experiments.cells import Cell, Done, Scale
 from occupax.experiments.methods import Settings
@@ -38,14 +38,14 @@ Key = tuple[str, str]
 class NewestQuasiReward(TSIVRPG):
     """TSIVR-PG with r_j in the place of r_{j-1}: what the paper warns of, because r_j depends on the batch itself."""
 
-    def _recursion(self, state: TSIVRPGState, batch: Batch, key: Any) -> TSIVRPGState:
+    def _recursion(self, state: CarriedState, batch: Batch, key: Any) -> CarriedState:
         then, now = state.previous, state.policy
         u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
         r = batch.quasi_reward(u)
         new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, state.quasi_reward, self.baseline)
         g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return TSIVRPGState(policy, u, g, memory, state.restarted, now, r, state.quasi_reward)
+        return CarriedState(policy, u, g, memory, state.restarted, now, r, state.quasi_reward, state.steps + 1)
 
 
 def log_coverage(occupancy: Float[Array, " d"]) -> Float[Array, ""]:

@@ -20,11 +20,11 @@ from jaxtyping import Array, Key, UInt32
 from occupax._compiled import arrays_of, with_arrays
 from occupax._errors import check_integer, check_number
 from occupax.baselines import Regression
-from occupax.batch import Earnings
+from occupax.batch import Earnings, Transitions
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler, Source
-from occupax.samplers.batches.block import Request, Tally
+from occupax.samplers.batches.block import ABOUT_VECTORS, Request, Tally
 from occupax.samplers.batches.shards import Shard, ShardedBatch, answering, split
 from occupax.samplers.cluster import Cluster, Package, with_function_names, with_functions
 from occupax.samplers.host import Host
@@ -35,7 +35,7 @@ Arrays = list[np.ndarray]
 LARGE = 100_000
 """Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
 
-SUMS: dict[str, Any] = {"earnings": Earnings, "regression": Regression, "tally": Tally}
+SUMS: dict[str, Any] = {"earnings": Earnings, "regression": Regression, "tally": Tally, "transitions": Transitions}
 """What the arrays of an answer are the fields of."""
 
 RUNS_AT_ONCE = 16
@@ -174,7 +174,7 @@ class RemoteWorker:
     ) -> list[list[Arrays]]:
         """The arrays of the answers to some requests about each of some shards."""
         with jax.enable_x64(self._double):
-            form = eqx.filter(self._policy, eqx.is_inexact_array) if asked[0].kind == "fisher_vector" else self._policy
+            form = eqx.filter(self._policy, eqx.is_inexact_array) if asked[0].kind in ABOUT_VECTORS else self._policy
             about = None if target is None else with_arrays(form, target)
             asked = [request._replace(target=about) for request in asked]
             blocks = [self._block(batch, shard, acting) for shard in shards]
@@ -210,4 +210,6 @@ def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
     there = [jnp.asarray(array) for array in arrays]
     if kind in ("gradient", "fisher_vector"):
         return with_arrays(eqx.filter(policy, eqx.is_inexact_array), there)
+    if kind == "hessian_vector":
+        return there[0], with_arrays(eqx.filter(policy, eqx.is_inexact_array), there[1:])
     return there[0] if kind == "occupancy" else SUMS[kind](*there)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax import kernels
 from occupax.baselines import Fit, Regression
-from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories
+from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories, Transitions
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
 from occupax.policies import Policy, Tabular
@@ -20,10 +20,10 @@ from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
 from occupax.samplers.batches.sampled import SampledBatch
 
+PART = 128
+"""How many trajectories the kernel packs together."""
 BASELINES = {"none": 0, "mean": 1}
 """How the kernel counts the baselines; 2 is a mean over more trajectories than it is shown."""
-PART = 128
-"""How many trajectories the kernel packs one behind the other."""
 
 
 class TabularKernelSource(ProgramSource):
@@ -134,35 +134,46 @@ class TabularKernelBatch(Block):
         along = visits * (vector.table - jnp.sum(self.probs * vector.table, 1, keepdims=True))
         return Tabular(along - self.probs * jnp.sum(along, 1, keepdims=True))
 
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """What `estimators.hessian_vector` estimates."""
+        return self._sampled().hessian_vector(vector, quasi_reward, baseline)
+
+    def transitions(self) -> Transitions:
+        """What led where, counted."""
+        return self._sampled().transitions()
+
+    def _sampled(self) -> SampledBatch:
+        """The same trajectories as arrays [n, horizon], for what the kernel does not compute."""
+        horizon, shift, A = self.problem.sampling_horizon(), self.source.shift, self.probs.shape[1]
+        lengths, finals, number = self.lengths, self.finals, jnp.arange(self.lengths.size)
+        before = jnp.cumsum(lengths) - lengths
+        first = number // PART * PART
+        start = first * horizon + before - before[first]  # a part is packed from where its first trajectory may begin
+        own = slice(self.start, self.stop)
+        steps, lengths, finals = jnp.arange(horizon), lengths[own, None], finals[own]
+        live = steps < lengths
+        events = self.events[jnp.where(live, start[own, None] + steps, 0)]
+        states, actions = jnp.divmod(events >> shift, A)
+        log_probs = jnp.log(self.probs)[states, actions]
+        rewards = jnp.asarray(self.source.rewards, self.probs.dtype)[events]
+        there, finals = finals >= 0, jnp.maximum(finals, 0)
+        drawn = Trajectories(
+            observations=jnp.where(live, states, finals[:, None]),
+            actions=jnp.where(live, actions, 0),
+            log_probs=jnp.where(live, log_probs, 0.0),
+            rewards=jnp.where(live, rewards, 0.0),
+            live=live,
+            terminated=there & jnp.asarray(_table(self.problem).terminal)[finals],
+            final_observations=finals,
+        )
+        return SampledBatch(self.problem, drawn, self.policy)
+
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""
         middle = self.start + half_of(self.size)
         return replace(self, stop=middle), replace(self, start=middle)
-
-    def _sampled(self) -> SampledBatch:
-        """The same trajectories as arrays, for what the kernel does not compute."""
-        env, horizon, A = _table(self.problem), self.problem.sampling_horizon(), self.probs.shape[1]
-        ends = jnp.cumsum(self.lengths)
-        numbers = jnp.arange(len(self.lengths))
-        before = jnp.where(numbers < PART, 0, ends[numbers // PART * PART - 1])  # all parts before that of each
-        begins = (numbers // PART * PART * horizon + ends - self.lengths - before)[self.start : self.stop]
-        lengths, finals = self.lengths[self.start : self.stop], self.finals[self.start : self.stop]
-        steps = jnp.arange(horizon)
-        live = steps < lengths[:, None]
-        events = jnp.where(live, self.events[jnp.where(live, begins[:, None] + steps, 0)], 0)
-        states, actions = jnp.divmod(events >> self.source.shift, A)
-        last, probs = jnp.maximum(finals, 0), jnp.log(self.probs)
-        rewards = jnp.asarray(self.source.rewards, self.probs.dtype)[events]
-        drawn = Trajectories(
-            observations=jnp.where(live, states, last[:, None]),
-            actions=jnp.where(live, actions, 0),
-            log_probs=jnp.where(live, probs[states, actions], 0.0),
-            rewards=jnp.where(live, rewards, 0.0),
-            live=live,
-            terminated=(finals >= 0) & jnp.asarray(env.terminal)[last],
-            final_observations=last,
-        )
-        return SampledBatch(self.problem, drawn, self.policy)
 
     def _acted(self, target: Target) -> bool:
         return target is None or target is self.policy

@@ -311,6 +311,10 @@ class Training:
         """One result for each algorithm."""
         table, seeds = self._records.table(), self._setup.seeds
         policies, status = self._executor.outputs(), self._executor.status()
+        models = [
+            algorithm.model(self._setup.problem, state)
+            for (algorithm, _, _), state in zip(self._setup.runs, self._executor.states(), strict=True)
+        ]
         compare = comparison(self._setup.problem, self._setup.policies[0])
         results: list[Result] = []
         for i, algorithm in enumerate(self._setup.algorithms):
@@ -319,7 +323,7 @@ class Training:
             metrics = {name: values[runs] for name, values in table.metrics.items()}
             recorded = self._setup.problem, algorithm, seeds, table.episodes, table.steps[runs], metrics
             ended = tuple(policies[runs]), tuple(status[runs]), self._seconds
-            results.append(Result(*recorded, *ended, config, arrays, compare=compare))
+            results.append(Result(*recorded, *ended, config, arrays, compare=compare, models=tuple(models[runs])))
         return results
 
 

@@ -35,6 +35,7 @@ from occupax.training.setup import refuse_unless_path
 
 SUMMARY, RECORDS = "summary.json", "metrics.csv"
 POLICY, POLICY_VERSION = "occupax-policy", 1
+MODEL = "occupax-model"
 
 
 class Finding(NamedTuple):
@@ -75,12 +76,25 @@ class Result:
     """What went wrong, likewise."""
     compare: Callable[[], References] | None = None
     """Finds out what other policies are worth, once for all results that share this function."""
+    models: tuple[Any, ...] = ()
+    """What the algorithm has learned of the environment, for each seed; None for most algorithms."""
 
     def policy(self, seed: int | None = None) -> Policy:
         """The policy of a seed; by default the first."""
+        return self.policies[self._place(seed)]
+
+    def model(self, seed: int | None = None) -> Any:
+        """The model that a seed of `PlugIn` has learned, with its counts; by default that of the first seed."""
+        found = self.models[self._place(seed)] if self.models else None
+        if found is None:
+            name = "this algorithm" if self.algorithm is None else type(self.algorithm).__name__
+            raise ValueError(f"{name} learns no model of the environment; PlugIn does.")
+        return found
+
+    def _place(self, seed: int | None) -> int:
         if seed is not None and seed not in self.seeds:
             raise ValueError(f"seed must be one of {', '.join(map(str, self.seeds))}, got {seed!r}.")
-        return self.policies[0 if seed is None else self.seeds.index(seed)]
+        return 0 if seed is None else self.seeds.index(seed)
 
     def certificate(self, seed: int | None = None) -> exact.Certificate:
         """How far at most a seed's policy is from the best one; for tabular problems with a concave utility."""
@@ -155,6 +169,10 @@ class Result:
         write_config(path, self.config, self.arrays)
         for seed, policy in zip(self.seeds, self.policies, strict=True):
             save_policy(policy, path / _policy_file(seed))
+        for seed, model in zip(self.seeds, self.models, strict=False):
+            if model is not None:
+                description, arrays = serial.pack(model)
+                serial.write(_model_file(path, seed), arrays, {"format": MODEL, "model": description})
         files = [RECORDS, *map(_policy_file, self.seeds)]
         (path / FILE).unlink(missing_ok=True)
         summary: dict[str, Any] = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
@@ -230,6 +248,7 @@ def load_result(
         saved_assessment=load_assessment(path, len(seeds)),
         saved_diagnosis=None if findings is None else tuple(Finding(**finding) for finding in findings),
         compare=None if restored is None or first is None else comparison(restored, first),
+        models=tuple(_load_model(_model_file(path, seed)) for seed in seeds),
     )
 
 
@@ -284,6 +303,20 @@ def _refuse_other_problem(problem: Problem, config: dict[str, Any], policies: tu
             raise ValueError(
                 f"problem must be that which was trained on, but the policies do not fit: {str(error).splitlines()[0]}"
             ) from error
+
+
+def _model_file(folder: Path, seed: int) -> Path:
+    return folder / "models" / f"seed-{seed}.safetensors"
+
+
+def _load_model(file: Path) -> Any:
+    """The model in a file, if there is one."""
+    if not file.exists():
+        return None
+    arrays, content = serial.read(file)
+    if content.get("format") != MODEL:
+        raise ValueError(f"{file} must have the format {MODEL}, but has {content.get('format')!r:.60}.")
+    return serial.unpack(content.get("model"), arrays)
 
 
 def comparison(problem: Problem, first: Policy) -> Callable[[], References]:

@@ -10,15 +10,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from occupax.baselines import Fit, Regression
-from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target
+from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target, Transitions
 from occupax.policies import Policy
 
 ARGUMENTS = {
+    "transitions": (),
     **dict.fromkeys(("occupancy", "tally", "fisher_vector"), ("target",)),
-    **dict.fromkeys(("earnings", "gradient"), ("target", "quasi_reward", "baseline")),
+    **dict.fromkeys(("earnings", "gradient", "hessian_vector"), ("target", "quasi_reward", "baseline")),
     "regression": ("quasi_reward",),
 }
 """What each kind of request takes."""
+ABOUT_VECTORS = ("fisher_vector", "hessian_vector")
+"""The kinds of request that have a vector in the shape of a policy in the place of the target."""
 LARGEST_SQUARED = 1e9
 """Weights beyond it count as this in the effective sample size, whose squares must stay finite."""
 
@@ -56,9 +59,11 @@ class Tally(eqx.Module):
 class Request(NamedTuple):
     """What is asked of a batch, so that it can be passed on to its parts."""
 
-    kind: Literal["occupancy", "gradient", "earnings", "tally", "fisher_vector", "regression"]
+    kind: Literal[
+        "occupancy", "gradient", "earnings", "tally", "fisher_vector", "regression", "transitions", "hessian_vector"
+    ]
     target: Target = None
-    """The policy asked about; for a product with the Fisher information, the vector."""
+    """The policy asked about; for the kinds of `ABOUT_VECTORS`, the vector."""
     quasi_reward: Float[Array, " d"] | None = None
     baseline: AnyBaseline = "none"
     half: int | None = None
@@ -76,6 +81,12 @@ class Block(Batch):
     @abstractmethod
     def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean gradient estimate; a part of a batch is given the earnings of the whole of it as its baseline."""
+
+    @abstractmethod
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The derivatives of both estimates along a vector; the baseline is that of `gradient`."""
 
     @abstractmethod
     def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
@@ -149,6 +160,20 @@ class PartedBatch(Block):
     def fisher_vector(self, vector: Policy) -> Policy:
         """The mean over all parts."""
         return self._mean(Request("fisher_vector", vector))
+
+    @final
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The means over all parts; a mean baseline is over all of them, too."""
+        if isinstance(baseline, str) and baseline == "mean":
+            baseline = self.earnings(None, quasi_reward)
+        return self._mean(Request("hessian_vector", vector, quasi_reward, baseline))
+
+    @final
+    def transitions(self) -> Transitions:
+        """The sum over all parts."""
+        return self.total(Request("transitions"))
 
     def _mean(self, request: Request) -> Any:
         share, total = self.part_size / self.size, self.total(request)

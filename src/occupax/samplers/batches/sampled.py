@@ -8,8 +8,9 @@ from jaxtyping import Array, Bool, Float
 
 from occupax import estimators
 from occupax.baselines import Fit, Regression
-from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories
+from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories, Transitions
 from occupax.envs.actions import BoxActions
+from occupax.envs.base import number_of_states
 from occupax.estimators import LogProbs
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -82,6 +83,34 @@ class SampledBatch(Block):
     def fisher_vector(self, vector: Policy) -> Policy:
         """The product with the Fisher information, by `estimators.fisher_vector`."""
         return estimators.fisher_vector(self.problem, self.trajectories, self.policy, vector)
+
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The derivatives of both estimates along a vector, by `estimators.hessian_vector`."""
+        return estimators.hessian_vector(self.problem, self.trajectories, self.policy, vector, quasi_reward, baseline)
+
+    def transitions(self) -> Transitions:
+        """What led where, counted."""
+        taken, env = self.trajectories, self.problem.env
+        states = number_of_states(env)
+        if states is None or taken.action_space != "discrete":
+            raise ValueError(
+                f"transitions are counted where observations and actions are discrete, which those of "
+                f"{type(env).__name__} are not."
+            )
+        seen, actions, live = taken.observations, taken.actions, taken.live.astype(taken.rewards.dtype)
+        following = jnp.concatenate([seen[:, 1:], taken.final_observations[:, None]], 1)
+        there = taken.live[:, 0] | taken.terminated  # one that begins where it ends takes no step
+        none = jnp.zeros((states, env.num_actions), live.dtype)
+        info = taken.info
+        return Transitions(
+            initial=none[:, 0].at[seen[:, 0]].add(there),
+            counts=jnp.zeros((*none.shape, states), live.dtype).at[seen, actions, following].add(live),
+            rewards=none.at[seen, actions].add(taken.rewards),
+            ends=none[:, 0].at[taken.final_observations].add(taken.terminated),
+            info=None if info is None else jnp.zeros((*none.shape, info.shape[-1])).at[seen, actions].add(info),
+        )
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of the trajectories."""

@@ -15,7 +15,7 @@ from jaxtyping import Array
 from occupax._compiled import arrays_of, bind, with_arrays
 from occupax.batch import Batch
 from occupax.problem import Problem
-from occupax.samplers.batches.block import Block, PartedBatch, Request, add, half_of
+from occupax.samplers.batches.block import ABOUT_VECTORS, Block, PartedBatch, Request, add, half_of
 
 
 class Shard(NamedTuple):
@@ -94,6 +94,6 @@ def answering(block: Block) -> Callable[[Request], Any]:
 
 def _answer(block: Any, target: list[Array] | None, quasi_reward: Any, baseline: Any, fixed: Any) -> Any:
     kind, named_baseline, half = fixed
-    form = eqx.filter(block.policy, eqx.is_inexact_array) if kind == "fisher_vector" else block.policy
+    form = eqx.filter(block.policy, eqx.is_inexact_array) if kind in ABOUT_VECTORS else block.policy
     about = None if target is None else with_arrays(form, target)
     return block.answer(Request(kind, about, quasi_reward, baseline or named_baseline, half))

@@ -82,8 +82,15 @@ class CompiledExecutor(Executor):
 
     def outputs(self) -> list[Policy]:
         """The policy each run would return now."""
-        made = [_unstack(group.runs.output, self._width) for group in self._groups]
-        return [policy for group in made for policy in group][: self.count]
+        return self._of_runs([group.runs.output for group in self._groups])
+
+    def states(self) -> list[Any]:
+        """The state of the algorithm of each run."""
+        return self._of_runs([group.runs.state for group in self._groups])
+
+    def _of_runs(self, of_groups: list[Any]) -> list[Any]:
+        """What each run has of something that groups have, one after the other."""
+        return [it for group in of_groups for it in _unstack(group, self._width)][: self.count]
 
     def arrays(self) -> Arrays:
         """Everything that is needed to go on, by name, [run, ...]."""

@@ -41,6 +41,10 @@ class Executor(ABC):
         """The policy each run would return now."""
 
     @abstractmethod
+    def states(self) -> list[Any]:
+        """The state of the algorithm of each run."""
+
+    @abstractmethod
     def arrays(self) -> Arrays:
         """Everything that is needed to go on, by name, [run, ...]."""
 
@@ -127,6 +131,10 @@ class EagerExecutor(Executor):
     def outputs(self) -> list[Policy]:
         """The policy each run would return now."""
         return [run.output for run in self._runs]
+
+    def states(self) -> list[Any]:
+        """The state of the algorithm of each run."""
+        return [run.state for run in self._runs]
 
     def arrays(self) -> Arrays:
         """Everything that is needed to go on, by name, [run, ...]."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 from occupax.algorithms import Algorithm, AlgorithmState
 from occupax.algorithms.base import choose
 from occupax.baselines import Fit, Regression, nothing_seen
-from occupax.batch import AnyBaseline, Batch, Statistics, Target
+from occupax.batch import AnyBaseline, Batch, Statistics, Target, Transitions
 from occupax.envs.actions import BoxActions
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -117,6 +117,16 @@ class WatchedBatch(Batch):
     def fisher_vector(self, vector: Policy) -> Policy:
         """The product with the Fisher information of the policy that acted."""
         return self.batch.fisher_vector(vector)
+
+    def hessian_vector(
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: Baseline = "none"
+    ) -> tuple[Float[Array, " d"], Policy]:
+        """The derivatives of both estimates at the policy that acted, along a vector."""
+        return self.batch.hessian_vector(vector, quasi_reward, baseline)
+
+    def transitions(self) -> Transitions:
+        """What led where, counted."""
+        return self.batch.transitions()
 
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches of half the trajectories each, whose targets are remembered too."""

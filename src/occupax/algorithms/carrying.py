@@ -1,0 +1,55 @@
+"""The recursion with two quasi-rewards, which carries estimates for any utility along from policy to policy."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from occupax.algorithms.base import RecursiveState, WeightedAlgorithm, add, choose, no_gradient, scale, subtract
+from occupax.batch import Batch
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.steps import Number, Step
+
+
+class CarriedState(RecursiveState):
+    """The running estimates u_{t-1} and d_{t-1}, the policy before the last step, and the last two quasi-rewards."""
+
+    quasi_reward: Float[Array, " d"]
+    """r_{t-1}."""
+    previous_quasi_reward: Float[Array, " d"]
+    """r_{t-2}."""
+    steps: Int[Array, ""]
+    """How many steps were taken (t)."""
+
+
+class CarryingAlgorithm(WeightedAlgorithm[CarriedState]):
+    """An algorithm that keeps a share of the estimates it has, corrected for the last step, at every refinement.
+
+    The quasi-rewards are one step old because r_t depends on the batch of iteration t: used there, it would bias the
+    estimate.
+    """
+
+    def init(self, problem: Problem, policy: Policy) -> CarriedState:
+        """No estimates yet."""
+        zero, memory, fresh = jnp.zeros(problem.size), self.step().init(policy), jnp.zeros((), bool)
+        none = jnp.zeros((), jnp.int32)
+        return CarriedState(policy, zero, no_gradient(policy), memory, fresh, policy, zero, zero, none)
+
+    def _snapshot(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
+        u = batch.occupancy()
+        r = batch.quasi_reward(u)  # r_t, and r_{t-1} as well
+        d = batch.gradient(None, r, self.baseline)
+        policy, memory = self.step()(state.policy, d, state.memory, batch)
+        fresh = jnp.zeros((), bool)
+        return CarriedState(policy, u, d, memory, fresh, state.policy, r, r, state.steps + 1)
+
+    def _carry(self, state: CarriedState, batch: Batch, kept: Number, step: Step) -> CarriedState:
+        """d_t = kept d_{t-1} + mean[ g_hat(theta_t, r_{t-1}) - kept g_hat(theta_{t-1}, r_{t-2}) ], and u_t likewise."""
+        then, now = state.previous, state.policy
+        trusted, fresh_u = self.trusts(batch, then), batch.occupancy(now)
+        u = choose(trusted, kept * state.occupancy + fresh_u - kept * batch.occupancy(then), fresh_u)
+        new = batch.gradient(now, state.quasi_reward, self.baseline)
+        old = batch.gradient(then, state.previous_quasi_reward, self.baseline)
+        d = choose(trusted, add(scale(kept, state.gradient), subtract(new, scale(kept, old))), new)
+        policy, memory = step(now, d, state.memory, batch)
+        rewards = batch.quasi_reward(u), state.quasi_reward
+        return CarriedState(policy, u, d, memory, ~trusted, now, *rewards, state.steps + 1)

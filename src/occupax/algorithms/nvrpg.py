@@ -1,0 +1,54 @@
+"""N-VR-PG: normalised steps along estimates with momentum (Barakat, Fatkhullin and He, 2023)."""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Int, Key
+
+from occupax.algorithms.base import Phase
+from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
+from occupax.algorithms.storm import check_share
+from occupax.batch import Batch
+from occupax.steps import Number, Step
+
+
+class NVRPG(CarryingAlgorithm):
+    """STORM's recursion with shares h_t = (2 / (t + 1))^p, and steps of a length that falls with t.
+
+    d_t = g_hat(theta_t, r_{t-1}) + (1 - h_t)(d_{t-1} - g_hat(theta_{t-1}, r_{t-2})), where u_t is carried along
+    likewise and r_t = grad F(u_t); theta_{t+1} = theta_t + alpha_t d_t / ||d_t|| with alpha_t = eta (2 / (t + 1))^q.
+
+    Args:
+        snapshot_batch: trajectories of the first iteration (N).
+        batch: trajectories of each later one (B).
+        decay: the power with which the share of the fresh estimate falls (p), in (0, 1]; 2/3 in the paper.
+        step_decay: the power with which the length of the steps falls (q), in (0, 1].
+        weight_guard, weight_bound: see `WeightedAlgorithm`.
+        step_size: eta, the length of the first steps.
+        rule: "normalised", unless told otherwise.
+        radius, baseline, output: see `Algorithm`.
+    """
+
+    batch: int = eqx.field(static=True, default=20)
+    decay: Number = 0.5
+    step_decay: Number = 1 / 3
+    step_size: Number | None = eqx.field(kw_only=True, default=0.3)
+    rule: Any = eqx.field(kw_only=True, static=True, default="normalised")
+
+    def __check_init__(self) -> None:
+        check_share("decay", self.decay)
+        check_share("step_decay", self.step_decay)
+
+    @property
+    def phases(self) -> tuple[Phase[CarriedState], ...]:
+        """N trajectories once, then B each time."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
+
+    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
+        """The first iteration alone is large."""
+        return (iteration > 0) * 1
+
+    def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
+        share = 2 / (state.steps.astype(state.occupancy.dtype) + 1)
+        step = Step(share**self.step_decay * self.step().sized(state.policy), self.radius, self.rule)
+        return self._carry(state, batch, 1 - share**self.decay, step)

@@ -1,0 +1,52 @@
+"""STORM-PG: recursive estimates with momentum (Yuan, Lian, Liu and Zhou, 2020)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Int, Key
+
+from occupax._errors import check_number
+from occupax.algorithms.base import Phase
+from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
+from occupax.batch import Batch
+from occupax.steps import Number
+
+
+class STORM(CarryingAlgorithm):
+    """One large batch, then small ones for ever, each of which refreshes a share of the estimate.
+
+    d_t = g_hat(theta_t, r_{t-1}) + (1 - h)(d_{t-1} - g_hat(theta_{t-1}, r_{t-2})), where u_t is carried along likewise
+    and r_t = grad F(u_t).
+
+    Args:
+        snapshot_batch: trajectories of the first iteration (N).
+        batch: trajectories of each later one (B).
+        fresh: the share of the estimate that is made anew (h), in (0, 1].
+        weight_guard, weight_bound: see `WeightedAlgorithm`.
+        step_size, radius, rule, baseline, output: see `Algorithm`.
+    """
+
+    batch: int = eqx.field(static=True, default=20)
+    fresh: Number = 0.7
+
+    def __check_init__(self) -> None:
+        check_share("fresh", self.fresh)
+
+    @property
+    def phases(self) -> tuple[Phase[CarriedState], ...]:
+        """N trajectories once, then B each time."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
+
+    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
+        """The first iteration alone is large."""
+        return (iteration > 0) * 1
+
+    def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
+        return self._carry(state, batch, 1 - self.fresh, self.step())
+
+
+def check_share(name: str, share: Any) -> None:
+    """Refuse what is no share of an estimate, unless a program was given it as an array."""
+    if not isinstance(share, jax.Array) and check_number(name, share, low=0.0, open_low=True) > 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {share!r}.")
