@@ -72,7 +72,7 @@ class Algorithm(eqx.Module, Generic[State]):
         output: which policy training returns: the "last" iterate; one drawn "uniform"ly from all that were sampled (as
             the theorems do); the "best": that with the highest utility, estimated from its own new trajectories, in
             the iterations with the largest batches, among those that satisfy the constraints; or the "average" of the
-            parameters of about the last tenth of them. By default the last or, if there are constraints, the average,
+            parameters, mostly of the last half of them. By default the last or, if there are constraints, the average,
             because iterates go to and fro across a limit.
     """
 

@@ -55,6 +55,10 @@ HEADLINES, DIAGNOSTICS = ([metric for metric, it in METRICS.items() if it.shown 
 
 def describe_metric(metric: str) -> MetricWords:
     """A metric in words; one without any is called by its name."""
+    kind, of, name = metric.partition("/")
+    if of and kind in METRICS:  # of one constraint
+        words = METRICS[kind]
+        return words._replace(label=f"{words.label} {name}")
     return METRICS.get(metric, MetricWords(metric.replace("_", " "), ""))
 
 
@@ -74,7 +78,14 @@ def settings(result: Result) -> list[tuple[str, str]]:
     versions = [f"{name} {version}" for name, version in result.config["versions"].items() if name != "float64"]
     precision = "float64" if result.config["versions"].get("float64") else "float32"
     every = "iteration" if setup["record_every"] == 1 else f"{setup['record_every']} iterations"
-    parts = ("utility", "features", "discount", "horizon", "termination")
+    parts = (
+        "utility",
+        "features",
+        *(["constraints"] if "constraints" in problem else []),
+        "discount",
+        "horizon",
+        "termination",
+    )
     return [
         ("Environment", _environment(problem.get("env"), arrays)),
         *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),

@@ -30,6 +30,9 @@ OFTEN = 0.1
 too large: trainings that are well have one or two per cent."""
 LARGE_WEIGHT = 4.0
 """A weight that is large even in a batch of one or two trajectories."""
+KEPT, KEPT_ESTIMATED = 0.02, 0.05
+"""The excess, as a share of the limit, from which on a limit is not kept: smaller ones come and go with the policy. The
+second is for estimates from new episodes, which have an error of their own."""
 
 EXPLORE = "a utility that rewards exploration too, such as Reward() + 0.1 * Entropy()"
 
@@ -269,6 +272,32 @@ def _seeds_disagree(run: Evidence) -> Finding | None:
     )
 
 
+def _limit_not_kept(run: Evidence) -> Finding | None:
+    problem = run.result.problem
+    if problem is None or not problem.constraints:
+        return None
+    share = KEPT if run.result.assessment.source == "exact" else KEPT_ESTIMATED
+    said: list[str] = []
+    for constraint, excess in zip(problem.constraints, run.result.excesses.values(), strict=True):
+        seeds = _seeds(run, lambda i, excess=excess, limit=constraint.limit: excess[i] > share * abs(limit))
+        if seeds is not None:
+            worst, last = float(np.nanmax(excess)), run.result.metrics[f"multiplier/{constraint.name}"][:, -1]
+            rest = f"its multiplier is {short(float(np.nanmedian(last)))} at the end" if len(last) else ""
+            said.append(f"{constraint} is violated{seeds}, by {short(worst)} at most; {rest}")
+    if not said:
+        return None
+    nobody = run.result.assessment.reason.partition("no policy satisfies")
+    proof = f" And {nobody[1]}{nobody[2]}" if nobody[1] else ""
+    return Finding(
+        "limit-not-kept",
+        f"{'. '.join(said)}.{proof}",
+        "a looser limit, because this one cannot be kept."
+        if proof
+        else "more episodes, if the violation still falls; a looser limit, if the multiplier grows without end; and, "
+        "on a table, ox.solve, which says whether any policy keeps it.",
+    )
+
+
 def _seeds(run: Evidence, affected: Callable[[int], bool]) -> str | None:
     """How many seeds something is true of, in words that end a clause; None if there are none."""
     count, of = sum(map(affected, range(len(run.result.seeds)))), len(run.result.seeds)
@@ -280,4 +309,4 @@ def _seeds(run: Evidence, affected: Callable[[int], bool]) -> str | None:
 Rule = Callable[[Evidence], Finding | None]
 REASONS: tuple[Rule, ...] = (_reward_unseen, _all_cut, _zero_gradient, _no_progress)
 """Why nothing was learned, the most telling first."""
-RULES: tuple[Rule, ...] = (_steep, _collapse, _weights, _outside_domain, _seeds_disagree)
+RULES: tuple[Rule, ...] = (_limit_not_kept, _steep, _collapse, _weights, _outside_domain, _seeds_disagree)

@@ -24,6 +24,8 @@ Runs = Sequence[tuple[str, Result]]
 
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
 MOST_GRID_POINTS = 2000
+OF_CONSTRAINTS = ("multiplier/", "violation/")
+"""What the metrics of constraints begin with."""
 MATTERS = ("Environment", "Utility", "Features", "Discount", "Horizon", "Termination")
 """The settings in which two runs of one problem agree."""
 
@@ -55,6 +57,7 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
     columns = {
         "Utility": assessment.utilities,
         **({} if assessment.gaps is None else {"Left at most": assessment.gaps}),
+        **_slacks(result, assessment),
         "Return": result.metrics["return"][:, -1],
         "Discounted return": result.metrics["discounted_return"][:, -1],
         "Steps per episode": result.metrics["episode_length"][:, -1],
@@ -89,13 +92,23 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment) -> 
         "headlines": [_titled(anchor, result, metric) for metric in HEADLINES],
         "maps": _visits(anchor, result, assessment),
         "diagnostics": [
-            _diagnostic(anchor, result if it in EXACT else full, it) for it in DIAGNOSTICS if it in recorded
+            _diagnostic(anchor, result if it in EXACT else full, it)
+            for it in [*(name for name in recorded if name.startswith(OF_CONSTRAINTS)), *DIAGNOSTICS]
+            if it in recorded
         ],
     }
 
 
+def _slacks(result: Result, assessment: Assessment) -> dict[str, Float[np.ndarray, " seed"]]:
+    """The slack of each constraint in the trained policies, by a heading."""
+    if result.problem is None or assessment.excesses is None:
+        return {}
+    pairs = enumerate(result.problem.constraints)
+    return {f"Slack of {constraint}": -assessment.excesses[:, k] for k, constraint in pairs}
+
+
 def _titled(anchor: str, result: Result, metric: str) -> Chart:
-    chart = describe.metric_chart(f"{anchor}-{metric}", result, metric)
+    chart = describe.metric_chart(f"{anchor}-{metric}".replace("/", "-"), result, metric)
     return replace(chart, title=chart.y_label.capitalize())
 
 

@@ -29,7 +29,19 @@ def headline(result: Result) -> str:
     value = float(np.median(known))
     references = result.references or References(np.nan)
     remark = _remark(len(known), len(result.utilities), result.assessment.source)
-    return short(value, references.way) + remark + _compared(value, references)
+    return short(value, references.way) + remark + _compared(value, references) + _limits(result)
+
+
+def _limits(result: Result) -> str:
+    """The end of the headline of a problem with constraints: the slack of each, in the median."""
+    if result.problem is None:
+        return ""
+    text = ""
+    for constraint, excess in zip(result.problem.constraints, result.excesses.values(), strict=True):
+        known = excess[~np.isnan(excess)]
+        middle = float(np.median(known)) if known.size else np.nan
+        text += f"; {constraint}: " + (f"violated by {short(middle)}" if middle > 0 else f"slack {short(-middle)}")
+    return text
 
 
 def _compared(value: float, references: References) -> str:

@@ -88,7 +88,8 @@ def _stationary_optimum(problem: Problem, states: int) -> Float[np.ndarray, "S A
     if not problem.utility.concave or states > MOST_STATES_SOLVED:
         return None
     try:
-        endless = Problem(problem.env, problem.utility, problem.discount, None, problem.termination)
+        given = problem.objective, problem.discount, None, problem.termination
+        endless = Problem(problem.env, *given, constraints=problem.constraints)
         if not eqx.tree_equal(endless.features, problem.features):
             return None
         return exact.solve(endless, tolerance=TOLERANCE).policy

@@ -12,7 +12,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 import occupax as ox
 from occupax import serial
 from occupax.algorithms import Algorithm
-from occupax.cli import settings
+from occupax.cli import names, settings
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import INITIALISERS
 from occupax.samplers import SAMPLERS
@@ -85,6 +85,7 @@ class Choices:
     seeds: Annotated[int | None, number(int), shown(DEFAULTS["seeds"])] = None
     seed: Annotated[int | None, number(int), shown(DEFAULTS["seed"])] = None
     record_every: Annotated[int | None, number(int), shown(DEFAULTS["record_every"])] = None
+    constrain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")] = ()
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
 
 
@@ -107,7 +108,9 @@ def build(choices: Choices) -> TrainingArguments:
     made = {"": as_algorithm(chosen["algorithm"]), "utility": as_utility(chosen["utility"])}
     given = {name: chosen.get(name) for name in ("discount", "horizon", "termination")}
     targets = settings.apply(settings.parse(choices.given), made | {"problem": given, "env": {}})
-    problem = ox.Problem(ox.make(choices.env, **targets["env"]), targets["utility"], **targets["problem"])
+    limits = [names.constraint(text) for text in choices.constrain]
+    env, utility = ox.make(choices.env, **_recording(limits, targets["env"])), targets["utility"]
+    problem = ox.Problem(env, utility, **targets["problem"], constraints=limits)
     reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""
     if problem.horizon is None:  # a table has no clock of its own
         import gymnasium
@@ -116,22 +119,34 @@ def build(choices: Choices) -> TrainingArguments:
         horizon = None if spec is None else spec.max_episode_steps
         if horizon is None:
             horizon, reason = problem.effective_horizon, "less than 1% of the discounted mass is later"
-        problem = ox.Problem(problem.env, targets["utility"], **targets["problem"] | {"horizon": horizon})
+        problem = ox.Problem(env, utility, **targets["problem"] | {"horizon": horizon}, constraints=limits)
     options = {"policy": choices.policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
     return TrainingArguments(problem, targets[""], options, describe(problem, targets[""], f"on {choices.env}", reason))
 
 
-def make_problem(env: str, utility: str, given: Sequence[str], **options: Any) -> ox.Problem:
-    """A problem from names and the words of `--set`; `options` are further arguments of `occupax.Problem`."""
+def make_problem(
+    env: str, utility: str, given: Sequence[str], constrain: Sequence[str] = (), **options: Any
+) -> ox.Problem:
+    """A problem from names, `--set` and `--constrain`; `options` are further arguments of `occupax.Problem`."""
     targets = settings.apply(settings.parse(given), {"utility": as_utility(utility), "env": {}})
-    return ox.Problem(ox.make(env, **targets["env"]), targets["utility"], **options)
+    limits = [names.constraint(text) for text in constrain]
+    made = ox.make(env, **_recording(limits, targets["env"]))
+    return ox.Problem(made, targets["utility"], **options, constraints=limits)
+
+
+def _recording(limits: Sequence[ox.Constraint], options: dict[str, Any]) -> dict[str, Any]:
+    """The options of an environment that records the values of its info that are limited."""
+    counted = [limit.subject.features() for limit in limits]
+    wanted = [name for feature in counted if isinstance(feature, ox.features.Info) for name in feature.names]
+    return options | {"info": [*options.get("info", ()), *wanted]} if wanted else options
 
 
 def describe(problem: ox.Problem, algorithm: Algorithm[Any], where: str, reason: str = "") -> str:
     """One line about what is trained; `reason` says where the horizon comes from."""
     why = f" ({reason})" if reason else ""
+    limits = "".join(f", {constraint}" for constraint in problem.constraints)
     return (
-        f"{type(algorithm).__name__} maximises {type(problem.utility).__name__} {where}: discount "
+        f"{type(algorithm).__name__} maximises {type(problem.objective).__name__} {where}{limits}: discount "
         f"{problem.discount:g}, horizon {problem.horizon}{why}, {problem.termination}"
     )
 

@@ -1,12 +1,34 @@
 """What the command line calls things, and `occupax list`, which shows it."""
 
+import re
 from typing import Any
 
 from rich.console import Console
 
-from occupax import algorithms, envs, policies, samplers, utilities
+from occupax import algorithms, envs, features, policies, samplers, utilities
 from occupax.cli.output import print_json
 from occupax.cli.settings import known
+from occupax.constraints import Constraint
+from occupax.envs.lookup import find
+
+
+def constraint(text: str) -> Constraint:
+    """A limit such as info.cost<=25, reward>=3 or entropy>=1.0; module:function names a function of one's own."""
+    found = re.fullmatch(r"\s*([^<>=\s]+)\s*(<=|>=)\s*(\S+)\s*", text)
+    try:
+        name, sign, limit = found[1], found[2], float(found[3])  # pyright: ignore[reportOptionalSubscript]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"--constrain takes NAME<=NUMBER or NAME>=NUMBER, such as info.cost<=25, got {text!r}."
+        ) from None
+    kind, _, rest = name.partition(".")
+    if kind == "info" and rest:
+        subject = features.Info(rest)
+    elif name == "reward":
+        subject = features.Reward()
+    else:
+        subject = find(name) if ":" in name else utilities.as_utility(name)
+    return Constraint(subject, **{"at_most" if sign == "<=" else "at_least": limit}, name=name)
 
 
 def sampler(text: str) -> samplers.Sampler:

@@ -3,7 +3,7 @@
 `lqr` has values, gradients and the optimum of linear systems with quadratic costs.
 """
 
-from occupax.exact import lqr
+from occupax.exact import evaluation, lqr
 from occupax.exact.dynamics import BestResponse, value_iteration
 from occupax.exact.evaluation import Certificate, Evaluator, certificate, feature_occupancy, gradient, occupancy, value
 from occupax.exact.optimum import Optimum, solve
@@ -14,6 +14,7 @@ __all__ = [
     "Evaluator",
     "Optimum",
     "certificate",
+    "evaluation",
     "feature_occupancy",
     "gradient",
     "lqr",

@@ -143,5 +143,5 @@ def _scales(problem: Problem, first: Excesses) -> Excesses:
 
 def _said(problem: Problem, left: Excesses) -> str:
     pairs = zip(problem.constraints, left, strict=True)
-    limits = ", ".join(f"{one} exceeded by {excess:.4g}" if excess > 0 else f"{one} kept" for one, excess in pairs)
+    limits = ", ".join(f"{one} violated by {excess:.4g}" if excess > 0 else f"{one} kept" for one, excess in pairs)
     return f"no policy satisfies the constraints; the smallest violation that is possible: {limits}."

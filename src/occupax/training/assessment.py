@@ -78,12 +78,14 @@ class Assessment:
     """Why there are no gaps, where they were tried."""
     visits: Float[np.ndarray, "seed S"] | None = None
     """How often each policy visits each state in an episode, discounted and exact, on a table."""
+    excesses: Float[np.ndarray, "seed K"] | None = None
+    """By how much each policy violates each constraint, if there are any; negative where there is slack."""
     references: References | None = None
     """What to compare the utilities with; None in folders that were written before it was saved."""
 
     def save(self, folder: Path) -> None:
         """Write the assessment into the folder of its run."""
-        known = {"utilities": self.utilities, "gaps": self.gaps, "visits": self.visits}
+        known = {name: getattr(self, name) for name in ("utilities", "gaps", "visits", "excesses")}
         arrays = {name: array for name, array in known.items() if array is not None}
         if self.references is not None:  # as arrays, because JSON knows no infinities
             others = asdict(self.references).items()
@@ -115,6 +117,7 @@ def load_assessment(folder: Path, seeds: int) -> Assessment | None:
         arrays.get("gaps"),
         str(content.get("reason", "")),
         arrays.get("visits"),
+        arrays.get("excesses"),
         References(**known) if known else None,
     )
 
@@ -125,11 +128,16 @@ def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
         return _assess_tables(problem, np.array([probabilities(problem, policy) for policy in policies]))
     if isinstance(problem.env, GymnasiumEnv):
         with closing(EpisodeRunner(problem.env, timeout=SECONDS_A_STEP)) as runner:
-            utilities = [_play(runner, problem, policy) for policy in policies]
-        return Assessment(np.array(utilities), f"estimate from {GYMNASIUM_EPISODES:,} new episodes")
+            played = [_play(runner, problem, policy) for policy in policies]
+        return _assess_estimates(problem, played, GYMNASIUM_EPISODES)
     source = program_sampler(problem, policies[0]).open(problem, policies[0])
-    utilities = [_estimate(source, policy, jax.random.key(0)) for policy in policies]
-    return Assessment(np.array(utilities, float), f"estimate from {EPISODES:,} new episodes")
+    return _assess_estimates(problem, [_estimate(source, it, jax.random.key(0)) for it in policies], EPISODES)
+
+
+def _assess_estimates(problem: Problem, occupancies: Sequence[Float[Array, " d"]], episodes: int) -> Assessment:
+    utilities = np.array([problem.estimated_utility(it) for it in occupancies], float)
+    excesses = np.array([problem.excesses(it) for it in occupancies], float) if problem.constraints else None
+    return Assessment(utilities, f"estimate from {episodes:,} new episodes", excesses=excesses)
 
 
 def find_references(problem: Problem, first: Policy) -> References:
@@ -145,41 +153,48 @@ def find_references(problem: Problem, first: Policy) -> References:
 
 def _optimum(problem: Problem, pairs: int) -> Optimum | None:
     """The optimum, unless the table is too large or it is not certified well enough."""
-    numbers, utility = pairs * (problem.horizon or 1), problem.utility
-    quick = numbers <= MOST_NUMBERS_LINEAR if utility.linear else pairs <= MOST_PAIRS and numbers <= MOST_NUMBERS
-    if not (utility.concave and quick):
+    if not (problem.utility.concave and _quick(problem, pairs)):
         return None
     try:
         return solve_roughly(problem, ROUGHLY, MOST_ITERATIONS)
-    except ValueError:  # a utility that is infinitely steep where a policy never goes
+    except ValueError:  # infinitely steep where a policy never goes, or limits that nobody can keep
         return None
+
+
+def _quick(problem: Problem, pairs: int) -> bool:
+    """Whether the optimum of a table is found in a few seconds."""
+    numbers = pairs * (problem.horizon or 1)
+    if problem.utility.linear and not problem.constraints:
+        return numbers <= MOST_NUMBERS_LINEAR
+    return pairs <= MOST_PAIRS and numbers <= MOST_NUMBERS
 
 
 def _assess_tables(problem: Problem, tables: Float[np.ndarray, "seed S A"]) -> Assessment:
     evaluator = exact.Evaluator(problem)
     occupancies, gaps, reason = evaluator.occupancies(tables), None, ""
-    if problem.utility.concave:
+    if problem.utility.concave and (not problem.constraints or _quick(problem, tables[0].size)):
         try:
             gaps = evaluator.gaps(occupancies)
-        except ValueError as error:  # a utility that is infinitely steep where a policy never goes
+        except ValueError as error:  # infinitely steep where a policy never goes, or limits that nobody can keep
             reason = f"There is no certificate: {error}"
     nothing = np.full(tables.shape[:2], np.nan)
     visits = [
         exact.occupancy(problem, it).sum(1) if np.isfinite(it).all() else no
         for it, no in zip(tables, nothing, strict=True)
     ]
-    return Assessment(evaluator.utilities(occupancies), "exact", gaps, reason, np.array(visits))
+    excesses = evaluator.excesses(occupancies) if problem.constraints else None
+    return Assessment(evaluator.utilities(occupancies), "exact", gaps, reason, np.array(visits), excesses)
 
 
 @eqx.filter_jit
-def _estimate(source: ProgramSource, policy: Policy, key: Key[Array, ""]) -> Float[Array, ""]:
-    return source.problem.estimated_utility(source.draw(policy, EPISODES, key).occupancy())
+def _estimate(source: ProgramSource, policy: Policy, key: Key[Array, ""]) -> Float[Array, " d"]:
+    return source.draw(policy, EPISODES, key).occupancy()
 
 
-def _play(runner: EpisodeRunner, problem: Problem, policy: Policy) -> float:
+def _play(runner: EpisodeRunner, problem: Problem, policy: Policy) -> Float[Array, " d"]:
     n = GYMNASIUM_EPISODES
     drawn = runner.draw(policy, jax.random.key(0), 0, n, n, problem.sampling_horizon())
-    return float(problem.estimated_utility(estimators.occupancy(problem, drawn, policy)))
+    return estimators.occupancy(problem, drawn, policy)
 
 
 def probabilities(problem: Problem, policy: Policy) -> Float[np.ndarray, "S A"]:

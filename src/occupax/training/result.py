@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from occupax import exact, serial
 from occupax._errors import OccupaxWarning
 from occupax.algorithms import Algorithm
+from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
@@ -98,7 +99,15 @@ class Result:
 
     def certificate(self, seed: int | None = None) -> exact.Certificate:
         """How far at most a seed's policy is from the best one; for tabular problems with a concave utility."""
-        return exact.certificate(self._problem(), probabilities(self._problem(), self.policy(seed)))
+        return exact.certificate(self._problem(), probabilities(self._problem(), self.policy(seed)), self._multipliers)
+
+    @cached_property
+    def _multipliers(self) -> dict[str, float] | None:
+        problem = self._problem()
+        if not (problem.constraints and isinstance(problem.env, TabularMDP)):
+            return None
+        names = [constraint.name for constraint in problem.constraints]
+        return dict(zip(names, map(float, exact.evaluation.best_multipliers(problem)), strict=True))
 
     @cached_property
     def assessment(self) -> Assessment:
@@ -109,6 +118,12 @@ class Result:
     def utilities(self) -> Float[np.ndarray, " seed"]:
         """What each policy is worth: exactly for a table, else estimated from 1,000 new episodes (Gymnasium: 100)."""
         return self.assessment.utilities
+
+    @property
+    def excesses(self) -> dict[str, Float[np.ndarray, " seed"]]:
+        """By how much each policy violates each constraint, by its name; negative where there is slack."""
+        names = [constraint.name for constraint in self._problem().constraints]
+        return {name: self.assessment.excesses[:, k] for k, name in enumerate(names)} if names else {}  # pyright: ignore[reportOptionalSubscript]
 
     @cached_property
     def references(self) -> References | None:
@@ -143,10 +158,14 @@ class Result:
 
     @property
     def best_policy(self) -> Policy:
-        """The policy of the seed with the highest of `utilities`."""
+        """The policy of the seed with the highest of `utilities`, among those that violate the constraints least."""
         if np.isnan(self.utilities).all():
             raise ValueError("no seed has a policy whose utility is finite.")
-        return self.policies[int(np.nanargmax(self.utilities))]
+        violation = np.zeros(len(self.seeds))
+        if self.assessment.excesses is not None:
+            violation = np.maximum(self.assessment.excesses, 0.0).max(1)
+        least = violation <= np.nanmin(np.where(np.isnan(self.utilities), np.nan, violation))
+        return self.policies[int(np.nanargmax(np.where(least, self.utilities, -np.inf)))]
 
     def plot(self, metric: str = "utility") -> Any:
         """A Matplotlib figure: median and quartiles over the seeds against sampled episodes."""

@@ -27,31 +27,47 @@ def solve(
     tolerance: float = 1e-6,
     trajectories: int = 10_000,
     seed: int = 0,
+    constrain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...")] = (),
     given: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
     json: bool = False,
 ) -> None:
     """Solve a tabular problem exactly, and check the exact values by sampling."""
-    problem = make_problem(env, utility, given, discount=discount, horizon=horizon, termination=termination)
+    options = {"discount": discount, "horizon": horizon, "termination": termination}
+    problem = make_problem(env, utility, given, constrain, **options)
     best = ox.solve(problem, method=method, tolerance=tolerance)
     S, A = best.occupancy.shape
     uniform = np.full((S, A), 1 / A)
-    certificate = ox.exact.certificate(problem, uniform)
+    certificate = ox.exact.certificate(problem, uniform, best.multipliers or None)
     rows: list[dict[str, Any]] = [
-        {"policy": name, "utility": found.value, "gap": found.gap, **_sampled(problem, table, trajectories, seed)}
+        {"policy": name, "utility": found.value, "gap": found.gap}
+        | _excesses(problem, table)
+        | _sampled(problem, table, trajectories, seed)
         for name, found, table in (("uniform", certificate, uniform), ("optimal", best, best.policy))
     ]
     if json:
-        print_json({"discount": problem.discount, "horizon": problem.horizon, "policies": rows})
+        solved = {"discount": problem.discount, "horizon": problem.horizon, "policies": rows}
+        print_json(solved | ({"multipliers": dict(best.multipliers)} if best.multipliers else {}))
     else:
         title = f"{utility} on {env}, discount {discount:g}, horizon {horizon or 'infinite'}, {termination}"
         print_table(title, rows, missing="depends on time")
+        for name, multiplier in best.multipliers.items():
+            print_line(f"multiplier of {name}: {multiplier:.6g}")
+
+
+def _excesses(problem: ox.Problem, table: np.ndarray) -> dict[str, float]:
+    """By how much a policy violates each constraint."""
+    if not problem.constraints:
+        return {}
+    found = ox.exact.evaluation.excesses_of(problem, ox.exact.feature_occupancy(problem, table))
+    return {f"excess of {one}": float(it) for one, it in zip(problem.constraints, found, strict=True)}
 
 
 def _sampled(problem: ox.Problem, table: np.ndarray, trajectories: int, seed: int) -> dict[str, Any]:
     if table.ndim != 2 or not trajectories:
         return {}
     steps = min(problem.effective_horizon, MOST_SAMPLED_STEPS)
-    short = ox.Problem(problem.env, problem.utility, problem.discount, steps, problem.termination)
+    given = problem.objective, problem.discount, steps, problem.termination
+    short = ox.Problem(problem.env, *given, constraints=problem.constraints)
     policy = ox.policies.Tabular(jnp.log(jnp.asarray(table)))
     batch = ox.sample(short, policy, trajectories, jax.random.key(seed))
     sampled = float(short.utility.value(ox.estimators.occupancy(short, batch, policy)))

@@ -37,7 +37,7 @@ OUTPUT, UPDATE, BEHAVIOUR = (np.uint32(2**32 - number) for number in (1, 2, 3))
 and for the choice of who acts."""
 
 
-AVERAGED = 10.0
+AVERAGED = 4.0
 """See `_keep`."""
 
 
@@ -267,7 +267,7 @@ def _keep(
     """The policy to return, if it is not the last, with its score: the one kept so far, or the present one.
 
     For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k. For "average",
-    it counts for 10 / k of the average, so that the last tenth has most of the weight (Shamir and Zhang 2013). For
+    it counts for 4 / k of the average, so that the last half has nearly all of the weight (Shamir and Zhang 2013). For
     "best", violations are compared first and, where they are alike, estimated utilities.
     """
     if run.kept is None or (output == "best" and not judging):

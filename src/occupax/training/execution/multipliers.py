@@ -15,8 +15,9 @@ from jaxtyping import Array, Float
 
 from occupax.problem import Problem
 
-PROPORTIONAL, INTEGRAL = 1.0, 0.01
-"""What a recent excess of one standard deviation adds to a multiplier, and what it adds for good in each iteration."""
+PROPORTIONAL, INTEGRAL = 3.0, 0.01
+"""What a recent excess of one standard deviation adds to a multiplier, though never more than one, and what it adds for
+good in each iteration."""
 MEMORY, LONG_MEMORY = 0.9, 0.99
 """The weight of the past in the recent excess and in the standard deviations."""
 
@@ -85,9 +86,9 @@ def follow(
         variance=LONG_MEMORY * multipliers.variance + (1 - LONG_MEMORY) * change,
         weight=weight,
     )
-    relative = jnp.clip(seen.relative_excess, -1.0, 1.0)
-    integral = jnp.maximum(seen.integral + INTEGRAL * (1 + seen.integral) * relative, 0.0)
-    size = jnp.maximum(integral + PROPORTIONAL * relative, 0.0)
+    moved = INTEGRAL * jnp.clip(seen.relative_excess, -1.0, 1.0)
+    integral = jnp.maximum(seen.integral + (1 + seen.integral) * moved, 0.0)
+    size = jnp.maximum(integral + jnp.clip(PROPORTIONAL * seen.relative_excess, -1.0, 1.0), 0.0)
     utility, *limits = seen.deviation
     unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
     value = jnp.where(is_first, 0.0, size * unit)

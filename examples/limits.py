@@ -1,0 +1,175 @@
+"""What training keeps of limits, with defaults alone, from fixed seeds.
+
+python examples/limits.py               all of it, some minutes on two cores
+python examples/limits.py grid both     some of it
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import occupax as ox
+
+SEEDS = 10
+PLAN = """
+S..mmG
+....m.
+.m....
+.m.m..
+......
+"""
+
+
+class Lesson(NamedTuple):
+    """A problem with limits, and what has to come of it."""
+
+    problem: Callable[[], ox.Problem]
+    episodes: int
+    violation: float
+    """What each seed may exceed a limit by, as a share of it."""
+    share: float
+    """What each seed must reach, of the best that keeps the limits."""
+    best: Callable[[ox.Problem], tuple[float, float]]
+    """What counts as nothing, and as all of it."""
+
+
+def grid(*limits: ox.Constraint) -> ox.Problem:
+    """Go to the goal of a grid; the short way leads through mud."""
+    env = ox.TabularMDP.gridworld(PLAN.replace("m", "."), slip=0.2)
+    return ox.Problem(env, discount=0.95, horizon=150, constraints=limits)
+
+
+def mud() -> np.ndarray:
+    """A cost of 1 for each step in the mud, [S, A]."""
+    return np.repeat([[cell == "m"] for row in PLAN.split() for cell in row], 4, 1).astype(float)
+
+
+def half_the_mud() -> ox.Problem:
+    """Half of the mud that the best policy without limits steps into."""
+    free = ox.solve(grid())
+    return grid(ox.Constraint(mud(), at_most=float((free.occupancy * mud()).sum()) / 2, name="mud"))
+
+
+def both() -> ox.Problem:
+    """The same, and no less than so much time in the lower half, so that both limits bind."""
+    low = np.repeat([[row >= 3] for row in range(5) for _ in range(6)], 4, 1).astype(float)
+    mud_limit = half_the_mud().constraints[0]
+    return grid(mud_limit, ox.Constraint(low, at_least=3.0, name="low"))
+
+
+def impossible() -> ox.Problem:
+    """No mud at all, which nobody can avoid on a slippery grid."""
+    return grid(ox.Constraint(mud(), at_most=0.01, name="mud"))
+
+
+def exact_way(problem: ox.Problem) -> tuple[float, float]:
+    """What the uniform policy is worth, and the exact constrained optimum."""
+    assert isinstance(problem.env, ox.TabularMDP)  # noqa: S101
+    shape = problem.env.num_states, problem.env.num_actions
+    best = ox.solve(problem)
+    print(f"    optimum {best.value:.4f}, multipliers { ({k: round(v, 4) for k, v in best.multipliers.items()}) }")
+    return ox.exact.value(problem, np.full(shape, 1 / shape[1])), best.value
+
+
+def distance(observation: jax.Array, action: jax.Array) -> jax.Array:
+    """How far the cart is from the centre."""
+    return jnp.abs(observation[0])
+
+
+class CostlyCartPole(gym.Wrapper):
+    """CartPole whose info has the distance of the cart from the centre, before each step, as a cost."""
+
+    def __init__(self) -> None:
+        super().__init__(gym.make("CartPole-v1"))
+        self._seen = 0.0
+
+    def reset(self, **options):
+        """Begin an episode."""
+        observation, info = self.env.reset(**options)
+        self._seen = abs(float(observation[0]))
+        return observation, info
+
+    def step(self, action):
+        """Take a step."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        info, self._seen = info | {"cost": self._seen}, abs(float(observation[0]))
+        return observation, reward, terminated, truncated, info
+
+
+CART_LIMIT = 10.0
+
+
+def cart() -> ox.Problem:
+    """CartPole near the centre of its track, in JAX."""
+    return ox.Problem(ox.make("CartPole-v1"), constraints=[ox.Constraint(distance, at_most=CART_LIMIT, name="cost")])
+
+
+def twin() -> ox.Problem:
+    """The same in Gymnasium."""
+    env = ox.GymnasiumEnv(CostlyCartPole, info=["cost"])
+    return ox.Problem(env, constraints=[ox.Constraint(ox.features.Info("cost"), at_most=CART_LIMIT, name="cost")])
+
+
+def swept(problem: ox.Problem) -> tuple[float, float]:
+    """The best return of policies that keep the limit, from a sweep over weights of a penalty instead."""
+    weights, found = (0.0, 0.3, 1.0, 3.0), 0.0
+    for weight in weights:
+        penalised = ox.utilities.Reward() - weight * ox.utilities.Total(distance)
+        result = ox.train(ox.Problem(ox.make("CartPole-v1"), penalised), episodes=3_000, seeds=3, progress=False)
+        kept = [ox.training.assessment.assess(cart(), [policy]) for policy in result.policies]
+        found = max([found, *(float(it.utilities[0]) for it in kept if it.excesses[0, 0] <= 0)])
+    print(f"    best return of a sweep over penalties that keeps the limit: {found:.2f}")
+    return 0.0, found
+
+
+LESSONS = {
+    "grid": Lesson(half_the_mud, 40_000, 0.02, 0.95, exact_way),
+    "both": Lesson(both, 40_000, 0.02, 0.95, exact_way),
+    "cart": Lesson(cart, 3_000, 0.05, 0.90, swept),
+    "twin": Lesson(twin, 3_000, 0.05, 0.90, swept),
+}
+
+
+def learn(name: str) -> bool:
+    """Train with the default, and say what was kept and reached."""
+    lesson = LESSONS[name]
+    problem = lesson.problem()
+    print(f"{name}: maximise the return, {', '.join(map(str, problem.constraints))}")
+    nothing, best = lesson.best(problem)
+    result = ox.train(problem, episodes=lesson.episodes, seeds=SEEDS, progress=False)
+    shares = (result.utilities - nothing) / (best - nothing)
+    good = bool(shares.min() >= lesson.share)
+    print(f"    share of the best: median {np.median(shares):.4f}, worst {shares.min():.4f}; wanted {lesson.share:g}")
+    for constraint, excess in zip(problem.constraints, result.excesses.values(), strict=True):
+        relative = excess / abs(constraint.limit)
+        good = good and bool(relative.max() <= lesson.violation)
+        print(f"    violation of {constraint}: median {np.median(relative):+.2%}, worst {relative.max():+.2%}", end="")
+        print(f"; allowed {lesson.violation:.0%}")
+    said = ", ".join(finding.kind for finding in result.diagnosis) or "nothing"
+    print(
+        f"    {lesson.episodes:,} episodes, {SEEDS} seeds, {result.seconds:.0f} s; the diagnosis says {said}: ", end=""
+    )
+    print("reached" if good else "NOT reached", flush=True)
+    return good
+
+
+def say_so() -> bool:
+    """Train with a limit that nobody can keep, and show what the diagnosis says."""
+    result = ox.train(impossible(), episodes=10_000, seeds=SEEDS, progress=False)
+    said = [finding for finding in result.diagnosis if finding.kind == "limit-not-kept"]
+    print(f"impossible: {said[0].sentence if said else 'NOT said'}", flush=True)
+    return bool(said)
+
+
+def main() -> None:
+    names = sys.argv[1:] or [*LESSONS, "impossible"]
+    sys.exit(0 if all([say_so() if name == "impossible" else learn(name) for name in names]) else 1)
+
+
+if __name__ == "__main__":
+    main()
