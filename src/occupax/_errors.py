@@ -74,7 +74,10 @@ def check_key(key: object) -> None:
 def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
     """Return `value` as float64 without NaN or infinities."""
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(value)
+        if array.dtype.kind == "c":
+            raise TypeError  # noqa: TRY301 - what is said of it is said below
+        array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be an array of numbers, got {type(value).__name__} {value!r:.60}.") from None
     refuse_infinite(name, array)

@@ -41,7 +41,7 @@ class Episode:
         self.busy = True
         try:
             returned = function(*action, **seed)
-        except Exception as error:
+        except BaseException as error:  # SystemExit, too; Ctrl-C is for the main thread, where no episode is played
             what = f"step {self.steps} with action {action[0]}" if action else "reset"
             raise EpisodeFailedError(f"raised {type(error).__name__} at {what}") from error
         finally:
@@ -61,6 +61,13 @@ def read_number(value: Any) -> float:
     if isinstance(value, str) or getattr(value, "ndim", 0):
         raise TypeError(f"{value!r:.60} is not a number")
     return float(value)
+
+
+def read_flag(value: Any) -> bool:
+    """Whether an episode has ended, as True or False; a text, or an array with axes, does not say."""
+    if isinstance(value, str) or getattr(value, "ndim", 0) or value not in (0, 1):
+        raise TypeError(f"{value!r:.60} is neither True nor False")
+    return bool(value)
 
 
 def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -11,7 +11,7 @@ from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.lookup import find, make_gymnasium
+from occupax.envs.lookup import closing, find, make_gymnasium
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
 from occupax.envs.tables import NoTableError

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 
-from occupax.envs.episode import Episode, EpisodeFailedError, read_number, useless
+from occupax.envs.episode import Episode, EpisodeFailedError, read_flag, read_number, useless
 from occupax.envs.gymnasium_actions import flat_space, read_actions, writing_actions
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -54,7 +54,7 @@ class VectorSlot(gym.Env[Any, Any]):
             self._episode = Episode(self._env, seed)
             try:
                 self._seen = self._read(self._episode.send(None)[0])
-            except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            except BaseException as error:  # noqa: BLE001 - an environment may raise and return anything
                 info["failure"] = self._failure(error)
         return self._seen, info
 
@@ -67,16 +67,17 @@ class VectorSlot(gym.Env[Any, Any]):
             self._seen = self._read(observation)
             earned = self._number("the reward", {"reward": reward}, "reward")
             values = np.array([self._number(f"{name!r} in its info", info, name) for name in self._info])
-            return self._seen, earned, bool(terminated), bool(truncated), {"values": values} if self._info else {}
-        except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            ended = read_flag(terminated), read_flag(truncated)
+        except BaseException as error:  # noqa: BLE001 - an environment may raise and return anything
             return self._seen, 0.0, True, False, {"failure": self._failure(error)}
+        return self._seen, earned, *ended, {"values": values} if self._info else {}
 
     def close(self) -> None:
         """Close the environment; if that fails, nothing is lost."""
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):
             self._env.close()
 
-    def _failure(self, error: Exception) -> str:
+    def _failure(self, error: BaseException) -> str:
         if isinstance(error, EpisodeFailedError):
             return str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
         return f"{useless(self._episode.steps)}: {type(error).__name__}: {error}"

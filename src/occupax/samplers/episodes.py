@@ -6,6 +6,7 @@ or cut at the horizon, and which environment plays which episode makes no differ
 """
 
 import multiprocessing.connection
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -22,6 +23,7 @@ from occupax.batch import Trajectories
 from occupax.envs.actions import ActionSpace, Kind
 from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.lookup import SECONDS_TO_CLOSE
 from occupax.policies import Policy
 
 __all__ = ["EpisodeError", "EpisodeRunner", "VectorStep", "episode_seeds"]
@@ -121,7 +123,7 @@ class EpisodeRunner:
         if self._vector is None:
             return
         try:
-            self._watch.run(self._vector.close, whole=True)
+            Watch(min(self._watch.seconds, SECONDS_TO_CLOSE)).run(self._vector.close, whole=True)
             self._vector = None
         except (HungError, EOFError, OSError):
             self._abandon()
@@ -135,14 +137,19 @@ class EpisodeRunner:
         makers = [partial(VectorSlot, self._env.make, self._env.info, self._flat)] * self._envs
         # processes are not forked, because JAX has threads
         vector: Any = partial(AsyncVectorEnv, context="forkserver") if self._processes else SyncVectorEnv
-        make = partial(vector, makers, autoreset_mode=AutoresetMode.DISABLED)
+
+        def make() -> Any:
+            if self._processes:  # which inherit that Ctrl-C is not for them, from the moment they begin
+                signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            return vector(makers, autoreset_mode=AutoresetMode.DISABLED)
+
         watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
         try:
             return watch.run(make, whole=True)
         except HungError:
             raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
-        except ValueError as error:
-            raise EpisodeError(f"the environments could not be made: {error}") from error
+        except (ValueError, SystemExit) as error:
+            raise EpisodeError(f"the environments could not be made: {error!s:.200}") from error
         except (EOFError, ConnectionError) as error:
             needs = "it must be possible to make an environment in one, and a script must do its work under"
             why = f"{needs} `if __name__ == '__main__':`, because they import it"

@@ -29,7 +29,7 @@ from occupax.training.assessment import (
 )
 from occupax.training.folder import CONFIG, read_config, refuse_others_files, untrusted_module, write_config
 from occupax.training.loggers import csv_text, read_csv
-from occupax.training.records import EXACT, RecordTable
+from occupax.training.records import EXACT, RECORDED, RecordTable
 from occupax.training.sealed import check_seal, read_json, write_sealed
 from occupax.training.setup import refuse_unless_path
 
@@ -201,6 +201,8 @@ def load_result(
     found, table = read_csv(path / RECORDS)
     if found != seeds:
         raise ValueError(f"{path / RECORDS} must have the seeds {seeds}, got {found}.")
+    if missing := set(RECORDED) - set(table.metrics):
+        raise ValueError(f"{path / RECORDS} must have a column {min(missing)!r}, which every run records.")
     if problem is None and (module := untrusted_module(setup)) and not trust:
         hint = "load_result(folder, trust=True), or --trust, allows it if you trust the folder"
         said = f"the environment is not restored, because to make it the module {module!r} is imported: {hint}."
