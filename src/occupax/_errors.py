@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Float, Int
 
 
@@ -61,7 +62,7 @@ def check_number(name: str, value: object, *, low: float, open_low: bool = False
 
 def is_traced(value: object) -> bool:
     """Whether a number is an array whose value is not known, or not one number, because a program is compiled of it."""
-    return isinstance(value, jax.core.Tracer) or (isinstance(value, jax.Array) and value.ndim > 0)
+    return isinstance(value, Tracer) or (isinstance(value, jax.Array) and value.ndim > 0)
 
 
 def check_key(key: object) -> None:

@@ -64,13 +64,12 @@ class WordError(ValueError):
 
 def _refuse_words(name: str, options: dict[str, Any]) -> None:
     import gymnasium as gym
+    from gymnasium.envs.registration import load_env_creator
 
     spec = gym.registry.get(name)
     if spec is None or spec.entry_point is None or not any(isinstance(value, str) for value in options.values()):
         return
-    create = (
-        spec.entry_point if callable(spec.entry_point) else gym.envs.registration.load_env_creator(spec.entry_point)
-    )
+    create = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
     known = inspect.signature(create).parameters
     for option, value in options.items():
         if isinstance(value, str) and option in known and isinstance(known[option].default, bool):

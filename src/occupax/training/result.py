@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from occupax import exact, serial
-from occupax._errors import OccupaxWarning
+from occupax._errors import OccupaxWarning, check_number
 from occupax.algorithms import Algorithm
 from occupax.policies import Policy, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
@@ -253,8 +252,7 @@ def _read_summary(path: Path, config: dict[str, Any], seeds: tuple[int, ...]) ->
     status, seconds, findings = (summary.get(name) for name in ("status", "seconds", "diagnosis"))
     if not isinstance(status, list) or [type(it) for it in status] != [str] * len(seeds):
         raise ValueError(f"{file} must have a status for each seed, got {status!r:.60}.")
-    if type(seconds) not in (int, float) or not 0 <= seconds < inf:
-        raise ValueError(f"{file} must say how many seconds the training took, got {seconds!r:.60}.")
+    check_number(f"seconds in {file}", seconds, low=0.0)
     fields = dict.fromkeys(Finding._fields, str)
     known = [{key: type(value) for key, value in it.items()} for it in findings or () if isinstance(it, dict)]
     if not isinstance(findings, list | None) or known != [fields] * len(findings or ()):
