@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Float, Int
 
 
@@ -68,7 +69,7 @@ def check_number(name: str, value: object, *, low: float, open_low: bool = False
 
 def is_traced(value: object) -> bool:
     """Whether a number is an array whose value is not known, or not one number, because a program is compiled of it."""
-    return isinstance(value, jax.core.Tracer) or (isinstance(value, jax.Array) and value.ndim > 0)
+    return isinstance(value, Tracer) or (isinstance(value, jax.Array) and value.ndim > 0)
 
 
 def check_key(key: object) -> None:
@@ -81,7 +82,10 @@ def check_key(key: object) -> None:
 def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
     """Return `value` as float64 without NaN or infinities."""
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(value)
+        if array.dtype.kind == "c":
+            raise TypeError  # noqa: TRY301 - what is said of it is said below
+        array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be an array of numbers, got {type(value).__name__} {value!r:.60}.") from None
     refuse_infinite(name, array)

@@ -31,7 +31,7 @@ def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
 
 def _check_field(name: str, value: Any, hint: Any, converter: Callable[[Any], Any] | None) -> None:
     if not _fits(value, hint):
-        raise ValueError(f"{name} must be {_name(hint)}, got {value!r:.80}.")
+        raise ValueError(f"{name} must be {_name(hint)}, got {_shown(value)}.")
     if converter is not None and converter(value) != value:
         raise ValueError(f"{name} must be {converter(value)!r:.80}, got {value!r:.80}.")
 
@@ -58,6 +58,11 @@ def _fits(value: Any, hint: Any) -> bool:
         return value is None
     kind = origin or hint
     return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _shown(value: Any) -> str:
+    """A value in a few words; of an array its type and its shape."""
+    return f"{value.dtype} of shape {value.shape}" if hasattr(value, "dtype") else " ".join(repr(value).split())[:80]
 
 
 def _name(hint: Any) -> str:

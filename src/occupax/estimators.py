@@ -163,7 +163,7 @@ def hessian_vector(
     policy: PolicyType,
     vector: PolicyType,
     quasi_reward: Float[Array, " d"],
-    baseline: Baseline | Earnings = "none",
+    baseline: AnyBaseline = "none",
 ) -> tuple[Float[Array, " d"], PolicyType]:
     """The derivatives of the estimates of occupancy and gradient at the policy that acted, along a vector.
 
@@ -176,11 +176,14 @@ def hessian_vector(
         policy: the policy that acted in it.
         vector: one number for each parameter of the policy, in its shape.
         quasi_reward: one number for each feature.
-        baseline: as in `gradient`; what is subtracted has a derivative of mean zero, so nothing is biased.
+        baseline: as in `gradient`, but not "linear"; what is subtracted has a derivative of mean zero, so nothing is
+            biased.
 
     Returns:
         Both derivatives, averaged over the batch, the second in the shape of the policy.
     """
+    if not isinstance(baseline, Earnings) and baseline not in ("none", "mean"):
+        raise ValueError('baseline "linear" is not known for Hessian-vector products: take "mean" or "none".')
     quasi_reward, live = _checked(problem, quasi_reward), trajectories.live
     moving, fixed = eqx.partition(policy, eqx.is_inexact_array)
     tangent = eqx.filter(vector, eqx.is_inexact_array)

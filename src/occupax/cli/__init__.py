@@ -6,24 +6,27 @@
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
 - `settings`: `--set name=value`.
 - `output`: how lines, tables and JSON are printed.
+- `cache`: where compiled programs are kept.
 - `help.toml`: what `--help` says of each command, after the docstring of its function.
 """
 
 import inspect
-import os
+import signal
 import sys
+import threading
 import tomllib
 import warnings
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import tyro
 from rich.console import Console
 from rich.markup import escape
 
 from occupax._errors import OccupaxWarning
+from occupax.cli.cache import keep_compiled_programs
 from occupax.cli.choices import Choices
 from occupax.cli.commands.bench import bench
 from occupax.cli.commands.exact import solve, theory
@@ -31,6 +34,7 @@ from occupax.cli.commands.gymnasium import check_env, evaluate
 from occupax.cli.commands.pages import report, reproduce
 from occupax.cli.commands.training import sweep, train
 from occupax.cli.names import list_names
+from occupax.cli.output import only_json
 
 COMMANDS = {
     command.__name__.removesuffix("_names").replace("_", "-"): command
@@ -44,10 +48,18 @@ for _name, _command in {**COMMANDS, "choices": Choices}.items():
 
 
 def main() -> None:
-    """Run a command; a user's mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130."""
+    """Run a command; a mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130, SIGTERM in 143."""
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _terminate)
+    with only_json() if "--json" in sys.argv[1:] else nullcontext():
+        _run()
+
+
+def _run() -> None:
     try:
-        _keep_compiled_programs()
+        keep_compiled_programs()
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="occupax",
@@ -67,12 +79,8 @@ def main() -> None:
         _complain(str(stop) or "interrupted.", 130)
 
 
-def _keep_compiled_programs() -> None:
-    """Let a second command of the same shape start without compiling, unless the user has arranged this already."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "occupax" / "programs"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+def _terminate(*_: Any) -> None:
+    _complain("terminated.", 143)
 
 
 def _show_warning(otherwise: Any, message: Warning | str, category: type[Warning], *place: Any) -> None:

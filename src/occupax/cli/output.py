@@ -1,20 +1,70 @@
 """What commands print."""
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TextIO
 
-from rich.console import Console
+import rich.console
 from rich.markup import escape
 from rich.table import Table
 
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 UNSAVED = "nothing is saved: give --out FOLDER to keep it"
+
+
+class Console(rich.console.Console):
+    """A console whose reader may go away, as that of a pipe into `head`: nothing is shown then, all else goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """Show nothing any more."""
+        _show_nothing_more()
+
+
+@contextlib.contextmanager
+def only_json() -> Generator[None]:
+    """Let nothing but `print_json` write to the standard output, neither simulators, their processes nor libraries.
+
+    What they print there goes to the standard error.
+    """
+    sys.stdout.flush()
+    with contextlib.ExitStack() as stack:
+        try:
+            kept, first = os.fdopen(os.dup(sys.stdout.fileno()), "w"), os.dup(STANDARD_OUTPUT)
+        except (OSError, ValueError):  # a stream of Python's own, or none
+            kept = sys.stdout
+        else:
+            stack.callback(kept.close)
+            stack.callback(os.dup2, first, STANDARD_OUTPUT)
+            os.dup2(STANDARD_ERROR, STANDARD_OUTPUT)
+        _streams.append(kept)
+        stack.callback(_streams.pop)
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield
+
+
+_streams: list[TextIO] = []
+"""The standard output that is kept for JSON, if it is."""
 
 
 def print_json(value: Any) -> None:
     """Print JSON, in which infinities and NaN are texts that Python's `float` and JavaScript's `Number` both read."""
     plain = json.loads(json.dumps(value), parse_constant=str)
-    print(json.dumps(plain, indent=2, allow_nan=False))  # noqa: T201
+    stream = _streams[-1] if _streams else sys.stdout
+    try:
+        stream.write(json.dumps(plain, indent=2, allow_nan=False) + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        _show_nothing_more()
+
+
+def _show_nothing_more() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, *_streams):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
 
 
 def print_line(text: str) -> None:

@@ -30,7 +30,7 @@ class Episode:
         """Reset the environment with the seed; return what it returns."""
         try:
             returned = self.env.reset(seed=self.seed)
-        except Exception as error:
+        except BaseException as error:  # SystemExit, too; Ctrl-C is for the main thread, where no episode is played
             raise EpisodeFailedError(f"raised {type(error).__name__} at reset") from error
         return checked(returned, 2, self.steps)
 
@@ -39,12 +39,12 @@ class Episode:
         self.steps += 1
         try:
             returned = self.env.step(action)
-        except Exception as error:
+        except BaseException as error:
             raise raised(error, self.steps, action) from error
         return checked(returned, 5, self.steps)
 
 
-def raised(error: Exception, step: int, action: Any) -> EpisodeFailedError:
+def raised(error: BaseException, step: int, action: Any) -> EpisodeFailedError:
     """The error for a step that raised another one."""
     return EpisodeFailedError(f"raised {type(error).__name__} at step {step} with action {action}")
 
@@ -63,9 +63,20 @@ def useless(step: int) -> str:
 
 def read_number(value: Any) -> float:
     """A reward, or a value of the info, as a float; a text or an array with axes is not a number."""
+    if value is True or value is False:
+        return value
     if isinstance(value, str) or getattr(value, "ndim", 0):
         raise TypeError(f"{value!r:.60} is not a number")
     return float(value)
+
+
+def read_flag(value: Any) -> bool:
+    """Whether an episode has ended, as True or False; a text, or an array with axes, does not say."""
+    if value is True or value is False:
+        return value
+    if isinstance(value, str) or getattr(value, "ndim", 0) or value not in (0, 1):
+        raise TypeError(f"{value!r:.60} is neither True nor False")
+    return bool(value)
 
 
 def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:

@@ -1,7 +1,6 @@
 """Any environment of Gymnasium."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +11,7 @@ from occupax._errors import check_integer, check_integers
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, DecisionProcess
 from occupax.envs.episode import time_limit
-from occupax.envs.lookup import make_gymnasium
+from occupax.envs.lookup import closing, make_gymnasium
 
 PLAIN, HINT = "a number, a text or a list of these", "give a function that makes the environment instead"
 MOST_BOUNDS = 1_000
@@ -58,29 +57,29 @@ class GymnasiumEnv(DecisionProcess):
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
         if isinstance(info, str) or not all(type(name) is str for name in info):
             raise ValueError(f"info must be a list of names, got {info!r:.80}.")
-        self.source = source
+        self.source, self.reward_size = source, None
         self.options = hashable_options(options)
-        made = self._make()
-        try:
+        self._check_options()
+        with closing(self._make()) as made:
             for name, value in self._look(made).items():
                 setattr(self, name, value)
-            self.info = *info, *reward_names(self.reward_size)
-        finally:
-            with suppress(Exception):  # if it cannot be closed, nothing is lost
-                made.close()
+        self.info = *info, *reward_names(self.reward_size)
 
     def __check_init__(self) -> None:
         if not isinstance(self.source, str) and not callable(self.source):
             raise ValueError(f"source must be a Gymnasium id or a function, got {self.source!r:.80}.")
-        for name, value in self.options if isinstance(self.source, str) else ():
-            if not _is_plain(value):
-                raise ValueError(f"the option {name} must be {PLAIN}, got {value!r:.60}; {HINT}.")
+        self._check_options()
         for name in ("num_states", "time_limit"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         check_integers("shape", self.shape, minimum=0)
         if np.dtype(self.dtype).kind not in "biuf":
             raise ValueError(f"dtype must be that of numbers, got {self.dtype!r}.")
+
+    def _check_options(self) -> None:
+        for name, value in self.options if isinstance(self.source, str) else ():
+            if not _is_plain(value):
+                raise ValueError(f"the option {name} must be {PLAIN}, got {value!r:.60}; {HINT}.")
 
     def _look(self, made: Any) -> dict[str, Any]:
         """What an environment is like, by the fields of this class."""
@@ -90,7 +89,10 @@ class GymnasiumEnv(DecisionProcess):
         from occupax.envs.gymnasium_actions import read_actions
         from occupax.envs.vector_reward import reward_size
 
-        actions, observations = made.action_space, made.observation_space
+        try:
+            actions, observations = made.action_space, made.observation_space
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"{self.name} does not tell its spaces. {type(error).__name__}: {error}") from error
         taken = read_actions(actions)
         if taken is None:
             kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers"
@@ -136,7 +138,7 @@ class GymnasiumEnv(DecisionProcess):
             return make_gymnasium(self.source, dict(self.options) | unchecked)
         try:
             made = self.source(**dict(self.options))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
             raise ValueError(f"{self.name} failed to make an environment. {reason}") from error
         if not isinstance(made, gym.Env):

@@ -2,12 +2,18 @@
 
 import difflib
 import importlib
+import inspect
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from occupax._errors import unknown
+from occupax._watch import Watch
 from occupax.envs.elsewhere import advice
+
+SECONDS_TO_CLOSE = 10.0
 
 
 def find(name: str) -> Any:
@@ -47,9 +53,40 @@ def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
     if env not in gym.registry and (what := advice(env)):  # before Gymnasium, which warns of some of it
         raise ValueError(what)
     try:
+        _refuse_words(env, options)
         return gym.make(env, **options)
-    except Exception as error:  # the constructor of an environment may raise anything
+    except WordError as error:
+        raise ValueError(str(error)) from None
+    except (Exception, SystemExit) as error:  # the constructor of an environment may raise anything
         raise not_made(env, error, options) from error
+
+
+class WordError(ValueError):
+    """An option that is a text where True or False is wanted, of which Python would make True."""
+
+
+def _refuse_words(name: str, options: dict[str, Any]) -> None:
+    import gymnasium as gym
+    from gymnasium.envs.registration import load_env_creator
+
+    spec = gym.registry.get(name)
+    if spec is None or spec.entry_point is None or not any(isinstance(value, str) for value in options.values()):
+        return
+    create = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
+    known = inspect.signature(create).parameters
+    for option, value in options.items():
+        if isinstance(value, str) and option in known and isinstance(known[option].default, bool):
+            raise WordError(f"the option {option} must be True or False, got {value!r}.")
+
+
+@contextmanager
+def closing(env: Any) -> Generator[Any]:
+    """Close an environment in the end; if that fails, or takes longer than a few seconds, nothing is lost."""
+    try:
+        yield env
+    finally:
+        with suppress(Exception, SystemExit):
+            Watch(SECONDS_TO_CLOSE).run(env.close, whole=True)
 
 
 def not_made(name: str, error: BaseException, options: dict[str, Any] | None = None) -> ValueError:
@@ -73,7 +110,7 @@ def _import(name: str, asked: str) -> Any:
     """The module of this name, for the environment that was asked for."""
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not isinstance(error, ModuleNotFoundError) or error.name not in (name, name.partition(".")[0]):
             raise ValueError(f"importing {name} raised {type(error).__name__}: {error}") from error
         if close := difflib.get_close_matches(name, [path.stem for path in Path.cwd().glob("*.py")], n=3):

@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -13,7 +13,7 @@ from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.elsewhere import advice
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import PREFIX, GymnaxEnv
-from occupax.envs.lookup import find, make_gymnasium
+from occupax.envs.lookup import closing, find, make_gymnasium
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
 from occupax.envs.tables import NoTableError

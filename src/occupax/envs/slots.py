@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 
-from occupax.envs.episode import Episode, EpisodeFailedError, checked, raised, read_number, useless
+from occupax.envs.episode import Episode, EpisodeFailedError, checked, raised, read_flag, read_number, useless
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnasium_actions import writing_actions
 
@@ -67,7 +67,7 @@ class Slots:
             self._began[place], called[place] = self._time, True
             try:
                 self._read(place, Episode(self._envs[place], seed).begin()[0])
-            except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            except BaseException as error:  # noqa: BLE001 - an environment may raise and return anything
                 failures[place] = self._failure(place, error)
             called[place] = False
         return self._not_finite() | failures
@@ -84,7 +84,7 @@ class Slots:
             try:
                 try:
                     returned = envs[place].step(actions[place])
-                except Exception as error:
+                except BaseException as error:
                     raise raised(error, self._steps(place), actions[place]) from error
                 if type(returned) is not tuple or len(returned) != 5:
                     checked(returned, 5, self._steps(place))
@@ -96,10 +96,10 @@ class Slots:
                 if type(reward) is not float or not -LARGEST <= reward <= LARGEST:
                     reward = self._number(place, "the reward", reward)
                 rewards[place] = reward
-                terminated[place], truncated[place] = bool(ended), bool(cut)
+                terminated[place], truncated[place] = read_flag(ended), read_flag(cut)
                 if self._info:
                     entries["info"][place] = [self._named(place, name, info) for name in self._info]
-            except Exception as error:  # noqa: BLE001 - an environment may raise and return anything
+            except BaseException as error:  # noqa: BLE001 - an environment may raise and return anything
                 failures[place] = self._failure(place, error)
             called[place] = False
         return self._not_finite() | failures
@@ -122,14 +122,14 @@ class Slots:
     def close(self) -> None:
         """Close the environments; if that fails, nothing is lost."""
         for env in self._envs:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):
                 env.close()
 
     def _steps(self, place: int) -> int:
         """How many steps the episode has had."""
         return self._time - self._began[place]
 
-    def _failure(self, place: int, error: Exception) -> str:
+    def _failure(self, place: int, error: BaseException) -> str:
         if isinstance(error, EpisodeFailedError):
             return str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
         return f"{useless(self._steps(place))}: {type(error).__name__}: {error}"

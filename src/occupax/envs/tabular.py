@@ -222,6 +222,8 @@ def _read(name: str, value: Any) -> Any:
     """Return a dense array, or a sparse one of any format, as float64 without NaN or infinities."""
     if not hasattr(value, "tocoo"):
         return read_array(name, value)
+    if value.dtype.kind == "c":
+        raise ValueError(f"{name} must be an array of real numbers, got {value.dtype}.")
     array = sparse.coo_array(value).astype(np.float64)
     refuse_infinite(name, array.data, array.coords)
     return array

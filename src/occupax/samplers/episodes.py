@@ -21,6 +21,7 @@ from occupax.batch import Trajectories
 from occupax.envs.actions import Kind
 from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.lookup import SECONDS_TO_CLOSE
 from occupax.policies import Policy
 from occupax.samplers.acting import acting
 
@@ -124,7 +125,7 @@ class EpisodeRunner:
         if self._slots is None:
             return
         try:
-            self._watch.run(self._slots.close, whole=True)
+            Watch(min(self._watch.seconds, SECONDS_TO_CLOSE)).run(self._slots.close, whole=True)
             self._slots = None
         except (HungError, EOFError, OSError):
             self._abandon()
@@ -136,8 +137,8 @@ class EpisodeRunner:
             return watch.run(self._make, whole=True)
         except HungError:
             raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
-        except ValueError as error:
-            raise EpisodeError(f"the environments could not be made: {error}") from error
+        except (ValueError, SystemExit) as error:
+            raise EpisodeError(f"the environments could not be made: {error!s:.200}") from error
         except (EOFError, ConnectionError) as error:
             needs = "it must be possible to make an environment in one, and a script must do its work under"
             why = f"{needs} `if __name__ == '__main__':`, because they import it"

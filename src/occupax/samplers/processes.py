@@ -38,7 +38,9 @@ class ProcessSlots:
             ours, theirs = context.Pipe()
             made: Any = partial(_make, env, int(share[0]), len(share))
             process = context.Process(target=_serve, args=(CloudpickleWrapper(made), memory, theirs), daemon=True)
+            previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which the process inherits
             process.start()
+            signal.pthread_sigmask(signal.SIG_SETMASK, previous)
             theirs.close()  # so that the end of the process is the end of the pipe
             self._pipes.append(ours)
             self._processes.append(process)
@@ -122,7 +124,7 @@ def _serve(made: Any, memory: Any, pipe: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
     try:
         slots: Slots = made.fn(memory)
-    except ValueError as error:
+    except (ValueError, SystemExit) as error:
         pipe.send(str(error))
         return
     pipe.send(None)

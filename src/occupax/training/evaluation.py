@@ -15,6 +15,7 @@ from occupax._errors import check_integer
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import PREFIX
+from occupax.envs.lookup import closing as closing_environment
 from occupax.envs.lookup import find
 from occupax.envs.registry import make
 from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting, refuse_unless_policy
@@ -151,7 +152,7 @@ def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:
         act(seen, jax.random.key(0))
     except Exception as misfit:  # a policy may be any function, and raise anything
         if isinstance(env, GymnasiumEnv):
-            with closing(env.make()) as made:
+            with closing_environment(env.make()) as made:
                 seen = made.observation_space
             with suppress(Exception):
                 act(seen.sample(), jax.random.key(0))

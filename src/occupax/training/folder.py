@@ -5,14 +5,13 @@ import os
 import re
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from occupax import serial
-from occupax._errors import check_integer, check_integers
+from occupax._errors import check_integer, check_integers, check_number
 from occupax.serial import Arrays
 from occupax.training.sealed import check_seal, read_json, write_sealed
 from occupax.training.setup import Setup, versions
@@ -199,9 +198,7 @@ class Checkpoints:
         if content.get("fingerprint") != self._fingerprint:
             raise ValueError(f"{file} is a checkpoint of another run: problem, algorithm, policy or seeds differ.")
         check_integer("iteration", content.get("iteration"), 0, 2**63)
-        seconds = content.get("seconds")
-        if type(seconds) not in (int, float) or not isfinite(seconds) or seconds < 0:
-            raise ValueError(f"{file} must say how many seconds the training took, got {seconds!r:.60}.")
+        check_number(f"seconds in {file}", content.get("seconds"), low=0.0)
         match content.get("metrics", ""):
             case None | {"bytes": int(), "sha256": str()}:
                 pass

@@ -11,6 +11,9 @@ EXACT = ("exact_utility", "gap")
 MOST_RECORDS = 10_000
 """So many records of each run are in memory at most; `metrics.csv` has all of them."""
 
+RECORDED = ("utility", "return", "discounted_return", "episode_length", "grad_norm")
+"""What every run records, whatever its algorithm."""
+
 Columns = dict[str, np.ndarray]
 """What was recorded of consecutive iterations, or records, by name: [iteration, run] each."""
 

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from occupax import exact, serial
-from occupax._errors import OccupaxWarning
+from occupax._errors import OccupaxWarning, check_number
 from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, refuse_unless_fitting, refuse_unless_policy
@@ -30,7 +29,7 @@ from occupax.training.assessment import (
 )
 from occupax.training.folder import CONFIG, read_config, refuse_others_files, untrusted_module, write_config
 from occupax.training.loggers import csv_text, read_csv
-from occupax.training.records import EXACT, RecordTable
+from occupax.training.records import EXACT, RECORDED, RecordTable
 from occupax.training.sealed import check_seal, read_json, write_sealed
 from occupax.training.setup import refuse_unless_path
 
@@ -238,6 +237,8 @@ def load_result(
     found, table = read_csv(path / RECORDS)
     if found != seeds:
         raise ValueError(f"{path / RECORDS} must have the seeds {seeds}, got {found}.")
+    if missing := set(RECORDED) - set(table.metrics):
+        raise ValueError(f"{path / RECORDS} must have a column {min(missing)!r}, which every run records.")
     if problem is None and (module := untrusted_module(setup)) and not trust:
         hint = "load_result(folder, trust=True), or --trust, allows it if you trust the folder"
         said = f"the environment is not restored, because to make it the module {module!r} is imported: {hint}."
@@ -289,8 +290,7 @@ def _read_summary(path: Path, config: dict[str, Any], seeds: tuple[int, ...]) ->
     status, seconds, findings = (summary.get(name) for name in ("status", "seconds", "diagnosis"))
     if not isinstance(status, list) or [type(it) for it in status] != [str] * len(seeds):
         raise ValueError(f"{file} must have a status for each seed, got {status!r:.60}.")
-    if type(seconds) not in (int, float) or not 0 <= seconds < inf:
-        raise ValueError(f"{file} must say how many seconds the training took, got {seconds!r:.60}.")
+    check_number(f"seconds in {file}", seconds, low=0.0)
     fields = dict.fromkeys(Finding._fields, str)
     known = [{key: type(value) for key, value in it.items()} for it in findings or () if isinstance(it, dict)]
     if not isinstance(findings, list | None) or known != [fields] * len(findings or ()):

@@ -28,6 +28,8 @@ def check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings
             findings.refuse("no_environment", f"an object of type {type(made).__name__}", "env")
         try:
             _check(made, episodes, seed, max_steps, findings)
+        except (SystemExit, KeyboardInterrupt) as error:  # what is returned may do anything when it is looked at
+            findings.add(raised(error, "reading what was returned", "env", "return plain numbers and arrays."))
         finally:
             if made is not env:
                 with contextlib.suppress(BrokenError):

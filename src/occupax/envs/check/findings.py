@@ -37,7 +37,7 @@ def text(value: Any) -> str:
     """A value as a short text on one line, even if it cannot describe itself."""
     try:
         words = " ".join(repr(value).split())
-    except Exception:  # noqa: BLE001 - the repr is that of the environment, and may raise anything
+    except BaseException:  # noqa: BLE001 - the repr is that of the environment, and may raise anything
         words = f"an object of type {type(value).__name__}"
     return words if len(words) <= CHARACTERS_SHOWN else words[: CHARACTERS_SHOWN - 3] + "..."
 
@@ -80,12 +80,12 @@ class Findings:
 
     def call(self, function: Callable[[], Any], name: str, where: str, remedy: str) -> Any:
         """Call a function of the environment; if it hangs, or raises anything, for which `remedy` is, it is found."""
-        try:
-            with self.watch(name, where, where):
+        with self.watch(name, where, where):
+            try:
                 return function()
-        except Exception as error:
-            self.add(raised(error, name, where, remedy))
-            raise BrokenError from error
+            except BaseException as error:  # SystemExit, too
+                self.add(raised(error, name, where, remedy))
+                raise BrokenError from error
 
     def watch(self, name: str, where: str, repeat: str, *before: Finding) -> AbstractContextManager[None]:
         """Announce a call into the environment; if it hangs, that is found, after `before`, and the check ends."""

@@ -119,7 +119,7 @@ class WatchedBatch(Batch):
         return self.batch.fisher_vector(vector)
 
     def hessian_vector(
-        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: Baseline = "none"
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
     ) -> tuple[Float[Array, " d"], Policy]:
         """The derivatives of both estimates at the policy that acted, along a vector."""
         return self.batch.hessian_vector(vector, quasi_reward, baseline)

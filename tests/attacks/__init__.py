@@ -1,0 +1,8 @@
+"""Attacks from outside, by the hundred: `make attack` runs all of them, and the suite a small sample of each kind.
+
+- `folders`: folders of runs, changed by someone who knows how checksums are made.
+- `inputs`: bad input of the command line and of Python.
+- `kills`: processes that are killed at random moments, and while they write.
+- `simulators`: environments of Gymnasium that misbehave, with and without processes.
+- `disk`: a disk that is full.
+"""

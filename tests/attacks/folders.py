@@ -1,0 +1,262 @@
+"""Folders of runs, changed in one place each: either by damage, or by someone who makes all checksums right again."""
+
+import copy
+import json
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import occupax as ox
+from folders import reseal
+from occupax import serial
+from occupax.analysis import write_report
+from occupax.cli.choices import restore
+
+EPISODES, MORE = 40, 60
+HOSTILE: list[Any] = [
+    *(None, True, -1, 0, 2, 10**18, -(10**18), 1.5, -0.5, 1e300, "", "x" * 50, "os:system", "../../etc/passwd", [], {}),
+    *(
+        [1],
+        [[]],
+        {"float": "nan"},
+        {"float": "inf"},
+        {"tuple": []},
+        {"dict": {}},
+        {"array": "problem", "kind": "numpy"},
+    ),
+    *({"opaque": "os.system"}, {"class": "os.system", "fields": {}}, {"function": "tanh"}, {"function": "eval"}),
+    *({"class": "occupax.features.State", "fields": {}}, {"class": "occupax.utilities.library.Reward", "fields": {}}),
+    {"class": "occupax.envs.gymnasium.GymnasiumEnv", "fields": {"source": "this:Id-v0"}},
+]
+"""What is put in the place of something else in JSON."""
+
+
+def _numbers(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The array with one number that makes no sense."""
+    changed = np.array(array)
+    if changed.size:
+        limit = np.iinfo(changed.dtype).max if changed.dtype.kind in "iu" else 1e30
+        number = (
+            random.choice([-1, 5000, limit]) if changed.dtype.kind in "iu" else random.choice([-1.0, np.nan, np.inf])
+        )
+        changed.reshape(-1)[random.integers(changed.size)] = number if changed.dtype != bool else ~changed.flat[0]
+    return changed
+
+
+ARRAYS = {
+    "a number": _numbers,
+    "another type": lambda array, _: array.astype(np.int16 if array.dtype.kind == "f" else np.float64),
+    "another precision": lambda array, _: (
+        array.astype(np.float16) if array.dtype.kind == "f" else array.astype(np.int8)
+    ),
+    "an axis more": lambda array, _: array[None],
+    "fewer rows": lambda array, _: array[:-1] if array.ndim else array[None],
+    "more rows": lambda array, _: np.concatenate([array, array]) if array.ndim else array.repeat(3),
+    "nothing": lambda array, _: np.zeros((0, *array.shape[1:]), array.dtype),
+    "turned": lambda array, _: np.array(array.T) if array.ndim > 1 else array[::-1].copy() if array.ndim else array,
+}
+"""What is made of an array."""
+
+
+def make_run(folder: Path) -> None:
+    """A small finished run, with two checkpoints."""
+    env = ox.TabularMDP.chain(4)
+    problem = ox.Problem(env, ox.utilities.LogCoverage(0.1), discount=0.9, horizon=5)
+    options: dict[str, Any] = {"policy": ox.policies.tabular(0.5), "progress": False, "seeds": 2, "record_every": 3}
+    ox.train(problem, ox.REINFORCE(batch=4), EPISODES // 2, out=folder, **options)
+    ox.train(problem, ox.REINFORCE(batch=4), EPISODES, out=folder, resume=True, **options)
+
+
+def content_of(result: ox.Result) -> dict[str, Any]:
+    """All that a result says of what was trained."""
+    arrays = {f"metrics/{name}": values for name, values in result.metrics.items()}
+    arrays |= {f"policy-{i}": np.asarray(policy.table) for i, policy in enumerate(result.policies)}
+    arrays |= {"episodes": result.episodes, "steps": result.steps, "utilities": result.utilities}
+    return {name: (str(it.dtype), it.shape, it.tobytes()) for name, it in arrays.items()} | {"status": result.status}
+
+
+def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """All places in JSON."""
+    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, part in parts:
+        yield (*at, key)
+        yield from places(part, (*at, key))
+
+
+def change_json(tree: Any, random: np.random.Generator) -> str:
+    """Put something hostile into one place of JSON, or take something out of it; return where, and what."""
+    at = list(places(tree))[random.integers(len(list(places(tree))))]
+    holder = tree
+    for key in at[:-1]:
+        holder = holder[key]
+    way = random.integers(10)
+    if way == 0:
+        del holder[at[-1]]
+        return f"{at} is taken out"
+    if way == 1 and isinstance(holder, dict):
+        holder[f"{at[-1]}x"] = holder.pop(at[-1])
+        return f"{at} has another name"
+    holder[at[-1]] = copy.deepcopy(HOSTILE[random.integers(len(HOSTILE))])
+    return f"{at} is {holder[at[-1]]!r:.50}"
+
+
+def change_file(file: Path, random: np.random.Generator) -> str:
+    """Change what one file says, so that its own checksum is right."""
+    if file.suffix == ".json":
+        content = json.loads(file.read_text())
+        said = change_json(content, random)
+        file.write_text(json.dumps(content))
+        return said
+    if file.suffix == ".csv":
+        rows = [line.split(",") for line in file.read_text().splitlines()]
+        row = random.integers(len(rows))
+        column = random.integers(len(rows[row]))
+        word = ["", "x", "-1", "nan", "1e300", "9" * 30, "inf", "1.5", '"', "\0"][random.integers(10)]
+        rows[row][column] = word
+        if random.integers(6) == 0:
+            del rows[row]
+        file.write_text("\n".join(",".join(row) for row in rows) + "\n")
+        return f"line {row}, column {column} is {word!r:.20}"
+    arrays, content = serial.read(file)
+    if random.integers(2) and content:
+        said = change_json(content, random)
+    else:
+        name = sorted(arrays)[random.integers(len(arrays))] if arrays else ""
+        way = sorted(ARRAYS)[random.integers(len(ARRAYS))]
+        if random.integers(8) == 0 or not name:
+            arrays.pop(name, None)
+            said = f"{name} is taken out"
+        else:
+            arrays[name] = ARRAYS[way](arrays[name], random)
+            said = f"{name} is {way}"
+    serial.write(file, arrays, content)
+    return said
+
+
+def damage_file(folder: Path, file: Path, random: np.random.Generator) -> str:
+    """Damage one file as disks, editors and people do."""
+    raw, way = bytearray(file.read_bytes()), random.integers(7)
+    if way == 0:
+        raw[random.integers(len(raw))] ^= 1 << random.integers(8)
+        file.write_bytes(raw)
+    elif way == 1:
+        file.write_bytes(raw[: random.integers(len(raw))])
+    elif way == 2:
+        file.write_bytes(raw + raw[-20:])
+    elif way == 3:
+        file.unlink()
+    elif way == 4:
+        file.unlink()
+        file.mkdir()
+    elif way == 5:
+        file.unlink()
+        file.symlink_to(folder / "nowhere")
+    else:
+        others = [it for it in folder.rglob("*") if it.is_file() and it.suffix == file.suffix and it != file]
+        file.write_bytes(others[random.integers(len(others))].read_bytes() if others else b"")
+    return ("a bit", "cut", "longer", "gone", "a folder", "a link", "another file")[way]
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a run, in the order of their names."""
+    return sorted(it for it in folder.rglob("*") if it.is_file())
+
+
+def mutate(original: Path, folder: Path, number: int) -> str:
+    """Make mutant number `number` of a run; return what was done."""
+    random = np.random.default_rng(number)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(original, folder)
+    file = files_of(folder)[random.integers(len(files_of(folder)))]
+    name = file.relative_to(folder)
+    if random.integers(4) == 0:
+        return f"{name}: {damage_file(folder, file, random)}, damaged"
+    said = change_file(file, random)
+    try:
+        reseal(folder)
+    except Exception as error:  # noqa: BLE001 - then it is damage that nobody can seal
+        return f"{name}: {said} ({type(error).__name__})"
+    return f"{name}: {said}, sealed"
+
+
+def loaded(folder: Path, page: Path | None = None) -> dict[str, Any] | str:
+    """What a folder says of its run, once a report of it was written, or the sentence that it is refused with."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = ox.load_result(folder)
+            found = content_of(result)
+            if page is not None:
+                write_report([("run", result)], page)
+    except ValueError as error:
+        return str(error)
+    return found
+
+
+def resumed(folder: Path) -> dict[str, Any] | str:
+    """What comes of going on in a folder, or the sentence that it is refused with."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            training, _ = restore(folder)
+            options = training.options | {"out": folder, "resume": True, "progress": False}
+            return content_of(ox.train(training.problem, training.algorithm, MORE, **options))
+    except ValueError as error:
+        return str(error)
+
+
+FREE = ("metrics.csv", "assessment.safetensors", "policies/", "summary.json", "checkpoint/")
+"""Files with numbers that may be others: a checksum that is right does not tell what a run was worth."""
+
+
+def judge(said: str, before: Any, after: Any) -> str:
+    """ "refused", "same", "other numbers", where a file has numbers that could be any, or "wrong"."""
+    if isinstance(after, str):
+        return "refused" if after.strip().endswith((".", ")")) and "\n" not in after.strip() else "wrong"
+    if after == before:
+        return "same"
+    sealed = said.endswith("sealed")
+    return "other numbers" if sealed and (said.startswith(FREE) or "config" in said) else "wrong"
+
+
+def attack(say: Any, count: int = 500) -> dict[str, int]:
+    """Load and report every mutant, and go on with every fourth that is changed where a run goes on from."""
+    import tempfile
+
+    counts = {"folders": 0, "resumed": 0, "refused": 0, "same": 0, "other numbers": 0, "wrong": 0}
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        make_run(home / "original")
+        before = loaded(home / "original", home / "page.html")
+        shutil.copytree(home / "original", home / "more")
+        longer = resumed(home / "more")
+        for number in range(count):
+            page = home / "page.html" if number % 5 == 0 else None
+            for way, play, whole in (("load", partial(loaded, page=page), before), ("resume", resumed, longer)):
+                said = mutate(home / "original", home / "mutant", number)
+                starts = said.startswith(("config", "checkpoint", "metrics"))
+                if way == "resume" and (number % 4 or not starts):
+                    continue
+                try:
+                    outcome = judge(said, whole, play(home / "mutant"))
+                except BaseException as error:  # noqa: BLE001 - it must not happen
+                    outcome = "wrong"
+                    say(f"mutant {number}, {way}, {said}: {type(error).__name__}: {error!s:.200}")
+                else:
+                    if outcome == "wrong":
+                        say(f"mutant {number}, {way}, {said}: {play(home / 'mutant')!s:.200}")
+                counts["folders" if way == "load" else "resumed"] += 1
+                counts[outcome] += 1
+    return counts
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    print(attack(print, int(sys.argv[1])))  # noqa: T201
