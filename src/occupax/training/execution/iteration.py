@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 from occupax.algorithms import Algorithm, AlgorithmState
 from occupax.algorithms.base import choose
 from occupax.baselines import Fit, Regression, nothing_seen
-from occupax.batch import AnyBaseline, Batch, Statistics, Target, Transitions
+from occupax.batch import AnyBaseline, Baseline, Batch, Statistics, Target, Transitions
 from occupax.envs.actions import BoxActions
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -119,7 +119,7 @@ class WatchedBatch(Batch):
         return self.batch.fisher_vector(vector)
 
     def hessian_vector(
-        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: Baseline = "none"
     ) -> tuple[Float[Array, " d"], Policy]:
         """The derivatives of both estimates at the policy that acted, along a vector."""
         return self.batch.hessian_vector(vector, quasi_reward, baseline)
