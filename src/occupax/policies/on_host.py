@@ -97,7 +97,7 @@ def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] |
         if policy.psi.num_states is not None:
             found = weight[observations] + bias  # the product with a row that is 1 at the state
         else:
-            found = _rows(observations.reshape(len(observations), -1).astype(number), weight) + bias
+            found = _rows(observations.reshape(len(observations), -1).astype(number, copy=False), weight) + bias
         for bend, (more, shift) in zip(bends, parts[1:], strict=True):
             found = _rows(bend(found), more) + shift
         return found

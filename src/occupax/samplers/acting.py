@@ -18,7 +18,7 @@ from occupax.envs.actions import ActionSpace, BoxActions
 from occupax.policies import Policy
 from occupax.policies.on_host import HostPolicy, on_host
 
-STEPS, EPISODES, BLOCKS = 64, 16, 64
+STEPS, EPISODES, BLOCKS = 32, 32, 64
 """How much noise is drawn by one call of JAX, and for how many calls it is kept, besides those that are in use."""
 
 Places = Int[np.ndarray, " P"]
