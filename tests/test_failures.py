@@ -211,7 +211,7 @@ def test_without_a_folder_the_message_says_that_nothing_was_saved():
 
 
 @pytest.mark.parametrize(
-    "options", [{"envs": 0}, {"shards": 0}, {"timeout": 0.0}, {"timeout": -1.0}, {"processes": 0}, {"processes": 1.5}]
+    "options", [{"envs": 0}, {"shards": 0}, {"timeout": 0.0}, {"timeout": -1.0}, {"processes": 0}, {"processes": -1}]
 )
 def test_settings_without_meaning_are_refused(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} must"):

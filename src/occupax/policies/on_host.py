@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import log
 from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +48,9 @@ class HostPolicy(NamedTuple):
 
 def on_host(policy: Policy) -> HostPolicy | None:
     """The policy as NumPy evaluates it; None if it has parts that are not known here."""
+    numbers = [leaf.dtype for leaf in jax.tree.leaves(policy) if eqx.is_array(leaf)]
+    if not all(dtype in (np.float32, np.float64) for dtype in numbers):
+        return None
     if type(policy) is Tabular:
         return _table(np.asarray(policy.table), np.asarray(_log_softmax(policy.table)))
     if type(policy) not in (Softmax, SoftmaxProduct, Gaussian, Squashed):
@@ -93,7 +97,7 @@ def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] |
         if policy.psi.num_states is not None:
             found = weight[observations] + bias  # the product with a row that is 1 at the state
         else:
-            found = _rows(observations.reshape(len(observations), -1).astype(number), weight) + bias
+            found = _rows(observations.reshape(len(observations), -1).astype(number, copy=False), weight) + bias
         for bend, (more, shift) in zip(bends, parts[1:], strict=True):
             found = _rows(bend(found), more) + shift
         return found

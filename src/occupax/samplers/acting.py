@@ -5,6 +5,7 @@ environments nor that of episodes changes a bit of it.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -17,8 +18,8 @@ from occupax.envs.actions import ActionSpace, BoxActions
 from occupax.policies import Policy
 from occupax.policies.on_host import HostPolicy, on_host
 
-STEPS, EPISODES = 64, 16
-"""How much noise is drawn by one call of JAX."""
+STEPS, EPISODES, BLOCKS = 32, 32, 64
+"""How much noise is drawn by one call of JAX, and for how many calls it is kept, besides those that are in use."""
 
 Places = Int[np.ndarray, " P"]
 Actions = tuple[Num[np.ndarray, "P *k"], Num[np.ndarray, "P *k"], Float[np.ndarray, " P"]]
@@ -46,23 +47,20 @@ def acting(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], 
 
 def _acting_here(policy: HostPolicy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int) -> Act:
     padded = np.concatenate([keys, np.zeros((-len(keys) % EPISODES, 2), keys.dtype)])
-    drawn: dict[tuple[int, int], np.ndarray] = {}
     held = np.zeros((envs, STEPS, *policy.shape), policy.dtype)
     fixed = policy.law, policy.shape, policy.dtype
     bounds = [np.asarray(it, policy.dtype) for it in (space.low, space.high)] if isinstance(space, BoxActions) else []
 
-    def noise(row: int, time: int) -> np.ndarray:
-        """That of one episode, for some steps."""
-        block = row // EPISODES, time // STEPS
-        if block not in drawn:
-            chosen = padded[block[0] * EPISODES :][:EPISODES]
-            drawn[block] = np.asarray(_noise(chosen, np.int32(time), fixed))
-        return drawn[block][row % EPISODES]
+    @lru_cache(maxsize=2 * envs + BLOCKS)
+    def noise(block: int, time: int) -> np.ndarray:
+        """That of a block of episodes, for some steps."""
+        return np.asarray(_noise(padded[block * EPISODES :][:EPISODES], np.int32(time), fixed))
 
     def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
         now = times % STEPS
         for i in np.flatnonzero(now == 0):
-            held[places[i]] = noise(int(rows[i]), int(times[i]))
+            block, row = divmod(int(rows[i]), EPISODES)
+            held[places[i]] = noise(block, int(times[i]))[row]
         found, actions, log_probs = policy.draw(observations, held[places, now])
         return found, np.clip(actions, *bounds) if bounds else actions, log_probs
 

@@ -170,16 +170,20 @@ class EpisodeRunner:
 
         self._playing = [None] * self._envs
         places = begin(np.arange(self._envs))
+        now, then = row[places], time[places]
         while len(places):
-            now, then, seen = row[places], time[places], slots.observations(places)
+            seen = slots.observations(places)
             drawn, slots.entries["action"][places], log_probs = act(seen, places, now, then)
             self._ask(slots.step)
             returned = slots.entries.take(places)
-            over = returned["terminated"] | returned["truncated"] | (then + 1 == horizon)
+            then_after = then + 1
+            over = returned["terminated"] | returned["truncated"] | (then_after == horizon)
             yield VectorStep(now, then, seen, drawn, log_probs, returned, over)
-            time[places] += 1
+            then = then_after
             if over.any():
+                time[places] = then
                 places = begin(places[over])
+                now, then = row[places], time[places]
 
     def _ask(self, what: Callable[[], dict[int, str]]) -> None:
         """Reset or step all environments, wait for them, and raise the first of their failures."""
