@@ -163,7 +163,7 @@ CASES: dict[str, Case] = {
     "time limit text": (lambda: envs.CartPole(time_limit="x"), ("time_limit", "positive", "is 'x'")),
     # problems
     "env of Gymnasium": (lambda: problem(env=gymnasium.make("Taxi-v4")), ("env", "occupax.make", "TaxiEnv")),
-    "env by name": (lambda: problem(env="Taxi-v4"), ("env", "occupax.make", "'Taxi-v4'")),
+    "env by a wrong name": (lambda: problem(env="Taxy-v4"), ("environment 'Taxy-v4'", "Did you mean 'Taxi-v4'")),
     "discount 1": (lambda: problem(discount=1.0), ("discount", "[0, 1)", "got 1.0")),
     "discount negative": (lambda: problem(discount=-0.1), ("discount", "[0, 1)", "got -0.1")),
     "discount nan": (lambda: problem(discount=NAN), ("discount", "[0, 1)", "got nan")),

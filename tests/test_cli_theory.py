@@ -87,7 +87,7 @@ def test_without_a_table_all_constants_are_given(run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("FrozenLake-v2",), "Did you mean 'FrozenLake-v1'"),
+        (("FrozenLake-v2",), "use 'FrozenLake-v1'"),
         ((ICE, "--utility", "log-coverag"), "Did you mean 'log-coverage'"),
         ((ICE, "--epsilon", "0"), "`epsilon` is 0.0; it must be positive"),
         ((ICE, "--epsilon", "0.7"), "at most 0.5"),

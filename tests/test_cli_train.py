@@ -271,7 +271,7 @@ def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
         (("train", ICE, "--episodes", "200", "--policy", "table"), "Did you mean 'tabular'?"),
         (("train", ICE, "--episodes", "200", "--algorithm", "tsivrpg"), "Did you mean 'tsivr-pg'?"),
         (("train", ICE, "--episodes", "200", "--resume"), "resume=True needs out"),
-        (("train", "FrozenLake-v2", "--episodes", "200"), "Did you mean 'FrozenLake-v1'?"),
+        (("train", "FrozenLake-v2", "--episodes", "200"), "use 'FrozenLake-v1'."),
         (("train", "CartPole-v1", "--episodes", "200", "--policy", "tabular"), "need a tabular environment"),
         (("train", "CartPole-v1", "--episodes", "200", "--exact"), "needs a tabular environment"),
         (("train", ICE, "--episodes", "200", "--out", __file__), "is none."),

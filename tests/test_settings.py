@@ -179,7 +179,7 @@ def test_the_checks_of_the_constructor_reach_the_user(word, said):
         ("algorithm.batch", "batch"),
         ("env", "env.OPTION"),
         ("env.", "env.OPTION"),
-        ("env.name", "env.OPTION"),
+        ("env.source", "env.OPTION"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest_and_all_known_ones(name, meant):
