@@ -2,6 +2,7 @@
 
 * `base`: what every policy does.
 * `networks`: functions of the observation that policies are made of.
+* `normalising`: running statistics by which observations are normalised.
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
 * `fitting`: which policy fits which environment, and the compiled kernel.
@@ -21,6 +22,7 @@ from occupax.policies.categorical import (
 from occupax.policies.fitting import default_policy, dense_layers, refuse_other_states, refuse_unless_fitting
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.networks import ACTIVATIONS, Flat
+from occupax.policies.normalising import Normalised, Observed, normaliser_of, observed, with_statistics
 
 __all__ = [
     "ACTIVATIONS",
@@ -28,6 +30,8 @@ __all__ = [
     "Flat",
     "Gaussian",
     "Initialiser",
+    "Normalised",
+    "Observed",
     "Policy",
     "PolicyType",
     "Softmax",
@@ -40,11 +44,14 @@ __all__ = [
     "gaussian",
     "linear",
     "mlp",
+    "normaliser_of",
+    "observed",
     "refuse_other_states",
     "refuse_unless_fitting",
     "refuse_unless_policy",
     "squashed",
     "tabular",
+    "with_statistics",
 ]
 
 _Flat = Flat  # its name in the files of policies that 0.1 wrote

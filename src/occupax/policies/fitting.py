@@ -12,6 +12,7 @@ from occupax.policies.base import Initialiser, Policy, refuse_unless_policy
 from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular, mlp, tabular
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian
 from occupax.policies.networks import Flat
+from occupax.policies.normalising import Normalised
 
 
 def default_policy(env: DecisionProcess) -> Initialiser:
@@ -24,6 +25,7 @@ def default_policy(env: DecisionProcess) -> Initialiser:
 def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
     """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
     psi = getattr(policy, "psi", None) if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed) else None
+    psi = psi.folded() if isinstance(psi, Normalised) else psi
     if not isinstance(psi, Flat) or psi.num_states is not None:
         return None
     layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)

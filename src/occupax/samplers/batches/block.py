@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, Int
 
 from occupax.baselines import Fit, Regression
 from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target
-from occupax.policies import Policy
+from occupax.policies import Observed, Policy
 
 ARGUMENTS = {
-    **dict.fromkeys(("occupancy", "tally", "fisher_vector"), ("target",)),
+    **dict.fromkeys(("occupancy", "tally", "fisher_vector", "observed"), ("target",)),
     **dict.fromkeys(("earnings", "gradient"), ("target", "quasi_reward", "baseline")),
     "regression": ("quasi_reward",),
 }
@@ -56,7 +56,7 @@ class Tally(eqx.Module):
 class Request(NamedTuple):
     """What is asked of a batch, so that it can be passed on to its parts."""
 
-    kind: Literal["occupancy", "gradient", "earnings", "tally", "fisher_vector", "regression"]
+    kind: Literal["occupancy", "gradient", "earnings", "tally", "fisher_vector", "regression", "observed"]
     target: Target = None
     """The policy asked about; for a product with the Fisher information, the vector."""
     quasi_reward: Float[Array, " d"] | None = None
@@ -139,6 +139,11 @@ class PartedBatch(Block):
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """The sum over all parts."""
         return self.total(Request("regression", quasi_reward=quasi_reward))
+
+    @final
+    def observed(self, target: Policy) -> Observed:
+        """The sum over all parts."""
+        return self.total(Request("observed", target))
 
     @final
     def tally(self, target: Target = None) -> Tally:
