@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from occupax.baselines import Fit, Regression
 from occupax.envs.actions import Kind
-from occupax.policies import Policy
+from occupax.policies import Observed, Policy
 from occupax.problem import Problem
 
 Baseline = Literal["none", "mean", "linear"]
@@ -111,6 +111,10 @@ class Batch(eqx.Module):
     @abstractmethod
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """The sums of which the linear baseline of *later* batches is made, for the policy that acted."""
+
+    @abstractmethod
+    def observed(self, target: Policy) -> Observed:
+        """Sums over what was seen, around the running mean that a policy has; see `policies.normalising`."""
 
     @abstractmethod
     def statistics(self, target: Target = None) -> Statistics:

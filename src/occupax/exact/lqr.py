@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax.envs.lqr import LQR
-from occupax.policies import Flat, Gaussian, refuse_unless_fitting
+from occupax.policies import Flat, Gaussian, Normalised, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.utilities.library import Reward
 
@@ -92,6 +92,7 @@ def _law(policy: Gaussian, env: LQR) -> tuple[Matrix, Float[Array, " m"]]:
     """The gain on z = (x, 1), [m, n + 1], and the variances of a linear-normal policy."""
     refuse_unless_fitting(policy, env)
     psi = policy.psi if isinstance(policy, Gaussian) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    psi = psi.folded() if isinstance(psi, Normalised) else psi
     network = psi.network if isinstance(psi, Flat) else psi
     layers = network.layers if isinstance(network, eqx.nn.Sequential) else (network,)
     if len(layers) != 1 or not isinstance(layers[0], eqx.nn.Linear) or policy.log_deviation is None:

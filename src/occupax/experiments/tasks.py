@@ -45,7 +45,7 @@ class Task:
     @property
     def policy(self) -> policies.Initialiser:
         """What every run starts from, drawn anew for each; tables as the weights of a linear layer with 64 inputs."""
-        return policies.tabular(scale=0.125 / np.sqrt(3)) if self.tabular else policies.mlp(scale=1.0)
+        return policies.tabular(scale=0.125 / np.sqrt(3)) if self.tabular else policies.mlp(scale=1.0, normalise=False)
 
     @property
     def tabular(self) -> bool:

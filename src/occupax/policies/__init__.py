@@ -2,6 +2,7 @@
 
 * `base`: what every policy does.
 * `networks`: functions of the observation that policies are made of.
+* `normalising`: running statistics by which observations are normalised.
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
 * `fitting`: which policy fits which environment, and the compiled kernel.
@@ -22,6 +23,7 @@ from occupax.policies.categorical import (
 from occupax.policies.fitting import default_policy, dense_layers, refuse_other_states, refuse_unless_fitting
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.networks import ACTIVATIONS, Flat
+from occupax.policies.normalising import Normalised, Observed, normaliser_of, observed, with_statistics
 
 __all__ = [
     "ACTIVATIONS",
@@ -30,6 +32,8 @@ __all__ = [
     "Flat",
     "Gaussian",
     "Initialiser",
+    "Normalised",
+    "Observed",
     "Policy",
     "PolicyType",
     "Softmax",
@@ -42,11 +46,14 @@ __all__ = [
     "gaussian",
     "linear",
     "mlp",
+    "normaliser_of",
+    "observed",
     "refuse_other_states",
     "refuse_unless_fitting",
     "refuse_unless_policy",
     "squashed",
     "tabular",
+    "with_statistics",
 ]
 
 INITIALISERS = {"tabular": tabular, "linear": linear, "mlp": mlp, "gaussian": gaussian, "squashed": squashed}

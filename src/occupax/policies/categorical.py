@@ -15,6 +15,7 @@ from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, refuse_unless_environment
 from occupax.policies.base import Initialiser, Policy
 from occupax.policies.networks import Flat, Layers, input_size, output_length
+from occupax.policies.normalising import normalised
 
 
 class Categorical(Policy):
@@ -151,7 +152,9 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
     return init
 
 
-def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh", scale: float = 0.01) -> Initialiser:
+def mlp(
+    hidden: Sequence[int] = (64, 64), activation: str = "tanh", scale: float = 0.01, normalise: bool | None = None
+) -> Initialiser:
     """A multilayer perceptron from the observation, flattened, to the logits.
 
     With a small `scale` the first policy is close to uniform.
@@ -160,9 +163,17 @@ def mlp(hidden: Sequence[int] = (64, 64), activation: str = "tanh", scale: float
         hidden: width of each hidden layer.
         activation: name of the activation; the theory wants a twice differentiable one such as tanh.
         scale: what the first weights of the last layer, drawn like those of the others, are multiplied by.
+        normalise: True lets the network see observations in units of the mean and the deviation of all that was seen
+            before the iteration; False, as they are. None, the default, is between their bounds, where the environment
+            declares them, and running statistics where a space of Gymnasium has none.
     """
-    layers, scale = Layers(hidden, activation), check_number("scale", scale, low=0.0)
-    return lambda env, key: _softmax(env, layers(env, _number_of_logits(env), key, scale))
+    layers, scale = Layers(hidden, activation, normalise), check_number("scale", scale, low=0.0)
+
+    def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
+        psi = layers(env, _number_of_logits(env), key, scale)
+        return _softmax(env, normalised(psi, input_size(env)) if layers.running(env) else psi)
+
+    return init
 
 
 def _number_of_logits(env: DecisionProcess) -> int:

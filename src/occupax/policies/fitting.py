@@ -12,6 +12,7 @@ from occupax.policies.base import Initialiser, Policy, refuse_unless_policy
 from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular, mlp, tabular
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian
 from occupax.policies.networks import Flat
+from occupax.policies.normalising import Normalised
 
 
 def default_policy(env: DecisionProcess) -> Initialiser:
@@ -27,6 +28,7 @@ Layer = tuple[eqx.nn.Linear, Any]
 
 def layers_of(psi: Any) -> tuple[Layer, ...] | None:
     """The layers of a network that is fed with flat vectors or states; None for any other function."""
+    psi = psi.folded() if isinstance(psi, Normalised) else psi
     if type(psi) is not Flat:
         return None
     layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
@@ -42,7 +44,7 @@ def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
     """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
     psi = getattr(policy, "psi", None) if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed) else None
     layers = layers_of(psi)
-    if psi is None or layers is None or psi.num_states is not None:
+    if layers is None or getattr(psi, "num_states", None) is not None:
         return None
     bent = all(activation is jnp.tanh for _, activation in layers[:-1])
     return tuple(layer for layer, _ in layers) if bent else None

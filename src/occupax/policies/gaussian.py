@@ -15,7 +15,8 @@ from occupax._errors import check_number
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.policies.base import Initialiser, Policy
-from occupax.policies.networks import Layers
+from occupax.policies.networks import Layers, input_size
+from occupax.policies.normalising import normalised
 
 FIRST_MEANS = 0.01
 """A factor of the weights of the last layer: the first policy hardly depends on the observation."""
@@ -104,7 +105,11 @@ class Squashed(Normal):
 
 
 def gaussian(
-    hidden: Sequence[int] = (64, 64), activation: str = "tanh", deviation: float = 0.5, by_observation: bool = False
+    hidden: Sequence[int] = (64, 64),
+    activation: str = "tanh",
+    deviation: float = 0.5,
+    by_observation: bool = False,
+    normalise: bool | None = None,
 ) -> Initialiser:
     """A normal law over actions of real numbers, with independent entries.
 
@@ -117,25 +122,25 @@ def gaussian(
         deviation: the first standard deviation, in units of half the width of the box (where it is unbounded, of 1).
         by_observation: whether the logarithm of the deviation is a function of the observation, by the same network;
             otherwise it is a parameter.
+        normalise: how the network sees observations; see `mlp`.
     """
-    return _initialiser(Gaussian, hidden, activation, deviation, by_observation)
+    return _initialiser(Gaussian, Layers(hidden, activation, normalise), deviation, by_observation)
 
 
 def squashed(
-    hidden: Sequence[int] = (64, 64), activation: str = "tanh", deviation: float = 0.5, by_observation: bool = False
+    hidden: Sequence[int] = (64, 64),
+    activation: str = "tanh",
+    deviation: float = 0.5,
+    by_observation: bool = False,
+    normalise: bool | None = None,
 ) -> Initialiser:
     """The same with a hyperbolic tangent behind it, for boxes with bounds, which no action leaves; see `gaussian`."""
-    return _initialiser(Squashed, hidden, activation, deviation, by_observation)
+    return _initialiser(Squashed, Layers(hidden, activation, normalise), deviation, by_observation)
 
 
 def _initialiser(
-    kind: type[Gaussian] | type[Squashed],
-    hidden: Sequence[int],
-    activation: str,
-    deviation: float,
-    by_observation: bool,
+    kind: type[Gaussian] | type[Squashed], layers: Layers, deviation: float, by_observation: bool
 ) -> Initialiser:
-    layers = Layers(hidden, activation)
     first = log(check_number("deviation", deviation, low=0.0, open_low=True))
     if not isinstance(by_observation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"by_observation must be True or False, got {by_observation!r}.")
@@ -148,12 +153,12 @@ def _initialiser(
         if kind is Squashed and not np.isfinite(box.low + box.high).all():
             raise ValueError(f"squashed policies need a box with bounds on all sides, got {box}; use gaussian().")
         n = len(box.low)
-        if not by_observation:
-            return kind(layers(env, n, key, FIRST_MEANS), jnp.full(n, first), box)
-        psi = layers(env, 2 * n, key, FIRST_MEANS)
-        bias = psi.network.layers[-1].bias  # pyright: ignore[reportFunctionMemberAccess]
-        psi = eqx.tree_at(lambda it: it.network.layers[-1].bias, psi, bias.at[n:].add(first))
-        return kind(psi, None, box)
+        psi = layers(env, 2 * n if by_observation else n, key, FIRST_MEANS)
+        if by_observation:
+            bias = psi.network.layers[-1].bias  # pyright: ignore[reportFunctionMemberAccess]
+            psi = eqx.tree_at(lambda it: it.network.layers[-1].bias, psi, bias.at[n:].add(first))
+        shown = normalised(psi, input_size(env)) if layers.running(env) else psi
+        return kind(shown, None if by_observation else jnp.full(n, first), box)
 
     return init
 

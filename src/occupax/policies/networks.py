@@ -7,10 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from occupax._errors import check_integer, check_integers, unknown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.envs.gymnasium import GymnasiumEnv
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     **{name: getattr(jax.nn, name) for name in ("gelu", "silu", "softplus", "relu")},
@@ -42,8 +43,11 @@ class Flat(eqx.Module):
 class Layers:
     """The shape of a multilayer perceptron, checked: the width of each hidden layer, and what bends between them."""
 
-    def __init__(self, hidden: Sequence[int], activation: str):
+    def __init__(self, hidden: Sequence[int], activation: str, normalise: bool | None = None):
         self._widths = check_integers("hidden", hidden)
+        if normalise not in (None, True, False):
+            raise ValueError(f"normalise must be True, False or None, got {normalise!r}.")
+        self._normalise = normalise
         if not isinstance(activation, str) or activation not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise unknown("activation", activation, ACTIVATIONS)
         self._activation = ACTIVATIONS[activation]
@@ -56,8 +60,19 @@ class Layers:
         for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
             layers += [eqx.nn.Linear(fan_in, fan_out, key=layer_key), eqx.nn.Lambda(self._activation)]
         layers[-2] = jax.tree.map(lambda leaf: last * leaf, layers[-2])
-        layers[0] = _for_bounds(layers[0], env)
+        if self._normalise is None and not self.running(env):
+            layers[0] = _for_bounds(layers[0], env)
         return Flat(eqx.nn.Sequential(layers[:-1]), number_of_states(env))
+
+    def running(self, env: DecisionProcess) -> bool:
+        """Whether observations are normalised by what was seen: if that is asked for, or there is an unbounded box."""
+        vectors = number_of_states(env) is None
+        if self._normalise and not vectors:
+            got = f"{type(env).__name__}, whose observations are states"
+            raise ValueError(f"normalise=True is for observations that are numbers, got {got}; use normalise=None.")
+        if self._normalise is not None:
+            return self._normalise
+        return vectors and isinstance(env, GymnasiumEnv) and not all(_bounded(env))
 
 
 def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
@@ -68,12 +83,18 @@ def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
     if number_of_states(env) is not None or len(env.observation_bounds) == 0:
         return layer
     low, high = np.asarray(env.observation_bounds, float).T
-    known = (high > low) & (high - low < LARGEST_RANGE)
+    known = _bounded(env)
     half = np.where(known, (high - low) / 2, 1.0)
     middle = np.where(known, low + half, 0.0)
     weight, bias = layer.weight / half, layer.bias
     assert bias is not None  # noqa: S101  layers are made with one
     return eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, bias - weight @ middle))
+
+
+def _bounded(env: DecisionProcess) -> Bool[np.ndarray, " n"]:
+    """Which numbers of an observation have bounds; none of them where nothing is declared."""
+    low, high = np.asarray(env.observation_bounds, float).reshape(-1, 2).T
+    return (high > low) & (high - low < LARGEST_RANGE)
 
 
 def input_size(env: DecisionProcess) -> int:

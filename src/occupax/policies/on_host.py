@@ -94,7 +94,7 @@ def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] |
     weight, bias = parts[0]
 
     def outputs(observations: Any) -> Array:
-        if policy.psi.num_states is not None:
+        if getattr(policy.psi, "num_states", None) is not None:
             found = weight[observations] + bias  # the product with a row that is 1 at the state
         else:
             found = _rows(observations.reshape(len(observations), -1).astype(number, copy=False), weight) + bias

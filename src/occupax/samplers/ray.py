@@ -21,7 +21,7 @@ from occupax._compiled import arrays_of, with_arrays
 from occupax._errors import check_integer, check_number
 from occupax.baselines import Regression
 from occupax.batch import Earnings, Transitions
-from occupax.policies import Policy
+from occupax.policies import Observed, Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler, Source
 from occupax.samplers.batches.block import ABOUT_VECTORS, Request, Tally
@@ -35,7 +35,13 @@ Arrays = list[np.ndarray]
 LARGE = 100_000
 """Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
 
-SUMS: dict[str, Any] = {"earnings": Earnings, "regression": Regression, "tally": Tally, "transitions": Transitions}
+SUMS: dict[str, Any] = {
+    "earnings": Earnings,
+    "observed": Observed,
+    "regression": Regression,
+    "tally": Tally,
+    "transitions": Transitions,
+}
 """What the arrays of an answer are the fields of."""
 
 RUNS_AT_ONCE = 16

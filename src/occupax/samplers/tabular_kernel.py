@@ -14,7 +14,7 @@ from occupax.baselines import Fit, Regression
 from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories, Transitions
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
-from occupax.policies import Policy, Tabular
+from occupax.policies import Observed, Policy, Tabular
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
@@ -115,6 +115,10 @@ class TabularKernelBatch(Block):
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """What `estimators.regression` sums up."""
         return self._sampled().regression(quasi_reward)
+
+    def observed(self, target: Policy | None) -> Observed:
+        """Refused: tables have no running statistics."""
+        return self._sampled().observed(target)
 
     def tally(self, target: Target = None) -> Tally:
         """Sums over the trajectories that took a step."""

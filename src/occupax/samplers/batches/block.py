@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, Int
 
 from occupax.baselines import Fit, Regression
 from occupax.batch import AnyBaseline, Batch, Earnings, Statistics, Target, Transitions
-from occupax.policies import Policy
+from occupax.policies import Observed, Policy
 
 ARGUMENTS = {
     "transitions": (),
-    **dict.fromkeys(("occupancy", "tally", "fisher_vector"), ("target",)),
+    **dict.fromkeys(("occupancy", "tally", "fisher_vector", "observed"), ("target",)),
     **dict.fromkeys(("earnings", "gradient", "hessian_vector"), ("target", "quasi_reward", "baseline")),
     "regression": ("quasi_reward",),
 }
@@ -60,7 +60,15 @@ class Request(NamedTuple):
     """What is asked of a batch, so that it can be passed on to its parts."""
 
     kind: Literal[
-        "occupancy", "gradient", "earnings", "tally", "fisher_vector", "regression", "transitions", "hessian_vector"
+        "occupancy",
+        "gradient",
+        "earnings",
+        "tally",
+        "fisher_vector",
+        "regression",
+        "transitions",
+        "hessian_vector",
+        "observed",
     ]
     target: Target = None
     """The policy asked about; for the kinds of `ABOUT_VECTORS`, the vector."""
@@ -150,6 +158,11 @@ class PartedBatch(Block):
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """The sum over all parts."""
         return self.total(Request("regression", quasi_reward=quasi_reward))
+
+    @final
+    def observed(self, target: Policy) -> Observed:
+        """The sum over all parts."""
+        return self.total(Request("observed", target))
 
     @final
     def tally(self, target: Target = None) -> Tally:

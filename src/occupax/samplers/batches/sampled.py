@@ -12,7 +12,7 @@ from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories, Tr
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import number_of_states
 from occupax.estimators import LogProbs
-from occupax.policies import Policy
+from occupax.policies import Observed, Policy, observed
 from occupax.problem import Problem
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
 
@@ -51,6 +51,11 @@ class SampledBatch(Block):
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """The sums that a linear baseline of later batches needs, by `estimators.regression`."""
         return estimators.regression(self.problem, self.trajectories, self.policy, quasi_reward)
+
+    def observed(self, target: Policy | None) -> Observed:
+        """Sums over what was seen, around the mean of the policy asked about."""
+        policy = self.policy if target is None else target
+        return observed(policy, self.trajectories.observations, self.trajectories.live)
 
     def _about(self, target: Target) -> tuple[Trajectories, Policy, LogProbs]:
         return self.trajectories, self.policy if target is None else target, self.log_probs_of(target)

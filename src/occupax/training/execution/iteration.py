@@ -15,7 +15,7 @@ from occupax.algorithms.base import choose
 from occupax.baselines import Fit, Regression, nothing_seen
 from occupax.batch import AnyBaseline, Baseline, Batch, Statistics, Target, Transitions
 from occupax.envs.actions import BoxActions
-from occupax.policies import Policy
+from occupax.policies import Observed, Policy, normaliser_of, with_statistics
 from occupax.problem import Problem
 from occupax.steps import global_norm
 from occupax.training.execution.multipliers import Multipliers, first_multipliers, follow
@@ -85,7 +85,7 @@ class WatchedBatch(Batch):
     known: dict[tuple[str, int, int], tuple[Any, ...]] = eqx.field(default_factory=dict)
     """Answers by what was asked and the identity of batch and target, which are kept so that nothing else gets it."""
     fit: Fit | None = None
-    """The linear baseline, fitted to earlier batches, if there is one."""
+    """The linear baseline, fitted to earlier batches with the quasi-rewards of their time, if there is one."""
     quasi_rewards: list[Float[Array, " d"]] = eqx.field(default_factory=list)
     """Those of the gradients that were asked for."""
 
@@ -97,8 +97,9 @@ class WatchedBatch(Batch):
         """The mean gradient estimate; the baseline "linear" is the fit to earlier batches."""
         self._note(target)
         self.quasi_rewards.append(quasi_reward)
-        used = self.fit if isinstance(baseline, str) and baseline == "linear" and self.fit is not None else baseline
-        return self.batch.gradient(target, quasi_reward, used)
+        if isinstance(baseline, str) and baseline == "linear" and self.fit is not None:
+            baseline = self.fit
+        return self.batch.gradient(target, quasi_reward, baseline)
 
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """The sums that the linear baseline of later batches is made of."""
@@ -109,6 +110,10 @@ class WatchedBatch(Batch):
         if before is None or not self.quasi_rewards:
             return before
         return before.later(self.regression(self.quasi_rewards[-1]))
+
+    def observed(self, target: Policy) -> Observed:
+        """The sums that running statistics of observations are made of."""
+        return self.batch.observed(target)
 
     def statistics(self, target: Target = None) -> Statistics:
         """Averages over the trajectories; they are computed once for each policy."""
@@ -219,6 +224,9 @@ def iterate(
     fit = None if run.regression is None else run.regression.fit()
     batch = WatchedBatch(ascended, drawn, acting, fit=fit)
     state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
+    if normaliser_of(run.state.policy) is not None:
+        policy = with_statistics(state.policy, run.state.policy, batch.observed(run.state.policy))
+        state = eqx.tree_at(lambda it: it.policy, state, policy)
     statistics = batch.weighted_statistics()
     fresh = batch.occupancy(run.state.policy)
     found = state, batch.seen(run.regression), fresh, statistics, chosen.trajectories
