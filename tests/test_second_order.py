@@ -85,11 +85,29 @@ def counted(taken):
     return {"initial": initial, "counts": counts, "rewards": rewards, "ends": ends}
 
 
+def unpacked(task, source, batch):
+    """The trajectories of the kernel as arrays [n, horizon]; part p of 128 is packed from its first place on."""
+    lengths, finals, events = (np.asarray(it) for it in (batch.lengths, batch.finals, batch.events))
+    shape = len(lengths), enum.HORIZON
+    states, actions = np.repeat(finals[:, None], enum.HORIZON, 1), np.zeros(shape, int)
+    log_probs, rewards, place = np.zeros(shape), np.zeros(shape), 0
+    known = np.log(np.asarray(batch.probs))
+    for i, length in enumerate(lengths):
+        place = i * enum.HORIZON if i % 128 == 0 else place
+        own, steps = events[place : place + length], slice(0, length)
+        states[i, steps], actions[i, steps] = np.divmod(own >> source.shift, 2)
+        log_probs[i, steps], rewards[i, steps] = known[states[i, steps], actions[i, steps]], source.rewards[own]
+        place += length
+    live, terminated = np.arange(enum.HORIZON) < lengths[:, None], PROCESS.terminal[finals]
+    columns = jax.tree.map(jnp.asarray, (states, actions, log_probs, rewards, live, terminated, finals))
+    return ox.SampledBatch(task, ox.Trajectories(*columns), batch.policy)
+
+
 def test_every_batch_has_the_same_products_and_counts(monkeypatch):
     task, policy, vector = problem("absorbing"), table(0), table(1)
     r, source = jnp.asarray(np.random.default_rng(2).normal(size=6)), source_of(task, policy)
     batch = source.draw(policy, 300, KEY)  # the kernel packs 128 trajectories together
-    plain = eqx.filter_jit(lambda batch: batch._unpacked())(batch)
+    plain = unpacked(task, source, batch)
     monkeypatch.setattr(type(source), "block_steps", 70 * enum.HORIZON)
     streamed = source.draw(policy, 300, KEY)
     assert type(streamed) is not type(batch)

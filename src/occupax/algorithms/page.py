@@ -40,7 +40,8 @@ class PAGE(CarryingAlgorithm):
     def phase(self, iteration: int | Int[Array, ""]) -> Int[Array, ""]:
         """The toss of the coin; the first iteration is large."""
         key = jax.random.fold_in(jax.random.key(self.coin), iteration)
-        large = jax.random.bernoulli(key, self.batch / (self.snapshot_batch + self.batch))
+        toss = jax.random.uniform(key, (), jnp.float32)  # the same in every precision
+        large = toss < self.batch / (self.snapshot_batch + self.batch)
         return jnp.where(large | (iteration == 0), 0, 1)
 
     def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:

@@ -11,7 +11,7 @@ import jax
 LIBRARY = Path(os.environ.get("OCCUPAX_KERNEL") or Path(__file__).parent / "libkernels.so")
 """The environment variable is for builds of one's own, such as `make sanitize`."""
 TARGETS = {
-    "tabular": ("sample", "occupancy", "gradient", "earnings", "tally"),
+    "tabular": ("sample", "occupancy", "gradient", "earnings", "product", "tally"),
     "network": ("act", "log_probs", "gradient", "outputs", "through"),
 }
 

@@ -460,6 +460,100 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> leng
   return ffi::Error::Success();
 }
 
+// The derivatives of the mean occupancy and of the mean gradient of <occupancy, vector> at the policy that acted, along a
+// table of logits of which `along` has the slopes of the log-probabilities: v[s, a] - sum_b pi(b|s) v[s, b]. The weight of
+// step t has the slope D_t, the sum of those up to t. Of each visit are summed up what is earned from there on (G), and
+// the same with each payment times D (F); that of log pi(a|s) has the derivative -pi(c|s) along[s, c]. A baseline is taken
+// from G, and D times as much from F.
+template <ffi::DataType D>
+ffi::Error Product(ffi::ThreadPool pool, In<ffi::S32> events, In<ffi::S32> lengths, In<ffi::S32> finals,
+                   In<ffi::PRED> terminal, In<D> ratios, In<D> probs, In<ffi::S32> index, In<D> value,
+                   In<ffi::S32> end_index, In<D> end_value, In<D> vector, In<D> earnings, In<D> along, int64_t begin,
+                   int64_t end, int64_t horizon, int64_t shift, double discount, bool on_policy, bool absorbing,
+                   int64_t baseline, Out<D> occupancy, Out<D> product_) {
+  using T = ffi::NativeType<D>;
+  const Question<D> question(events, lengths, finals, terminal, ratios, leading(product_->dimensions(), 2),
+                             {begin, end}, horizon, shift, discount, on_policy);
+  const auto& lead = question.lead;
+  const auto policy = in(probs, 2, lead), slopes = in(along, 2, lead), given = in(earnings, 2, lead);
+  const auto indices = in(index, 2, lead), end_indices = in(end_index, 2, lead);
+  const auto values = in(value, 2, lead), end_values = in(end_value, 2, lead);
+  const auto occupancies = out(occupancy, 1, lead);
+  const auto products = out(product_, 2, lead);
+  const Earned<D> earned(question, probs, index, value, end_index, end_value, vector, absorbing);
+  const int64_t A = probs.dimensions().back(), pairs = earned.pairs, S = earned.S;
+  const int64_t d = occupancy->dimensions().back(), entries = index.dimensions().back();
+  const int64_t end_entries = end_index.dimensions().back();
+
+  std::vector<double> expected(baseline == NONE ? 0 : product(lead) * 2 * horizon);
+  if (baseline == OF_THESE)
+    earned.sums(pool, [&](int64_t run, const double* sums) {
+      std::copy(sums, sums + 2 * horizon, expected.begin() + run * 2 * horizon);
+    });
+  else if (baseline == OF_ALL)
+    for (int64_t run = 0; run < product(lead); ++run)
+      std::copy(given.at(run), given.at(run) + 2 * horizon, expected.begin() + run * 2 * horizon);
+  // sums: the occupancy, F of each pair, G of each state, mass that is absorbed there, once times D
+  question.answer(
+      pool, d + pairs + 3 * S,
+      [&](int64_t run, const Range& part, double* sums) {
+        double *first = sums + d, *second = first + pairs, *drifted = second + S, *absorbed = drifted + S;
+        const Features<T> of_events{indices.at(run), values.at(run), entries};
+        const double* pays = earned.payoffs.data() + run * earned.many;
+        const double* all = expected.data() + run * 2 * horizon;
+        thread_local std::vector<double> drift;
+        drift.resize(horizon);
+        question.each(run, part, [&](const int32_t* steps, int64_t length, int64_t last) {
+          double sum = 0, to_go = 0, moved = 0;
+          for (int64_t t = 0; t < length; ++t) {
+            drift[t] = sum += slopes.at(run)[steps[t] >> shift];
+            of_events.add(steps[t], question.discounts[t] * sum, sums);
+          }
+          if (absorbing && question.ended(run, last)) {
+            const double mass = question.remaining[length];
+            double slope = 0;
+            for (int64_t pair = last * A; pair < (last + 1) * A; ++pair)
+              slope += policy.at(run)[pair] * slopes.at(run)[pair] * earned.end_payoffs[run * pairs + pair];
+            to_go = mass * earned.end_means[run * S + last];
+            moved = to_go * sum + mass * slope;
+            drifted[last] += mass * sum;
+            absorbed[last] += mass;
+          }
+          for (int64_t t = length; t-- > 0;) {
+            const double earns = question.discounts[t] * pays[steps[t]];
+            to_go += earns;
+            moved += earns * drift[t];
+            const double others =
+                baseline == NONE ? 0.0 : (all[t] - to_go) / std::max(all[horizon + t] - 1, 1.0);
+            const int64_t pair = steps[t] >> shift;
+            first[pair] += moved - others * drift[t];
+            second[pair / A] += to_go - others;
+          }
+        });
+      },
+      [&](int64_t run, double* sums) {
+        const double n = question.range.size();
+        const double *first = sums + d, *second = first + pairs, *drifted = second + S, *absorbed = drifted + S;
+        const Features<T> of_ends{end_indices.at(run), end_values.at(run), end_entries};
+        for (int64_t s = 0; s < S; ++s) {
+          const double row = std::accumulate(first + s * A, first + (s + 1) * A, 0.0);
+          const double mean = earned.end_means[run * S + s];
+          double slope = 0;
+          for (int64_t pair = s * A; pair < (s + 1) * A; ++pair)
+            slope += policy.at(run)[pair] * slopes.at(run)[pair] * earned.end_payoffs[run * pairs + pair];
+          for (int64_t pair = s * A; pair < (s + 1) * A; ++pair) {
+            const double prob = policy.at(run)[pair], by = slopes.at(run)[pair];
+            const double pay = earned.end_payoffs[run * pairs + pair];
+            const double after = drifted[s] * (pay - mean) + absorbed[s] * (by * (pay - mean) - slope);
+            products.at(run)[pair] = (first[pair] - prob * row - prob * by * second[s] + prob * after) / n;
+            if (absorbing) of_ends.add(pair, prob * (drifted[s] + absorbed[s] * by), sums);
+          }
+        }
+        for (int64_t i = 0; i < d; ++i) occupancies.at(run)[i] = sums[i] / n;
+      });
+  return ffi::Error::Success();
+}
+
 // Sums over the trajectories that took a step: return, discounted return, weight, squared weight; and the largest weight
 // of any step.
 template <ffi::DataType D>
@@ -570,6 +664,19 @@ auto bind_earnings() {
 }
 
 template <ffi::DataType D>
+auto bind_product() {
+  return QUESTION(D)
+      .FEATURES(D)
+      .template Arg<In<D>>()
+      .template Arg<In<D>>()
+      .template Arg<In<D>>()
+      .SETTINGS.template Attr<bool>("absorbing")
+      .template Attr<int64_t>("baseline")
+      .template Ret<ffi::Buffer<D>>()
+      .template Ret<ffi::Buffer<D>>();
+}
+
+template <ffi::DataType D>
 auto bind_tally() {
   return QUESTION(D).SETTINGS.template Attr<double>("largest_squared").template Ret<ffi::Buffer<D>>();
 }
@@ -584,5 +691,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_gradient_float32, Gradient<ffi::F32>, bind
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_gradient_float64, Gradient<ffi::F64>, bind_gradient<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_earnings_float32, Earnings<ffi::F32>, bind_earnings<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_earnings_float64, Earnings<ffi::F64>, bind_earnings<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_product_float32, Product<ffi::F32>, bind_product<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_product_float64, Product<ffi::F64>, bind_product<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_tally_float32, Tally<ffi::F32>, bind_tally<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(tabular_tally_float64, Tally<ffi::F64>, bind_tally<ffi::F64>());

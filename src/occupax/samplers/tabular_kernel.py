@@ -18,7 +18,6 @@ from occupax.policies import Observed, Policy, Tabular
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
-from occupax.samplers.batches.sampled import SampledBatch
 
 PART = 128
 """How many trajectories the kernel packs together."""
@@ -95,14 +94,17 @@ class TabularKernelBatch(Block):
         """What `estimators.gradient` estimates; with a linear baseline, by it."""
         if isinstance(baseline, Fit) or (isinstance(baseline, Earnings) and baseline.fit is not None):
             return self._sampled().gradient(target, quasi_reward, baseline)
-        if isinstance(baseline, Earnings):
-            given, kind = jnp.stack([baseline.to_go, baseline.live.astype(self.probs.dtype)]), 2
-        elif baseline in BASELINES:
-            given, kind = jnp.zeros((2, 0), self.probs.dtype), BASELINES[baseline]
-        else:
+        if isinstance(baseline, str) and baseline not in BASELINES:
             return self._sampled().gradient(target, quasi_reward, baseline)  # which says what is wrong
+        given, kind = self._baseline(baseline)
         operands = jnp.asarray(quasi_reward, self.probs.dtype), given
         return Tabular(self._ask_features("gradient", target, self.probs.shape, *operands, baseline=kind))
+
+    def _baseline(self, baseline: Any) -> tuple[Float[Array, "2 _"], int]:
+        """The earnings that are given to the kernel, and how it counts the baseline."""
+        if isinstance(baseline, Earnings):
+            return jnp.stack([baseline.to_go, baseline.live.astype(self.probs.dtype)]), 2
+        return jnp.zeros((2, 0), self.probs.dtype), BASELINES[baseline]
 
     def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
         """What `estimators.earnings` sums up."""
@@ -129,24 +131,53 @@ class TabularKernelBatch(Block):
 
     def fisher_vector(self, vector: Policy) -> Policy:
         """What `estimators.fisher_vector` estimates, from the discounted visits of every state and action."""
-        if not isinstance(vector, Tabular):
-            raise ValueError(f"vector must have the shape of a tabular policy, got {type(vector).__name__}.")
-        pairs = jnp.repeat(jnp.arange(self.probs.size, dtype=jnp.int32), 1 << self.source.shift)[:, None]
-        ended, dtype = jnp.zeros((self.probs.size, 1), jnp.int32), self.probs.dtype
-        features = self.probs, pairs, jnp.ones(pairs.shape, dtype), ended, ended.astype(dtype)
-        visits = self._ask("occupancy", None, (self.probs.size,), *features, absorbing=False).reshape(self.probs.shape)
-        along = visits * (vector.table - jnp.sum(self.probs * vector.table, 1, keepdims=True))
+        table = _vector(vector)
+        pairs = jnp.repeat(jnp.arange(self.probs.size, dtype=jnp.int32), 1 << self.source.shift)
+        visits = self._visits(pairs, self.probs.size).reshape(self.probs.shape)
+        along = visits * (table - jnp.sum(self.probs * table, 1, keepdims=True))
         return Tabular(along - self.probs * jnp.sum(along, 1, keepdims=True))
 
     def hessian_vector(
         self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
     ) -> tuple[Float[Array, " d"], Policy]:
         """What `estimators.hessian_vector` estimates."""
-        return self._sampled().hessian_vector(vector, quasi_reward, baseline)
+        if not isinstance(baseline, Earnings) and baseline not in BASELINES:
+            return self._sampled().hessian_vector(vector, quasi_reward, baseline)  # which says what is wrong
+        table, dtype = _vector(vector), self.probs.dtype
+        along = table - jnp.sum(self.probs * table, 1, keepdims=True)
+        given, kind = self._baseline(baseline)
+        operands = jnp.asarray(quasi_reward, dtype), given, along.astype(dtype)
+        shapes = [(self.problem.size,), self.probs.shape]
+        occupancy, product = self._ask_features("product", None, shapes, *operands, baseline=kind)
+        return occupancy, Tabular(product)
 
     def transitions(self) -> Transitions:
         """What led where, counted."""
-        return self._sampled().transitions()
+        S, A = self.probs.shape
+        source, dtype, many = self.source, self.probs.dtype, self.source.successors.size
+        visits = self._visits(jnp.arange(many, dtype=jnp.int32), many, discount=1.0)
+        events = jnp.round(visits * self.size)  # a mean over the trajectories
+        pairs = jnp.arange(many) >> source.shift
+        counts = jnp.zeros((S * A, S), dtype).at[pairs, jnp.asarray(source.successors)].add(events)
+        rewards = jnp.zeros(S * A, dtype).at[pairs].add(events * jnp.asarray(source.rewards, dtype))
+        own, lengths = slice(self.start, self.stop), self.lengths
+        before, first = jnp.cumsum(lengths) - lengths, jnp.arange(lengths.size) // PART * PART
+        begins = first * self.problem.sampling_horizon() + before - before[first]  # parts are packed from there on
+        finals, steps = self.finals[own], lengths[own]
+        initial = jnp.where(steps > 0, (self.events[begins[own]] >> source.shift) // A, finals)
+        there, none = finals >= 0, jnp.zeros(S, dtype)
+        return Transitions(
+            initial=none.at[initial].add(there),
+            counts=counts.reshape(S, A, S),
+            rewards=rewards.reshape(S, A),
+            ends=none.at[finals].add(there & jnp.asarray(_table(self.problem).terminal)[finals]),
+        )
+
+    def _visits(self, places: Int[Array, " events"], size: int, **settings: Any) -> Float[Array, " size"]:
+        """The mean visits of each of `size` places, of which each event has one, discounted unless told otherwise."""
+        ended, dtype = jnp.zeros((self.probs.size, 1), jnp.int32), self.probs.dtype
+        features = self.probs, places[:, None], jnp.ones((places.size, 1), dtype), ended, ended.astype(dtype)
+        return self._ask("occupancy", None, (size,), *features, absorbing=False, **settings)
 
     def _sampled(self) -> SampledBatch:
         """The same trajectories as arrays [n, horizon], for what the kernel does not compute."""
@@ -194,15 +225,24 @@ class TabularKernelBatch(Block):
         problem, dtype, acted = self.problem, self.probs.dtype, self._acted(target)
         weights = self.probs if acted else _probs(target) / self.probs
         drawn = self.events, self.lengths, self.finals, jnp.asarray(_table(problem).terminal), weights
-        settings |= {"begin": self.start, "end": self.stop, "horizon": problem.sampling_horizon()}
-        settings |= {"shift": self.source.shift, "discount": problem.discount, "on_policy": acted}
-        output = jax.ShapeDtypeStruct(shape, dtype)
+        fixed = {"begin": self.start, "end": self.stop, "horizon": problem.sampling_horizon()}
+        fixed |= {"shift": self.source.shift, "discount": problem.discount, "on_policy": acted}
+        settings = fixed | settings
+        shapes = shape if isinstance(shape, list) else [shape]
+        outputs = [jax.ShapeDtypeStruct(it, dtype) for it in shapes]
+        output = outputs if isinstance(shape, list) else outputs[0]
         return kernels.call(f"tabular_{name}", dtype, output, *drawn, *operands, **settings)
 
 
 def _counts(problem: Problem, pairs: Int[np.ndarray, " n"], rewards: Float[np.ndarray, " n"]) -> Count:
     states, actions = (jnp.asarray(part, jnp.int32) for part in divmod(pairs, problem.env.num_actions))
     return jax.vmap(problem.count)(states, actions, jnp.asarray(rewards, jnp.result_type(float)))
+
+
+def _vector(vector: Policy) -> Float[Array, "S A"]:
+    if not isinstance(vector, Tabular):
+        raise ValueError(f"vector must have the shape of a tabular policy, got {type(vector).__name__}.")
+    return vector.table
 
 
 def _table(problem: Problem) -> TabularMDP:
