@@ -19,6 +19,7 @@ from occupax import (
 from occupax.algorithms import HSPGA, REINFORCE, SRVRPG, SVRPG, TSIVRPG, MaxEnt
 from occupax.batch import Batch, Trajectories
 from occupax.constraints import Constraint
+from occupax.demonstrations import demonstrations
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, make
 from occupax.exact import solve
 from occupax.problem import Problem
@@ -49,6 +50,7 @@ __all__ = [
     "algorithms",
     "bench",
     "check_env",
+    "demonstrations",
     "envs",
     "estimators",
     "evaluate",

@@ -92,7 +92,7 @@ def build(choices: Choices) -> TrainingArguments:
     targets = settings.apply(settings.parse(choices.given), made | {"problem": given, "env": {}})
     policy = None if choices.policy is None else names.make("policy", choices.policy)
     limits = [names.constraint(text) for text in choices.constrain]
-    env, utility = ox.make(choices.env, **_recording(limits, targets["env"])), targets["utility"]
+    env, utility = ox.make(choices.env, **_recording(targets["utility"], limits, targets["env"])), targets["utility"]
     problem = ox.Problem(env, utility, **targets["problem"], constraints=limits)
     reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""
     if problem.horizon is None:  # a table has no clock of its own
@@ -112,14 +112,15 @@ def make_problem(
     """A problem from names, `--set` and `--constrain`; `options` are further arguments of `occupax.Problem`."""
     targets = settings.apply(settings.parse(given), {"utility": names.make("utility", utility), "env": {}})
     limits = [names.constraint(text) for text in constrain]
-    made = ox.make(env, **_recording(limits, targets["env"]))
+    made = ox.make(env, **_recording(targets["utility"], limits, targets["env"]))
     return ox.Problem(made, targets["utility"], **options, constraints=limits)
 
 
-def _recording(limits: Sequence[ox.Constraint], options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an environment that records the values of its info that are limited."""
-    counted = [limit.subject.features() for limit in limits]
-    wanted = [name for feature in counted if isinstance(feature, ox.features.Info) for name in feature.names]
+def _recording(utility: Any, limits: Sequence[ox.Constraint], options: dict[str, Any]) -> dict[str, Any]:
+    """The options of an environment that records the values of its info that are counted."""
+    counted = [utility.features(), *(limit.subject.features() for limit in limits)]
+    parts = [part for it in counted for part in (it.parts if isinstance(it, ox.features.Stack) else (it,))]
+    wanted = [name for part in parts if isinstance(part, ox.features.Info) for name in part.names]
     return options | {"info": [*options.get("info", ()), *wanted]} if wanted else options
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from occupax import algorithms, envs, features, policies, samplers, utilities
@@ -27,11 +28,44 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
 }
 
 
+OF_SOMETHING: dict[str, Callable[..., utilities.Utility]] = {
+    "kl": utilities.KL,
+    "forward-kl": utilities.ForwardKL,
+    "soft-min": utilities.SoftMin,
+    "nash-welfare": utilities.NashWelfare,
+    "log-det": utilities.LogDet,
+}
+"""Utilities that need a target, rewards or regressors, which follow their name and a colon."""
+
+
 def make(kind: str, name: str) -> Any:
     """The utility, the algorithm or the initialiser of policies of that name, with its default settings."""
+    if kind == "utility" and ":" in name:
+        return _utility_of(name)
     if name not in MAKERS[kind]:
-        raise unknown(kind, name, MAKERS[kind])
+        raise unknown(kind, name, [*MAKERS[kind], *(OF_SOMETHING if kind == "utility" else ())])
     return MAKERS[kind][name]()
+
+
+def _utility_of(text: str) -> utilities.Utility:
+    """A utility of something, such as kl:target.npy or soft-min:info.a,info.b, or one's own, module:function."""
+    name, _, rest = text.partition(":")
+    if name not in OF_SOMETHING:
+        return utilities.as_utility(find(text))
+    if name.endswith("kl"):
+        try:
+            return OF_SOMETHING[name](np.load(rest, allow_pickle=False))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"--utility {name}:FILE takes a file of NumPy with the target: {error}") from error
+    return OF_SOMETHING[name](*(_feature(part) for part in rest.split(",")))
+
+
+def _feature(name: str) -> Any:
+    """The feature info.NAME or reward, or a function of (observation, action) of one's own, module:function."""
+    kind, _, rest = name.partition(".")
+    if kind == "info" and rest:
+        return features.Info(rest)
+    return features.Reward() if name == "reward" else find(name)
 
 
 def constraint(text: str) -> Constraint:
@@ -43,13 +77,8 @@ def constraint(text: str) -> Constraint:
         raise ValueError(
             f"--constrain takes NAME<=NUMBER or NAME>=NUMBER, such as info.cost<=25, got {text!r}."
         ) from None
-    kind, _, rest = name.partition(".")
-    if kind == "info" and rest:
-        subject = features.Info(rest)
-    elif name == "reward":
-        subject = features.Reward()
-    else:
-        subject = find(name) if ":" in name else make("utility", name)
+    counted = name == "reward" or ":" in name or name.startswith("info.")
+    subject = _feature(name) if counted else make("utility", name)
     return Constraint(subject, **{"at_most" if sign == "<=" else "at_least": limit}, name=name)
 
 
@@ -71,7 +100,8 @@ def list_names(json: bool = False) -> None:
     """Show the names of environments, utilities, algorithms and policies, and what can be set."""
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},
-        "utilities": {name: known({"utility": make()}) for name, make in MAKERS["utility"].items()},
+        "utilities": {name: known({"utility": make()}) for name, make in MAKERS["utility"].items()}
+        | {f"{name}:{'FILE' if name.endswith('kl') else 'FEATURE,...'}": {} for name in OF_SOMETHING},
         "algorithms": {name: known({"": make()}) for name, make in MAKERS["algorithm"].items()},
         "policies": {name: {} for name in MAKERS["policy"]},
     }

@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from occupax.envs.base import DecisionProcess
 from occupax.features import Feature, Stack
+
+Weight = float | Float[Array, ""] | Float[np.ndarray, ""]
+"""Of a term of a sum; the multipliers of constraints are arrays."""
 
 
 class Smoothness(NamedTuple):
@@ -91,10 +95,10 @@ class Sum(Utility):
     """A weighted sum of utilities; each term sees its own part of the occupancy unless all count the same."""
 
     terms: tuple[Utility, ...]
-    weights: tuple[float, ...]
+    weights: tuple[Weight, ...]
     sizes: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
-    def parts(self, occupancy: Any) -> list[tuple[float, Utility, Any]]:
+    def parts(self, occupancy: Any) -> list[tuple[Weight, Utility, Any]]:
         """The weight of each term, the term, and the part of the occupancy that it sees."""
         seen = [occupancy] * len(self.terms)
         if self.sizes is not None:
