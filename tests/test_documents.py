@@ -25,6 +25,7 @@ PAGES = ["README.md"] + [
         "tutorial-environment",
         "tutorial-utility",
         "tutorial-constraint",
+        "recipes",
         "tutorial-cluster",
         "devices",
     )

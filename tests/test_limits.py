@@ -54,21 +54,23 @@ def test_the_exact_optimum_and_its_multipliers_are_those_of_a_linear_program(see
         assert -right.fun < ox.solve(ox.Problem(env, discount=0.9)).value - 1e-4  # the limits bind
 
 
-def test_a_concave_limit_agrees_between_the_solvers_and_any_multipliers_bound_the_optimum():
+def test_a_concave_limit_is_kept_and_any_multipliers_bound_the_optimum():
     env = garnet()
     problem = ox.Problem(
         env,
         discount=0.9,
         constraints=[ox.Constraint(ox.utilities.Entropy(), at_least=1.5), ox.Constraint(COSTS[0], at_most=5.0)],
     )
-    best, other = ox.solve(problem, tolerance=1e-4, method="frank-wolfe"), ox.solve(problem, method="conic")
-    assert best.value == pytest.approx(other.value, abs=2e-4)
+    best = ox.solve(problem)  # whose gap is certified by planning for the Lagrangian, whoever found it
+    assert max(best.excesses.values()) <= 1e-6
+    assert min(best.multipliers.values()) > 0.01
+    assert best.value < ox.solve(ox.Problem(env, discount=0.9)).value - 0.01
     uniform = np.full((5, 3), 1 / 3)
     rng = np.random.default_rng(1)
     for _ in range(3):
         certificate = ox.exact.certificate(problem, uniform, dict(zip(best.multipliers, rng.random(2), strict=True)))
-        assert certificate.upper_bound >= other.value
-    tight = ox.exact.certificate(problem, other.policy)
+        assert certificate.upper_bound >= best.value
+    tight = ox.exact.certificate(problem, best.policy)
     assert tight.gap <= 1e-3
     assert ox.exact.certificate(problem, uniform).violation == pytest.approx(
         max(0.0, excesses_of(problem, ox.exact.feature_occupancy(problem, uniform)).max())
