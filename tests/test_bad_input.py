@@ -76,6 +76,10 @@ def fails_with_value_error(*_: Any) -> Any:
     raise ValueError("out of coffee")
 
 
+def limit(**bounds: Any) -> Any:
+    return ox.Constraint(np.ones((16, 4)), **bounds)
+
+
 def reward() -> Any:
     return utilities.Reward()
 
@@ -132,6 +136,58 @@ CASES: dict[str, Case] = {
     "garnet key": (lambda: ox.TabularMDP.garnet(4, 2, 2, 0), ("key", "jax.random.key", "got 0")),
     "not from Gymnasium": (lambda: ox.TabularMDP.from_gymnasium(5), ("env", "Gymnasium id or environment", "got 5")),
     "unknown to Gymnasium": (lambda: ox.TabularMDP.from_gymnasium("Nowhere-v0"), ("Nowhere-v0", "not known")),
+    # constraints
+    "no bound": (limit, ("constraint", "either at_most or at_least", "got neither")),
+    "two bounds": (lambda: limit(at_most=1.0, at_least=0.0), ("at_most=1.0 and at_least=0.0", "two constraints")),
+    "limit nan": (lambda: limit(at_most=NAN), ("at_most", "finite number", "got nan")),
+    "concave, at most": (lambda: ox.Constraint(ox.utilities.Entropy(), at_most=1.0), ("at_most", "convex", "entropy")),
+    "convex, at least": (lambda: ox.Constraint(-ox.utilities.Entropy(), at_least=1.0), ("at_least", "concave", "sum")),
+    "constraints that are no list": (
+        lambda: problem(constraints=limit(at_most=1.0)),
+        ("constraints", "list of", "got"),
+    ),
+    "constraints of texts": (lambda: problem(constraints=["mud"]), ("constraints", "occupax.Constraint", "'mud'")),
+    "limit of several numbers": (
+        lambda: problem(constraints=[ox.Constraint(ox.features.State(), at_most=1.0)]),
+        ("one number", "'state'", "counts 16"),
+    ),
+    "limit of an info": (
+        lambda: problem(constraints=[ox.Constraint(ox.features.Info("cost"), at_most=1.0)]),
+        ("'cost'", "not recorded"),
+    ),
+    "limits nobody can keep": (
+        lambda: ox.solve(problem(constraints=[ox.Constraint(ox.features.Reward(), at_least=2.0)])),
+        ("no policy satisfies the constraints", "reward >= 2 violated by"),
+    ),
+    "multipliers of other names": (
+        lambda: ox.exact.certificate(problem(constraints=[limit(at_most=9.0)]), uniform(), {"sand": 1.0}),
+        ("multipliers", "['cost']", "['sand']"),
+    ),
+    # targets
+    "target of another size": (lambda: problem(ox.utilities.KL(np.full(5, 0.2))), ("target", "16", "got 5")),
+    "target above one": (lambda: ox.utilities.KL(np.ones((16, 4))), ("target", "distribution", "sum of 64")),
+    "target negative": (lambda: ox.utilities.ForwardKL([1.5, -0.5]), ("target", "negative", "-0.5")),
+    "target nan": (lambda: ox.utilities.KL([NAN, 1.0]), ("target", "finite", "nan")),
+    "one demonstration": (
+        lambda: ox.demonstrations(lake(), {"observations": [0], "actions": [1]}),
+        ("demonstrations", "list of episodes", "dict"),
+    ),
+    "no demonstrations": (lambda: ox.demonstrations(lake(), []), ("demonstrations", "at least one", "none")),
+    "demonstration of numbers": (lambda: ox.demonstrations(lake(), [5]), ("episode 0", "(observation, action)", "5")),
+    "demonstrations elsewhere": (
+        lambda: ox.demonstrations(lake(), [[(0, 1), (16, 1)]]),
+        ("episode 0", "fit", "observations", "0 to 15", "got 16"),
+    ),
+    "demonstrations of other actions": (
+        lambda: ox.demonstrations(lake(), [[(0, 1)], [(0, 4)]]),
+        ("episode 1", "actions", "0 to 3", "got 4"),
+    ),
+    "demonstrations of another shape": (
+        lambda: ox.demonstrations(cartpole(), [[(0, 1)]], features=lambda o, _: o[0]),
+        ("episode 0", "observations", "(4,)", "got ()"),
+    ),
+    "no rewards": (ox.utilities.SoftMin, ("rewards", "at least one", "none")),
+    "negative weights": (lambda: ox.utilities.NashWelfare(np.ones((2, 2)), weights=[-1.0]), ("weights", "[-1.0]")),
     # registry
     "unknown environment": (lambda: ox.make("FrozenLake"), ("environment 'FrozenLake'", "'FrozenLake-v1'", "Known:")),
     "environment that is no name": (lambda: ox.make(["Taxi-v4"]), ("environment ['Taxi-v4']", "Known:", "Taxi-v4")),

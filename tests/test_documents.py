@@ -26,6 +26,7 @@ PAGES = ["README.md"] + [
         "tutorial-jax-environment",
         "tutorial-utility",
         "tutorial-constraint",
+        "recipes",
         "tutorial-rewards",
         "tutorial-cluster",
         "devices",

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import occupax as ox
-from occupax.exact import optimum
+from occupax.exact import conic, optimum
 from occupax.exact.dynamics import dynamics
 from occupax.exact.evaluation import stationary_occupancies
 
@@ -78,7 +78,7 @@ def test_the_optimum_of_log_coverage_on_frozen_lake(lake):
 
 def clarabel_alone(problem):
     """The value and certificate of the conic solver's own policy, before Frank-Wolfe sees it."""
-    policy = optimum._policy(optimum._conic(problem.utility, dynamics(problem)))
+    policy = optimum.policy_of(conic.maximise(problem, dynamics(problem))[0])
     return ox.exact.certificate(problem, policy)
 
 

@@ -19,6 +19,7 @@ from occupax import (
 from occupax.algorithms import HSPGA, NHARPG, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
 from occupax.batch import Batch, Trajectories
 from occupax.constraints import Constraint
+from occupax.demonstrations import demonstrations
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
 from occupax.exact import solve
 from occupax.problem import Problem
@@ -54,6 +55,7 @@ __all__ = [
     "algorithms",
     "bench",
     "check_env",
+    "demonstrations",
     "envs",
     "estimators",
     "evaluate",

@@ -291,6 +291,22 @@ class Stack(Feature):
         return Count(index, jnp.concatenate([count.value for count in counts]))
 
 
+class Outer(Feature):
+    """All products of two entries of a feature, row by row: its occupancy is the matrix of second moments."""
+
+    part: Feature
+
+    def size(self, env: DecisionProcess) -> int:
+        """The square of the size."""
+        return self.part.size(env) ** 2
+
+    def count(self, env: DecisionProcess, visit: Visit) -> Count:
+        """The products of the entries of the step."""
+        one = self.part.count(env, visit)
+        index = one.index[:, None] * self.part.size(env) + one.index
+        return Count(jnp.ravel(index), jnp.ravel(one.value[:, None] * one.value))
+
+
 def as_feature(value: Any) -> Feature:
     """Return a feature as it is and wrap a plain function."""
     if isinstance(value, Feature):

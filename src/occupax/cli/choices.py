@@ -18,7 +18,6 @@ from occupax.policies import INITIALISERS
 from occupax.samplers import SAMPLERS
 from occupax.training.folder import read_config, untrusted_module
 from occupax.training.setup import PolicySource, as_algorithm, make_setup
-from occupax.utilities import as_utility
 
 DEFAULTS: dict[str, Any] = {
     "utility": "reward",
@@ -105,11 +104,11 @@ def build(choices: Choices) -> TrainingArguments:
     if choices.env is None:
         raise ValueError("an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all.")
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
-    made = {"": as_algorithm(chosen["algorithm"]), "utility": as_utility(chosen["utility"])}
+    made = {"": as_algorithm(chosen["algorithm"]), "utility": names.utility(chosen["utility"])}
     given = {name: chosen.get(name) for name in ("discount", "horizon", "termination")}
     targets = settings.apply(settings.parse(choices.given), made | {"problem": given, "env": {}})
     limits = [names.constraint(text) for text in choices.constrain]
-    env, utility = ox.make(choices.env, **_recording(limits, targets["env"])), targets["utility"]
+    env, utility = ox.make(choices.env, **_recording(targets["utility"], limits, targets["env"])), targets["utility"]
     problem = ox.Problem(env, utility, **targets["problem"], constraints=limits)
     reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""
     if problem.horizon is None:  # a table has no clock of its own
@@ -128,16 +127,17 @@ def make_problem(
     env: str, utility: str, given: Sequence[str], constrain: Sequence[str] = (), **options: Any
 ) -> ox.Problem:
     """A problem from names, `--set` and `--constrain`; `options` are further arguments of `occupax.Problem`."""
-    targets = settings.apply(settings.parse(given), {"utility": as_utility(utility), "env": {}})
+    targets = settings.apply(settings.parse(given), {"utility": names.utility(utility), "env": {}})
     limits = [names.constraint(text) for text in constrain]
-    made = ox.make(env, **_recording(limits, targets["env"]))
+    made = ox.make(env, **_recording(targets["utility"], limits, targets["env"]))
     return ox.Problem(made, targets["utility"], **options, constraints=limits)
 
 
-def _recording(limits: Sequence[ox.Constraint], options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an environment that records the values of its info that are limited."""
-    counted = [limit.subject.features() for limit in limits]
-    wanted = [name for feature in counted if isinstance(feature, ox.features.Info) for name in feature.names]
+def _recording(utility: Any, limits: Sequence[ox.Constraint], options: dict[str, Any]) -> dict[str, Any]:
+    """The options of an environment that records the values of its info that are counted."""
+    counted = [utility.features(), *(limit.subject.features() for limit in limits)]
+    parts = [part for it in counted for part in (it.parts if isinstance(it, ox.features.Stack) else (it,))]
+    wanted = [name for part in parts if isinstance(part, ox.features.Info) for name in part.names]
     return options | {"info": [*options.get("info", ()), *wanted]} if wanted else options
 
 

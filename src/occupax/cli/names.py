@@ -1,15 +1,57 @@
 """What the command line calls things, and `occupax list`, which shows it."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from occupax import algorithms, envs, features, policies, samplers, utilities
+from occupax._errors import unknown
 from occupax.cli.output import print_json
 from occupax.cli.settings import known
 from occupax.constraints import Constraint
 from occupax.envs.lookup import find
+
+OF_SOMETHING: dict[str, Callable[..., utilities.Utility]] = {
+    "kl": utilities.KL,
+    "forward-kl": utilities.ForwardKL,
+    "soft-min": utilities.SoftMin,
+    "nash-welfare": utilities.NashWelfare,
+    "log-det": utilities.LogDet,
+}
+"""Utilities that need a target, rewards or regressors, which follow their name and a colon."""
+
+
+def utility(name: str) -> utilities.Utility:
+    """The utility of a name, of something, or of one's own."""
+    if ":" in name:
+        return _utility_of(name)
+    if name not in utilities.UTILITIES:
+        raise unknown("utility", name, [*utilities.UTILITIES, *OF_SOMETHING])
+    return utilities.as_utility(name)
+
+
+def _utility_of(text: str) -> utilities.Utility:
+    """A utility of something, such as kl:target.npy or soft-min:info.a,info.b, or one's own, module:function."""
+    name, _, rest = text.partition(":")
+    if name not in OF_SOMETHING:
+        return utilities.as_utility(find(text))
+    if name.endswith("kl"):
+        try:
+            return OF_SOMETHING[name](np.load(rest, allow_pickle=False))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"--utility {name}:FILE takes a file of NumPy with the target: {error}") from error
+    return OF_SOMETHING[name](*(_feature(part) for part in rest.split(",")))
+
+
+def _feature(name: str) -> Any:
+    """The feature info.NAME or reward, or a function of (observation, action) of one's own, module:function."""
+    kind, _, rest = name.partition(".")
+    if kind == "info" and rest:
+        return features.Info(rest)
+    return features.Reward() if name == "reward" else find(name)
 
 
 def constraint(text: str) -> Constraint:
@@ -21,13 +63,8 @@ def constraint(text: str) -> Constraint:
         raise ValueError(
             f"--constrain takes NAME<=NUMBER or NAME>=NUMBER, such as info.cost<=25, got {text!r}."
         ) from None
-    kind, _, rest = name.partition(".")
-    if kind == "info" and rest:
-        subject = features.Info(rest)
-    elif name == "reward":
-        subject = features.Reward()
-    else:
-        subject = find(name) if ":" in name else utilities.as_utility(name)
+    counted = name == "reward" or ":" in name or name.startswith("info.")
+    subject = _feature(name) if counted else utility(name)
     return Constraint(subject, **{"at_most" if sign == "<=" else "at_least": limit}, name=name)
 
 
@@ -49,7 +86,8 @@ def list_names(json: bool = False) -> None:
     """Show the names of environments, utilities, algorithms and policies, and what can be set."""
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},
-        "utilities": {name: known({"utility": make()}) for name, make in utilities.UTILITIES.items()},
+        "utilities": {name: known({"utility": make()}) for name, make in utilities.UTILITIES.items()}
+        | {f"{name}:{'FILE' if name.endswith('kl') else 'FEATURE,...'}": {} for name in OF_SOMETHING},
         "algorithms": {name: known({"": make()}) for name, make in algorithms.ALGORITHMS.items()},
         "policies": {name: {} for name in policies.INITIALISERS},
     }

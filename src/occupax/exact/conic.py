@@ -14,6 +14,8 @@ from occupax.problem import Problem
 from occupax.utilities import sets
 from occupax.utilities.base import Sum, Utility
 from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance, Total
+from occupax.utilities.several import LogDet, NashWelfare, SoftMin
+from occupax.utilities.targets import KL, ForwardKL
 
 SOLVER_SETTINGS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 500}
 
@@ -120,6 +122,28 @@ def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
             parts = [(weight, *_expression(term, part)) for weight, term, part in utility.parts(features)]
             total = sum(weight * part for weight, part, _ in parts)
             return total, [constraint for _, _, constraints in parts for constraint in constraints]
+        case _:
+            return _further_expression(utility, features), []
+
+
+def _further_expression(utility: Utility, features: Any) -> Any:
+    """The utilities of targets and of several rewards, which need no further conditions."""
+    import cvxpy as cp
+
+    match utility:
+        case KL():
+            p, q = utility.smoothed(features)
+            return -cp.sum(cp.kl_div(p, q))
+        case ForwardKL():
+            p, q = utility.smoothed(features)
+            return utility.target @ cp.log(p) - float(utility.target @ np.log(q))
+        case SoftMin():
+            return -utility.temperature * cp.log_sum_exp(-features / utility.temperature)
+        case NashWelfare():
+            return utility.shares(features) @ cp.log(features + utility.sigma)
+        case LogDet():
+            size = round(features.size**0.5)
+            return cp.log_det(cp.reshape(features, (size, size), order="C") + utility.sigma * np.eye(size))
         case _:
             raise ValueError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
 

@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from occupax._errors import check_integers
 from occupax.envs.base import DecisionProcess
 from occupax.features import Feature, Stack
+
+Weight = float | Float[Array, ""] | Float[np.ndarray, ""]
+"""Of a term of a sum; the multipliers of constraints are arrays."""
 
 
 class Smoothness(NamedTuple):
@@ -92,19 +96,19 @@ class Sum(Utility):
     """A weighted sum of utilities; each term sees its own part of the occupancy unless all count the same."""
 
     terms: tuple[Utility, ...]
-    weights: tuple[float, ...]
+    weights: tuple[Weight, ...]
     sizes: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         lengths = {len(part) for part in (self.terms, self.weights, self.sizes) if part is not None}
         if len(lengths) != 1 or not self.terms:
             raise ValueError("a sum needs a weight, and a size if there are any, for each of its terms.")
-        if not all(map(isfinite, self.weights)):
+        if not all(isfinite(weight) for weight in self.weights if isinstance(weight, int | float)):
             raise ValueError(f"the weights of a sum must be finite, got {self.weights}.")
         if self.sizes is not None:
             check_integers("sizes", self.sizes)
 
-    def parts(self, occupancy: Any) -> list[tuple[float, Utility, Any]]:
+    def parts(self, occupancy: Any) -> list[tuple[Weight, Utility, Any]]:
         """The weight of each term, the term, and the part of the occupancy that it sees."""
         seen = [occupancy] * len(self.terms)
         if self.sizes is not None:

@@ -17,6 +17,7 @@ from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
 from occupax.utilities.library import UTILITIES, Entropy, Linear, Reward, Total
+from occupax.utilities.targets import Imitation
 
 SLACK = 1e-6
 """By how much what is measured may exceed what is declared."""
@@ -101,6 +102,15 @@ def bind(utility: Utility, env: DecisionProcess, discount: float, features: Feat
         return Sum(terms, utility.weights, utility.part_sizes(env) if features is None else None)
     if isinstance(utility, Entropy) and utility.scale is None:
         return Entropy(utility.smoothing, 1.0 - discount)
+    if isinstance(utility, Imitation):
+        scale = 1.0 - discount if utility.scale is None else utility.scale
+        given = utility.counted if features is None else features
+        target = (
+            utility.target.reshape(-1, env.num_actions)
+            if isinstance(given, feature_maps.StateAction)
+            else utility.target
+        )
+        return type(utility)(target, utility.smoothing, scale, given)
     if isinstance(utility, Reward) and features is not None:
         return _return_of(env, features)
     if isinstance(utility, Total) and features is not None:
@@ -135,6 +145,9 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     seed = check_integer("seed", seed, minimum=0)
     refuse_unless_fitting(subject, size)
     points = _occupancies(size, check_number("mass", mass, low=0.0, open_low=True), 2 * samples, seed)
+    with jax.enable_x64(True):
+        points = np.asarray(jax.vmap(subject.domain)(jnp.asarray(points)))
+        _refuse_infinite_at_zero(subject, size)
     steps = 1e-5 * mass * np.random.default_rng(seed + 1).dirichlet(np.ones(size), 2 * samples)
     tried = np.concatenate([points, points + steps, points - steps, (points[::2] + points[1::2]) / 2])
     with jax.enable_x64(True):
@@ -170,12 +183,36 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     return seen
 
 
+def _refuse_infinite_at_zero(subject: Utility, size: int) -> None:
+    """Refuse a utility that is not finite where nothing is visited, unless its kind is known for it."""
+    if not isinstance(subject, Custom) and not isfinite(subject.smoothness.gradient_bound):
+        return
+    zero = subject.domain(jnp.zeros(size))
+    found = {"value": subject.value(zero), "gradient": subject.gradient(zero)}
+    for what, numbers in found.items():
+        if not bool(jnp.isfinite(numbers).all()):
+            raise ValueError(
+                f"{type(subject).__name__} has a {what} that is not finite where nothing is visited: add a small "
+                "number, such as log(u + sigma) instead of log(u), or sqrt(u + sigma) instead of sqrt(u)."
+            )
+
+
 def refuse_unless_fitting(utility: Utility, size: int) -> None:
     """Find out by tracing, before anything is computed, whether the utility takes an occupancy of this length."""
     occupancy = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
     try:
         value = jax.eval_shape(utility.value, occupancy)
         gradient = jax.eval_shape(utility.gradient, occupancy)
+    except jax.errors.TracerArrayConversionError as error:
+        raise ValueError(
+            "the utility turns the occupancy into an array of NumPy, which JAX cannot differentiate: use the functions "
+            "of jax.numpy in it, such as jnp.log instead of np.log."
+        ) from error
+    except jax.errors.ConcretizationTypeError as error:
+        raise ValueError(
+            "the utility needs the numbers of the occupancy before they are known, as float(...) and `if` do: use "
+            "jnp.where for a choice, and leave out float and int."
+        ) from error
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"the utility failed on an occupancy of length {size}: {reason}") from error

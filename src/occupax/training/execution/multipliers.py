@@ -18,6 +18,8 @@ from occupax.problem import Problem
 PROPORTIONAL, INTEGRAL = 3.0, 0.01
 """What a recent excess of one standard deviation adds to a multiplier, though never more than one, and what it adds for
 good in each iteration."""
+CAUTION = 2.0
+"""How many standard errors of the mean of all trajectories so far are kept away from a limit: no more can be known."""
 MEMORY, LONG_MEMORY = 0.9, 0.99
 """The weight of the past in the recent excess and in the standard deviations."""
 
@@ -38,6 +40,8 @@ class Multipliers(eqx.Module):
     """The utility and the excesses of the last iteration alone."""
     variance: Float[Array, " K1"]
     """The variance of the utility and of the excesses of one trajectory, likewise weighted."""
+    trajectories: Float[Array, ""]
+    """How many were seen so far."""
     weight: Float[Array, "2"]
     """The sum of the weights in `occupancy` and in `variance`, which are not divided by it."""
 
@@ -63,7 +67,7 @@ def first_multipliers(problem: Problem) -> Multipliers | None:
     if not count:
         return None
     none, more = jnp.zeros(count), jnp.zeros(count + 1)
-    return Multipliers(none, none, jnp.zeros(problem.size), none, more, more, jnp.zeros(2))
+    return Multipliers(none, none, jnp.zeros(problem.size), none, more, more, jnp.zeros(()), jnp.zeros(2))
 
 
 def follow(
@@ -84,11 +88,12 @@ def follow(
         excess=problem.excesses(occupancy / weight[0]),
         last=now,
         variance=LONG_MEMORY * multipliers.variance + (1 - LONG_MEMORY) * change,
+        trajectories=multipliers.trajectories + trajectories,
         weight=weight,
     )
-    moved = INTEGRAL * jnp.clip(seen.relative_excess, -1.0, 1.0)
-    integral = jnp.maximum(seen.integral + (1 + seen.integral) * moved, 0.0)
-    size = jnp.maximum(integral + jnp.clip(PROPORTIONAL * seen.relative_excess, -1.0, 1.0), 0.0)
+    relative = seen.relative_excess + CAUTION / jnp.sqrt(seen.trajectories)
+    integral = jnp.maximum(seen.integral + INTEGRAL * (1 + seen.integral) * jnp.clip(relative, -1.0, 1.0), 0.0)
+    size = jnp.maximum(integral + jnp.clip(PROPORTIONAL * relative, -1.0, 1.0), 0.0)
     utility, *limits = seen.deviation
     unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
     value = jnp.where(is_first, 0.0, size * unit)

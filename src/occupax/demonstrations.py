@@ -1,0 +1,121 @@
+"""What is to be imitated: the distribution of visits of a policy, or of recorded episodes."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from occupax import estimators, exact
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.envs.tabular import TabularMDP
+from occupax.features import Feature, StateAction, Visit, as_feature
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.samplers import sample
+from occupax.training.assessment import probabilities
+from occupax.utilities.custom import Custom
+
+EPISODES = 1000
+
+
+def demonstrations(
+    env: DecisionProcess,
+    source: Any,
+    discount: float = 0.99,
+    horizon: int | None = None,
+    features: Any = None,
+) -> Float[np.ndarray, "..."]:
+    """The discounted distribution of visits of demonstrations, as `utilities.KL` and `ForwardKL` take it.
+
+    Args:
+        env: where they were given.
+        source: a policy, which is evaluated exactly on a table and from 1,000 episodes elsewhere; or recorded episodes:
+            lists of (observation, action) pairs, or episodes with the fields `observations` and `actions`, as Minari
+            has them, of which a last observation without an action is left out.
+        discount: gamma, that of the problem in which they are imitated.
+        horizon: how many steps of each episode count; by default as many as the environment allows.
+        features: what is counted; pairs of state and action by default.
+
+    Returns:
+        (1 - gamma) times the mean occupancy: [S, A] for pairs, [S] for states, [d] otherwise. Its sum is less than 1 by
+        what comes after the end of an episode.
+    """
+    counted = StateAction() if features is None else as_feature(features)
+    problem = Problem(env, Custom(jnp.sum, counted), discount=discount, horizon=horizon)
+    if isinstance(source, Policy):
+        found = _of_policy(problem, source)
+    else:
+        found = np.mean([_of_episode(problem, *episode) for episode in _episodes(source)], axis=0)
+    return _shaped((1 - discount) * np.asarray(found, float), counted, env)
+
+
+def _of_policy(problem: Problem, policy: Policy) -> Float[np.ndarray, " d"]:
+    if isinstance(problem.env, TabularMDP):
+        return exact.feature_occupancy(problem, probabilities(problem, policy))
+    drawn = sample(problem, policy, EPISODES, jax.random.key(0))
+    return np.asarray(estimators.occupancy(problem, drawn, policy))
+
+
+def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
+    """The number, the observations and the actions of each episode."""
+    if isinstance(source, Mapping) or not isinstance(source, Iterable) or isinstance(source, str | bytes):
+        raise ValueError(
+            f"demonstrations must be a policy or a list of episodes, got {type(source).__name__}; one episode is a "
+            "list of one."
+        )
+    number = -1
+    for number, episode in enumerate(source):
+        if isinstance(episode, Mapping) or hasattr(episode, "observations"):
+            fields = episode if isinstance(episode, Mapping) else vars(episode)
+            try:
+                observations, actions = list(fields["observations"]), list(fields["actions"])
+            except (KeyError, TypeError):
+                raise ValueError(
+                    f"episode {number} must have observations and actions, got {sorted(fields)}."
+                ) from None
+        else:
+            try:
+                observations, actions = (list(part) for part in zip(*episode, strict=True))
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"episode {number} must be a list of (observation, action), got {episode!r:.60}."
+                ) from None
+        if not actions or len(observations) not in (len(actions), len(actions) + 1):
+            lengths = f"{len(observations)} and {len(actions)}"
+            raise ValueError(f"episode {number} must have as many observations as actions, got {lengths}.")
+        yield number, observations[: len(actions)], actions
+    if number < 0:
+        raise ValueError("demonstrations must have at least one episode, got none.")
+
+
+def _of_episode(problem: Problem, number: int, observations: Sequence[Any], actions: Sequence[Any]) -> Any:
+    count = len(actions) if problem.horizon is None else min(len(actions), problem.horizon)
+    try:
+        seen, taken = np.stack(observations[:count]), np.stack(actions[:count])
+    except ValueError:
+        raise ValueError(f"episode {number} has observations or actions of different shapes.") from None
+    env = problem.env
+    states, spec, action = number_of_states(env), observation_spec(env), env.action_space.spec()
+    for what, given, wanted, most in (
+        ("observations", seen, spec, states),
+        ("actions", taken, action, env.num_actions if np.issubdtype(action.dtype, np.integer) else None),
+    ):
+        if given.shape[1:] != wanted.shape:
+            shapes = f"shape {wanted.shape}, got {given.shape[1:]}"
+            raise ValueError(f"episode {number} does not fit the environment: its {what} must have {shapes}.")
+        if most is not None and not ((given >= 0) & (given < most) & (given == np.round(given))).all():
+            worst = given[~((given >= 0) & (given < most) & (given == np.round(given)))][0]
+            allowed = f"whole numbers from 0 to {most - 1}, got {worst}"
+            raise ValueError(f"episode {number} does not fit the environment: its {what} must be {allowed}.")
+    visits = Visit(jnp.asarray(seen, spec.dtype), jnp.asarray(taken, action.dtype), jnp.zeros(count))
+    counts = jax.vmap(lambda visit: problem.features.count(env, visit))(visits)
+    return counts.total(problem.discount ** jnp.arange(count), problem.size)
+
+
+def _shaped(found: Float[np.ndarray, " d"], counted: Feature, env: DecisionProcess) -> Float[np.ndarray, "..."]:
+    if isinstance(counted, StateAction):
+        return found.reshape(-1, env.num_actions)
+    return found
