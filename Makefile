@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check browser learn sanitize bench leaderboard docs reproduce clean
+.PHONY: run test check browser learn sanitize attack bench leaderboard docs reproduce clean
 
 run: $(READY)  ## train policies that cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
@@ -29,7 +29,11 @@ sanitize: $(READY)  ## the tests of the kernels under AddressSanitizer and UBSan
 		-isystem $$($(BIN)/python -c 'import jax; print(jax.ffi.include_dir())') \
 		-o .cache/libkernels-sanitized.so src/occupax/kernels/*.cc
 	OCCUPAX_KERNEL=.cache/libkernels-sanitized.so LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py tests/test_network.py
+		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py tests/test_network.py tests/test_restored.py \
+		tests/test_trust.py -k 'kernel or network or mutated or table'
+
+attack: $(READY)  ## hundreds of bad inputs, mutated folders, kills and misbehaving simulators; an hour
+	cd tests && PYTHONPATH=. ../$(BIN)/python -m attacks
 
 bench: $(READY)  ## speed and memory, into docs/performance.md; with the extra `bench` against others too
 	$(BIN)/python benchmarks

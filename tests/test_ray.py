@@ -28,14 +28,20 @@ class Actor:
     """A worker of which `fate(actor, call)` says what becomes of a call: "answer", "fail", "die" or "hang"."""
 
     def __init__(self, number: int, worker: Any, fate: Fate):
-        self.number, self.calls = number, 0
+        self.number, self.calls, self.killed = number, 0, threading.Event()
         self.ready = SimpleNamespace(remote=lambda: self._call(worker.ready, fate))
         self.answer = SimpleNamespace(remote=lambda *given: self._call(lambda: worker.answer(*given), fate))
 
     def _call(self, function: Callable[[], Any], fate: Fate) -> Any:
         what = fate(self.number, self.calls)
         self.calls += 1
-        return {"die": _die, "fail": _fail, "hang": _hang}.get(what, function)
+        return {"die": _die, "fail": _fail, "hang": self._hang}.get(what, function)
+
+    def _hang(self) -> Any:
+        while not RELEASED.wait(0.01):
+            if self.killed.is_set():
+                _die()
+        return _fail()
 
 
 RELEASED = threading.Event()
@@ -48,11 +54,6 @@ def _die() -> Any:
 
 def _fail() -> Any:
     raise exceptions.RayTaskError("answer", "", EpisodeError("episode 3 (seed 5) is wrong"))
-
-
-def _hang() -> Any:
-    RELEASED.wait(60)
-    return _fail()
 
 
 class PlayedRay:
@@ -81,7 +82,7 @@ class PlayedRay:
         return call()
 
     def kill(self, actor: Actor) -> None:
-        del actor
+        actor.killed.set()
 
 
 class PlayedPackage(Package):
@@ -182,6 +183,11 @@ def test_workers_that_are_stuck_are_not_waited_for_and_their_late_answers_ignore
     assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
     other = answers(source.draw(policies[0], N, jax.random.key(6)), policies[1])
     assert not np.array_equal(other[0], expected[0])
+
+
+def test_a_worker_that_is_stuck_while_no_other_is_free_is_given_up(make_source: Any, policies: Any, expected: Any):
+    source = make_source(lambda actor, number: "hang" if (actor, number) == (0, 1) else "answer", 1, 0.01)
+    assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
 
 
 def test_error_of_a_worker_is_that_of_the_batch(make_source: Any, policies: Any):

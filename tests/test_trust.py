@@ -385,7 +385,7 @@ def test_json_is_all_that_is_printed_whatever_a_simulator_prints(monkeypatch, tm
         (lambda: ox.train(**arguments() | {"episodes": 10**18}), "episodes must be at most 10,000,000,000"),
         (lambda: ox.train(**arguments() | {"seeds": 10**12}), "seeds must be at most"),
         (lambda: ox.REINFORCE(radius=True), "radius must be a finite number of at least 0, got True"),
-        (lambda: ox.policies.Tabular(jnp.zeros((3, 2), int)), "table must be real numbers"),
+        (lambda: ox.policies.Tabular(jnp.zeros((3, 2), int)), "table must be an array of real numbers"),
         (
             lambda: ox.TabularMDP(np.full((2, 1, 2), 0.5j), np.zeros((2, 1)), np.array([1.0, 0.0])),
             "transition must be an array of numbers",

@@ -50,7 +50,7 @@ def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOS
 
 def check_integers(name: str, values: object, minimum: int = 1, maximum: int = MOST_SIZE) -> tuple[int, ...]:
     """Return `values` as a tuple of whole numbers of at least `minimum`, or say what is wrong with them."""
-    if not isinstance(values, Iterable) or isinstance(values, str):
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
         raise ValueError(f"{name} must be a sequence of whole numbers, got {values!r}.")
     return tuple(check_integer(name, value, minimum, maximum) for value in values)
 
@@ -58,7 +58,7 @@ def check_integers(name: str, values: object, minimum: int = 1, maximum: int = M
 def check_number(name: str, value: object, *, low: float, open_low: bool = False) -> float:
     """Return `value` as a finite float above `low` (or equal to it unless `open_low`), or say what is wrong with it."""
     try:  # a text such as "1" would be kept as it is
-        number = nan if isinstance(value, str | bool) else float(value)  # pyright: ignore[reportArgumentType]
+        number = nan if isinstance(value, str | bytes | bool) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
         number = nan
     if not (low < number < inf or (number == low and not open_low)):

@@ -148,6 +148,9 @@ class WeightedAlgorithm(Algorithm[WeightedStateType]):
     weight_bound: Number = eqx.field(kw_only=True, default=4.0)
 
     def __check_init__(self) -> None:
+        for name in ("snapshot_batch", "batch", "epoch_length"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name} must be a whole number of at least 1, got None.")
         guard = self.weight_guard
         if guard is not None and not is_traced(guard) and check_number("weight_guard", guard, low=0.0) > 1:
             raise ValueError(f"weight_guard must be a share of a batch, at most 1, or None, got {guard!r}.")

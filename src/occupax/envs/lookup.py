@@ -53,30 +53,30 @@ def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
     if env not in gym.registry and (what := advice(env)):  # before Gymnasium, which warns of some of it
         raise ValueError(what)
     try:
-        _refuse_words(env, options)
+        _refuse_other_flags(env, options)
         return gym.make(env, **options)
-    except WordError as error:
+    except FlagError as error:
         raise ValueError(str(error)) from None
     except (Exception, SystemExit) as error:  # the constructor of an environment may raise anything
         raise not_made(env, error, options) from error
 
 
-class WordError(ValueError):
-    """An option that is a text where True or False is wanted, of which Python would make True."""
+class FlagError(ValueError):
+    """An option that is something else where True or False is wanted, of which Python would make one of them."""
 
 
-def _refuse_words(name: str, options: dict[str, Any]) -> None:
+def _refuse_other_flags(name: str, options: dict[str, Any]) -> None:
     import gymnasium as gym
     from gymnasium.envs.registration import load_env_creator
 
     spec = gym.registry.get(name)
-    if spec is None or spec.entry_point is None or not any(isinstance(value, str) for value in options.values()):
+    if spec is None or spec.entry_point is None or not options:
         return
     create = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
     known = inspect.signature(create).parameters
     for option, value in options.items():
-        if isinstance(value, str) and option in known and isinstance(known[option].default, bool):
-            raise WordError(f"the option {option} must be True or False, got {value!r}.")
+        if type(value) is not bool and option in known and isinstance(known[option].default, bool):
+            raise FlagError(f"the option {option} must be True or False, got {value!r}.")
 
 
 @contextmanager

@@ -51,9 +51,10 @@ class Tabular(Categorical):
     table: Float[Array, "S A"]
 
     def __check_init__(self) -> None:
-        shape, dtype = jnp.shape(self.table), jnp.result_type(self.table)
-        if len(shape) != 2 or not jnp.issubdtype(dtype, jnp.floating):
-            raise ValueError(f"table must be real numbers [S, A], one logit each, got {dtype} of shape {shape}.")
+        dtype, shape = getattr(self.table, "dtype", None), getattr(self.table, "shape", ())
+        if dtype is None or len(shape) != 2 or not jnp.issubdtype(dtype, jnp.floating):
+            got = type(self.table).__name__ if dtype is None else f"{dtype} of shape {shape}"
+            raise ValueError(f"table must be an array of real numbers [S, A], one logit each, got {got}.")
 
     def logits(self, observation: Any) -> Float[Array, " A"]:
         """A row of the table."""

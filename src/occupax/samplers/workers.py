@@ -11,6 +11,9 @@ from occupax.samplers.batches.shards import Shard
 from occupax.samplers.cluster import LOSSES, Cluster
 from occupax.samplers.episodes import EpisodeError, episode_seeds
 
+GIVEN_UP = 10
+"""After so many times the patience a worker that does not answer is ended."""
+
 
 @dataclass(eq=False)
 class Task:
@@ -42,7 +45,7 @@ class Workers:
     """Gives tasks to workers: each of them has a thread here, which waits for its answers.
 
     The actors are of the class `kind`, each made from `package`. After `patience` seconds a worker is late, and an idle
-    one takes over its task; as long is waited when no worker is there.
+    one takes over its task; as long is waited when no worker is there. After ten times as long it is replaced.
     """
 
     def __init__(self, cluster: Cluster, kind: type, package: Any, count: int, patience: float):
@@ -98,6 +101,7 @@ class Workers:
                 return
             if self._failed_starts >= LOSSES:
                 raise EpisodeError(self._failure)
+            self._give_up_stuck()
             if any(worker.ready for worker in self._workers):
                 last_seen = time.monotonic()
             elif time.monotonic() - last_seen > self._patience:
@@ -105,6 +109,13 @@ class Workers:
                     f"no worker was there for {self._patience:g} seconds: the cluster has {self._cluster.cores()} "
                     "cores, and each worker needs one."
                 )
+
+    def _give_up_stuck(self) -> None:
+        """End workers that have been at their task for so long that they count as lost, and are replaced."""
+        for worker in self._workers:
+            if worker.since is not None and time.monotonic() - worker.since > GIVEN_UP * self._patience:
+                worker.since = time.monotonic()  # so that its end is waited for as long, should it not come
+                self._ray.kill(worker.actor)
 
     def _serve(self, worker: Worker) -> None:
         """Give one worker tasks for as long as the pool is open."""

@@ -108,7 +108,8 @@ def untrusted_module(description: Any) -> str:
 
 def refuse_others_files(folder: Path, own: Iterable[str]) -> None:
     """Refuse a folder that is not empty, unless one of these files or folders shows that it is ours."""
-    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in own):
+    files = [file for file in folder.iterdir() if not serial.UNFINISHED.fullmatch(file.name)] if folder.is_dir() else []
+    if files and not any((folder / name).exists() for name in own):
         raise ValueError(f"{folder} is not empty and holds no run: choose another folder, or an empty one.")
 
 

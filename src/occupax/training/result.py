@@ -174,7 +174,7 @@ class Result:
 
     def save(self, folder: str | Path) -> None:
         """Write configuration, records and policies; `load_result` reads them."""
-        refuse_unless_path(folder)
+        refuse_unless_path(folder, "folder")
         path = Path(folder)
         refuse_others_files(path, (CONFIG,))
         table = RecordTable(self.episodes, self.steps, self.metrics)
@@ -228,6 +228,7 @@ def load_result(
     Returns:
         The result. Its problem is None if it cannot be restored; for an algorithm there is a warning, too.
     """
+    refuse_unless_path(folder, "folder")
     path = Path(folder)
     config, arrays = read_config(path)
     setup, seeds = config["setup"], tuple(config["setup"]["seeds"])
@@ -247,10 +248,14 @@ def load_result(
     else:
         restored = _unpack_if_possible(setup["problem"], arrays) if problem is None else problem
     first = _unpack_if_possible(setup["policy"], arrays, policy)
+    if not isinstance(first, Policy | None):
+        raise ValueError(f"config.json must describe a policy, got {type(first).__name__}.")
     policies = tuple(load_policy(path / _policy_file(seed), like=policy) for seed in seeds)
     for seed, trained in zip(seeds, policies, strict=True):
         _refuse_other_policy(path / _policy_file(seed), trained, config, arrays)
     if restored is not None:
+        if not isinstance(restored, Problem):
+            raise ValueError(f"problem must be an occupax.Problem, got {type(restored).__name__}.")
         _refuse_other_problem(restored, config, policies)
     findings = summary.get("diagnosis")
     return Result(
@@ -311,9 +316,12 @@ def _refuse_other_policy(file: Path, policy: Policy, config: dict[str, Any], arr
 
 def _refuse_other_problem(problem: Problem, config: dict[str, Any], policies: tuple[Policy, ...]) -> None:
     """Refuse a problem that the policies do not fit, or whose occupancy has another size than that which was saved."""
-    saved = config["setup"]["problem"]
-    size = (saved.get("fields") or saved.get("parts") or {}).get("size") if isinstance(saved, dict) else None
-    if size is not None and problem.size != size:
+    match config["setup"]["problem"]:
+        case {"fields": {"size": int() as size}}:
+            pass
+        case _:
+            size = problem.size
+    if problem.size != size:
         raise ValueError(f"problem must have {size} features, as that which was trained on, got {problem.size}.")
     for policy in policies:
         try:
@@ -361,6 +369,8 @@ def _restore_algorithm(
     name = serial.class_name(description)
     if given is None:
         restored = _unpack_if_possible(description, arrays)
+        if not isinstance(restored, Algorithm | None):
+            raise ValueError(f"config.json must describe an algorithm, got {type(restored).__name__}.")
         if restored is None:
             reason = "because it is or holds something that no file can restore"
             hint = "load_result(folder, algorithm=...) takes it or, if it is one of your own, its class"
@@ -401,6 +411,7 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
     """
     if like is not None:
         refuse_unless_policy(like)
+    refuse_unless_path(path, "path")
     arrays, content = serial.read(path)
     if content.get("format") != POLICY:
         raise ValueError(f"{path} must have the format {POLICY}, but has {content.get('format')!r:.60}.")

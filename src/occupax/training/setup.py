@@ -132,10 +132,10 @@ def as_algorithm(algorithm: Any) -> Algorithm[Any]:
     return algorithm
 
 
-def refuse_unless_path(out: Any) -> None:
-    """Refuse what names no folder, unless it is nothing."""
-    if out is not None and (not isinstance(out, str | Path) or out == ""):
-        raise ValueError(f"out must be the path of a folder, got {out!r:.60}.")
+def refuse_unless_path(path: Any, name: str = "out") -> None:
+    """Refuse what names no file or folder; `out` may be nothing."""
+    if not (path is None and name == "out") and (not isinstance(path, str | Path) or path == ""):
+        raise ValueError(f"{name} must be the path of a {'file' if name == 'path' else 'folder'}, got {path!r:.60}.")
 
 
 def versions() -> dict[str, Any]:

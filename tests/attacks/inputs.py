@@ -1,0 +1,156 @@
+"""Bad input of the command line and of Python, by the hundred: every one is answered with a sentence."""
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import occupax as ox
+from occupax import cli
+
+CHAIN = ox.TabularMDP.chain(3)
+PROBLEM = ox.Problem(CHAIN, horizon=4)
+UNIFORM = ox.policies.Tabular(jnp.zeros((3, 2)))
+WORDS = ["", " ", "-1", "0", "nan", "inf", "1e30", "1.5", "x", "None", "[]", "1,2", "--", "\0", "é", "9" * 40]
+NUMBERS = ("--horizon", "--episodes", "--seeds", "--record-every")
+FINE = {
+    "step_size": ("None", "0", "1.5", "1e30", "9" * 40),
+    "radius": ("0", "inf", "1.5", "1e30", "9" * 40),
+    "utility.sigma": ("1.5", "1e30", "9" * 40),
+}
+"""Words that mean something."""
+TRAIN = ("train", "FrozenLake-v1", "--episodes", "20", "--horizon", "5")
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """Command lines that mean nothing."""
+    for option, word in product(NUMBERS, WORDS):
+        yield (*TRAIN, option, word)
+    for option, word in product(("--utility", "--algorithm", "--policy", "--termination", "--workers"), WORDS):
+        if word not in ("None", *(("1e30", "9" * 40) if option == "--workers" else ())):
+            yield (*TRAIN, option, word)
+    for word in WORDS:
+        yield (*TRAIN, "--discount", {"0": "1", "1.5": "1.5"}.get(word, word))
+        yield ("train", word, "--episodes", "20")
+        yield ("solve", word)
+        yield ("evaluate", word, "FrozenLake-v1")
+        yield ("report", word)
+        yield ("check-env", word)
+        if word != "--":
+            yield (*TRAIN, "--set", word)
+    for name, word in product(("step_size", "radius", "batch", "rule", "utility.sigma", "output"), WORDS):
+        if word not in FINE.get(name, ("None",)):
+            yield (*TRAIN, "--utility", "log-coverage", "--set", f"{name}={word}")
+    for word in ("maybe", "-1", "1.5", "None"):
+        yield (*TRAIN, "--set", f"env.is_slippery={word}")
+    yield from (("",), ("tarin",), ("train",), ("--frobnicate",), ("train", "--resume"))
+    yield ("train", "--out", "/dev/null")
+    yield ("train", "FrozenLake-v1", "--episodes", "20", "--out", "/dev/null/run")
+    yield ("train", "--out", "/proc", "--resume")
+    yield ("report", "/dev/null")
+    yield ("evaluate", "/dev/zero", "FrozenLake-v1")
+
+
+BAD: list[Any] = [
+    *(None, True, -1, 0, 1.5, float("nan"), float("inf"), 10**30, "", "x", [], {}, (), object(), b"1", 1j),
+    *(np.nan, print),
+]
+
+
+def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Calls of Python that mean nothing, with a name."""
+    kinds: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
+        "Problem(discount=)": (lambda it: ox.Problem(CHAIN, horizon=4, discount=it), (0,)),
+        "Problem(horizon=)": (lambda it: ox.Problem(CHAIN, horizon=it), (None,)),
+        "Problem(termination=)": (lambda it: ox.Problem(CHAIN, horizon=4, termination=it), ()),
+        "Problem(env=)": (lambda it: ox.Problem(it, horizon=4), ()),
+        "REINFORCE(batch=)": (lambda it: ox.REINFORCE(batch=it), (None,)),
+        "REINFORCE(step_size=)": (lambda it: ox.REINFORCE(step_size=it), (None, 0, 1.5, 10**30)),
+        "REINFORCE(radius=)": (lambda it: ox.REINFORCE(radius=it), (0, 1.5, float("inf"), 10**30)),
+        "TSIVRPG(epoch_length=)": (lambda it: ox.TSIVRPG(epoch_length=it), ()),
+        "LogCoverage(sigma=)": (ox.utilities.LogCoverage, (1.5, 10**30)),
+        "Entropy(smoothing=)": (ox.utilities.Entropy, (0, 1.5, 10**30)),
+        "TabularMDP.chain(n=)": (ox.TabularMDP.chain, ()),
+        "Tabular(table=)": (ox.policies.Tabular, ()),
+        "tabular(scale=)": (ox.policies.tabular, (0, 1.5, 10**30)),
+        "mlp(hidden=)": (ox.policies.mlp, ([], {}, (), b"1", "")),
+        "sample(n=)": (
+            lambda it: ox.sample(PROBLEM, UNIFORM, it, jax.random.key(0)),
+            (),
+        ),
+        "train(episodes=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), it, progress=False), (10**30,)),
+        "train(seeds=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, seeds=it, progress=False), ()),
+        "train(policy=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, policy=it, progress=False), (None,)),
+        "train(out=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, out=it, progress=False), (None, "x")),
+        "load_result": (ox.load_result, ()),
+        "load_policy": (ox.load_policy, ()),
+        "make": (ox.make, ()),
+        "check_env(env=)": (ox.check_env, (print,)),
+    }
+    for name, (call, fine) in kinds.items():
+        for value in BAD:
+            if not any(value is it or (type(value) is type(it) and value == it) for it in fine):
+                yield f"{name} {value!r:.30}", lambda call=call, value=value: call(value)
+
+
+def command(words: tuple[str, ...]) -> tuple[int, str]:
+    """The exit code of a command line, and what was said on the standard error."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["occupax", *words]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        sys.argv = before
+    return code, err.getvalue() + out.getvalue()
+
+
+def attack(say: Any) -> dict[str, int]:
+    """Try all of them, in a folder of their own."""
+    counts = {"commands": 0, "calls": 0, "wrong": 0}
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.chdir(place)
+        try:
+            for words in commands():
+                counts["commands"] += 1
+                try:
+                    code, said = command(words)
+                except BaseException as error:  # noqa: BLE001 - it must not happen
+                    code, said = -1, f"{type(error).__name__}: {error}"
+                if code not in (1, 2) or "Traceback" in said or not said.strip():
+                    counts["wrong"] += 1
+                    say(f"{' '.join(words)!r} ended with {code}: {said.strip()[:200]}")
+            for name, call in calls():
+                counts["calls"] += 1
+                try:
+                    call()
+                    said = "nothing was refused"
+                except ValueError as error:
+                    said = "" if str(error).strip().endswith((".", ")", "?")) else f"not a sentence: {error}"
+                except BaseException as error:  # noqa: BLE001 - it must not happen
+                    said = f"{type(error).__name__}: {error}"
+                if said:
+                    counts["wrong"] += 1
+                    say(f"{name}: {said[:200]}")
+        finally:
+            os.chdir(before)
+    return counts
+
+
+if __name__ == "__main__":
+    print(attack(print))  # noqa: T201

@@ -1,0 +1,102 @@
+"""Trainings that are killed, at random moments and while they write, and go on to the same bits."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+EPISODES = 6_000
+COMMAND = [
+    *("train", "FrozenLake-v1", "--utility", "log-coverage", "--horizon", "20", "--seeds", "2", "--set", "batch=2"),
+    *("--episodes", str(EPISODES), "--record-every", "7"),
+]
+CHILD = """
+import os, random, signal, sys
+import occupax.training.loop as loop
+from occupax import serial
+real, often = serial.write_bytes, float(os.environ.get("KILL_WRITES", "0"))
+
+def write(path, content):
+    if random.random() < often:  # in the middle of a write, as a power failure does
+        half = serial.Path(path).with_name("." + serial.Path(path).name + ".0123abcd")
+        half.parent.mkdir(parents=True, exist_ok=True)
+        half.write_bytes(content[: len(content) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(path, content)
+
+serial.write_bytes = write
+loop.SECONDS_A_CALL = 0.02
+loop.train.__defaults__ = tuple(0.05 if value == 30.0 else value for value in loop.train.__defaults__)
+from occupax.cli import main
+sys.argv = ["occupax", *sys.argv[1:]]
+main()
+"""
+
+
+def start(folder: Path, writes: float = 0.0) -> subprocess.Popen[bytes]:
+    """Begin, or go on with, the training in a folder, whose writes are killed with some probability."""
+    resume = ["--resume"] if (folder / "config.json").exists() else []
+    arguments = [*COMMAND, "--out", str(folder), *resume]
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"KILL_WRITES": str(writes), "JAX_PLATFORMS": "cpu"},
+    )
+
+
+def trained(folder: Path) -> dict[str, bytes]:
+    """What a training leaves: records and policies."""
+    files = [folder / "metrics.csv", *sorted((folder / "policies").glob("*.safetensors"))]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def attack(say: Any, count: int = 60) -> dict[str, int]:
+    """Kill until `count` processes were, half of them while they write; every training must end with the same files."""
+    counts = {"kills": 0, "during a write": 0, "trainings": 0, "wrong": 0}
+    moments = random.Random(0)  # noqa: S311
+    with tempfile.TemporaryDirectory() as place:
+        began = time.monotonic()
+        whole = start(Path(place) / "whole")
+        whole.wait()
+        expected, seconds = trained(Path(place) / "whole"), time.monotonic() - began
+        folder = Path(place) / "killed"
+        while counts["kills"] < count:
+            writing = counts["kills"] % 2 == 1
+            child = start(folder, 0.1 if writing else 0.0)
+            if not writing:
+                try:
+                    child.wait(moments.uniform(0.5, seconds))
+                except subprocess.TimeoutExpired:
+                    child.kill()
+            said = child.communicate()[1].decode(errors="replace").strip()
+            if child.returncode == -signal.SIGKILL:
+                counts["kills"] += 1
+                counts["during a write"] += writing
+            elif child.returncode == 0:
+                counts["trainings"] += 1
+                if trained(folder) != expected or any(folder.rglob(".*")):
+                    counts["wrong"] += 1
+                    say("a training that was killed ended with other files")
+                shutil.rmtree(folder)
+            else:
+                counts["wrong"] += 1
+                say(f"a training that was killed does not go on: {said[-300:]}")
+                shutil.rmtree(folder)
+        last = start(folder)
+        said = last.communicate()[1].decode(errors="replace").strip()
+        counts["trainings"] += 1
+        if last.returncode or trained(folder) != expected:
+            counts["wrong"] += 1
+            say(f"the last training ended with other files: {said[-300:]}")
+    return counts
+
+
+if __name__ == "__main__":
+    print(attack(print, int(sys.argv[1])))  # noqa: T201
