@@ -4,6 +4,7 @@
 * `networks`: functions of the observation that policies are made of.
 * `normalising`: running statistics by which observations are normalised.
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
+* `images`: softmax policies over convolutions of an image.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
 * `fitting`: which policy fits which environment, and the compiled kernel.
 """
@@ -21,6 +22,7 @@ from occupax.policies.categorical import (
 )
 from occupax.policies.fitting import default_policy, dense_layers, refuse_other_states, refuse_unless_fitting
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
+from occupax.policies.images import Pixels, cnn
 from occupax.policies.networks import ACTIVATIONS, Flat
 from occupax.policies.normalising import Normalised, Observed, normaliser_of, observed, with_statistics
 
@@ -32,6 +34,7 @@ __all__ = [
     "Initialiser",
     "Normalised",
     "Observed",
+    "Pixels",
     "Policy",
     "PolicyType",
     "Softmax",
@@ -39,6 +42,7 @@ __all__ = [
     "Squashed",
     "Tabular",
     "action_probs",
+    "cnn",
     "default_policy",
     "dense_layers",
     "gaussian",

@@ -20,6 +20,7 @@ from occupax.envs.tabular import TabularMDP
 from occupax.policies import (
     Policy,
     Tabular,
+    cnn,
     default_policy,
     gaussian,
     linear,
@@ -36,7 +37,7 @@ from occupax.training.schedule import Schedule
 
 DEFAULT_ALGORITHM = REINFORCE()
 """What trains when no algorithm is given; docs/bench.md says how it was chosen."""
-INITIALISERS = (tabular, linear, mlp, gaussian, squashed)
+INITIALISERS = (tabular, linear, mlp, cnn, gaussian, squashed)
 PolicySource = Policy | Callable[[Any, Any], Policy] | None
 
 
