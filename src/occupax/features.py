@@ -5,7 +5,7 @@ no dense [time, states * actions] array is ever built.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Num
 
-from occupax._errors import MOST_SIZE, check_integers, read_array, refuse_infinite
+from occupax._errors import MOST_SIZE, check_integers, read_array, refuse_infinite, unknown
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
 
@@ -155,7 +155,9 @@ class Grid(Feature):
     What lies outside the grid counts in its outermost cells.
 
     Args:
-        low: lower edge of the grid along each coordinate, those of the observation first.
+        low: lower edge of the grid along each coordinate, those of the observation first. For observations of Gymnasium
+            that are a Dict, the names of their entries instead, each with its own (low, high, bins):
+            `Grid({"pos": ([-1, -1], [1, 1], [8, 8]), "speed": (0, 2, 4)})`.
         high: upper edge of the grid along each coordinate.
         bins: number of cells along each coordinate.
         coordinates: which entries of the flattened observation are meant; the first ones by default.
@@ -165,27 +167,33 @@ class Grid(Feature):
     low: Float[np.ndarray, " c"]
     high: Float[np.ndarray, " c"]
     bins: tuple[int, ...] = eqx.field(static=True)
-    coordinates: tuple[int, ...] = eqx.field(static=True)
+    coordinates: tuple[int | tuple[str, int], ...] = eqx.field(static=True)
+    """Places in the flat observation, or in an entry of a Dict."""
     actions: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
         self,
-        low: Sequence[float] | Float[np.ndarray, " c"],
-        high: Sequence[float] | Float[np.ndarray, " c"],
-        bins: Sequence[int],
+        low: Sequence[float] | Float[np.ndarray, " c"] | Mapping[str, tuple[Any, Any, Any]],
+        high: Sequence[float] | Float[np.ndarray, " c"] = (),
+        bins: Sequence[int] = (),
         coordinates: Sequence[int] | None = None,
         actions: Sequence[int] = (),
     ):
+        named: list[tuple[str, int]] = []
+        if isinstance(low, Mapping):
+            if len(high) or len(bins) or coordinates is not None or actions:
+                raise ValueError("a Grid of named entries must have nothing but them, each with (low, high, bins).")
+            named, low, high, bins = _read_names(low)
         self.low, self.high = read_array("low", low), read_array("high", high)
         self.bins = check_integers("bins", bins)
         self.actions = check_integers("actions", actions, minimum=0)
         chosen = range(len(self.bins) - len(self.actions)) if coordinates is None else coordinates
-        self.coordinates = check_integers("coordinates", chosen, minimum=0)
+        self.coordinates = tuple(named) or check_integers("coordinates", chosen, minimum=0)
 
     def __check_init__(self) -> None:
         for name, values, minimum in (("bins", self.bins, 1), ("actions", self.actions, 0)):
             check_integers(name, values, minimum)
-        check_integers("coordinates", self.coordinates, minimum=0)
+        check_integers("coordinates", [one for one in self.coordinates if not isinstance(one, tuple)], minimum=0)
         for name, bounds in (("low", self.low), ("high", self.high)):
             refuse_infinite(name, bounds)
         lengths = (self.low.size, self.high.size, len(self.bins), len(self.coordinates) + len(self.actions))
@@ -200,7 +208,7 @@ class Grid(Feature):
     def size(self, env: DecisionProcess) -> int:
         """The number of cells."""
         for name, chosen, whole, spec in (
-            ("coordinates", self.coordinates, "observation", observation_spec(env)),
+            ("coordinates", self._places(env), "observation", observation_spec(env)),
             ("actions", self.actions, "action", env.action_space.spec()),
         ):
             entries = int(np.prod(spec.shape))
@@ -210,11 +218,45 @@ class Grid(Feature):
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """A one at the cell of the observation and the action."""
-        parts = (visit.observation, self.coordinates), (visit.action, self.actions)
+        parts = (visit.observation, self._places(env)), (visit.action, self.actions)
         chosen = [jnp.ravel(whole)[np.array(entries)] for whole, entries in parts if entries]
         place, shape = jnp.concatenate(chosen), jnp.array(self.bins)
         cell = jnp.clip(jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1).astype(jnp.int32)
         return _one_hot(jnp.ravel_multi_index(tuple(cell), self.bins, mode="clip"), visit)
+
+    def _places(self, env: DecisionProcess) -> tuple[int, ...]:
+        """The coordinates as places in the flat observation."""
+        parts = {part.name: part for part in getattr(env, "parts", ()) if part.name}
+        places: list[int] = []
+        for coordinate in self.coordinates:
+            if isinstance(coordinate, int):
+                places.append(coordinate)
+                continue
+            name, entry = coordinate
+            if name not in parts:
+                if not parts:
+                    raise ValueError(f"Grid names {name!r}, but observations of {type(env).__name__} are no Dict.")
+                raise unknown("entry of the observation", name, parts)
+            size = int(np.prod(parts[name].shape))
+            given = sum(isinstance(it, tuple) and it[0] == name for it in self.coordinates)
+            if given != size:
+                raise ValueError(f"Grid must have (low, high, bins) for the {size} numbers of {name!r}, got {given}.")
+            places.append(parts[name].start + entry)
+        return tuple(places)
+
+
+def _read_names(named: Mapping[str, Any]) -> tuple[list[tuple[str, int]], Any, Any, Any]:
+    """The coordinates that names stand for, and the edges and numbers of cells along each."""
+    rows: list[tuple[tuple[str, int], float, float, int]] = []
+    for name, given in named.items():
+        listed = given if isinstance(given, tuple | list) else ()
+        columns = [np.atleast_1d(np.asarray(part)).tolist() for part in listed]
+        if len(columns) != 3 or len({len(column) for column in columns}) != 1:
+            wanted = "(low, high, bins): three numbers, or three lists of one length"
+            raise ValueError(f"Grid must have {wanted} for {name!r}, got {given!r:.60}.")
+        rows += [((name, i), *row) for i, row in enumerate(zip(*columns, strict=True))]
+    coordinates, low, high, bins = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return list(coordinates), low, high, bins
 
 
 class Table(Feature):

@@ -1,7 +1,7 @@
 """Any environment of Gymnasium."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +16,16 @@ from occupax.envs.lookup import closing, make_gymnasium
 PLAIN, HINT = "a number, a text or a list of these", "give a function that makes the environment instead"
 MOST_BOUNDS = 1_000
 """Observations of more numbers than this, such as images, are taken as they are."""
+
+
+class Part(NamedTuple):
+    """A stretch of numbers of a flat observation."""
+
+    name: str
+    """That of the entry of a Dict; empty for observations that are none."""
+    shape: tuple[int, ...]
+    """As the environment returns it; for what is made one-hot, the length of that."""
+    start: int
 
 
 class GymnasiumEnv(DecisionProcess):
@@ -45,6 +55,8 @@ class GymnasiumEnv(DecisionProcess):
     shape: tuple[int, ...] = eqx.field(static=True)
     dtype: str = eqx.field(static=True)
     bounds: Bounds = eqx.field(static=True)
+    parts: tuple[Part, ...] = eqx.field(static=True)
+    """What a flat observation consists of: the entries of a Dict by their names, or all of it as one."""
 
     def __init__(self, source: str | Callable[..., Any], info: Sequence[str] = (), **options: Any):
         """Make the environment once to see what it is like."""
@@ -108,6 +120,7 @@ class GymnasiumEnv(DecisionProcess):
             "shape": seen.shape or (),
             "dtype": str(seen.dtype),
             "bounds": _bounds(seen),
+            "parts": _parts(observations),
             "reward_size": reward_size(made),
         }
 
@@ -153,6 +166,20 @@ class GymnasiumEnv(DecisionProcess):
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation."""
         return jax.ShapeDtypeStruct(self.shape, jax.dtypes.canonicalize_dtype(self.dtype))
+
+
+def _parts(space: Any) -> tuple[Part, ...]:
+    """The entries of a Dict in the order in which Gymnasium flattens them, each with its first place."""
+    import gymnasium as gym
+
+    spaces = space.spaces if isinstance(space, gym.spaces.Dict) else {"": space}
+    sizes = [gym.spaces.flatdim(part) for part in spaces.values()]
+    shapes = [
+        part.shape if isinstance(part, gym.spaces.Box) else (size,)
+        for part, size in zip(spaces.values(), sizes, strict=True)
+    ]
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    return tuple(map(Part, spaces, shapes, starts))
 
 
 def _bounds(space: Any) -> Bounds:

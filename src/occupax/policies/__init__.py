@@ -4,6 +4,7 @@
 * `networks`: functions of the observation that policies are made of.
 * `normalising`: running statistics by which observations are normalised.
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
+* `images`: softmax policies over convolutions of an image.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
 * `fitting`: which policy fits which environment, and the compiled kernel.
 * `on_host`: the same policies evaluated by NumPy, where environments are stepped outside of JAX.
@@ -22,6 +23,7 @@ from occupax.policies.categorical import (
 )
 from occupax.policies.fitting import default_policy, dense_layers, refuse_other_states, refuse_unless_fitting
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
+from occupax.policies.images import Pixels, cnn
 from occupax.policies.networks import ACTIVATIONS, Flat
 from occupax.policies.normalising import Normalised, Observed, normaliser_of, observed, with_statistics
 
@@ -34,6 +36,7 @@ __all__ = [
     "Initialiser",
     "Normalised",
     "Observed",
+    "Pixels",
     "Policy",
     "PolicyType",
     "Softmax",
@@ -41,6 +44,7 @@ __all__ = [
     "Squashed",
     "Tabular",
     "action_probs",
+    "cnn",
     "default_policy",
     "dense_layers",
     "gaussian",
@@ -56,7 +60,14 @@ __all__ = [
     "with_statistics",
 ]
 
-INITIALISERS = {"tabular": tabular, "linear": linear, "mlp": mlp, "gaussian": gaussian, "squashed": squashed}
+INITIALISERS = {
+    "tabular": tabular,
+    "linear": linear,
+    "mlp": mlp,
+    "cnn": cnn,
+    "gaussian": gaussian,
+    "squashed": squashed,
+}
 """What makes the initialiser of each name."""
 
 _Flat = Flat  # its name in the files of policies that 0.1 wrote

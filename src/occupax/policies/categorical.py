@@ -142,13 +142,13 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
         size = input_size(env) if features is None else output_length(features, observation_spec(env))
-        outputs = _number_of_logits(env)
+        outputs = number_of_logits(env)
         layer = eqx.nn.Linear(size, outputs, key=key)
         weight = scale * jax.random.normal(key, (outputs, size))
         layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(outputs)))
         if features is None:
-            return _softmax(env, Flat(layer, number_of_states(env)))
-        return _softmax(env, eqx.nn.Sequential([eqx.nn.Lambda(features), layer]))
+            return softmax(env, Flat(layer, number_of_states(env)))
+        return softmax(env, eqx.nn.Sequential([eqx.nn.Lambda(features), layer]))
 
     return init
 
@@ -171,13 +171,14 @@ def mlp(
     layers, scale = Layers(hidden, activation, normalise), check_number("scale", scale, low=0.0)
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        psi = layers(env, _number_of_logits(env), key, scale)
-        return _softmax(env, normalised(psi, input_size(env)) if layers.running(env) else psi)
+        psi = layers(env, number_of_logits(env), key, scale)
+        return softmax(env, normalised(psi, input_size(env)) if layers.running(env) else psi)
 
     return init
 
 
-def _number_of_logits(env: DecisionProcess) -> int:
+def number_of_logits(env: DecisionProcess) -> int:
+    """How many logits a softmax policy for the actions of an environment has."""
     refuse_unless_environment(env)
     space = env.action_space
     if isinstance(space, DiscreteActions):
@@ -187,6 +188,7 @@ def _number_of_logits(env: DecisionProcess) -> int:
     raise ValueError(f"softmax policies need discrete actions, got {space}; use policies.gaussian() or squashed().")
 
 
-def _softmax(env: DecisionProcess, psi: Callable[[Any], Float[Array, " n"]]) -> Policy:
+def softmax(env: DecisionProcess, psi: Callable[[Any], Float[Array, " n"]]) -> Policy:
+    """The softmax policy over logits, for the actions of an environment."""
     space = env.action_space
     return SoftmaxProduct(psi, space.sizes) if isinstance(space, MultiDiscreteActions) else Softmax(psi)
