@@ -39,7 +39,7 @@ class PlugIn(Algorithm[PlugInState]):
         batch: trajectories an iteration (N); by default that of `default_batch`.
         prior: how many observations the prior counts as, in every state and for every action (c).
         explore: the share of the actions that are drawn uniformly after the first iteration, so that no belief stays
-            untested; after t iterations it is this over the root of t.
+            untested; after t iterations it is this over t.
         growth: a new plan is made whenever there are this many times as many trajectories as at the last one.
         plan_steps: steps of planning, from the present policy on; see `planning.plan`.
         step_size, radius, rule: how far to go towards the plan: all the way, by default; see `Algorithm`.
@@ -49,7 +49,7 @@ class PlugIn(Algorithm[PlugInState]):
 
     batch: int | None = eqx.field(static=True, default=None)
     prior: Number = 0.1
-    explore: Number = 0.1
+    explore: Number = 0.3
     growth: float = eqx.field(static=True, default=1.1)
     plan_steps: int = eqx.field(static=True, default=20)
     step_size: Number | None = eqx.field(kw_only=True, default=1.0)
@@ -103,7 +103,7 @@ class PlugIn(Algorithm[PlugInState]):
         state, table = self._look(state, batch, key), _table(state.policy)
         logits, u = plan(batch.problem, self.model(batch.problem, state), table, self.plan_steps)
         iterations = state.seen.initial.sum() / chosen(self.batch)
-        explore = self.explore / jnp.sqrt(jnp.maximum(iterations, 1.0))
+        explore = self.explore / jnp.maximum(iterations, 1.0)
         probs = (1 - explore) * jax.nn.softmax(logits) + explore / logits.shape[1]
         way = Tabular(jnp.log(probs) - table)
         policy, memory = self.step()(state.policy, way, state.memory, batch)
