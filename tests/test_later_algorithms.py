@@ -316,7 +316,8 @@ def test_plug_in_goes_on_exploring_less_and_less():
         states = [it.phases[0].update(state, batch, KEY) for it, state in zip((planned, explored), states, strict=True)]
         probs = [enum.softmax(np.asarray(state.policy.table)) for state in states]
         share = 0.5 / times
-        np.testing.assert_allclose(probs[1], (1 - share) * probs[0] + share / 2, atol=1e-3)
+        expected = (1 - share) * probs[0] + share / 2
+        np.testing.assert_allclose(probs[1][:2], expected[:2], atol=1e-3)  # nobody acts in the last state
 
 
 @pytest.mark.parametrize("termination", ["episodic", "absorbing"])
