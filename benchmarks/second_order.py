@@ -2,7 +2,7 @@
 
 python benchmarks/second_order.py
 
-Both draw as many trajectories in all; the times are of second trainings, without compilation, and per environment step.
+Both draw as many trajectories in all; the times are those of the processor, without compilation, per environment step.
 """
 
 import time
@@ -21,9 +21,9 @@ def seconds_a_step(problem: ox.Problem, algorithm: Algorithm, episodes: int) -> 
     """The shortest of some trainings, over its environment steps."""
     times = []
     for _ in range(REPEATS + 1):
-        began = time.perf_counter()
+        began = time.process_time()
         result = ox.train(problem, algorithm, episodes, seeds=5, progress=False, record_every=20)
-        times.append((time.perf_counter() - began) / result.steps[:, -1].sum())
+        times.append((time.process_time() - began) / result.steps[:, -1].sum())
     return min(times[1:])
 
 

@@ -81,6 +81,23 @@ def test_the_code_of_a_page_runs_as_printed(page, reader, scripts):
     assert len(lines) >= printed  # loops print more
 
 
+def test_the_page_of_each_algorithm_names_its_settings_and_its_records():
+    from dataclasses import fields
+
+    from occupax.algorithms.base import WeightedAlgorithm
+    from occupax.cli.names import MAKERS
+
+    nav = (ROOT / "mkdocs.yml").read_text()
+    for name, make in MAKERS["algorithm"].items():
+        page, algorithm = (ROOT / f"docs/algorithms/{name}.md").read_text(), make()
+        file = type(algorithm).__module__.replace(".", "/")
+        missing = [field.name for field in fields(algorithm) if f"`{field.name}`" not in page]
+        assert not missing, (name, missing)
+        assert f"algorithms/{name}.md" in nav
+        assert f"src/{file}.py" in page
+        assert ("`restarted`" in page) == isinstance(algorithm, WeightedAlgorithm)
+
+
 def test_importing_the_package_stays_light():
     heavy = ["matplotlib", "cvxpy", "clarabel", "ray", "gymnasium", "tyro", "rich", "scipy.optimize"]
     code = f"import occupax, sys; print([name for name in {heavy} if name in sys.modules])"

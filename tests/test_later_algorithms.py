@@ -281,7 +281,7 @@ def assert_plans(algorithm):
     assert best - worth(model, np.zeros((3, 2))) > 0.01
 
 
-PLUG_IN = {"batch": 8, "prior": 0.5, "plan_steps": 40}
+PLUG_IN = {"batch": 8, "prior": 0.5, "plan_steps": 40, "explore": 0.0}
 
 
 def test_plug_in_plans_in_the_posterior_mean_of_all_that_was_seen():
@@ -306,6 +306,18 @@ class Endless(ox.PlugIn):
 def test_a_wrong_plug_in_is_noticed(kind):
     with pytest.raises(AssertionError):
         assert_plans(kind(**PLUG_IN))
+
+
+def test_plug_in_goes_on_exploring_less_and_less():
+    planned, explored = (ox.PlugIn(**PLUG_IN | {"explore": share, "prior": 0.1}) for share in (0.0, 0.5))
+    states = [it.init(TASK, first_policy()) for it in (planned, explored)]
+    batch = draw(TASK, first_policy(), 8, 0)
+    for times in (1, 2):
+        states = [it.phases[0].update(state, batch, KEY) for it, state in zip((planned, explored), states, strict=True)]
+        probs = [enum.softmax(np.asarray(state.policy.table)) for state in states]
+        share = 0.5 / times
+        expected = (1 - share) * probs[0] + share / 2
+        np.testing.assert_allclose(probs[1][:2], expected[:2], atol=1e-3)  # nobody acts in the last state
 
 
 @pytest.mark.parametrize("termination", ["episodic", "absorbing"])
@@ -370,6 +382,7 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
         (lambda: ox.NVRPG(decay=2.0), r"decay must lie in \(0, 1\], got 2.0"),
         (lambda: ox.NHARPG(step_decay=-1), "step_decay must be a finite number above 0, got -1"),
         (lambda: ox.PlugIn(prior=0.0), "prior must be a finite number above 0, got 0.0"),
+        (lambda: ox.PlugIn(explore=1.5), "explore must be a share of the actions, at most 1, got 1.5"),
         (lambda: ox.PlugIn(growth=1.0), "growth must be a finite number above 1, got 1.0"),
         (lambda: ox.PlugIn(plan_steps=0), "plan_steps must be a whole number of at least 1, got 0"),
         (

@@ -38,6 +38,8 @@ class PlugIn(Algorithm[PlugInState]):
     Args:
         batch: trajectories an iteration (N); by default that of `default_batch`.
         prior: how many observations the prior counts as, in every state and for every action (c).
+        explore: the share of the actions that are drawn uniformly after the first iteration, so that no belief stays
+            untested; after t iterations it is this over t.
         growth: a new plan is made whenever there are this many times as many trajectories as at the last one.
         plan_steps: steps of planning, from the present policy on; see `planning.plan`.
         step_size, radius, rule: how far to go towards the plan: all the way, by default; see `Algorithm`.
@@ -47,6 +49,7 @@ class PlugIn(Algorithm[PlugInState]):
 
     batch: int | None = eqx.field(static=True, default=None)
     prior: Number = 0.1
+    explore: Number = 0.3
     growth: float = eqx.field(static=True, default=1.1)
     plan_steps: int = eqx.field(static=True, default=20)
     step_size: Number | None = eqx.field(kw_only=True, default=1.0)
@@ -55,6 +58,8 @@ class PlugIn(Algorithm[PlugInState]):
     def __check_init__(self) -> None:
         if not isinstance(self.prior, jax.Array):
             check_number("prior", self.prior, low=0.0, open_low=True)
+        if not isinstance(self.explore, jax.Array) and check_number("explore", self.explore, low=0.0) > 1:
+            raise ValueError(f"explore must be a share of the actions, at most 1, got {self.explore!r}.")
         check_number("growth", self.growth, low=1.0, open_low=True)
         check_integer("plan_steps", self.plan_steps)
 
@@ -97,7 +102,10 @@ class PlugIn(Algorithm[PlugInState]):
     def _plan(self, state: PlugInState, batch: Batch, key: Key[Array, ""]) -> PlugInState:
         state, table = self._look(state, batch, key), _table(state.policy)
         logits, u = plan(batch.problem, self.model(batch.problem, state), table, self.plan_steps)
-        way = Tabular(logits - table)
+        iterations = state.seen.initial.sum() / chosen(self.batch)
+        explore = self.explore / jnp.maximum(iterations, 1.0)
+        probs = (1 - explore) * jax.nn.softmax(logits) + explore / logits.shape[1]
+        way = Tabular(jnp.log(probs) - table)
         policy, memory = self.step()(state.policy, way, state.memory, batch)
         return replace(state, policy=policy, memory=memory, occupancy=u, gradient=way)
 
