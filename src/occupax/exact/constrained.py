@@ -13,7 +13,10 @@ from occupax.utilities.base import Smoothness, Sum, Utility
 
 FEASIBLE = 1e-7
 """An excess below this share of the scale of a limit is rounding."""
-ROUNDS = 60
+DECIDED = 1e-8
+"""How precisely the smallest violation is found, squared and relative to the scale of the limits."""
+ROUNDS, MOST_ITERATIONS = 60, 100
+"""Rounds of the method of multipliers, and of Frank-Wolfe in each: where one stalls, the next multipliers help."""
 STIFFNESS = 10.0
 """The penalty of an excess as large as the scale of its limit, relative to the range of the utility."""
 
@@ -110,12 +113,13 @@ def maximise(
         return mass, multipliers
 
     def ascend(augmented: Augmented, mass: Timed, accuracy: float) -> tuple[Timed, Features]:
-        found = frank_wolfe(problem.with_utility(augmented), model, policy_of(mass), accuracy, 0.0, max_iterations)
+        most = min(max_iterations, MOST_ITERATIONS)
+        found = frank_wolfe(problem.with_utility(augmented), model, policy_of(mass), accuracy, 0.0, most)
         return found, image(model, found)
 
     if (excess > 0).any():
         violation = Augmented(utility, problem.constraints, np.zeros(K), 1 / scales**2, 0.0)
-        mass, features = ascend(violation, mass, 0.0)
+        mass, features = ascend(violation, mass, DECIDED)
         left = evaluation.certify(problem.with_utility(violation), model, features)
         if left.upper_bound < 0 and (evaluation.excesses_of(problem, features) > FEASIBLE * scales).any():
             raise InfeasibleError(_said(problem, evaluation.excesses_of(problem, features)))

@@ -59,7 +59,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         method: "frank-wolfe" takes any concave utility and needs nothing installed. "conic" hands the problem to
             Clarabel through cvxpy (the extra `exact`) first, and to Frank-Wolfe only where its answer is not within
             the tolerance. "auto" is "frank-wolfe", which was the faster and the more accurate of the two; but with
-            constraints and anything that is not linear it begins with "conic" if that is installed.
+            constraints it begins with "conic" if that is installed.
         tolerance: the gap to reach.
         max_iterations: of Frank-Wolfe, each a planning problem.
 
@@ -86,9 +86,8 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
 
 
 def _quickly(problem: Problem, model: Dynamics, method: Method) -> tuple[Timed, Vector] | None:
-    """What the conic solver finds where it is much faster: constraints with anything that is not linear."""
-    terms = problem.objective, *(constraint.subject for constraint in problem.constraints)
-    if method != "auto" or not problem.constraints or all(term.linear for term in terms) or conic.missing():
+    """What the conic solver finds where it is much faster: under constraints."""
+    if method != "auto" or not problem.constraints or conic.missing():
         return None
     with suppress(ValueError, RuntimeError):  # a utility it does not know, or no solution
         return conic.maximise(problem, model)
