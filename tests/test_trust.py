@@ -218,6 +218,11 @@ def test_an_empty_path_is_no_folder(monkeypatch, tmp_path):
     assert "it takes the path of a folder, got ''" in err
 
 
+def test_a_run_goes_on_in_the_precision_it_was_begun_in(run, x64):
+    with pytest.raises(ValueError, match="holds a run in float32: resume it with JAX_ENABLE_X64=0 in the environment"):
+        ox.train(**arguments(), out=run, resume=True)
+
+
 # Simulators
 
 
@@ -369,6 +374,17 @@ def test_json_is_all_that_is_printed_whatever_a_simulator_prints(monkeypatch, tm
     assert "a simulator that talks" in err
     assert "and its library" in err
     sys.modules.pop("talker", None)
+
+
+def test_a_platform_that_is_not_there_is_named(monkeypatch):
+    def fail():
+        raise AssertionError
+
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    monkeypatch.setattr("jax.devices", fail)
+    code, _, err = occupax("list")
+    assert code == 2
+    assert "JAX_PLATFORMS is 'cuda', but there is no such device here" in err
 
 
 # Sizes and kinds that make no sense

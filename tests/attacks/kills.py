@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-EPISODES = 6_000
+EPISODES = 2_000
 COMMAND = [
     *("train", "FrozenLake-v1", "--utility", "log-coverage", "--horizon", "20", "--seeds", "2", "--set", "batch=2"),
     *("--episodes", str(EPISODES), "--record-every", "7"),
@@ -79,6 +79,8 @@ def attack(say: Any, count: int = 60) -> dict[str, int]:
             if child.returncode == -signal.SIGKILL:
                 counts["kills"] += 1
                 counts["during a write"] += writing
+                if counts["kills"] % 5 == 0:
+                    say(f"kills so far: {counts}")
             elif child.returncode == 0:
                 counts["trainings"] += 1
                 if trained(folder) != expected or any(folder.rglob(".*")):

@@ -231,20 +231,24 @@ def wrong(kind: str, said: str) -> bool:
 
 
 def attack(say: Any) -> dict[str, int]:
-    """All kinds in training, in evaluation and in the check; those that only a process survives in processes alone."""
-    counts = {"kinds": 0, "calls": 0, "wrong": 0}
+    """All kinds in training, in evaluation and in the check, and then in processes of their own."""
+    counts = {"kinds": len(KINDS), "calls": 0, "in processes": 0, "wrong": 0}
+
+    def judge(kind: str, name: str, said: str) -> None:
+        counts["calls"] += 1
+        if wrong(kind, said):
+            counts["wrong"] += 1
+            say(f"simulator that {kind}, {name}: {said or 'nothing was said'}")
+
     for kind in KINDS:
-        counts["kinds"] += 1
-        plays = {"processes": partial(sampled, kind, True)}
         if kind not in PROCESSES:
-            plays |= {"this process": partial(sampled, kind), "evaluate": partial(evaluated, kind)}
-        for name, play in plays.items():
-            said = play()
-            counts["calls"] += 1
-            if wrong(kind, said):
-                counts["wrong"] += 1
-                say(f"simulator that {kind}, {name}: {said or 'nothing was said'}")
-        if kind not in PROCESSES:
-            counts["calls"] += 1
+            judge(kind, "this process", sampled(kind))
+            judge(kind, "evaluate", evaluated(kind))
             checked(kind)
+            counts["calls"] += 1
+    for kind in KINDS:
+        judge(kind, "processes", sampled(kind, True))
+        counts["in processes"] += 1
+        if counts["in processes"] % 10 == 0:
+            say(f"simulators so far: {counts}")
     return counts

@@ -11,6 +11,7 @@
 """
 
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import tyro
 from rich.console import Console
 from rich.markup import escape
@@ -59,6 +61,7 @@ def main() -> None:
 
 def _run() -> None:
     try:
+        _refuse_missing_platform()
         keep_compiled_programs()
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
@@ -77,6 +80,16 @@ def _run() -> None:
         _complain("there is not enough memory: fewer seeds, smaller batches or a shorter horizon need less.", 1)
     except KeyboardInterrupt as stop:
         _complain(str(stop) or "interrupted.", 130)
+
+
+def _refuse_missing_platform() -> None:
+    wanted = os.environ.get("JAX_PLATFORMS")
+    try:
+        if wanted:
+            jax.devices()
+    except Exception as error:  # JAX raises this and that, depending on what is installed
+        hint = "unset it, or install JAX for this kind of device"
+        raise ValueError(f"JAX_PLATFORMS is {wanted!r}, but there is no such device here: {hint}.") from error
 
 
 def _terminate(*_: Any) -> None:

@@ -125,6 +125,9 @@ def refuse_another_run(folder: Path, config: dict[str, Any], arrays: Arrays, res
         refuse_others_files(folder, (ARRAYS, "checkpoint"))
         return
     found, found_arrays = read_config(folder)
+    if (double := found["versions"]["float64"]) != config["versions"]["float64"]:
+        precision, hint = ("float64", "JAX_ENABLE_X64=1") if double else ("float32", "JAX_ENABLE_X64=0")
+        raise ValueError(f"{folder} holds a run in {precision}: resume it with {hint} in the environment.")
     if found["fingerprint"] != config["fingerprint"]:
         place = serial.difference(found["setup"], config["setup"])
         if place is None:  # the numbers are not in the description
