@@ -20,7 +20,7 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
         "tsivr-pg": algorithms.TSIVRPG,
         "maxent": algorithms.MaxEnt,
     },
-    "policy": {name: getattr(policies, name) for name in ("tabular", "linear", "mlp", "gaussian", "squashed")},
+    "policy": {name: getattr(policies, name) for name in ("tabular", "linear", "mlp", "cnn", "gaussian", "squashed")},
 }
 
 
