@@ -22,6 +22,7 @@ PAGES = ["README.md"] + [
         "guide",
         "training",
         "actions",
+        "observations",
         "tutorial-environment",
         "tutorial-jax-environment",
         "tutorial-utility",

@@ -15,7 +15,7 @@ class Camera(gym.Env):
     """Shows an image of noise, of a shape and type that it is told; action 1 pays where the first pixel is bright."""
 
     def __init__(self, shape, kind="uint8"):
-        self.observation_space = gym.spaces.Box(0, 255, shape, kind)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.dtype(kind).type)
         self.action_space = gym.spaces.Discrete(2)
 
     def _look(self):

@@ -18,6 +18,7 @@ from occupax.policies import Observed, Policy, Tabular
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
+from occupax.samplers.batches.sampled import SampledBatch
 
 PART = 128
 """How many trajectories the kernel packs together."""
