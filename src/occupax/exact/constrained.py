@@ -101,8 +101,9 @@ def maximise(
     first = image(model, mass)
     excess = evaluation.excesses_of(problem, first)
     scales = _scales(problem, excess)
-    reach = evaluation.certify(problem, model, first, np.zeros(K)).gap or 1.0
-    tolerance = max(tolerance, share * reach)
+    unlimited = evaluation.certify(problem, model, first, np.zeros(K))
+    reach = unlimited.gap or 1.0
+    tolerance = max(tolerance, share * max(reach, 1e-3 * (1 + abs(unlimited.value))))
 
     def solved(features: Features, multipliers: Excesses) -> bool:
         excess = evaluation.excesses_of(problem, features)

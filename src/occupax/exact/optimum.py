@@ -114,7 +114,9 @@ def solve_roughly(problem: Problem, share: float, max_iterations: int) -> Optimu
     """The optimum to within a share of the way to it from the uniform policy; None if the iterations do not suffice."""
     model = evaluation.concave_dynamics(problem)
     start = _uniform(model)
-    found = _find(problem, model, start, None, 0.0, share, max_iterations)
+    known = _quickly(problem, model, "auto")
+    begun = (start, None) if known is None else (policy_of(known[0]), known[1])
+    found = _find(problem, model, *begun, 0.0, share, max_iterations)
     way = found.value - utility_value(problem.utility, image(model, timed_occupancy(model, start)))
     return found if found.gap <= max(share * way, 1e3 * ROUNDING * (1 + abs(found.value))) else None
 

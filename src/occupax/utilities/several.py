@@ -84,7 +84,7 @@ class NashWelfare(SeveralRewards):
         if self.weights is not None and (self.weights.ndim != 1 or (self.weights < 0).any()):
             raise ValueError(f"weights must be a list of numbers that are not negative, got {weights!r}.")
 
-    def shares(self, occupancy: Any) -> Float[np.ndarray, " k"]:
+    def shares(self, occupancy: Any) -> Any:
         """The weights, one for each entry of an occupancy."""
         weights = np.ones(occupancy.size) if self.weights is None else self.weights
         if weights.size != occupancy.size:

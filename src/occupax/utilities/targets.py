@@ -55,7 +55,7 @@ class Imitation(Utility):
         """What turns the occupancy into a distribution: 1 outside of a problem, unless it is given."""
         return 1.0 if self.scale is None else self.scale
 
-    def smoothed(self, occupancy: Any) -> tuple[Any, Float[np.ndarray, " d"]]:
+    def smoothed(self, occupancy: Any) -> tuple[Any, Any]:
         """The distribution of visits and the target, both moved away from 0."""
         if occupancy.size != self.target.size:
             raise ValueError(f"target must have an entry for each feature, {occupancy.size}, got {self.target.size}.")
