@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 import occupax as ox
-from occupax.cli.names import MAKERS
+from occupax.algorithms import ALGORITHMS
 
 UTILITIES = {"return": ox.utilities.Reward(), "log coverage": ox.utilities.LogCoverage(0.125)}
 FIRST = (500, 2_000, 5_000)
@@ -26,8 +26,8 @@ def spread(values: np.ndarray) -> str:
 
 def main(names: list[str]) -> None:
     """Print a line for each algorithm and problem."""
-    for name in names or MAKERS["algorithm"]:
-        algorithm = MAKERS["algorithm"][name]()
+    for name in names or ALGORITHMS:
+        algorithm = ALGORITHMS[name]()
         for utility, goal in UTILITIES.items():
             problem = ox.Problem(ox.make("FrozenLake8x8-v1"), goal, discount=0.99, horizon=200)
             uniform = ox.exact.value(problem, np.full((64, 4), 0.25))

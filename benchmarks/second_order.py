@@ -6,6 +6,7 @@ Both draw as many trajectories in all; the times are those of the processor, wit
 """
 
 import time
+from typing import Any
 
 import occupax as ox
 from occupax.algorithms import Algorithm
@@ -17,7 +18,7 @@ PROBLEMS = {
 REPEATS = 3
 
 
-def seconds_a_step(problem: ox.Problem, algorithm: Algorithm, episodes: int) -> float:
+def seconds_a_step(problem: ox.Problem, algorithm: Algorithm[Any], episodes: int) -> float:
     """The shortest of some trainings, over its environment steps."""
     times = []
     for _ in range(REPEATS + 1):

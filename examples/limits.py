@@ -6,7 +6,7 @@ python examples/limits.py grid both     some of it
 
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import jax
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import occupax as ox
+from occupax.training.assessment import assess
 
 SEEDS = 10
 PLAN = """
@@ -81,20 +82,20 @@ def distance(observation: jax.Array, _: jax.Array) -> jax.Array:
     return jnp.abs(observation[0])
 
 
-class CostlyCartPole(gym.Wrapper):
+class CostlyCartPole(gym.Wrapper[Any, Any, Any, Any]):
     """CartPole whose info has the distance of the cart from the centre, before each step, as a cost."""
 
     def __init__(self) -> None:
         super().__init__(gym.make("CartPole-v1"))
         self._seen = 0.0
 
-    def reset(self, **options):
+    def reset(self, **options: Any) -> Any:
         """Begin an episode."""
         observation, info = self.env.reset(**options)
         self._seen = abs(float(observation[0]))
         return observation, info
 
-    def step(self, action):
+    def step(self, action: Any) -> Any:
         """Take a step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         info, self._seen = info | {"cost": self._seen}, abs(float(observation[0]))
@@ -121,8 +122,10 @@ def swept(_: ox.Problem) -> tuple[float, float]:
     for weight in weights:
         penalised = ox.utilities.Reward() - weight * ox.utilities.Total(distance)
         result = ox.train(ox.Problem(ox.make("CartPole-v1"), penalised), episodes=3_000, seeds=3, progress=False)
-        kept = [ox.training.assessment.assess(cart(), [policy]) for policy in result.policies]
-        found = max([found, *(float(it.utilities[0]) for it in kept if it.excesses[0, 0] <= 0)])
+        kept = [assess(cart(), [policy]) for policy in result.policies]
+        found = max(
+            [found, *(float(it.utilities[0]) for it in kept if it.excesses is not None and it.excesses[0, 0] <= 0)]
+        )
     print(f"    best return of a sweep over penalties that keeps the limit: {found:.2f}")
     return 0.0, found
 

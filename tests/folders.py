@@ -3,6 +3,7 @@
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from occupax import serial
 from occupax.training.folder import _fingerprint
@@ -30,6 +31,6 @@ def reseal(folder: Path) -> None:
         write_sealed(folder / "summary.json", summary, [name for name in names if (folder / name).is_file()])
 
 
-def _unsealed(file: Path) -> dict:
+def _unsealed(file: Path) -> dict[str, Any]:
     content = read_json(file)
     return {name: value for name, value in content.items() if name not in ("checksum", "files")}

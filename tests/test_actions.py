@@ -1,5 +1,7 @@
 """Actions that are vectors: densities against SciPy, estimators against numerical integration, every sampler."""
 
+from typing import Any
+
 import equinox as eqx
 import gymnasium as gym
 import jax
@@ -303,7 +305,7 @@ def test_a_grid_counts_actions_as_the_environment_is_given_them():
         ox.Problem(env, lambda u: u[0], features=ox.features.Grid([0.0], [1.0], [2], coordinates=[], actions=[1]))
 
 
-class Switches(gym.Env):
+class Switches(gym.Env[Any, Any]):
     """States in a row, and actions of any space; a step earns the sum of its action."""
 
     def __init__(self, space, tabular=False):

@@ -21,7 +21,7 @@ from test_cli_train import occupax
 BOX = spaces.Box(-10, 10, (2,), np.float32)
 
 
-class Walk(gym.Env):
+class Walk(gym.Env[Any, Any]):
     """A good environment of ten steps, whose parts are broken one at a time below."""
 
     observation_space: Any = BOX
@@ -556,7 +556,7 @@ import numpy as np
 import time
 print("imported")
 
-class Noisy(gym.Env):
+class Noisy(gym.Env[Any, Any]):
     observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
 

@@ -158,4 +158,4 @@ def test_list_prints_json_for_machines(run):
     assert listed["utilities"]["log-coverage"] == {"utility.sigma": 0.125}
     assert listed["algorithms"]["tsivr-pg"]["batch"] == 10
     assert listed["algorithms"]["reinforce"]["radius"] == "Infinity"
-    assert set(listed["policies"]) == {"tabular", "linear", "mlp", "gaussian", "squashed"}
+    assert set(listed["policies"]) == {"tabular", "linear", "mlp", "cnn", "gaussian", "squashed"}

@@ -24,7 +24,7 @@ from own_algorithms import Between, Coin, Storm, Turns, Twice
 from recursions import ETA, PHASES, PROBLEM, SEEDS, START, by_hand, coins, records
 from simulators import Diary
 
-PLAIN = {"rule": "gradient", "baseline": "none"}
+PLAIN = {"rule": "gradient", "baseline": "none", "output": "last"}
 """What is calculated by hand: ascent along the estimate itself."""
 ALGORITHMS = {kind.__name__.lower(): kind(step_size=ETA, **PLAIN) for kind in (Storm, Coin, Between, Twice, Turns)}
 FOUR = ["storm", "coin", "between", "twice"]
@@ -171,7 +171,10 @@ def test_a_network_is_trained_in_a_simulator():
     problem = ox.Problem(
         ox.GymnasiumEnv(Diary), lambda u: -jnp.sum((u / 1e4 - 3.0) ** 2), horizon=4, features=ox.features.Reward()
     )
-    algorithm, policy = Between(first_batch=4, batch=4, step_size=ETA, **PLAIN), ox.policies.mlp(hidden=(4,))
+    algorithm, policy = (
+        Between(first_batch=4, batch=4, step_size=ETA, **PLAIN),
+        ox.policies.mlp(hidden=(4,), normalise=False),
+    )
 
     def by(sampler):
         return ox.train(problem, algorithm, 12, SEEDS, policy=policy, sampler=SAMPLERS[sampler], progress=False)
@@ -345,7 +348,7 @@ def die(progress):
 def train(kind):
     out, start = Path(sys.argv[1]) / kind.__name__, ox.policies.tabular(0.5)
     options = {"progress": False, "checkpoint_every": 0.0, "callbacks": [die]}
-    algorithm = kind(step_size=0.3, rule="gradient", baseline="none")
+    algorithm = kind(step_size=0.3, rule="gradient", baseline="none", output="last")
     ox.train(problem, algorithm, 28, 2, policy=start, out=out, sampler="kernel", **options)
 
 threads = [threading.Thread(target=train, args=(kind,)) for kind in (Storm, Coin)]

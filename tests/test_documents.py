@@ -85,11 +85,11 @@ def test_the_code_of_a_page_runs_as_printed(page, reader, scripts):
 def test_the_page_of_each_algorithm_names_its_settings_and_its_records():
     from dataclasses import fields
 
+    from occupax.algorithms import ALGORITHMS
     from occupax.algorithms.base import WeightedAlgorithm
-    from occupax.cli.names import MAKERS
 
     nav = (ROOT / "mkdocs.yml").read_text()
-    for name, make in MAKERS["algorithm"].items():
+    for name, make in ALGORITHMS.items():
         page, algorithm = (ROOT / f"docs/algorithms/{name}.md").read_text(), make()
         file = type(algorithm).__module__.replace(".", "/")
         missing = [field.name for field in fields(algorithm) if f"`{field.name}`" not in page]

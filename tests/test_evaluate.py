@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from typing import Any
 
 import equinox as eqx
 import gymnasium as gym
@@ -19,7 +20,7 @@ UNIFORM = ox.policies.tabular()(LAKE, KEY)
 BALANCED = ox.policies.linear()(CART, KEY)
 
 
-class Countdown(gym.Env):
+class Countdown(gym.Env[Any, Any]):
     """States 5, 6 and 7, in turn; in the last one action 3 ends the episode and pays 10. Every step pays 1."""
 
     def __init__(self, time_limit=None):

@@ -1,4 +1,5 @@
 import tracemalloc
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +79,8 @@ def test_the_optimum_of_log_coverage_on_frozen_lake(lake):
 
 def clarabel_alone(problem):
     """The value and certificate of the conic solver's own policy, before Frank-Wolfe sees it."""
-    policy = optimum.policy_of(conic.maximise(problem, dynamics(problem))[0])
+    found: Any = conic.maximise(problem, dynamics(problem))
+    policy = optimum.policy_of(found[0])
     return ox.exact.certificate(problem, policy)
 
 

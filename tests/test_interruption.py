@@ -118,10 +118,9 @@ def test_a_kill_in_the_middle_of_a_write_leaves_a_file_that_nobody_takes_for_a_c
     child = start(tmp_path, "slow")
     wait_until(child, lambda: checkpoints(tmp_path) and unfinished())
     kill(child)
-    left = unfinished()
-    assert left
+    assert unfinished()
     finish(start(tmp_path, "fast"))
-    assert unfinished() == left
+    assert not unfinished()  # what a killed process left is removed by the next one
     assert len(checkpoints(tmp_path)) == 2
     assert_same_run(undisturbed, tmp_path)
 

@@ -326,9 +326,8 @@ def test_a_model_is_worth_what_the_exact_solver_says(termination):
     algorithm = ox.PlugIn(**PLUG_IN)
     state = algorithm.phases[0].update(algorithm.init(task, policy), draw(task, policy, 8, 0), KEY)
     model = algorithm.model(task, state)
-    env = ox.TabularMDP(
-        *(np.asarray(it, float) for it in (model.transition, model.reward, model.initial)), model.terminal
-    )
+    transition, reward, initial = (np.asarray(it, float) for it in (model.transition, model.reward, model.initial))
+    env = ox.TabularMDP(transition, reward, initial, model.terminal)
     same = ox.Problem(env, task.utility, task.discount, task.horizon, termination)
     probs = enum.softmax(np.asarray(state.policy.table))
     np.testing.assert_allclose(ox.exact.value(same, probs), task.estimated_utility(state.occupancy), rtol=1e-6)

@@ -1,5 +1,7 @@
 """Constraints: what they accept, their exact optimum, and training that keeps them."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,7 +42,7 @@ def test_the_exact_optimum_and_its_multipliers_are_those_of_a_linear_program(see
     env = garnet(seed)
     free = sums(env, ox.solve(ox.Problem(env, discount=0.9)).policy)
     limits = 0.97 * free[:2]
-    right = linear_program(env, limits)
+    right: Any = linear_program(env, limits)
     for method in ("frank-wolfe", "conic"):
         if right.status == 2:  # the program has no solution, and neither has the problem
             with pytest.raises(ValueError, match="no policy satisfies the constraints; the smallest violation"):
@@ -81,7 +83,8 @@ def test_the_smallest_violation_is_that_of_a_linear_program():
     env = garnet()
     S, A = 5, 3
     flow = np.kron(np.eye(S), np.ones((1, A))) - 0.9 * env.transition.toarray().T
-    least = linprog(COSTS[0].ravel(), A_eq=flow, b_eq=env.initial).fun
+    solved: Any = linprog(COSTS[0].ravel(), A_eq=flow, b_eq=env.initial)
+    least = solved.fun
     with pytest.raises(ValueError, match=f"violated by {least / 2:.3f}"[:-1]):
         ox.solve(limited(env, [least / 2]))
 
@@ -129,7 +132,7 @@ def test_a_run_with_limits_resumes_bit_by_bit(algorithm, tmp_path):
         assert (whole.metrics[name] == resumed.metrics[name]).all()
     assert (whole.policy(1).table == resumed.policy(1).table).all()
     assert (whole.metrics["multiplier/mud"] > 0).any()
-    loaded = ox.load_result(tmp_path / "run")
+    loaded: Any = ox.load_result(tmp_path / "run")
     assert str(loaded.problem.constraints[0]) == "mud <= 0.2"
     assert loaded.excesses["mud"] == pytest.approx(resumed.excesses["mud"])
 
@@ -146,7 +149,7 @@ def test_limits_that_nobody_can_keep_are_said_to_be_so():
 
 def test_multipliers_rise_with_a_violation_and_fall_with_slack_to_zero():
     problem = muddy()
-    state = first_multipliers(problem)
+    state: Any = first_multipliers(problem)
     rng = np.random.default_rng(0)
     step = jax.jit(lambda state, fresh: follow(state, problem, fresh, 20))
     for excess, wanted in ((0.3, lambda mu: mu > 1), (-0.19, lambda mu: mu == 0)):

@@ -1,5 +1,7 @@
 """Running statistics of observations: part of a policy, but no parameters, and frozen within an iteration."""
 
+from typing import Any
+
 import equinox as eqx
 import gymnasium as gym
 import jax
@@ -95,10 +97,11 @@ def test_kernel_shards_and_a_resumed_run_agree_and_the_policy_is_saved_with_them
     for one, *others in zip(*(arrays(it) for it in (whole.policy(), resumed.policy(), loaded)), strict=True):
         for other in others:
             np.testing.assert_array_equal(one, other)
-    assert float(normaliser_of(loaded).count) == whole.steps[0, -1]
+    known: Any = normaliser_of(loaded)
+    assert float(known.count) == whole.steps[0, -1]
 
 
-class Spaces(gym.Env):
+class Spaces(gym.Env[Any, Any]):
     """Has the observations it is told to have."""
 
     def __init__(self, high):

@@ -1,6 +1,7 @@
 """Imitation, fairness and design: gradients, constants, exact optima, and demonstrations."""
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,8 +41,14 @@ class Steeper(ox.utilities.Utility):
     """The same with a gradient that is one per cent too long, which the check must see."""
 
     inner: ox.utilities.Utility
-    concave = True
-    smoothness = ox.utilities.Smoothness(np.inf, np.inf, np.inf)
+
+    @property
+    def concave(self):
+        return True
+
+    @property
+    def smoothness(self):
+        return ox.utilities.Smoothness(np.inf, np.inf, np.inf)
 
     def value(self, occupancy):
         return self.inner.value(occupancy)
@@ -75,7 +82,8 @@ def by_hand(problem):
                 return -0.5 * np.log(np.exp(-sums / 0.5).sum())
             case NashWelfare():
                 return np.array([1.0, 2.0, 0.5]) @ np.log(sums + 0.05)
-            case LogDet():
+            case _:
+                assert isinstance(utility, LogDet)
                 moments = np.einsum("sa,saj,sak->jk", lam, REWARDS, REWARDS)
                 return np.log(np.linalg.det(moments + 0.2 * np.eye(3)))
 
@@ -94,7 +102,8 @@ def test_the_exact_optimum_is_certified_and_that_of_a_search_over_policies(probl
         return np.stack([share, 1 - share], 1)
 
     starts = itertools.product((-1.0, 1.0), repeat=2)
-    found = max(-minimize(lambda x: -value(table(x)), [a, b, a, b]).fun for a, b in starts)
+    searches: Any = [minimize(lambda x: -value(table(x)), [a, b, a, b]) for a, b in starts]
+    found = max(-search.fun for search in searches)
     assert found <= best.value + 1e-5
     assert found == pytest.approx(best.value, abs=1e-3)
 
@@ -146,14 +155,14 @@ def test_the_check_says_what_to_change(function, said):
 
 
 def test_utilities_of_something_on_the_command_line(tmp_path, monkeypatch):
-    from occupax.cli.names import make
+    from occupax.cli.names import utility
 
     np.save(tmp_path / "target.npy", TARGET)
     (tmp_path / "own_goal.py").write_text("import jax.numpy as jnp\ndef spread(u):\n    return -jnp.sum(u**2)\n")
     monkeypatch.chdir(tmp_path)
-    assert isinstance(make("utility", "kl:target.npy"), KL)
-    rewards = make("utility", "soft-min:info.speed,reward").features()
+    assert isinstance(utility("kl:target.npy"), KL)
+    rewards = utility("soft-min:info.speed,reward").features()
     assert rewards == ox.features.Stack(ox.features.Info("speed"), ox.features.Reward())
-    assert make("utility", "own_goal:spread").value(jnp.ones(2)) == -2
+    assert utility("own_goal:spread").value(jnp.ones(2)) == -2
     with pytest.raises(ValueError, match="takes a file of NumPy"):
-        make("utility", "kl:missing.npy")
+        utility("kl:missing.npy")

@@ -1,5 +1,7 @@
 """Images, and observations of several named parts."""
 
+from typing import Any
+
 import equinox as eqx
 import gymnasium as gym
 import jax
@@ -11,7 +13,7 @@ from scipy.signal import correlate
 import occupax as ox
 
 
-class Camera(gym.Env):
+class Camera(gym.Env[Any, Any]):
     """Shows an image of noise, of a shape and type that it is told; action 1 pays where the first pixel is bright."""
 
     def __init__(self, shape, kind="uint8"):
@@ -31,7 +33,7 @@ class Camera(gym.Env):
         return self._look(), reward, False, False, {}
 
 
-class Robot(gym.Env):
+class Robot(gym.Env[Any, Any]):
     """Says where it is and how fast, by name; the names are not in the order in which Gymnasium flattens them."""
 
     def __init__(self):

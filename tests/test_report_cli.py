@@ -4,6 +4,7 @@ import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,6 +16,7 @@ from occupax.analysis.page import TableCell
 from occupax.analysis.report import interval, overlapping
 from occupax.analysis.visits import is_grid, visits
 from occupax.cli.commands.pages import run_names
+from occupax.training.execution.iteration import RECORDED
 from occupax.training.folder import _fingerprint
 from test_analysis import LAKE, make_problem, make_result, written
 from test_cli_train import occupax
@@ -26,7 +28,9 @@ def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("runs")
     for name, seeds in (("first", 3), ("second", 1)):
         made = make_result(seeds=seeds)
-        config = {"format": "occupax-run", "version": 3, "episodes": 100, **made.config}
+        others = {name: np.zeros_like(made.metrics["utility"]) for name in RECORDED}
+        made = replace(made, metrics=others | made.metrics)
+        config: Any = {"format": "occupax-run", "version": 3, "episodes": 100, **made.config}
         rest = {"seed": 0, "record_every": 1, "exact": False, "random_numbers": "kernel"}
         config["setup"] = {**rest, **config["setup"], "seeds": list(made.seeds)}
         config["fingerprint"] = _fingerprint(config["setup"], made.arrays)

@@ -308,7 +308,7 @@ def test_memory_has_what_a_page_can_show_and_the_file_everything(tmp_path, monke
     assert len(lines) == 1 + 2 * 22  # 22 iterations of 4 episodes
     assert result.episodes.tolist() == [32, 64, 88]  # every eighth, and the last
     whole = [float(line.split(",")[lines[0].split(",").index("utility")]) for line in lines[1:]]
-    np.testing.assert_array_equal(result.metrics["utility"][0], np.float32(whole)[[14, 30, 42]])
+    np.testing.assert_array_equal(result.metrics["utility"][0], np.array(whole, np.float32)[[14, 30, 42]])
     loaded = ox.load_result(tmp_path / "a")
     np.testing.assert_array_equal(loaded.episodes, result.episodes)
     np.testing.assert_array_equal(loaded.metrics["utility"], result.metrics["utility"])

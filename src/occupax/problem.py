@@ -69,10 +69,11 @@ class Problem(eqx.Module):
         self.constraints = read_constraints(constraints)
         if self.constraints:
             self.utility, self.features = with_constraints(objective, self.constraints, env, self.discount, given)
+            self.size = self.features.size(env)
         else:
             self.features = objective.features() if given is None else given
+            self.size = self.features.size(env)  # which says what is wrong with features before the utility is bound
             self.utility = bind(objective, env, self.discount, given)
-        self.size = self.features.size(env)
 
     def __check_init__(self) -> None:
         refuse_unless_environment(self.env)

@@ -325,6 +325,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         unfinished.replace(file)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
+        if error.errno is None:
+            raise
         raise OSError(error.errno, error.strerror, str(file)) from error  # which names the file that was to be written
     except BaseException:
         unfinished.unlink(missing_ok=True)

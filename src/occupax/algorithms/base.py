@@ -148,7 +148,7 @@ class WeightedAlgorithm(Algorithm[WeightedStateType]):
     weight_bound: Number = eqx.field(kw_only=True, default=4.0)
 
     def __check_init__(self) -> None:
-        for name in ("snapshot_batch", "batch", "epoch_length"):
+        for name in ("snapshot_batch", "batch"):
             if getattr(self, name) is None:
                 raise ValueError(f"{name} must be a whole number of at least 1, got None.")
         guard = self.weight_guard
@@ -181,6 +181,10 @@ class EpochAlgorithm(WeightedAlgorithm[WeightedStateType]):
     """
 
     epoch_length: int = eqx.field(static=True, default=2)
+
+    def __check_init__(self) -> None:
+        if self.epoch_length is None:  # pyright: ignore[reportUnnecessaryComparison] - it may come from a file
+            raise ValueError("epoch_length must be a whole number of at least 1, got None.")
 
     def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
         """A snapshot at the beginning of each epoch."""

@@ -88,6 +88,8 @@ class KL(Imitation):
         features: what the target counts, if it is neither states nor pairs of state and action.
     """
 
+    __init__ = Imitation.__init__
+
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The negative divergence."""
         p, q = self.smoothed(occupancy)
@@ -112,6 +114,8 @@ class ForwardKL(Imitation):
     Args:
         target, smoothing, scale, features: see `KL`.
     """
+
+    __init__ = Imitation.__init__
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The negative divergence."""
