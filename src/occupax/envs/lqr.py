@@ -118,11 +118,11 @@ class LQR(Environment):
         return state
 
     def terminated(self, state: Float[Array, " n"]) -> Bool[Array, ""]:
-        """Never."""
+        """Episodes do not end by themselves."""
         return jnp.zeros((), bool)
 
     def truncated(self, state: Float[Array, " n"]) -> Bool[Array, ""]:
-        """Never."""
+        """Episodes do not end by themselves."""
         return jnp.zeros((), bool)
 
 

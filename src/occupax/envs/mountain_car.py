@@ -80,7 +80,7 @@ class MountainCar(CarInValley):
         return FORCE * (jnp.asarray(action).astype(float) - 1)
 
     def reward(self, action: Int[ArrayLike, ""], arrived: Bool[Array, ""]) -> Float[Array, ""]:
-        """Minus one."""
+        """Every step earns -1."""
         return -jnp.ones(())
 
 

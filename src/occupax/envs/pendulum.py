@@ -48,5 +48,5 @@ class Pendulum(TimeLimited):
         return jnp.stack([jnp.cos(angle), jnp.sin(angle), speed])
 
     def terminated(self, state: Timed) -> Bool[Array, ""]:
-        """Never."""
+        """Episodes do not end by themselves."""
         return jnp.zeros((), bool)

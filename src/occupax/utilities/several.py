@@ -28,7 +28,7 @@ class SeveralRewards(Utility):
         return True
 
     def features(self) -> Feature:
-        """The rewards."""
+        """The rewards, stacked side by side."""
         return self.rewards
 
 
@@ -56,7 +56,7 @@ class SoftMin(SeveralRewards):
         return jax.nn.softmax(-occupancy / self.temperature)
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """All sums."""
+        """Sums of rewards may be any numbers."""
         return occupancy
 
     @property
