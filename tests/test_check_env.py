@@ -556,7 +556,7 @@ import numpy as np
 import time
 print("imported")
 
-class Noisy(gym.Env[Any, Any]):
+class Noisy(gym.Env):
     observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
