@@ -31,11 +31,11 @@ from occupax.training.schedule import Schedule
 
 SEEDS, REPEATS, LIMIT = 50, 3, 200
 WEIGHTS = 4 * 64 + 64 * 64 + 64 * 2
-BASE: dict[str, Any] = {"baseline": "mean", "step_size": 5e-3, "radius": 0.1}
+BASE: dict[str, Any] = {"baseline": "mean", "step_size": 5e-3, "radius": 0.1, "rule": "gradient", "weight_guard": None}
 CASES: list[tuple[str, ox.TSIVRPG | ox.REINFORCE, int]] = [
     ("TSIVR-PG, N = 25, B = m = 5", ox.TSIVRPG(25, 5, 5, **BASE), 40),
     ("TSIVR-PG, N = 100, B = m = 10", ox.TSIVRPG(100, 10, 10, **BASE), 10),
-    ("REINFORCE, B = 50", ox.REINFORCE(50, baseline="mean", step_size=5e-3, radius=0.1), 40),
+    ("REINFORCE, B = 50", ox.REINFORCE(50, baseline="mean", step_size=5e-3, radius=0.1, rule="gradient"), 40),
 ]
 """Algorithm, and epochs of a run of about 2,000 episodes."""
 GROUP = 5

@@ -138,7 +138,8 @@ def measure() -> list[Table]:
     if any(importlib.util.find_spec(name) is None for name in ("torch", "stable_baselines3")):
         return [Table("CartPole and FrozenLake8x8", [], [], remarks=[SKIPPED])]
     reinforce = ox.REINFORCE(batch=BATCH, step_size=1.0, rule=optax.adam(1e-2))  # the step size multiplies Adam's
-    small = ox.TSIVRPG(snapshot_batch=25, batch=5, epoch_length=5, baseline="mean", step_size=5e-3, radius=0.1)
+    plain: dict[str, Any] = {"rule": "gradient", "weight_guard": None, "step_size": 5e-3, "radius": 0.1}
+    small = ox.TSIVRPG(snapshot_batch=25, batch=5, epoch_length=5, baseline="mean", **plain)
     pole = ox.Problem(ox.make("CartPole-v0"), discount=0.99)
     lake = ox.Problem(ox.make("FrozenLake8x8-v1"), discount=0.99, horizon=LIMIT)
     networks = {

@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tables import Table, at_least, show
@@ -54,7 +55,8 @@ def bare(case: tuple[int, ...], program: str, folder: str) -> tuple[float, float
 def ours(case: tuple[int, ...]) -> tuple[float, float]:
     """The same with `ox.train`, once its program is compiled."""
     seeds, N, B, m, epochs = case
-    algorithm = ox.TSIVRPG(snapshot_batch=N, batch=B, epoch_length=m, step_size=0.02, radius=0.2)
+    plain: Any = {"rule": "gradient", "baseline": "none", "weight_guard": None}  # as the loop in C++ does it
+    algorithm = ox.TSIVRPG(snapshot_batch=N, batch=B, epoch_length=m, step_size=0.02, radius=0.2, **plain)
     episodes = epochs * (N + (m - 1) * B)
     ox.train(problem(), algorithm, episodes=N + B, seeds=seeds, progress=False)
     result = ox.train(problem(), algorithm, episodes=episodes, seeds=seeds, progress=False)
