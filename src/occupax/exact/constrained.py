@@ -72,10 +72,6 @@ class Augmented(Utility):
         return self.utility.features()
 
 
-class InfeasibleError(ValueError):
-    """No policy satisfies the constraints."""
-
-
 def maximise(
     problem: Problem,
     model: Dynamics,
@@ -123,7 +119,7 @@ def maximise(
         mass, features = ascend(violation, mass, DECIDED)
         left = evaluation.certify(problem.with_utility(violation), model, features)
         if left.upper_bound < 0 and (evaluation.excesses_of(problem, features) > FEASIBLE * scales).any():
-            raise InfeasibleError(_said(problem, evaluation.excesses_of(problem, features)))
+            raise ValueError(_said(problem, evaluation.excesses_of(problem, features)))
 
     multipliers = np.zeros(K) if multipliers is None else multipliers
     penalties, before = STIFFNESS * reach / scales**2, np.inf
