@@ -52,7 +52,7 @@ def assert_same_path(one, other):
 
 def test_tsivr_pg_with_epochs_of_one_is_truncated_reinforce():
     ours = run(ox.TSIVRPG(**SIZES | {"epoch_length": 1}, step_size=0.3, radius=0.05), problem(), 3)
-    theirs = run(ox.REINFORCE(batch=8, step_size=0.3, radius=0.05, **PLAIN), problem(), 3)
+    theirs = run(ox.REINFORCE(batch=8, step_size=0.3, radius=0.05, mixing=1.0, **PLAIN), problem(), 3)
     assert_same_path(ours, theirs)
 
 
@@ -92,7 +92,10 @@ def test_hspga_that_only_recurses_is_srvr_pg_on_its_first_batch():
 
 
 def test_hspga_that_never_recurses_is_reinforce_on_its_second_batch():
-    hybrid, fresh = ox.HSPGA(**SIZES, step_size=0.3, mixing=0.0), ox.REINFORCE(batch=4, step_size=0.3, **PLAIN)
+    hybrid, fresh = (
+        ox.HSPGA(**SIZES, step_size=0.3, mixing=0.0),
+        ox.REINFORCE(batch=4, step_size=0.3, mixing=1.0, **PLAIN),
+    )
     snapshot, refinement = (phase.update for phase in hybrid.phases)
     state = snapshot(hybrid.init(problem(), first_policy()), draw(problem(), first_policy(), 8, 0), KEY)
     batch = draw(problem(), state.policy, 8, 1)
@@ -163,15 +166,13 @@ def transcribe(name, thetas, batches, eta, delta, mixing):
     u0 = u
     r = old = grad_coverage(u)
     g = g0 = first[0].g(thetas[0], r)
-    if name == "MaxEnt":
+    if name in ("REINFORCE", "MaxEnt"):
         for j in (1, 2):
             u = (1 - mixing) * u + mixing * first[j].u(thetas[j])
         return first[2].g(thetas[2], grad_coverage(u))
     for j in (1, 2):
         now, then, data = thetas[j], thetas[j - 1], first[j]
-        if name == "REINFORCE":
-            g = data.g(now, grad_coverage(data.u(now)))
-        elif name == "SVRPG":
+        if name == "SVRPG":
             r = grad_coverage(u0 + data.u(now) - data.u(thetas[0]))
             g = g0 + data.g(now, r) - data.g(thetas[0], r)
         elif name == "TSIVRPG":
@@ -194,7 +195,7 @@ def transcribe(name, thetas, batches, eta, delta, mixing):
 def test_every_algorithm_is_its_pseudocode(name):
     task = problem(termination="episodic")
     sizes = {"batch": 4, **PLAIN} if name in ("REINFORCE", "MaxEnt") else SIZES
-    options = {"mixing": 0.3} if name in ("HSPGA", "MaxEnt") else {}
+    options = {"mixing": 0.3} if name in ("REINFORCE", "HSPGA", "MaxEnt") else {}
     algorithm = getattr(ox, name)(**sizes, **options, step_size=0.3, radius=0.2)
     state = algorithm.init(task, first_policy())
     thetas, batches = [], []

@@ -39,7 +39,7 @@ RUNS = {
         coverage,
         ox.REINFORCE(batch=6, step_size=1.0, rule=optax.adam(0.1), output="uniform", baseline="mean"),
     ),
-    "linear baseline": (coverage, ox.REINFORCE(batch=6, baseline="linear")),
+    "linear baseline": (coverage, ox.REINFORCE(batch=6, baseline="linear", mixing=1.0)),
     "linear utility": (lake(ox.utilities.Linear(np.arange(64.0) / 64)), ox.SRVRPG(**SIZES)),
     "kink": (lake(kinked), ox.SVRPG(**SIZES)),
 }

@@ -152,14 +152,15 @@ class Late(ox.NVRPG):
     """The number of steps is one too high."""
 
     def _recursion(self, state, batch, key):
-        return super()._recursion(replace(state, steps=state.steps + 1), batch, key)
+        late = replace(state.memory, steps=state.memory.steps + 1)
+        return super()._recursion(replace(state, memory=late), batch, key)
 
 
 class Steady(ox.NVRPG):
     """All steps have the same length."""
 
     def _recursion(self, state, batch, key):
-        share = 2 / (state.steps + 1)
+        share = 2 / (state.memory.steps + 1)
         return self._carry(state, batch, 1 - share**self.decay, self.step())
 
 
@@ -206,7 +207,7 @@ def test_from_exact_estimates_the_next_ones_are_exact_in_expectation(name):
         algorithm.init(TASK, now),
         (now, before, jnp.asarray(u), jnp.asarray(np.tensordot(old, slopes, 1)), jnp.asarray(r), jnp.asarray(old)),
     )
-    state = eqx.tree_at(lambda it: it.steps, state, jnp.asarray(3))
+    state = eqx.tree_at(lambda it: it.memory.steps, state, jnp.asarray(3))
     if name == "nharpg":  # first along the way, over points between the policies as a rule of quadrature has them
         carry, places = algorithm.phases[1].update, zip(*roots_legendre(6), strict=True)
         change = 0.0

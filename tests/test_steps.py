@@ -106,3 +106,28 @@ def test_the_default_step_size_is_that_of_the_rule(rule, size):
     result = ox.train(ox.Problem(ox.make("FrozenLake-v1"), horizon=5), ox.REINFORCE(4, rule=rule), 4, progress=False)
     assert result.algorithm is not None
     assert result.algorithm.step_size == size
+
+
+def test_steps_shrink_with_the_root_of_their_number():
+    step, slope = Step(0.1, decay_after=3.0), ox.policies.Tabular(jnp.asarray([[1.0, 0.0], [0.0, 0.0]]))
+    policy, memory = START, step.init(START)
+    lengths = []
+    for _ in range(10):
+        policy, memory = step(policy, slope, memory)
+        lengths.append(float(memory.length))
+    np.testing.assert_allclose([lengths[0], lengths[3], lengths[9]], [0.1, 0.1 / np.sqrt(2), 0.05], rtol=1e-6)
+    with pytest.raises(ValueError, match="decay_after"):
+        Step(0.1, decay_after=0.0)
+
+
+def test_the_default_of_a_network_shrinks_its_steps_and_takes_fresh_occupancies():
+    problem = ox.Problem("FrozenLake-v1", "entropy", horizon=5)
+
+    def settings(policy, **given):
+        made = ox.train(problem, ox.REINFORCE(**given), 20, policy=policy, progress=False).algorithm
+        assert isinstance(made, ox.REINFORCE)
+        return made.batch, made.step_size, made.decay_after, made.mixing
+
+    assert settings("tabular") == (20, 0.04, np.inf, 0.5)
+    assert settings("mlp") == (10, 0.01, 20.0, 1.0)
+    assert settings("mlp", step_size=0.02, mixing=0.1) == (10, 0.02, None, 0.1)

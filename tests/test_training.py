@@ -21,13 +21,13 @@ START = ox.policies.tabular(0.5)
 
 ALGORITHMS = {
     "tsivr-pg": TSIVRPG,
-    "reinforce": ox.REINFORCE(batch=4),
+    "reinforce": ox.REINFORCE(batch=4, mixing=0.5),
     "svrpg": ox.SVRPG(**SIZES),
     "srvr-pg": ox.SRVRPG(**SIZES),
     "hspga": ox.HSPGA(**SIZES),
     "maxent": ox.MaxEnt(batch=4),
     "truncated": ox.TSIVRPG(**SIZES, rule="gradient", radius=0.1),
-    "adam": ox.REINFORCE(batch=4, step_size=1.0, rule=optax.adam(0.05), baseline="mean"),
+    "adam": ox.REINFORCE(batch=4, step_size=1.0, rule=optax.adam(0.05), baseline="mean", mixing=0.5),
 }
 
 

@@ -31,12 +31,13 @@ class Moments(eqx.Module):
 
     first: Policy
     second: Policy
-    steps: Int[Array, ""]
 
 
 class Memory(eqx.Module):
     """What is carried from one step to the next."""
 
+    steps: Int[Array, ""]
+    """How many were taken."""
     rule: Any
     clipped: Bool[Array, ""]
     """Whether the radius cut the last step short."""
@@ -60,11 +61,13 @@ class Step(eqx.Module):
             that a step of size eta changes the policy by a KL divergence of about eta^2 / 2 an episode), "gradient",
             "normalised" (the gradient at length one), or an optax transformation, which is given the negative gradient
             because it descends.
+        decay_after: after k steps, the next one has `size / sqrt(1 + k / decay_after)`; infinity is a constant size.
     """
 
     size: Number | None = None
     radius: Radius = inf
     rule: Any = eqx.field(static=True, default="gradient")
+    decay_after: Number = inf
 
     def __check_init__(self) -> None:
         if self.size is not None and not is_traced(self.size):
@@ -73,6 +76,8 @@ class Step(eqx.Module):
             raise unknown("radius", self.radius, RADII)
         if not isinstance(self.radius, str) and not is_traced(self.radius) and self.radius != inf:
             check_number("radius", self.radius, low=0.0)
+        if not is_traced(self.decay_after) and self.decay_after != inf:
+            check_number("decay_after", self.decay_after, low=0.0, open_low=True)
         if not isinstance(self.rule, optax.GradientTransformation) and self.rule not in RULES:
             raise unknown("step rule", self.rule, RULES)
 
@@ -85,10 +90,10 @@ class Step(eqx.Module):
         parameters, rule = eqx.filter(policy, eqx.is_inexact_array), ()
         if self.rule == "adam":
             still = jax.tree.map(jnp.zeros_like, parameters)
-            rule = Moments(still, still, jnp.zeros((), jnp.int32))
+            rule = Moments(still, still)
         elif not isinstance(self.rule, str):
             rule = self.rule.init(parameters)
-        return Memory(rule, jnp.zeros((), bool), jnp.zeros(()))
+        return Memory(jnp.zeros((), jnp.int32), rule, jnp.zeros((), bool), jnp.zeros(()))
 
     def __call__(
         self, policy: Policy, gradient: Policy, memory: Memory, batch: Batch | None = None
@@ -108,10 +113,10 @@ class Step(eqx.Module):
                 "radius 'theory' depends on the horizon and is worked out by occupax.train; by hand, give the number "
                 "theory.radius(horizon, lipschitz_psi)."
             )
-        size = self.sized(policy)
+        size = self.sized(policy) / jnp.sqrt(1 + memory.steps / self.decay_after)
         direction, remembered = gradient, ()
         if self.rule == "adam":
-            direction, remembered = _adam(gradient, memory.rule)
+            direction, remembered = _adam(gradient, memory.rule, memory.steps + 1)
         elif self.rule == "normalised":
             length = global_norm(gradient)
             direction = optax.tree.scale(1 / jnp.where(length > 0, length, 1.0), gradient)
@@ -123,7 +128,7 @@ class Step(eqx.Module):
         clipped = length > radius
         shrink = jnp.where(clipped, radius / jnp.where(length > 0, length, 1.0), 1.0)
         moved = eqx.apply_updates(policy, jax.tree.map(lambda leaf: shrink * leaf, displacement))
-        return moved, Memory(remembered, clipped, shrink * length)
+        return moved, Memory(memory.steps + 1, remembered, clipped, shrink * length)
 
 
 def default_size(rule: Any, policy: Policy) -> float:
@@ -136,9 +141,13 @@ def default_size(rule: Any, policy: Policy) -> float:
     return {"adam": 0.04 if isinstance(policy, Tabular) else 0.01, "natural": 0.1}.get(rule, 0.05)
 
 
-def _adam(gradient: Policy, moments: Moments) -> tuple[Policy, Moments]:
+def default_decay(rule: Any, policy: Policy) -> float:
+    """After how many steps the size of `default_size` shrinks: with long steps for ever, networks may be lost again."""
+    return 20.0 if rule == "adam" and not isinstance(policy, Tabular) else inf
+
+
+def _adam(gradient: Policy, moments: Moments, steps: Int[Array, ""]) -> tuple[Policy, Moments]:
     """The first moment over the root of the second one, both corrected for their beginning at zero."""
-    steps = moments.steps + 1
 
     def average(kept: float, old: Policy, new: Policy) -> Policy:
         return jax.tree.map(
@@ -156,7 +165,7 @@ def _adam(gradient: Policy, moments: Moments) -> tuple[Policy, Moments]:
         spread = jnp.sqrt(square / corrections[1])
         return jnp.where(slope == 0, 0.0, mean / corrections[0] / jnp.where(spread == 0, 1.0, spread))
 
-    return jax.tree.map(direct, gradient, first, second), Moments(first, second, steps)
+    return jax.tree.map(direct, gradient, first, second), Moments(first, second)
 
 
 def _natural(gradient: Policy, batch: Batch | None) -> Policy:

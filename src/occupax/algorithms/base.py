@@ -36,6 +36,7 @@ class AlgorithmState(eqx.Module):
 
 
 State = TypeVar("State", bound=AlgorithmState)
+Chosen = TypeVar("Chosen")
 
 
 class Phase(eqx.Module, Generic[State]):
@@ -66,6 +67,8 @@ class Algorithm(eqx.Module, Generic[State]):
 
     Args:
         step_size: eta; by default that of the rule, see `steps.default_size`.
+        decay_after: after k steps, the step size is eta / sqrt(1 + k / decay_after). By default a step size that was
+            given is constant, and for those of the rules see `steps.default_decay`.
         radius: bound of each displacement (delta): a number or "theory"; see `steps.Step`.
         rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax transformation.
         baseline: of the gradient estimate: "none", "mean" or "linear"; see `estimators.gradient`.
@@ -77,6 +80,7 @@ class Algorithm(eqx.Module, Generic[State]):
     """
 
     step_size: Number | None = eqx.field(kw_only=True, default=None)
+    decay_after: Number | None = eqx.field(kw_only=True, default=None)
     radius: Radius = eqx.field(kw_only=True, default=inf)
     rule: Any = eqx.field(kw_only=True, static=True, default="adam")
     baseline: Baseline = eqx.field(kw_only=True, static=True, default="mean")
@@ -93,7 +97,7 @@ class Algorithm(eqx.Module, Generic[State]):
 
     def step(self) -> Step:
         """The rule by which a gradient estimate becomes a step."""
-        return Step(self.step_size, self.radius, self.rule)
+        return Step(self.step_size, self.radius, self.rule, inf if self.decay_after is None else self.decay_after)
 
     @property
     @abstractmethod
@@ -218,11 +222,16 @@ def default_batch(policy: Policy) -> int:
     return 20 if isinstance(policy, Tabular) else 10
 
 
-def chosen(batch: int | None) -> int:
-    """A batch that is given, or that `occupax.train` has chosen."""
-    if batch is None:
-        raise ValueError("batch depends on the policy and is chosen by occupax.train; by hand, give the number.")
-    return batch
+def default_mixing(policy: Policy) -> float:
+    """The share of the newest batch in an occupancy; what networks do changes too much from batch to batch to mix."""
+    return 0.5 if isinstance(policy, Tabular) else 1.0
+
+
+def chosen(name: str, setting: Chosen | None) -> Chosen:
+    """A setting that is given, or that `occupax.train` has chosen."""
+    if setting is None:
+        raise ValueError(f"{name} depends on the policy and is chosen by occupax.train; by hand, give the number.")
+    return setting
 
 
 def no_gradient(policy: Policy) -> Policy:

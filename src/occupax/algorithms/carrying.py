@@ -1,7 +1,7 @@
 """The recursion with two quasi-rewards, which carries estimates for any utility along from policy to policy."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from occupax.algorithms.base import RecursiveState, WeightedAlgorithm, add, choose, no_gradient, scale, subtract
 from occupax.batch import Batch
@@ -17,8 +17,6 @@ class CarriedState(RecursiveState):
     """r_{t-1}."""
     previous_quasi_reward: Float[Array, " d"]
     """r_{t-2}."""
-    steps: Int[Array, ""]
-    """How many steps were taken (t)."""
 
 
 class CarryingAlgorithm(WeightedAlgorithm[CarriedState]):
@@ -31,16 +29,14 @@ class CarryingAlgorithm(WeightedAlgorithm[CarriedState]):
     def init(self, problem: Problem, policy: Policy) -> CarriedState:
         """No estimates yet."""
         zero, memory, fresh = jnp.zeros(problem.size), self.step().init(policy), jnp.zeros((), bool)
-        none = jnp.zeros((), jnp.int32)
-        return CarriedState(policy, zero, no_gradient(policy), memory, fresh, policy, zero, zero, none)
+        return CarriedState(policy, zero, no_gradient(policy), memory, fresh, policy, zero, zero)
 
     def _snapshot(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
         u = batch.occupancy()
         r = batch.quasi_reward(u)  # r_t, and r_{t-1} as well
         d = batch.gradient(None, r, self.baseline)
         policy, memory = self.step()(state.policy, d, state.memory, batch)
-        fresh = jnp.zeros((), bool)
-        return CarriedState(policy, u, d, memory, fresh, state.policy, r, r, state.steps + 1)
+        return CarriedState(policy, u, d, memory, jnp.zeros((), bool), state.policy, r, r)
 
     def _carry(self, state: CarriedState, batch: Batch, kept: Number, step: Step) -> CarriedState:
         """d_t = kept d_{t-1} + mean[ g_hat(theta_t, r_{t-1}) - kept g_hat(theta_{t-1}, r_{t-2}) ], and u_t likewise."""
@@ -51,5 +47,4 @@ class CarryingAlgorithm(WeightedAlgorithm[CarriedState]):
         old = batch.gradient(then, state.previous_quasi_reward, self.baseline)
         d = choose(trusted, add(scale(kept, state.gradient), subtract(new, scale(kept, old))), new)
         policy, memory = step(now, d, state.memory, batch)
-        rewards = batch.quasi_reward(u), state.quasi_reward
-        return CarriedState(policy, u, d, memory, ~trusted, now, *rewards, state.steps + 1)
+        return CarriedState(policy, u, d, memory, ~trusted, now, batch.quasi_reward(u), state.quasi_reward)

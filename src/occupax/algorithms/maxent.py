@@ -40,7 +40,7 @@ class MaxEnt(Algorithm[MaxEntState]):
     @property
     def phases(self) -> tuple[Phase[MaxEntState], ...]:
         """A fresh batch every time."""
-        return (Phase(chosen(self.batch), self._mix),)
+        return (Phase(chosen("batch", self.batch), self._mix),)
 
     def init(self, problem: Problem, policy: Policy) -> MaxEntState:
         """An empty mixture."""

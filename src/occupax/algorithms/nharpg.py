@@ -13,7 +13,7 @@ from occupax.algorithms.storm import check_share
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.steps import Number, Step
+from occupax.steps import Number
 
 
 class NHARPGState(AlgorithmState):
@@ -25,8 +25,6 @@ class NHARPGState(AlgorithmState):
     """r_{t-1}."""
     previous_quasi_reward: Float[Array, " d"]
     """r_{t-2}."""
-    steps: Int[Array, ""]
-    """How many steps were taken (t)."""
 
 
 class NHARPG(Algorithm[NHARPGState]):
@@ -75,14 +73,14 @@ class NHARPG(Algorithm[NHARPGState]):
     def init(self, problem: Problem, policy: Policy) -> NHARPGState:
         """No estimates yet."""
         zero, memory = jnp.zeros(problem.size), self.step().init(policy)
-        return NHARPGState(policy, zero, no_gradient(policy), memory, policy, zero, zero, jnp.zeros((), jnp.int32))
+        return NHARPGState(policy, zero, no_gradient(policy), memory, policy, zero, zero)
 
     def _snapshot(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
         u = batch.occupancy()
         r = batch.quasi_reward(u)  # r_t, and r_{t-1} as well
         d = batch.gradient(None, r, self.baseline)
         policy, memory = self.step()(state.policy, d, state.memory, batch)
-        return NHARPGState(policy, u, d, memory, state.policy, r, r, state.steps + 1)
+        return NHARPGState(policy, u, d, memory, state.policy, r, r)
 
     def _point_between(self, state: NHARPGState, key: Key[Array, ""]) -> Policy:
         q = jax.random.uniform(key)
@@ -97,12 +95,12 @@ class NHARPG(Algorithm[NHARPGState]):
         return replace(state, occupancy=state.occupancy + u, gradient=add(state.gradient, v), memory=still)
 
     def _refresh(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
-        share = 2 / (state.steps.astype(state.occupancy.dtype) + 1)
+        share = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
         kept = 1 - share**self.decay
         u = kept * state.occupancy + (1 - kept) * batch.occupancy()
         r, old = state.quasi_reward, state.previous_quasi_reward
         fresh = batch.gradient(None, r - kept * old, self.baseline)  # both terms at once: g_hat is linear in r
         d = add(scale(kept, state.gradient), fresh)
-        step = Step(share**self.step_decay * self.step().sized(state.policy), self.radius, self.rule)
+        step = replace(self.step(), size=share**self.step_decay * self.step().sized(state.policy))
         policy, memory = step(state.policy, d, state.memory, batch)
-        return NHARPGState(policy, u, d, memory, state.policy, batch.quasi_reward(u), r, state.steps + 1)
+        return NHARPGState(policy, u, d, memory, state.policy, batch.quasi_reward(u), r)

@@ -1,5 +1,6 @@
 """N-VR-PG: normalised steps along estimates with momentum (Barakat, Fatkhullin and He, 2023)."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ from occupax.algorithms.base import Phase
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
 from occupax.algorithms.storm import check_share
 from occupax.batch import Batch
-from occupax.steps import Number, Step
+from occupax.steps import Number
 
 
 class NVRPG(CarryingAlgorithm):
@@ -49,6 +50,6 @@ class NVRPG(CarryingAlgorithm):
         return (iteration > 0) * 1
 
     def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
-        share = 2 / (state.steps.astype(state.occupancy.dtype) + 1)
-        step = Step(share**self.step_decay * self.step().sized(state.policy), self.radius, self.rule)
+        share = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
+        step = replace(self.step(), size=share**self.step_decay * self.step().sized(state.policy))
         return self._carry(state, batch, 1 - share**self.decay, step)

@@ -66,7 +66,7 @@ class PlugIn(Algorithm[PlugInState]):
     @property
     def phases(self) -> tuple[Phase[PlugInState], ...]:
         """With a new plan, and without."""
-        return Phase(chosen(self.batch), self._plan), Phase(chosen(self.batch), self._look)
+        return Phase(chosen("batch", self.batch), self._plan), Phase(chosen("batch", self.batch), self._look)
 
     def phase(self, iteration: int | Int[Array, ""]) -> int:
         """A plan, if the number of trajectories has passed a power of `growth`."""
@@ -102,7 +102,7 @@ class PlugIn(Algorithm[PlugInState]):
     def _plan(self, state: PlugInState, batch: Batch, key: Key[Array, ""]) -> PlugInState:
         state, table = self._look(state, batch, key), _table(state.policy)
         logits, u = plan(batch.problem, self.model(batch.problem, state), table, self.plan_steps)
-        iterations = state.seen.initial.sum() / chosen(self.batch)
+        iterations = state.seen.initial.sum() / chosen("batch", self.batch)
         explore = self.explore / jnp.maximum(iterations, 1.0)
         probs = (1 - explore) * jax.nn.softmax(logits) + explore / logits.shape[1]
         way = Tabular(jnp.log(probs) - table)

@@ -15,7 +15,7 @@ import numpy as np
 from occupax import serial, theory
 from occupax._errors import check_integer, check_integers, named
 from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm
-from occupax.algorithms.base import default_batch
+from occupax.algorithms.base import default_batch, default_mixing
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import (
     INITIALISERS,
@@ -27,7 +27,7 @@ from occupax.policies import (
 )
 from occupax.problem import Problem
 from occupax.samplers import Sampler, choose_sampler
-from occupax.steps import default_size
+from occupax.steps import default_decay, default_size
 from occupax.training.schedule import Schedule
 
 DEFAULT_ALGORITHM = REINFORCE()
@@ -190,13 +190,16 @@ def _in_default_precision(leaf: Any) -> Any:
 
 
 def _with_numbers(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:
-    """The algorithm with step size, output, batch and, if that was asked for, delta = 1 / (2 H l_psi) as numbers."""
+    """The algorithm with the settings that were left open as numbers, and delta = 1 / (2 H l_psi) if asked for."""
     if algorithm.step_size is None:
-        algorithm = replace(algorithm, step_size=default_size(algorithm.rule, policy))
+        decay = default_decay(algorithm.rule, policy) if algorithm.decay_after is None else algorithm.decay_after
+        algorithm = replace(algorithm, step_size=default_size(algorithm.rule, policy), decay_after=decay)
     if algorithm.output is None:
         algorithm = replace(algorithm, output="average" if problem.constraints else "last")
     if getattr(algorithm, "batch", 0) is None:
         algorithm = replace(algorithm, batch=default_batch(policy))  # pyright: ignore[reportCallIssue]
+    if isinstance(algorithm, REINFORCE) and algorithm.mixing is None:
+        algorithm = replace(algorithm, mixing=default_mixing(policy))
     if algorithm.radius != "theory":
         return algorithm
     if not isinstance(policy, Tabular):
