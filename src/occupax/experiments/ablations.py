@@ -45,7 +45,7 @@ class NewestQuasiReward(TSIVRPG):
         new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, state.quasi_reward, self.baseline)
         g = add(state.gradient, subtract(new, old))
         policy, memory = self.step()(now, g, state.memory, batch)
-        return CarriedState(policy, u, g, memory, state.restarted, now, r, state.quasi_reward, state.steps + 1)
+        return CarriedState(policy, u, g, memory, state.restarted, now, r, state.quasi_reward)
 
 
 def log_coverage(occupancy: Float[Array, " d"]) -> Float[Array, ""]:
