@@ -36,7 +36,7 @@ NETWORKS = {
     "fresh, 10, step 0.01": ox.REINFORCE(10, step_size=0.01, mixing=1.0),
     "fresh, 10, step 0.01, mixing 0.5": ox.REINFORCE(10, step_size=0.01, mixing=0.5),
     "fresh, 10, step 0.01, decay after 20": ox.REINFORCE(10, step_size=0.01, decay_after=20.0, mixing=1.0),
-    "fresh, 10, step 0.01, decay after 50": ox.REINFORCE(10, step_size=0.01, decay_after=50.0, mixing=1.0),
+    "fresh, 10, step 0.01, decay after 100": ox.REINFORCE(10, step_size=0.01, decay_after=100.0, mixing=1.0),
     "fresh, 20, step 0.01": ox.REINFORCE(20, step_size=0.01, mixing=1.0),
     "TSIVR-PG, 10 10 2, step 0.01": ox.TSIVRPG(10, 10, 2, step_size=0.01),
 }

@@ -152,10 +152,10 @@ print(int(result.steps[0, 0]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrs
 """
 
 
-@pytest.mark.parametrize(("sampler", "sizes"), [("jax", (3000, 12_000)), ("auto", (220_000, 900_000))])
+@pytest.mark.parametrize(("sampler", "sizes"), [("jax", (3000, 12_000)), ("auto", (205_000, 410_000))])
 def test_the_memory_of_training_does_not_grow_with_the_batch(sampler, sizes, compiled_fast):
     # The smaller batch is a little more than a block. In memory the larger one would take 136 MiB more with plain JAX,
-    # and with the kernel 259: 4 bytes a step in each of the five runs of a program. What was seen is 2 MiB; 30 MiB are
+    # and with the kernel 78: 4 bytes a step in each of the five runs of a program. What was seen is 2 MiB; 30 MiB are
     # far from all of these.
     def measure(n):
         command = [sys.executable, "-c", MEMORY, str(n), sampler]
@@ -165,7 +165,7 @@ def test_the_memory_of_training_does_not_grow_with_the_batch(sampler, sizes, com
         return steps, kibibytes / 1024
 
     (few, small), (many, large) = map(measure, sizes)
-    assert many > 3.9 * few
+    assert many > 1.9 * few
     assert large - small < 30
 
 

@@ -129,5 +129,5 @@ def test_the_default_of_a_network_shrinks_its_steps_and_takes_fresh_occupancies(
         return made.batch, made.step_size, made.decay_after, made.mixing
 
     assert settings("tabular") == (20, 0.04, np.inf, 0.5)
-    assert settings("mlp") == (10, 0.01, 20.0, 1.0)
+    assert settings("mlp") == (10, 0.01, 100.0, 1.0)
     assert settings("mlp", step_size=0.02, mixing=0.1) == (10, 0.02, None, 0.1)

@@ -143,7 +143,7 @@ def default_size(rule: Any, policy: Policy) -> float:
 
 def default_decay(rule: Any, policy: Policy) -> float:
     """After how many steps the size of `default_size` shrinks: with long steps for ever, networks may be lost again."""
-    return 20.0 if rule == "adam" and not isinstance(policy, Tabular) else inf
+    return 100.0 if rule == "adam" and not isinstance(policy, Tabular) else inf
 
 
 def _adam(gradient: Policy, moments: Moments, steps: Int[Array, ""]) -> tuple[Policy, Moments]:
