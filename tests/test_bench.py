@@ -241,3 +241,33 @@ def test_networks_are_evaluated_on_new_episodes():
     assert first[0] != again[0]
     assert (first > 8).all()
     assert (first < 20).all()
+
+
+def test_linear_systems_are_scored_exactly_from_their_first_policy_to_the_riccati_optimum(tmp_path):
+    it = next(it for it in problems("full", "development") if it.name == "linear-2-1/return")
+    curve = measure.train(it.problem, [ox.REINFORCE(batch=10)], 20, [0, 3], 0)[0]
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(0), number), 0) for number in (0, 3)]
+    first = [ox.policies.gaussian(hidden=())(it.problem.env, key) for key in keys]
+    np.testing.assert_allclose(curve.values[:, 0], [ox.exact.lqr.value(it.problem, policy) for policy in first])
+    assert len(set(curve.values[:, -1])) == 2
+    known = references.known_reference(it, tmp_path)
+    assert known is not None
+    A, B, noise = it.problem.env.drift, it.problem.env.control, it.problem.env.noise
+    cost, constant = np.zeros((2, 2)), 0.0
+    for _ in range(20):  # backwards, by completing the square
+        constant = 0.95 * (constant + np.trace(cost @ noise))
+        crossed = 0.95 * A.T @ cost @ B
+        inner = 0.1 * np.eye(1) + 0.95 * B.T @ cost @ B
+        cost = np.eye(2) + 0.95 * A.T @ cost @ A - crossed @ np.linalg.solve(inner, crossed.T)
+    assert known.best == pytest.approx(-np.trace(cost) - constant, rel=1e-9)
+
+
+def test_a_cell_names_the_settings_that_its_algorithm_has_by_default():
+    it = next(it for it in problems() if it.name == "linear-2-1/return")
+    described = cells.Cell(it, "ox.train", ox.REINFORCE(), "default", 2).description["algorithm"]
+    assert described == describe_by_hand(batch=10, mixing=1.0, step_size=0.01, decay_after=100.0)
+
+
+def describe_by_hand(batch, mixing, step_size, decay_after):
+    steps = f"step_size={step_size}, decay_after={decay_after}, radius=inf, rule=adam, baseline=mean, output=last"
+    return f"REINFORCE({steps}, batch={batch}, mixing={mixing})"

@@ -13,7 +13,8 @@ import numpy as np
 from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.bench.families import BenchProblem
-from occupax.bench.measure import Curve, train
+from occupax.bench.measure import Curve, first_policy, train
+from occupax.problem import Problem
 from occupax.training.loggers import Logger
 from occupax.training.schedule import Schedule
 from occupax.training.setup import make_setup, versions
@@ -55,7 +56,7 @@ class Cell:
             "fingerprint": self.problem.fingerprint,
             "episodes": self.problem.row.episodes,
             "label": self.label,
-            "algorithm": describe(self.algorithm),
+            "algorithm": describe(_with_its_settings(self.problem.problem, self.algorithm)),
             "source": _source(self.algorithm),
             "track": self.track,
             "seeds": self.seeds,
@@ -85,11 +86,16 @@ class Done:
 def measure(cell: Cell, logger: Logger | None = None) -> Done:
     """Train a cell; in the tuned track, search for its settings first."""
     began, it = time.monotonic(), cell.problem
-    chosen = make_setup(it.problem, [cell.algorithm], None, 1, SEED, 1, exact=False).algorithms[0]
+    chosen = _with_its_settings(it.problem, cell.algorithm)
     if cell.track == "tuned":
         chosen = _search(it, chosen)
     curve = train(it.problem, [chosen], it.row.episodes, range(cell.seeds), SEED, logger)[0]
     return Done(cell, describe(chosen), curve, time.monotonic() - began)
+
+
+def _with_its_settings(problem: Problem, algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """The algorithm with the settings that it has by default for a problem."""
+    return make_setup(problem, [algorithm], first_policy(problem), 1, SEED, 1, exact=False).algorithms[0]
 
 
 def describe(algorithm: Algorithm[Any]) -> str:

@@ -13,7 +13,7 @@ from occupax import serial
 from occupax._errors import check_integer, unknown
 from occupax.bench import tables
 from occupax.bench.objectives import TABULAR, network_arguments
-from occupax.envs import TabularMDP, make
+from occupax.envs import LQR, TabularMDP, make
 from occupax.problem import Problem
 
 Half = Literal["development", "test"]
@@ -28,8 +28,8 @@ class Row(NamedTuple):
     horizon: int
     episodes: int
     """How many episodes a run may sample."""
-    draw: Callable[[np.random.Generator], TabularMDP] | None = None
-    """Draws the table; None where there is none."""
+    draw: Callable[[np.random.Generator], TabularMDP | LQR] | None = None
+    """Draws the environment; None where there is but the published one."""
     published: str = ""
     """Its Gymnasium id, if it has one; fresh problems have a drawn table instead."""
     discount: float = 0.99
@@ -47,6 +47,11 @@ class Family(NamedTuple):
 def _garnet(states: int, actions: int, *utilities: str) -> Row:
     draw = partial(tables.garnet, num_states=states, num_actions=actions)
     return Row(f"garnet-{states}-{actions}", utilities, 60, 5_000, draw, discount=0.95)
+
+
+def _linear(states: int, actions: int) -> Row:
+    draw = partial(tables.linear, states=states, actions=actions)
+    return Row(f"linear-{states}-{actions}", ("return",), 20, 10_000, draw, discount=0.95)
 
 
 FAMILIES = {
@@ -81,6 +86,16 @@ FAMILIES = {
         "development",
         "a pole on a cart, with a network as the policy",
         (Row("cartpole", ("return", "log-coverage", "constraint"), 500, 1_500, published="CartPole-v1"),),
+    ),
+    "linear": Family(
+        "development",
+        "linear systems with quadratic costs, with a linear-normal policy, whose values are known exactly",
+        (_linear(2, 1), _linear(4, 2)),
+    ),
+    "rewards": Family(
+        "development",
+        "several rewards at once on random transitions: fair shares, and the design of an experiment",
+        (_garnet(20, 3, "soft-min", "nash-welfare", "log-det"),),
     ),
     "cliff": Family(
         "test",
@@ -118,6 +133,11 @@ FAMILIES = {
             Row("deep-sea-8", ("return", "log-coverage"), 8, 5_000, partial(tables.deep_sea, size=8)),
             Row("deep-sea-10", ("sum",), 10, 5_000, partial(tables.deep_sea, size=10)),
         ),
+    ),
+    "demonstrations": Family(
+        "test",
+        "a drawn policy to be imitated on a grid with holes",
+        (Row("grid-6", ("kl", "forward-kl"), 60, 10_000, partial(tables.grid, size=6)),),
     ),
     "acrobot": Family(
         "test",
@@ -167,8 +187,8 @@ class BenchProblem:
 
     @property
     def tabular(self) -> bool:
-        """Whether exact values are known."""
-        return self.row.draw is not None
+        """Whether the policy is a table."""
+        return isinstance(self.problem.env, TabularMDP)
 
     @cached_property
     def problem(self) -> Problem:

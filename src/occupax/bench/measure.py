@@ -1,4 +1,4 @@
-"""How good policies are during training: exactly on a table, and from new episodes elsewhere."""
+"""How good policies are during training: exactly on tables and linear systems, and from new episodes elsewhere."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,9 +11,10 @@ from scipy.special import softmax
 
 from occupax.algorithms import Algorithm
 from occupax.analysis.statistics import mean_over_grid, on_grid
+from occupax.envs.lqr import LQR
 from occupax.envs.tabular import TabularMDP
-from occupax.exact import Evaluator
-from occupax.policies import Policy
+from occupax.exact import Evaluator, lqr
+from occupax.policies import Initialiser, Policy, gaussian
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
 from occupax.samplers.kernel import program_sampler
@@ -67,7 +68,7 @@ def train(
     """Train with each of some algorithms that differ in numbers only; return a curve for each."""
     records = RECORDS if isinstance(problem.env, TabularMDP) else ESTIMATES
     every = max(1, Schedule(algorithms[0]).iterations(episodes) // records)
-    setup = make_setup(problem, algorithms, None, seeds, seed, every, exact=False)
+    setup = make_setup(problem, algorithms, first_policy(problem), seeds, seed, every, exact=False)
     evaluate, places, values = evaluator(problem, setup.policies[0]), [0], list[np.ndarray]()
 
     def add(policies: Sequence[Policy]) -> None:
@@ -84,6 +85,11 @@ def train(
     return [Curve(np.array(places), part) for part in np.split(np.array(values, float).T, len(results))]
 
 
+def first_policy(problem: Problem) -> Initialiser | None:
+    """The policy to train where it is not the default: of linear systems, values are known for linear-normal ones."""
+    return gaussian(hidden=()) if isinstance(problem.env, LQR) else None
+
+
 def evaluator(problem: Problem, like: Policy) -> Callable[[Sequence[Policy], int], Float[np.ndarray, " run"]]:
     """A function of policies, all of the form of `like`, and of a number that other episodes belong to each time."""
     if isinstance(problem.env, TabularMDP):
@@ -94,6 +100,8 @@ def evaluator(problem: Problem, like: Policy) -> Callable[[Sequence[Policy], int
             return exact.utilities(exact.occupancies(softmax(logits, axis=2)))
 
         return known
+    if isinstance(problem.env, LQR):
+        return lambda policies, _: np.array([lqr.value(problem, policy) for policy in policies])  # pyright: ignore[reportArgumentType]
     source = program_sampler(problem, like).open(problem, like)
 
     def estimated(policies: Sequence[Policy], number: int) -> np.ndarray:

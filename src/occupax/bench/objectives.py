@@ -66,6 +66,16 @@ def _constraint(random: np.random.Generator, env: TabularMDP, given: dict[str, A
             return drawn
 
 
+def _several(random: np.random.Generator, env: TabularMDP) -> np.ndarray:
+    """Three rewards, each of them earned in a tenth of the states or so."""
+    return (random.random((env.num_states, 1, 3)) < 0.1) * random.random((env.num_states, env.num_actions, 3))
+
+
+def _visits(random: np.random.Generator, env: TabularMDP, given: dict[str, Any]) -> np.ndarray:
+    """The distribution of the states that a drawn policy visits."""
+    return (1 - given["discount"]) * _somewhere(random, env, State(), given)
+
+
 def _ratio(random: np.random.Generator, env: TabularMDP, _: dict[str, Any]) -> Utility:
     gains, costs = random.random((2, env.num_states * env.num_actions))
     return utilities.Custom(Ratio(gains, costs), features=StateAction())
@@ -80,10 +90,16 @@ TABULAR: dict[str, Make] = {
     "sum": lambda *_: utilities.Reward() + utilities.Entropy(),
     "roots": lambda *_: utilities.Custom(roots, features=State(), concave=True),
     "ratio": _ratio,
+    "soft-min": lambda random, env, _: utilities.SoftMin(_several(random, env)),
+    "nash-welfare": lambda random, env, _: utilities.NashWelfare(_several(random, env)),
+    "log-det": lambda random, env, _: utilities.LogDet(random.standard_normal((env.num_states, env.num_actions, 3))),
+    "kl": lambda random, env, given: utilities.KL(_visits(random, env, given)),
+    "forward-kl": lambda random, env, given: utilities.ForwardKL(_visits(random, env, given)),
 }
 """The utility of each name for a table: the return; coverage and entropy of the states; the distance to the occupancy
-of a drawn policy; that of three drawn costs to a box around what a drawn policy pays; return and entropy together; and
-two custom functions, of which the last is not concave."""
+of a drawn policy; that of three drawn costs to a box around what a drawn policy pays; return and entropy together; two
+custom functions, of which the second is not concave; fair shares of three drawn rewards; the design of an experiment
+with three drawn regressors; and the divergence, in both directions, from the visits of a drawn policy."""
 
 
 def _upright_on_the_right(observation: Any, _: Any) -> Any:

@@ -1,16 +1,21 @@
-"""Tables that are drawn at random: lakes, cliffs, taxis, grids with holes, chains, deep seas and garnets."""
+"""Environments that are drawn at random: lakes, cliffs, taxis, grids, chains, deep seas, garnets, linear systems."""
 
 from typing import Any
 
 import jax
 import numpy as np
 
-from occupax.envs import TabularMDP, make
+from occupax.envs import LQR, TabularMDP, make
 from occupax.envs.tables import MOVES
 
 Random = np.random.Generator
 ICE = 2 / 3
 """How often a step on ice goes astray."""
+
+
+def linear(random: Random, states: int, actions: int) -> LQR:
+    """A linear system with quadratic costs."""
+    return LQR.random(states, actions, int(random.integers(2**31)))
 
 
 def lake(random: Random, size: int) -> TabularMDP:

@@ -106,9 +106,16 @@ def _law(policy: Gaussian, env: LQR) -> tuple[Matrix, Float[Array, " m"]]:
 def _value(
     env: LQR, discount: float, horizon: int | None, gain: Matrix, variances: Float[Array, " m"]
 ) -> Float[Array, ""]:
-    n = len(env.drift)
     parts = env.drift, env.control, env.state_cost, env.action_cost, env.noise, env.first
-    A, B, Q, R, W, X = (jnp.array(part, float) for part in parts)
+    return _worth([jnp.array(part, float) for part in parts], discount, horizon, gain, variances)
+
+
+@eqx.filter_jit
+def _worth(
+    system: list[Array], discount: float, horizon: int | None, gain: Matrix, variances: Float[Array, " m"]
+) -> Float[Array, ""]:
+    A, B, Q, R, W, X = system
+    n = len(A)
     keep, one = jnp.eye(n + 1)[:n], jnp.eye(n + 1)[n:]
     closed = jnp.concatenate([A @ keep + B @ gain, one])
     noise = keep.T @ (W + B * variances @ B.T) @ keep
