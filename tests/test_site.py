@@ -134,7 +134,7 @@ CLIPPED = """() => {
       ".md-content :is(table, pre > code, img, svg, p, li, h1, h2, h3, dt, dd, .doc-signature)")) {
     const box = part.getBoundingClientRect();
     const own = getComputedStyle(part).overflowX;
-    if (!box.width || /auto|scroll/.test(own)) continue;
+    if (!box.width) continue;
     if (part.scrollWidth > part.clientWidth + 1 && own === "hidden") wrong.push(name(part));
     for (let around = part.parentElement; around; around = around.parentElement) {
       const how = getComputedStyle(around).overflowX, edge = around.getBoundingClientRect();
