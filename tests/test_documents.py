@@ -56,7 +56,7 @@ def run(script):
 
 
 def shape(text):
-    """The lines of a text without numbers, signs and spaces, because training differs a little from machine to machine."""
+    """The lines of a text without numbers, signs and spaces: training differs a little from machine to machine."""
     return [re.sub(r"\s+", "", NUMBER.sub("#", line.replace("violated by", "slack"))) for line in text.splitlines()]
 
 
