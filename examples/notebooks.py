@@ -31,8 +31,12 @@ def run(cells: list[Cell]) -> list[list[Cell]]:
         cells: of the notebook.
 
     Returns:
-        The outputs of each cell, in the form of the file: what was printed, then the value of the last expression.
+        The outputs of each cell, in the form of the file: what was printed, then figures, then the value of the last
+        expression.
     """
+    import matplotlib as mpl
+
+    mpl.use("agg")
     names: dict[str, Any] = {"__name__": "__main__"}
     return [_outputs("".join(cell["source"]), names) if cell["cell_type"] == "code" else [] for cell in cells]
 
@@ -46,9 +50,17 @@ def _outputs(code: str, names: dict[str, Any]) -> list[Cell]:
     outputs: list[Cell] = []
     if printed.getvalue():
         outputs.append({"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())})
-    if shown is not None:
-        outputs.append({"output_type": "display_data", "metadata": {}, "data": _shown(shown)})
-    return outputs
+    values = [*_open_figures(), *([] if shown is None or code.rstrip().endswith(";") else [shown])]
+    return outputs + [{"output_type": "display_data", "metadata": {}, "data": _shown(value)} for value in values]
+
+
+def _open_figures() -> list[Any]:
+    """The figures of pyplot that a cell has drawn, which Jupyter shows at its end."""
+    import matplotlib.pyplot as plt
+
+    figures = [plt.figure(number) for number in plt.get_fignums()]
+    plt.close("all")
+    return figures
 
 
 def _shown(value: Any) -> dict[str, Any]:
