@@ -82,7 +82,7 @@ def store(path: Path) -> None:
     for cell, outputs in zip(notebook["cells"], run(notebook["cells"]), strict=True):
         if cell["cell_type"] == "code":
             cell["outputs"] = outputs
-    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
 
 
 def as_markdown(cells: list[Cell], name: str) -> str:
