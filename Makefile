@@ -39,7 +39,7 @@ bench: $(READY)  ## speed and memory, into docs/performance.md; with the extra `
 	$(BIN)/python benchmarks
 
 docs: $(READY)  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 reproduce: $(READY)  ## the paper's experiments with a verdict on each claim, into docs/reproduction.md; half an hour
 	$(BIN)/occupax reproduce all --scale full --out runs/reproduction

@@ -1,43 +1,34 @@
-"""Runs the code of README and docs as printed, and checks what the repository promises about itself."""
+"""Runs the code of README, docs and notebooks as printed, and checks what the repository promises about itself."""
 
 import io
 import multiprocessing
 import os
 import re
+import runpy
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT / "examples"))
 
+import notebooks  # noqa: E402
 
-PAGES = ["README.md"] + [
-    f"docs/{name}.md"
-    for name in (
-        "guide",
-        "training",
-        "actions",
-        "observations",
-        "tutorial-environment",
-        "tutorial-jax-environment",
-        "tutorial-utility",
-        "tutorial-constraint",
-        "recipes",
-        "tutorial-rewards",
-        "tutorial-cluster",
-        "devices",
-    )
-]
 NAME_OF_A_FILE = re.compile(r"# (\w+\.py)\n")
+OUTPUT = re.compile(r"```{\.text \.output}\n(.*?)```", re.DOTALL)
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(e[+-]\d+)?")
 
 
 def blocks_of(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+NAMES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PAGES = [page for page in NAMES if blocks_of(page)]
 
 
 @pytest.fixture
@@ -50,16 +41,23 @@ def reader(tmp_path):
     return tmp_path
 
 
-def run(code, folder):
-    """Run code as a script of its own that is started in a folder, and return what it prints."""
-    for saved in folder.glob("*.py"):  # those of an earlier page
+def run(script):
+    """Run a file as Python runs a script that is started in its folder, and return what it prints.
+
+    Processes that it starts import it, as they do for a reader.
+    """
+    for saved in script.parent.glob("*.py"):  # those of an earlier page
         sys.modules.pop(saved.stem, None)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
-        patch.chdir(folder)
-        patch.syspath_prepend(folder)
-        patch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-        exec(code, vars(sys.modules["__main__"]))  # noqa: S102
+        patch.chdir(script.parent)
+        patch.syspath_prepend(script.parent)
+        runpy.run_path(str(script), run_name="__main__")
     return printed.getvalue()
+
+
+def shape(text):
+    """The lines of a text without numbers, signs and spaces: training differs a little from machine to machine."""
+    return [re.sub(r"\s+", "", NUMBER.sub("#", line.replace("violated by", "slack"))) for line in text.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +69,35 @@ def scripts(compiled_fast):
                 patch.setenv(name, value)
             process.submit(os.getpid).result()  # it starts here
         yield process
+        process.submit(os._exit, 0)  # to free all that was compiled takes Python several seconds
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_page_runs_as_printed(page, reader, scripts):
-    blocks = [block for block in blocks_of(page) if not NAME_OF_A_FILE.match(block)]
-    assert blocks
-    lines = scripts.submit(run, "\n".join(blocks), reader).result().splitlines()
-    printed = sum(block.count("print(") for block in blocks)
+    whole = [block for block in blocks_of(page) if not NAME_OF_A_FILE.match(block)]
+    (reader / "page_of_the_docs.py").write_text("\n".join(whole))
+    files = [found[1] for block in blocks_of(page) if (found := NAME_OF_A_FILE.match(block))]
+    texts = [scripts.submit(run, reader / name).result() for name in ("page_of_the_docs.py", *files)]
+    printed = sum(block.count("print(") for block in blocks_of(page))
+    lines = shape("".join(texts))
     assert len(lines) >= printed  # loops print more
+    shown = [shape(output) for output in OUTPUT.findall((ROOT / page).read_text())]
+    assert all(output == lines[(at := lines.index(output[0])) : at + len(output)] for output in shown)
+
+
+@pytest.mark.parametrize("path", sorted(notebooks.FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_what_it_has_stored(path, scripts):
+    cells = notebooks.read(path)
+    stored = [cell.get("outputs", []) for cell in cells]
+    found = scripts.submit(notebooks.run, cells).result()
+    assert any("image/png" in output.get("data", {}) for outputs in stored for output in outputs)
+    assert [[*map(shown, outputs)] for outputs in found] == [[*map(shown, outputs)] for outputs in stored]
+
+
+def shown(output):
+    """The text of an output without its numbers, or that it is a picture."""
+    data = output.get("data", {"text/plain": output.get("text", [])})
+    return "picture" if "image/png" in data else shape("".join(data["text/plain"]))
 
 
 def test_the_page_of_each_algorithm_names_its_settings_and_its_records():

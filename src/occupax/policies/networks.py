@@ -17,7 +17,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     **{name: getattr(jax.nn, name) for name in ("gelu", "silu", "softplus", "relu")},
     "tanh": jnp.tanh,
 }
-
+"""The functions between the layers of a network, by name."""
 
 LARGEST_RANGE = 1e6
 """Bounds that are further apart than this are none."""
