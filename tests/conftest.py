@@ -3,7 +3,8 @@
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # the commands would keep programs for the user, and tests are no user
@@ -39,6 +40,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+PAGES = "occupax.analysis.report.write_pages"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def with_pages() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """A training with a folder ends with a report, which takes longer than most of them: it is made inside of this."""
+
+    @contextmanager
+    def as_users_have_it() -> Generator[None]:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(PAGES, real)
+            yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        from occupax.analysis import report
+
+        real = report.write_pages
+        patch.setattr(PAGES, lambda *_: None)
+        yield as_users_have_it
 
 
 @pytest.fixture

@@ -290,7 +290,7 @@ def test_the_page_has_the_numbers(tmp_path: Path):
         assert f"{result.steps[seed, -1]:,}" in page.cells
     assert f"{np.median(result.utilities):#.4g}" in page.cells
     for text in (
-        "TabularMDP of 16 states and 4 actions",
+        "TabularMDP(16 states, 4 actions)",
         "LogCoverage(sigma=0.125)",
         "0.9",
         "20",
@@ -405,7 +405,7 @@ def test_a_trained_run_has_a_page(tmp_path: Path):
     before = mpl.rcParams.find_all("svg|font|axes")
     _, page = written(tmp_path / "report.html", ("chain", result))
     assert mpl.rcParams.find_all("svg|font|axes") == before
-    assert "TabularMDP of 5 states and 2 actions" in page.cells
+    assert "TabularMDP(5 states, 2 actions)" in page.cells
     assert "Where the policy goes" not in page.words
     assert len(result.episodes) == 2  # of 4 iterations and of 2, and diagnostics of the latter do not compare
     steepness = f"{quartiles(result.metrics['grad_norm'])[1][0]:#.4g}"

@@ -25,7 +25,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_an_environment_of_ones_own_is_trained_by_name(whole: tuple[Path, str]):
     folder, out = whole
     assert "LogCoverage on simulators:Chain" in out
-    assert (folder / "report.html").exists()
+    assert (folder / "policies").is_dir()
 
 
 def test_its_policies_are_evaluated_there(whole: tuple[Path, str]):

@@ -48,10 +48,11 @@ def interrupt_after(calls, patch):
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
+def done(tmp_path_factory, with_pages):
     """A run of 70 episodes: its folder, and what it printed."""
     folder = tmp_path_factory.mktemp("runs") / "done"
-    code, out, err = occupax(*RUN, "--episodes", 70, "--out", folder)
+    with with_pages():
+        code, out, err = occupax(*RUN, "--episodes", 70, "--out", folder)
     assert (code, err) == (0, "")
     return folder, out
 

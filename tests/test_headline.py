@@ -39,9 +39,15 @@ def test_the_sentence_has_the_median_the_uniform_policy_the_optimum_and_the_shar
 
 
 def test_a_description_is_short_and_begins_with_the_headline():
-    lines = repr(pull()).splitlines()
-    assert lines[1:] == ["algorithm: REINFORCE", "seeds: 3", "episodes: 200 a seed", "status: 3 finished"]
-    assert lines[0].endswith("of the way")
+    result = pull()
+    lines = repr(result).splitlines()
+    assert lines[0] == result.headline
+    settings = "step_size=0.1, radius=inf, rule='adam', baseline='mean', output='last', batch=10"
+    assert lines[1] == f"algorithm: REINFORCE({settings})"
+    assert lines[2] == "problem: Reward() on TabularMDP(2 states, 2 actions), discount 0.99, horizon 1, episodic"
+    assert [*lines[3:5], lines[6]] == ["seeds: 3", "episodes: 200 a seed", "status: 3 finished"]
+    assert lines[5].startswith("time: ")
+    assert len(lines) == 7
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import safetensors.numpy
 
 import occupax as ox
 from occupax import serial
-from occupax.training.result import load_policy, save_policy
+from occupax.training.policy_files import load_policy, save_policy
 
 KEY = jax.random.key(0)
 LAKE = ox.make("FrozenLake-v1")

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
+from occupax._display import in_words
 from occupax._errors import check_number
 from occupax.envs.base import DecisionProcess
 from occupax.features import Feature, Stack
@@ -66,6 +67,9 @@ class Constraint(eqx.Module):
     def excess(self, value: Any) -> Any:
         """By how much a value of the subject violates the limit; the slack is the negative of it."""
         return self.sign * (value - self.limit)
+
+    def __repr__(self) -> str:
+        return f"Constraint({self}, subject={in_words(self.subject)})"
 
     def __str__(self) -> str:
         return f"{self.name} {'<=' if self.upper else '>='} {self.limit:g}"

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from occupax._display import Description, in_words
 from occupax._errors import check_integer, unknown
 from occupax.constraints import Constraint, excesses, lagrangian, read_constraints, with_constraints
 from occupax.envs.actions import DiscreteActions
@@ -83,6 +84,23 @@ class Problem(eqx.Module):
         if self.size != self.features.size(self.env):
             raise ValueError(f"size must be that of the features, {self.features.size(self.env)}, got {self.size!r}.")
         refuse_unless_fitting(self.utility, self.size)
+
+    def __repr__(self) -> str:
+        return self._description().text()
+
+    def _repr_html_(self) -> str:
+        return self._description().html()
+
+    def _description(self) -> Description:
+        settings = {
+            "environment": in_words(self.env),
+            "features": in_words(self.features),
+            "constraints": ", ".join(map(str, self.constraints)) or "none",
+            "discount": f"{self.discount:g}",
+            "horizon": "infinite" if self.horizon is None else str(self.horizon),
+            "termination": self.termination,
+        }
+        return Description(f"Problem: maximise {in_words(self.objective)}", list(settings.items()))
 
     def count(self, *step: Any) -> Count:
         """The features phi of one step: observation, action, reward and, where there is any, info."""

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import fields
 from math import inf
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from occupax._display import Description, in_words, module_text
 from occupax._errors import check_integer, check_number, is_traced, unknown
 from occupax.batch import Baseline, Batch
 from occupax.policies import Policy, Tabular
@@ -94,6 +96,13 @@ class Algorithm(eqx.Module, Generic[State]):
             if getattr(self, name) not in (*allowed, *((None,) if name == "output" else ())):
                 raise unknown(name, getattr(self, name), allowed)
         self.step()
+
+    def __repr__(self) -> str:
+        return module_text(self)
+
+    def _repr_html_(self) -> str:
+        rows = [(field.name, in_words(getattr(self, field.name))) for field in fields(self)]
+        return Description(type(self).__name__, rows).html()
 
     def step(self) -> Step:
         """The rule by which a gradient estimate becomes a step."""

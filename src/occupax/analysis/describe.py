@@ -1,7 +1,6 @@
 """A training run in words, even where its objects cannot be restored from `config.json`, and in figures."""
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 from math import ceil, gcd
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from occupax._display import environment_words, words
 from occupax._errors import unknown
 from occupax.analysis import plots, verdict
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 Against = Literal["episodes", "steps"]
 
-MOST_NUMBERS = 6
-"""Larger arrays are given by their shape."""
 UNKNOWN = "\N{EN DASH}"
 """The text in the place of a number that is not known."""
 MOST_SINGLE_LINES = 10
@@ -87,7 +85,7 @@ def settings(result: Result) -> list[tuple[str, str]]:
         "termination",
     )
     return [
-        ("Environment", _environment(problem.get("env"), arrays)),
+        ("Environment", environment_words(problem.get("env"), arrays)),
         *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),
         ("Algorithm", words(setup["algorithm"], arrays)),
         ("Policy", class_name(setup["policy"])),
@@ -97,36 +95,6 @@ def settings(result: Result) -> list[tuple[str, str]]:
         ("Time", f"{result.seconds:,.0f} seconds"),
         ("Versions", f"{', '.join(versions)}; {precision}"),
     ]
-
-
-def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """What `serial.pack` made of a value, in words, much as Python would write it."""
-    match description:
-        case {"class": str(), "fields": dict() as fields}:
-            parts = ", ".join(f"{name}={words(field, arrays)}" for name, field in fields.items() if field is not None)
-            return f"{class_name(description)}({parts})"
-        case {"opaque": str()} | {"function": str()}:
-            return class_name(description)
-        case {"tuple": list() as parts} | (list() as parts):
-            return f"({', '.join(words(part, arrays) for part in parts)})"
-        case {"array": str() as name}:
-            array = arrays[name]
-            numbers = ", ".join(f"{float(number):,.6g}" for number in array.ravel()[:MOST_NUMBERS])
-            shape = " x ".join(map(str, array.shape))
-            return (numbers if array.ndim == 0 else f"[{numbers}]") if array.size <= MOST_NUMBERS else f"array {shape}"
-        case {"float": str() as number}:
-            return number
-        case float():
-            return f"{description:,.6g}"
-        case _:
-            return "none" if description is None else str(description)
-
-
-def _environment(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    if class_name(description) != "TabularMDP":
-        return words(description, arrays)
-    states, actions, _ = arrays[description["fields"]["successors"]["array"]].shape
-    return f"TabularMDP of {states:,} states and {actions:,} actions"
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:

@@ -1,5 +1,7 @@
 """A page about training runs: what was trained, what came of it, what the numbers mean, and how the runs compare."""
 
+import io
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax import serial
+from occupax._errors import OccupaxWarning
 from occupax.analysis import describe, page, statistics, verdict
 from occupax.analysis.charts import Chart, Level, Maps, seeds_series
 from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, UNKNOWN, UTILITIES, Against, number, settings
@@ -23,6 +26,7 @@ from occupax.training.result import Result
 Runs = Sequence[tuple[str, Result]]
 
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
+REPORT = "report.html"
 MOST_GRID_POINTS = 2000
 OF_CONSTRAINTS = ("multiplier/", "violation/")
 """What the metrics of constraints begin with."""
@@ -44,6 +48,19 @@ def write_report(runs: Runs, path: str | Path) -> None:
         compared = _comparison(runs) if len(runs) > 1 else None
         text = page.render("report.html", sections=sections, comparison=compared)
     serial.write_text(path, text)
+
+
+def write_pages(result: Result, folder: Path) -> None:
+    """Write `report.html` and `plot.png` into the folder of a run; a page that cannot be made is a warning."""
+    try:
+        drawn = io.BytesIO()
+        result.plot().savefig(drawn, format="png")
+        serial.write_bytes(folder / "plot.png", drawn.getvalue())
+        write_report([(folder.resolve().name, result)], folder / REPORT)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what was trained is saved, and must not be lost for the sake of a page
+        warnings.warn(f"the report could not be written: {error}", OccupaxWarning, stacklevel=3)
 
 
 def _assessment(result: Result) -> Assessment:

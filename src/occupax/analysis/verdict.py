@@ -4,6 +4,8 @@ from math import floor
 
 import numpy as np
 
+from occupax._display import Description, environment_words, in_words, words
+from occupax.analysis import statistics
 from occupax.analysis.charts import Level
 from occupax.samplers import EpisodeError
 from occupax.serial import class_name
@@ -75,7 +77,8 @@ def levels(references: References | None) -> tuple[Level, ...]:
     if references is None:
         return ()
     named = {"optimum": references.optimum, "uniform policy": references.uniform}
-    if references.uniform is None:
+    same = references.uniform is not None and short(references.uniform) == short(references.first)
+    if not same:
         named["first policy"] = references.first
     known = {name: value for name, value in named.items() if value is not None and np.isfinite(value)}
     return tuple(Level(f"{name} {short(value, references.way)}", value) for name, value in known.items())
@@ -91,22 +94,52 @@ def finding_lines(result: Result) -> list[str]:
     return [line for it in result.diagnosis for line in (f"{it.kind}: {it.sentence}", f"  try: {it.advice}")]
 
 
-def short_description(result: Result) -> str:
-    """The headline, then algorithm, seeds, episodes and status, and the names of the findings if there are any."""
+def short_description(result: Result) -> Description:
+    """The headline, then what was trained with all settings, status, findings, and the curve of the median utility."""
     try:
-        said, kinds = result.headline, [finding.kind for finding in result.diagnosis]
+        said, kinds, others = result.headline, [finding.kind for finding in result.diagnosis], result.references
     except (EpisodeError, ValueError) as error:  # whoever looks at a result is not to be stopped by it
-        said, kinds = f"what the policies are worth could not be found out: {error}", []
+        said, kinds, others = f"what the policies are worth could not be found out: {error}", [], None
     status = {it: result.status.count(it) for it in result.status}
-    lines = [
-        said,
-        f"algorithm: {algorithm_name(result)}",
-        f"seeds: {len(result.seeds)}",
-        f"episodes: {result.episodes[-1] if len(result.episodes) else 0:,} a seed",
-        f"status: {', '.join(it if len(result.seeds) == 1 else f'{count} {it}' for it, count in status.items())}",
-        *([f"findings: {', '.join(kinds)} (summary() says more)"] if kinds else []),
-    ]
-    return "\n".join(lines)
+    rows = {
+        "algorithm": algorithm_text(result),
+        "problem": _problem_text(result),
+        "seeds": str(len(result.seeds)),
+        "episodes": f"{result.episodes[-1] if len(result.episodes) else 0:,} a seed",
+        "time": f"{result.seconds:,.1f} seconds",
+        "status": ", ".join(it if len(result.seeds) == 1 else f"{count} {it}" for it, count in status.items()),
+        **({"findings": f"{', '.join(kinds)} (summary() says more)"} if kinds else {}),
+    }
+    curve = statistics.quartiles(result.metrics["utility"])[1]
+    return Description(said, list(rows.items()), [curve], [level.y for level in levels(others)])
+
+
+def run_name(result: Result) -> str:
+    """What a run is called that has no other name: its algorithm and its environment."""
+    return f"{algorithm_name(result)} on {environment_text(result)}"
+
+
+def algorithm_text(result: Result) -> str:
+    """The algorithm and all its settings, even of one that could not be restored."""
+    if result.algorithm is not None:
+        return in_words(result.algorithm)
+    return words(result.config["setup"]["algorithm"], result.arrays)
+
+
+def environment_text(result: Result) -> str:
+    """The environment, even of one that could not be restored."""
+    if result.problem is not None:
+        return in_words(result.problem.env)
+    return environment_words(result.config["setup"]["problem"].get("fields", {}).get("env"), result.arrays)
+
+
+def _problem_text(result: Result) -> str:
+    problem = result.problem
+    if problem is None:
+        return f"on {environment_text(result)}, not restored"
+    horizon = "infinite horizon" if problem.horizon is None else f"horizon {problem.horizon}"
+    settings = [f"discount {problem.discount:g}", horizon, problem.termination, *map(str, problem.constraints)]
+    return f"{in_words(problem.objective)} on {environment_text(result)}, {', '.join(settings)}"
 
 
 def algorithm_name(result: Result) -> str:

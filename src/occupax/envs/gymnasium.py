@@ -77,6 +77,10 @@ class GymnasiumEnv(DecisionProcess):
                 setattr(self, name, value)
         self.info = *info, *reward_names(self.reward_size)
 
+    def __repr__(self) -> str:
+        given = [repr(self.name), *(f"{name}={value!r}" for name, value in self.options)]
+        return f"GymnasiumEnv({', '.join(given)})"
+
     def __check_init__(self) -> None:
         if not isinstance(self.source, str) and not callable(self.source):
             raise ValueError(f"source must be a Gymnasium id or a function, got {self.source!r:.80}.")

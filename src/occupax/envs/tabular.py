@@ -58,6 +58,10 @@ class TabularMDP(Environment):
         for array in jax.tree.leaves(self):
             array.setflags(write=False)
 
+    def __repr__(self) -> str:
+        states, actions = self.successors.shape[:2]
+        return f"TabularMDP({states:,} states, {actions:,} actions)"
+
     def __check_init__(self) -> None:
         S = len(self.successors)
         low, high = self.successors.min(), self.successors.max()

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from occupax._display import Description, shown_number
 from occupax._errors import check_number
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.policies import PolicyType, refuse_unless_fitting
@@ -30,6 +31,17 @@ class Certificate(NamedTuple):
     """upper_bound - value, never negative: no policy is better by more than this."""
     violation: float = 0.0
     """The largest excess of the policy over a limit; the bound is for policies that satisfy the constraints."""
+
+    def __repr__(self) -> str:
+        return self._description().text()
+
+    def _repr_html_(self) -> str:
+        return self._description().html()
+
+    def _description(self) -> Description:
+        value, bound, gap, violation = map(shown_number, self)
+        title = f"Certificate: {value}; no policy is better than {bound}"
+        return Description(title, [("left at most", gap), ("violation", violation)])
 
 
 def occupancy(problem: Problem, probs: Any) -> StateActionArray:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from occupax._display import Description, in_words, shown_number
 from occupax._errors import check_integer, check_number, unknown
 from occupax.exact import conic, constrained, evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
@@ -46,6 +47,17 @@ class Optimum(NamedTuple):
     """Of each constraint, by its name: what the utility gains for each unit by which its limit is loosened."""
     excesses: Mapping[str, float] = MappingProxyType({})
     """By how much each limit is violated: nothing but rounding, or negative where there is slack."""
+
+    def __repr__(self) -> str:
+        return self._description().text()
+
+    def _repr_html_(self) -> str:
+        return self._description().html()
+
+    def _description(self) -> Description:
+        title = f"Optimum: {shown_number(self.value)}; no policy is better by more than {shown_number(self.gap)}"
+        names = ("policy", "occupancy", *(("multipliers", "excesses") if self.multipliers else ()))
+        return Description(title, [(name, in_words(getattr(self, name))) for name in names])
 
 
 def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, max_iterations: int = 1000) -> Optimum:

@@ -2,7 +2,8 @@
 
 * `loop`: `train`, around the executors in `execution/`; `sweeps`: many settings of one algorithm.
 * `setup`: what is trained, checked; `schedule`: the phases of its iterations; `records`: what is written down of them.
-* `result`: what is returned, and its files; `folder`: the folder of a run, with its checkpoints.
+* `result`: what is returned, and its files, which `loading` and `policy_files` read; `folder`: the folder of a run,
+  with its checkpoints.
 * `assessment`: what trained policies are worth, and others to compare them with;
   `evaluation`: what a policy earns in episodes of its own.
 * `loggers`: the console, `metrics.csv` and TensorBoard.
@@ -10,9 +11,11 @@
 
 from occupax.training.assessment import References
 from occupax.training.evaluation import Evaluation, evaluate
+from occupax.training.loading import load_result
 from occupax.training.loggers import Logger, TensorBoard
 from occupax.training.loop import Progress, train
-from occupax.training.result import Finding, Result, load_policy, load_result, save_policy
+from occupax.training.policy_files import load_policy, save_policy
+from occupax.training.result import Finding, Result
 from occupax.training.sweeps import Sweep, sweep
 
 __all__ = [

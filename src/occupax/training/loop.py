@@ -89,7 +89,7 @@ def train(
             MLP otherwise.
         callbacks: functions that are called with a `Progress` at every record, and end the training by returning True;
             or loggers such as `occupax.training.TensorBoard(folder)`.
-        out: folder for configuration, metrics, checkpoints and policies.
+        out: folder for configuration, metrics, checkpoints, policies and `report.html`.
         resume: go on from the last checkpoint in `out`, if there is one.
         progress: show a progress bar.
         record_every: iterations in a record.
@@ -114,7 +114,14 @@ def train(
         result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every, resume_hint)[0]
         if out is not None:
             result.save_beside_records(Path(out))
+            _write_pages(result, Path(out))
     return result
+
+
+def _write_pages(result: Result, folder: Path) -> None:
+    from occupax.analysis import report
+
+    report.write_pages(result, folder)
 
 
 def run(

@@ -7,15 +7,14 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 
 from occupax import exact, serial
-from occupax._errors import OccupaxWarning, check_number
+from occupax._errors import OccupaxWarning
 from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy, refuse_unless_fitting, refuse_unless_policy
+from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
 from occupax.training.assessment import (
@@ -24,13 +23,13 @@ from occupax.training.assessment import (
     References,
     assess,
     find_references,
-    load_assessment,
     probabilities,
 )
-from occupax.training.folder import CONFIG, read_config, refuse_others_files, untrusted_module, write_config
-from occupax.training.loggers import csv_text, read_csv
-from occupax.training.records import EXACT, RECORDED, RecordTable
-from occupax.training.sealed import check_seal, read_json, write_sealed
+from occupax.training.folder import CONFIG, refuse_others_files, write_config
+from occupax.training.loggers import csv_text
+from occupax.training.policy_files import save_policy
+from occupax.training.records import RecordTable
+from occupax.training.sealed import write_sealed
 from occupax.training.setup import refuse_unless_path
 
 SUMMARY, RECORDS = "summary.json", "metrics.csv"
@@ -153,7 +152,36 @@ class Result:
     def __repr__(self) -> str:
         from occupax.analysis.verdict import short_description
 
-        return short_description(self)
+        return short_description(self).text()
+
+    def _repr_html_(self) -> str:
+        from occupax.analysis.verdict import short_description
+
+        return short_description(self).html()
+
+    def to_dataframe(self) -> Any:
+        """The records as a data frame of pandas: a row for each seed and record, a column for each metric."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ValueError("to_dataframe() needs pandas, which is not installed: pip install pandas.") from None
+        shape = self.steps.shape
+        seeds = np.broadcast_to(np.array(self.seeds)[:, None], shape)
+        columns = {"seed": seeds, "episodes": np.broadcast_to(self.episodes, shape), "steps": self.steps}
+        return pd.DataFrame({name: values.ravel() for name, values in {**columns, **self.metrics}.items()})
+
+    def report(self, path: str | Path, name: str | None = None) -> None:
+        """Write a page of HTML about the training, which needs no other file.
+
+        Args:
+            path: the file, by habit with the suffix .html.
+            name: what the run is called in it; by default its algorithm and its environment.
+        """
+        from occupax.analysis.report import write_report
+        from occupax.analysis.verdict import run_name
+
+        refuse_unless_path(path, "path")
+        write_report([(run_name(self) if name is None else name, self)], path)
 
     @property
     def best_policy(self) -> Policy:
@@ -186,12 +214,12 @@ class Result:
         (path / SUMMARY).unlink(missing_ok=True)  # what is not complete is not taken for a result
         write_config(path, self.config, self.arrays)
         for seed, policy in zip(self.seeds, self.policies, strict=True):
-            save_policy(policy, path / _policy_file(seed))
+            save_policy(policy, path / policy_file(seed))
         for seed, model in zip(self.seeds, self.models, strict=False):
             if model is not None:
                 description, arrays = serial.pack(model)
-                serial.write(_model_file(path, seed), arrays, {"format": MODEL, "model": description})
-        files = [RECORDS, *map(_policy_file, self.seeds)]
+                serial.write(model_file(path, seed), arrays, {"format": MODEL, "model": description})
+        files = [RECORDS, *map(policy_file, self.seeds)]
         (path / FILE).unlink(missing_ok=True)
         summary: dict[str, Any] = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
         if self.problem is not None or self.saved_assessment is not None:
@@ -209,221 +237,16 @@ class Result:
         return self.problem
 
 
-def load_result(
-    folder: str | Path,
-    problem: Problem | None = None,
-    policy: Policy | None = None,
-    algorithm: Algorithm[Any] | type[Algorithm[Any]] | None = None,
-    trust: bool = False,
-) -> Result:
-    """Read what `Result.save` or `train(out=folder)` wrote; docs/trust.md says what a folder of a stranger can do.
-
-    Args:
-        folder: the folder of a finished run.
-        problem: the problem, where it holds functions of your own, which no file can restore.
-        policy: likewise, a policy of the same structure as those that were trained.
-        algorithm: likewise, an algorithm of your own, or its class, which is given the settings that were saved.
-        trust: whether to restore an environment of Gymnasium whose id names a module, which is imported to make it.
-
-    Returns:
-        The result. Its problem is None if it cannot be restored; for an algorithm there is a warning, too.
-    """
-    refuse_unless_path(folder, "folder")
-    path = Path(folder)
-    config, arrays = read_config(path)
-    setup, seeds = config["setup"], tuple(config["setup"]["seeds"])
-    if isinstance(setup["algorithm"], list):
-        raise ValueError(f"{path} is a part of a sweep, whose results are in the folders of its points.")
-    summary = _read_summary(path, config, seeds)
-    found, table = read_csv(path / RECORDS)
-    if found != seeds:
-        raise ValueError(f"{path / RECORDS} must have the seeds {seeds}, got {found}.")
-    if missing := set(RECORDED) - set(table.metrics):
-        raise ValueError(f"{path / RECORDS} must have a column {min(missing)!r}, which every run records.")
-    if problem is None and (module := untrusted_module(setup)) and not trust:
-        hint = "load_result(folder, trust=True), or --trust, allows it if you trust the folder"
-        said = f"the environment is not restored, because to make it the module {module!r} is imported: {hint}."
-        warnings.warn(said, OccupaxWarning, stacklevel=2)
-        restored = None
-    else:
-        restored = _unpack_if_possible(setup["problem"], arrays) if problem is None else problem
-    first = _unpack_if_possible(setup["policy"], arrays, policy)
-    if not isinstance(first, Policy | None):
-        raise ValueError(f"config.json must describe a policy, got {type(first).__name__}.")
-    policies = tuple(load_policy(path / _policy_file(seed), like=policy) for seed in seeds)
-    for seed, trained in zip(seeds, policies, strict=True):
-        _refuse_other_policy(path / _policy_file(seed), trained, config, arrays)
-    if restored is not None:
-        if not isinstance(restored, Problem):
-            raise ValueError(f"problem must be an occupax.Problem, got {type(restored).__name__}.")
-        _refuse_other_problem(restored, config, policies)
-    findings = summary.get("diagnosis")
-    return Result(
-        problem=restored,
-        algorithm=_restore_algorithm(setup["algorithm"], arrays, algorithm),
-        seeds=seeds,
-        episodes=table.episodes,
-        steps=table.steps,
-        metrics={name: values.astype(_precision(name, config)) for name, values in table.metrics.items()},
-        policies=policies,
-        status=tuple(summary["status"]),
-        seconds=summary["seconds"],
-        config=config,
-        arrays=arrays,
-        saved_assessment=load_assessment(path, len(seeds)),
-        saved_diagnosis=None if findings is None else tuple(Finding(**finding) for finding in findings),
-        compare=None if restored is None or first is None else comparison(restored, first),
-        models=tuple(_load_model(_model_file(path, seed)) for seed in seeds),
-    )
-
-
-def _policy_file(seed: int) -> str:
+def policy_file(seed: int) -> str:
+    """Where in the folder of a run the policy of a seed is."""
     return f"policies/seed-{seed}.safetensors"
 
 
-def _read_summary(path: Path, config: dict[str, Any], seeds: tuple[int, ...]) -> dict[str, Any]:
-    """Read `summary.json`, and refuse it, or files that were written with it, if they are not those of this run."""
-    file = path / SUMMARY
-    try:
-        summary = read_json(file)
-    except FileNotFoundError:
-        raise ValueError(f"{path} holds a run that is not finished: resume it first.") from None
-    assessed = [FILE] if (path / FILE).exists() else []
-    check_seal(file, summary, [RECORDS, *map(_policy_file, seeds), *assessed])
-    if summary.get("fingerprint") != config["fingerprint"]:
-        raise ValueError(f"{file} is the summary of another run than config.json.")
-    status, seconds, findings = (summary.get(name) for name in ("status", "seconds", "diagnosis"))
-    if not isinstance(status, list) or [type(it) for it in status] != [str] * len(seeds):
-        raise ValueError(f"{file} must have a status for each seed, got {status!r:.60}.")
-    check_number(f"seconds in {file}", seconds, low=0.0)
-    fields = dict.fromkeys(Finding._fields, str)
-    known = [{key: type(value) for key, value in it.items()} for it in findings or () if isinstance(it, dict)]
-    if not isinstance(findings, list | None) or known != [fields] * len(findings or ()):
-        raise ValueError(f"{file} must have findings of {', '.join(fields)}, got {findings!r:.60}.")
-    return summary
-
-
-def _refuse_other_policy(file: Path, policy: Policy, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Refuse a policy of another structure, or of other sizes, than that which training began with."""
-    description, own = serial.pack({"policy": policy})
-    place = serial.difference(description["dict"]["policy"], config["setup"]["policy"])
-    for name, array in own.items():
-        if place is None and getattr(arrays.get(name), "shape", None) != array.shape:
-            place = name
-    if place is not None:
-        raise ValueError(f"{file} is the policy of another run: it differs at {place or 'the top'}.")
-
-
-def _refuse_other_problem(problem: Problem, config: dict[str, Any], policies: tuple[Policy, ...]) -> None:
-    """Refuse a problem that the policies do not fit, or whose occupancy has another size than that which was saved."""
-    match config["setup"]["problem"]:
-        case {"fields": {"size": int() as size}}:
-            pass
-        case _:
-            size = problem.size
-    if problem.size != size:
-        raise ValueError(f"problem must have {size} features, as that which was trained on, got {problem.size}.")
-    for policy in policies:
-        try:
-            refuse_unless_fitting(policy, problem.env)
-        except Exception as error:
-            raise ValueError(
-                f"problem must be that which was trained on, but the policies do not fit: {str(error).splitlines()[0]}"
-            ) from error
-
-
-def _model_file(folder: Path, seed: int) -> Path:
+def model_file(folder: Path, seed: int) -> Path:
+    """The file of the model that a seed has learned."""
     return folder / "models" / f"seed-{seed}.safetensors"
-
-
-def _load_model(file: Path) -> Any:
-    """The model in a file, if there is one."""
-    if not file.exists():
-        return None
-    arrays, content = serial.read(file)
-    if content.get("format") != MODEL:
-        raise ValueError(f"{file} must have the format {MODEL}, but has {content.get('format')!r:.60}.")
-    return serial.unpack(content.get("model"), arrays)
 
 
 def comparison(problem: Problem, first: Policy) -> Callable[[], References]:
     """A function that finds out what other policies of a problem are worth when it is first called."""
     return cache(partial(find_references, problem, first))
-
-
-def _precision(metric: str, config: dict[str, Any]) -> str:
-    """The type a number was recorded in: text holds as many digits as it needs, no more."""
-    return "float64" if metric in EXACT or config["versions"]["float64"] else "float32"
-
-
-def _unpack_if_possible(description: Any, arrays: dict[str, np.ndarray], like: Any = None) -> Any:
-    try:
-        return serial.unpack(description, arrays, like)
-    except ValueError:
-        return None
-
-
-def _restore_algorithm(
-    description: Any, arrays: dict[str, np.ndarray], given: Algorithm[Any] | type[Algorithm[Any]] | None
-) -> Algorithm[Any] | None:
-    name = serial.class_name(description)
-    if given is None:
-        restored = _unpack_if_possible(description, arrays)
-        if not isinstance(restored, Algorithm | None):
-            raise ValueError(f"config.json must describe an algorithm, got {type(restored).__name__}.")
-        if restored is None:
-            reason = "because it is or holds something that no file can restore"
-            hint = "load_result(folder, algorithm=...) takes it or, if it is one of your own, its class"
-            warnings.warn(f"the algorithm {name} is not restored, {reason}: {hint}.", OccupaxWarning, stacklevel=3)
-        return restored
-    kind = given if isinstance(given, type) else type(given)
-    if kind.__name__ != name:
-        raise ValueError(f"algorithm must be the {name} that was trained with, or its class, got {kind.__name__}.")
-    return serial.unpack_as(kind, description, arrays) if isinstance(given, type) else given
-
-
-def save_policy(policy: Policy, path: str | Path) -> None:
-    """Save a policy as one safetensors file that holds its arrays and, as JSON, all else there is to know of it.
-
-    Args:
-        policy: any policy; `load_policy` restores those of `occupax.policies` and of layers of equinox.nn by itself,
-            and needs one of the same structure for those with classes or functions of your own.
-        path: the file, by habit with the suffix .safetensors; folders on the way are made.
-    """
-    refuse_unless_policy(policy)
-    description, arrays = serial.pack(policy)
-    leaves = [leaf for leaf in jax.tree.leaves(policy) if isinstance(leaf, (jax.Array, np.ndarray))]
-    if len(leaves) > len(arrays):
-        raise ValueError(
-            "policy holds arrays that cannot be saved: keep them as numbers, in modules, tuples, lists or dictionaries "
-            "whose keys are texts."
-        )
-    serial.write(path, arrays, {"format": POLICY, "version": POLICY_VERSION, "policy": description})
-
-
-def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
-    """Load a policy that `save_policy` saved; nothing in the file is executed.
-
-    Args:
-        path: the file.
-        like: a policy of the same structure, needed for one with classes or functions of your own; its arrays are
-            replaced by those of the file.
-    """
-    if like is not None:
-        refuse_unless_policy(like)
-    refuse_unless_path(path, "path")
-    arrays, content = serial.read(path)
-    if content.get("format") != POLICY:
-        raise ValueError(f"{path} must have the format {POLICY}, but has {content.get('format')!r:.60}.")
-    if content.get("version") != POLICY_VERSION:
-        raise ValueError(
-            f"{path} has version {content.get('version')!r:.20} of the format {POLICY}, but this occupax reads version "
-            f"{POLICY_VERSION}; a newer occupax may read it."
-        )
-    try:
-        policy = serial.unpack(content.get("policy"), arrays, like)
-    except ValueError as error:
-        raise ValueError(f"the policy in {path} could not be restored: {error}") from error
-    if not isinstance(policy, Policy):
-        raise ValueError(f"{path} must hold a policy, but holds a {type(policy).__name__}.")
-    return policy

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from occupax import serial
+from occupax._display import Description
 from occupax._errors import unknown
 from occupax._progress import ProgressBar
 from occupax.algorithms import Algorithm
@@ -23,15 +24,18 @@ from occupax.samplers.kernel import program_sampler
 from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.execution import same_program
 from occupax.training.folder import locked, make_config, refuse_another_run, refuse_others_files
+from occupax.training.loading import load_result
 from occupax.training.loop import paid_iterations, run
-from occupax.training.result import SUMMARY, Result, comparison, load_result
+from occupax.training.result import SUMMARY, Result, comparison
 from occupax.training.setup import AlgorithmSource, PolicySource, Setup, as_algorithm, make_setup, refuse_unless_path
 
 NOTHING_LEARNED = "no setting learned anything: none is clearly better than the policy that training began with"
+MOST_CURVES = 6
+"""So many curves of a sweep are shown in a notebook, those of the best points."""
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """The results of a sweep, one for each point of the grid."""
 
@@ -62,13 +66,26 @@ class Sweep:
             raise ValueError(f"{NOTHING_LEARNED}; `scores` has what they are worth.")
         return int(np.argmax(np.where(self.learned, self.scores, -np.inf)))
 
-    def __str__(self) -> str:
-        scores = self.scores
-        lines = [f"{'score':>12}  settings"]
-        for i in np.argsort(-scores, kind="stable"):
-            settings = ", ".join(f"{name}={setting}" for name, setting in self.points[i].items())
-            lines.append(f"{scores[i]:12.5g}  {settings}{'' if self.learned[i] else '  (learned nothing)'}")
+    def __repr__(self) -> str:
+        lines = [f"{'score':>12}  settings", *(f"{score:>12}  {settings}" for settings, score in self._ranking())]
         return "\n".join([*lines, *([] if self.learned.any() else [NOTHING_LEARNED])])
+
+    def _repr_html_(self) -> str:
+        title = f"Sweep over {len(self.points)} settings"
+        title += "" if self.learned.any() else f": {NOTHING_LEARNED}"
+        from occupax.analysis import statistics
+
+        best = np.argsort(-self.scores, kind="stable")[:MOST_CURVES]
+        curves = [statistics.quartiles(self.results[i].metrics["utility"])[1] for i in best]
+        return Description(title, self._ranking(), curves).html()
+
+    def _ranking(self) -> list[tuple[str, str]]:
+        """The settings and the score of each point, the best first."""
+        rows: list[tuple[str, str]] = []
+        for i in np.argsort(-self.scores, kind="stable"):
+            settings = ", ".join(f"{name}={setting}" for name, setting in self.points[i].items())
+            rows.append((settings + ("" if self.learned[i] else "  (learned nothing)"), f"{self.scores[i]:.5g}"))
+        return rows
 
 
 def sweep(

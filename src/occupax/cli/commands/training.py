@@ -1,6 +1,5 @@
 """`occupax train` and `occupax sweep`."""
 
-import io
 import shlex
 import sys
 from dataclasses import asdict
@@ -11,7 +10,6 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax import serial
 from occupax.cli import names, settings
 from occupax.cli.choices import FOLDER, Choices, TrainingArguments, build, number, restore, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
@@ -53,7 +51,7 @@ def train(
         if verdict:
             print_line(verdict)
         print_line(result.summary())
-    report = None if out is None else _write_report(choices.env or str(out), result, out)
+    report = None if out is None else str(out / "report.html")
     if json:
         given = {name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")}
         print_json(
@@ -130,16 +128,6 @@ def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], s
         "certified bound that may be loose"
     )
     return summary | {"certificate": best._asdict()}, verdict
-
-
-def _write_report(name: str, result: ox.Result, folder: Path) -> str:
-    from occupax.analysis.report import write_report
-
-    drawn = io.BytesIO()
-    result.plot().savefig(drawn, format="png")
-    serial.write_bytes(folder / "plot.png", drawn.getvalue())
-    write_report([(name, result)], folder / "report.html")
-    return str(folder / "report.html")
 
 
 def _print_text(title: str, seeds: list[dict[str, Any]], median: dict[str, float | None]) -> None:

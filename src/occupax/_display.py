@@ -1,0 +1,138 @@
+"""How objects show themselves: in a few lines of text, and as a table of HTML with a small curve in notebooks."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from occupax.serial import class_name
+
+MOST_NUMBERS = 6
+"""Larger arrays are given by their shape."""
+WIDTH, HEIGHT, MARGIN = 320, 90, 4
+"""The size of a small curve in pixels, and what is left free around it."""
+MOST_POINTS = 80
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+CELL = "text-align:left;vertical-align:top;padding:0.1em 0.8em 0.1em 0"
+
+
+class Description(NamedTuple):
+    """What an object says of itself."""
+
+    title: str
+    rows: Sequence[tuple[str, str]] = ()
+    """Pairs of a name and a text."""
+    curves: Sequence[np.ndarray] = ()
+    """Numbers to draw as lines over one axis."""
+    levels: Sequence[float] = ()
+    """Numbers to draw as dashed lines beside them."""
+
+    def text(self) -> str:
+        """The title, and a line for each row."""
+        return "\n".join([self.title, *(f"{name}: {text}" for name, text in self.rows)])
+
+    def html(self) -> str:
+        """A table of the rows below the title, then the curves; all text is escaped."""
+        rows = "".join(
+            f'<tr><th style="{CELL};font-weight:normal;opacity:0.7">{escape(name)}</th>'
+            f'<td style="{CELL}">{escape(text)}</td></tr>'
+            for name, text in self.rows
+        )
+        curve = small_curve(self.curves, self.levels)
+        return f"<div><strong>{escape(self.title)}</strong><table>{rows}</table>{curve}</div>"
+
+
+def small_curve(curves: Sequence[np.ndarray], levels: Sequence[float] = ()) -> str:
+    """Lines as a small drawing of SVG; nothing if there are not two numbers to join."""
+    shown = [np.asarray(curve, float)[_spread(len(curve))] for curve in curves]
+    shown = [curve for curve in shown if np.isfinite(curve).sum() > 1]
+    if not shown:
+        return ""
+    known = [level for level in levels if np.isfinite(level)]
+    numbers = np.concatenate([*shown, np.array(known, float)])
+    low, high = (float(edge(numbers[np.isfinite(numbers)])) for edge in (np.min, np.max))
+    scale = (HEIGHT - 2 * MARGIN) / (high - low) if high > low else 0.0
+
+    def up(number: float) -> str:
+        return f"{HEIGHT - MARGIN - (number - low) * scale:.1f}"
+
+    parts: list[str] = []
+    for level in known:
+        place = f'x1="0" x2="{WIDTH}" y1="{up(level)}" y2="{up(level)}"'
+        parts.append(f'<line {place} stroke="currentColor" stroke-dasharray="6 3" opacity="0.6"/>')
+    for i, curve in enumerate(shown):
+        across = np.linspace(0, WIDTH, len(curve))
+        points = " ".join(f"{x:.1f},{up(y)}" for x, y in zip(across, curve, strict=True) if np.isfinite(y))
+        colour = COLOURS[i % len(COLOURS)]
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    return f'<svg {size} role="img" aria-label="The course of training.">{"".join(parts)}</svg>'
+
+
+def _spread(count: int) -> np.ndarray:
+    return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
+
+
+def in_words(value: Any) -> str:
+    """A value much as Python would write it: modules with all their fields, large arrays by their shape."""
+    if isinstance(value, eqx.Module):
+        return module_text(value) if type(value).__repr__ is eqx.Module.__repr__ else repr(value)
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(in_words, value))})"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {in_words(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, Tracer) or (hasattr(value, "shape") and np.size(value) > MOST_NUMBERS):
+        return f"array {' x '.join(map(str, value.shape)) or 'of one number'}"
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        numbers = [str(number) if isinstance(number, bool) else f"{number:.6g}" for number in np.ravel(value).tolist()]
+        return numbers[0] if np.ndim(value) == 0 else f"[{', '.join(numbers)}]"
+    if isinstance(value, float):
+        return shown_number(value)
+    return getattr(value, "__name__", None) or repr(value)
+
+
+def module_text(module: Any) -> str:
+    """The class of a module and all its fields."""
+    fields = [field.name for field in dataclasses.fields(module) if hasattr(module, field.name)]
+    return f"{type(module).__name__}({', '.join(f'{name}={in_words(getattr(module, name))}' for name in fields)})"
+
+
+def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    """What `serial.pack` made of a value, in words, much as Python would write it."""
+    match description:
+        case {"class": str(), "fields": dict() as fields}:
+            parts = ", ".join(f"{name}={words(field, arrays)}" for name, field in fields.items() if field is not None)
+            return f"{class_name(description)}({parts})"
+        case {"opaque": str()} | {"function": str()}:
+            return class_name(description)
+        case {"tuple": list() as parts} | (list() as parts):
+            return f"({', '.join(words(part, arrays) for part in parts)})"
+        case {"array": str() as name}:
+            array = arrays[name]
+            numbers = ", ".join(f"{float(number):,.6g}" for number in array.ravel()[:MOST_NUMBERS])
+            shape = " x ".join(map(str, array.shape))
+            return (numbers if array.ndim == 0 else f"[{numbers}]") if array.size <= MOST_NUMBERS else f"array {shape}"
+        case {"float": str() as number}:
+            return number
+        case float():
+            return f"{description:,.6g}"
+        case _:
+            return "none" if description is None else str(description)
+
+
+def environment_words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    """What `serial.pack` made of an environment, in words."""
+    if class_name(description) != "TabularMDP":
+        return words(description, arrays)
+    states, actions, _ = arrays[description["fields"]["successors"]["array"]].shape
+    return f"TabularMDP({states:,} states, {actions:,} actions)"
+
+
+def shown_number(value: float) -> str:
+    """A number with six digits."""
+    return f"{value:.6g}"

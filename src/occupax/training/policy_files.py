@@ -1,0 +1,59 @@
+"""Policies as files of their own."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from occupax import serial
+from occupax.policies import Policy, refuse_unless_policy
+from occupax.training.setup import refuse_unless_path
+
+POLICY, POLICY_VERSION = "occupax-policy", 1
+
+
+def save_policy(policy: Policy, path: str | Path) -> None:
+    """Save a policy as one safetensors file that holds its arrays and, as JSON, all else there is to know of it.
+
+    Args:
+        policy: any policy; `load_policy` restores those of `occupax.policies` and of layers of equinox.nn by itself,
+            and needs one of the same structure for those with classes or functions of your own.
+        path: the file, by habit with the suffix .safetensors; folders on the way are made.
+    """
+    refuse_unless_policy(policy)
+    description, arrays = serial.pack(policy)
+    leaves = [leaf for leaf in jax.tree.leaves(policy) if isinstance(leaf, (jax.Array, np.ndarray))]
+    if len(leaves) > len(arrays):
+        raise ValueError(
+            "policy holds arrays that cannot be saved: keep them as numbers, in modules, tuples, lists or dictionaries "
+            "whose keys are texts."
+        )
+    serial.write(path, arrays, {"format": POLICY, "version": POLICY_VERSION, "policy": description})
+
+
+def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
+    """Load a policy that `save_policy` saved; nothing in the file is executed.
+
+    Args:
+        path: the file.
+        like: a policy of the same structure, needed for one with classes or functions of your own; its arrays are
+            replaced by those of the file.
+    """
+    if like is not None:
+        refuse_unless_policy(like)
+    refuse_unless_path(path, "path")
+    arrays, content = serial.read(path)
+    if content.get("format") != POLICY:
+        raise ValueError(f"{path} must have the format {POLICY}, but has {content.get('format')!r:.60}.")
+    if content.get("version") != POLICY_VERSION:
+        raise ValueError(
+            f"{path} has version {content.get('version')!r:.20} of the format {POLICY}, but this occupax reads version "
+            f"{POLICY_VERSION}; a newer occupax may read it."
+        )
+    try:
+        policy = serial.unpack(content.get("policy"), arrays, like)
+    except ValueError as error:
+        raise ValueError(f"the policy in {path} could not be restored: {error}") from error
+    if not isinstance(policy, Policy):
+        raise ValueError(f"{path} must hold a policy, but holds a {type(policy).__name__}.")
+    return policy
