@@ -7,10 +7,13 @@
 * `images`: softmax policies over convolutions of an image.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
 * `fitting`: which policy fits which environment, and the compiled kernel.
+* `predicting`: what Gymnasium's `step` takes from what it returned, and the adapter for Stable-Baselines3.
 * `on_host`: the same policies evaluated by NumPy, where environments are stepped outside of JAX.
 """
 
-from occupax.policies.base import Initialiser, Policy, PolicyType, refuse_unless_policy
+from typing import Any
+
+from occupax.policies.base import Initialiser, Policy, PolicyType, refuse_unless_policy, with_spaces
 from occupax.policies.categorical import (
     Categorical,
     Softmax,
@@ -57,6 +60,7 @@ __all__ = [
     "refuse_unless_policy",
     "squashed",
     "tabular",
+    "with_spaces",
     "with_statistics",
 ]
 
@@ -69,5 +73,15 @@ INITIALISERS = {
     "squashed": squashed,
 }
 """What makes the initialiser of each name."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import `StableBaselinesPolicy` when it is asked for: it needs Gymnasium, which takes a while to import."""
+    if name == "StableBaselinesPolicy":
+        from occupax.policies.predicting import StableBaselinesPolicy
+
+        return StableBaselinesPolicy
+    raise AttributeError(f"module 'occupax.policies' has no attribute {name!r}")
+
 
 _Flat = Flat  # its name in the files of policies that 0.1 wrote

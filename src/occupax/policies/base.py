@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar, final
 
 import equinox as eqx
@@ -25,6 +26,9 @@ class Policy(eqx.Module):
     """In which space it acts: "discrete" (the numbers 0, 1, ... of the environment's actions), "multi-discrete"
     (vectors of such numbers), "box" (vectors of real numbers, which are clipped to the bounds of the environment) or
     "squashed" (vectors of which `applied` makes actions inside of the bounds)."""
+
+    spaces: ClassVar[str] = ""
+    """The spaces of the environment that `predict` is for, as JSON; see `for_env`. It is no part of the parameters."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -63,9 +67,59 @@ class Policy(eqx.Module):
         return self.applied(self.draw(observation, key)[0])
 
     @final
+    def predict(self, observation: Any, deterministic: bool = False, seed: int | None = None) -> Any:
+        """Choose an action as Gymnasium's environments take it, from an observation as they return it.
+
+        Observations are encoded and normalised, and actions clipped, as in training.
+
+        Args:
+            observation: one observation, or a batch of them: what a vector of environments returns.
+            deterministic: whether to take the most probable action (of a normal law, the mean) instead of drawing one.
+            seed: of the random action; by default from random numbers of the policy's own.
+
+        Returns:
+            What `env.step` takes: a whole number or an array of NumPy; for a batch, an array of them.
+        """
+        return self._actor.act(observation, deterministic, seed)
+
+    @final
+    def for_env(self: "PolicyType", env: Any) -> "PolicyType":
+        """The same policy, for `predict` between the spaces of another environment than it was trained in.
+
+        Policies of a result, and their files, know the spaces of their environment already.
+
+        Args:
+            env: an environment of Gymnasium or occupax, or the name of one.
+        """
+        from occupax.envs.registry import make
+        from occupax.envs.spaces import describe_spaces
+
+        return with_spaces(self, describe_spaces(make(env) if isinstance(env, str) else env))
+
+    @cached_property
+    def _actor(self) -> Any:
+        from occupax.envs.spaces import read_spaces
+        from occupax.policies.predicting import Actor
+
+        if not self.spaces:
+            raise ValueError(
+                "predict needs the spaces of an environment, which this policy does not know: policy.for_env(env) does."
+            )
+        return Actor(self, read_spaces(self.spaces))
+
+    @final
     def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
         """The log-probability of every action of a batch of trajectories; any number after their end."""
         return jax.vmap(jax.vmap(self.log_prob))(trajectories.observations, trajectories.actions)
+
+
+def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
+    """The same policy, which knows the spaces of an environment."""
+    made = object.__new__(type(policy))
+    for name, value in {**vars(policy), "spaces": spaces}.items():
+        if name != "_actor":
+            object.__setattr__(made, name, value)
+    return made
 
 
 PolicyType = TypeVar("PolicyType", bound=Policy)

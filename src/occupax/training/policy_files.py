@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from occupax import serial
-from occupax.policies import Policy, refuse_unless_policy
+from occupax.policies import Policy, refuse_unless_policy, with_spaces
 from occupax.training.setup import refuse_unless_path
 
 POLICY, POLICY_VERSION = "occupax-policy", 1
@@ -28,7 +28,8 @@ def save_policy(policy: Policy, path: str | Path) -> None:
             "policy holds arrays that cannot be saved: keep them as numbers, in modules, tuples, lists or dictionaries "
             "whose keys are texts."
         )
-    serial.write(path, arrays, {"format": POLICY, "version": POLICY_VERSION, "policy": description})
+    content = {"format": POLICY, "version": POLICY_VERSION, "policy": description}
+    serial.write(path, arrays, content | ({"spaces": policy.spaces} if policy.spaces else {}))
 
 
 def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
@@ -56,4 +57,7 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
         raise ValueError(f"the policy in {path} could not be restored: {error}") from error
     if not isinstance(policy, Policy):
         raise ValueError(f"{path} must hold a policy, but holds a {type(policy).__name__}.")
-    return policy
+    spaces = content.get("spaces", "")
+    if not isinstance(spaces, str):
+        raise ValueError(f"{path} must describe spaces by a text, got {spaces!r:.60}.")
+    return with_spaces(policy, spaces) if spaces else policy

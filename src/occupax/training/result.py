@@ -14,7 +14,7 @@ from occupax import exact, serial
 from occupax._errors import OccupaxWarning
 from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy
+from occupax.policies import Policy, with_spaces
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
 from occupax.training.assessment import (
@@ -79,8 +79,21 @@ class Result:
     """What the algorithm has learned of the environment, for each seed; None for most algorithms."""
 
     def policy(self, seed: int | None = None) -> Policy:
-        """The policy of a seed; by default the first."""
-        return self.policies[self._place(seed)]
+        """The policy of a seed; by default the first. Its `predict` is for the environment of the problem."""
+        return self._with_spaces(self.policies[self._place(seed)])
+
+    def _with_spaces(self, policy: Policy) -> Policy:
+        return policy if policy.spaces or not self._spaces else with_spaces(policy, self._spaces)
+
+    @cached_property
+    def _spaces(self) -> str:
+        """The spaces of the environment as text; nothing where they are not known."""
+        from occupax.envs.spaces import describe_spaces
+
+        try:
+            return "" if self.problem is None else describe_spaces(self.problem.env)
+        except ValueError:  # observations that are several arrays, or an environment that is not made any more
+            return ""
 
     def model(self, seed: int | None = None) -> Any:
         """The model that a seed of `PlugIn` has learned, with its counts; by default that of the first seed."""
@@ -192,7 +205,7 @@ class Result:
         if self.assessment.excesses is not None:
             violation = np.maximum(self.assessment.excesses, 0.0).max(1)
         least = violation <= np.nanmin(np.where(np.isnan(self.utilities), np.nan, violation))
-        return self.policies[int(np.nanargmax(np.where(least, self.utilities, -np.inf)))]
+        return self._with_spaces(self.policies[int(np.nanargmax(np.where(least, self.utilities, -np.inf)))])
 
     def plot(self, metric: str = "utility") -> Any:
         """A Matplotlib figure: median and quartiles over the seeds against sampled episodes."""
@@ -214,7 +227,7 @@ class Result:
         (path / SUMMARY).unlink(missing_ok=True)  # what is not complete is not taken for a result
         write_config(path, self.config, self.arrays)
         for seed, policy in zip(self.seeds, self.policies, strict=True):
-            save_policy(policy, path / policy_file(seed))
+            save_policy(self._with_spaces(policy), path / policy_file(seed))
         for seed, model in zip(self.seeds, self.models, strict=False):
             if model is not None:
                 description, arrays = serial.pack(model)
