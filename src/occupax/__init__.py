@@ -24,7 +24,7 @@ from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
 from occupax.exact import solve
 from occupax.problem import Problem
 from occupax.samplers import SampledBatch, sample
-from occupax.training import Result, Sweep, evaluate, load_policy, load_result, save_policy, sweep, train
+from occupax.training import Result, Sweep, evaluate, load_policy, load_result, record, save_policy, sweep, train
 
 if TYPE_CHECKING:
     from occupax import bench
@@ -66,6 +66,7 @@ __all__ = [
     "load_result",
     "make",
     "policies",
+    "record",
     "sample",
     "samplers",
     "save_policy",

@@ -6,6 +6,7 @@
   with its checkpoints.
 * `assessment`: what trained policies are worth, and others to compare them with;
   `evaluation`: what a policy earns in episodes of its own.
+* `recording`: episodes as moving pictures.
 * `loggers`: the console, `metrics.csv` and TensorBoard.
 """
 
@@ -15,6 +16,7 @@ from occupax.training.loading import load_result
 from occupax.training.loggers import Logger, TensorBoard
 from occupax.training.loop import Progress, train
 from occupax.training.policy_files import load_policy, save_policy
+from occupax.training.recording import record
 from occupax.training.result import Finding, Result
 from occupax.training.sweeps import Sweep, sweep
 
@@ -30,6 +32,7 @@ __all__ = [
     "evaluate",
     "load_policy",
     "load_result",
+    "record",
     "save_policy",
     "sweep",
     "train",

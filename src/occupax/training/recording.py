@@ -1,0 +1,203 @@
+"""Episodes as moving pictures, drawn by Gymnasium's renderers."""
+
+import contextlib
+import io
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from occupax import serial
+from occupax._errors import check_integer, check_number
+from occupax.envs.base import DecisionProcess
+from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.lookup import find
+from occupax.policies import Policy, refuse_unless_policy, with_spaces
+from occupax.training.setup import refuse_unless_path
+
+TWINS = {
+    "CartPole": "CartPole-v1",
+    "Acrobot": "Acrobot-v1",
+    "MountainCar": "MountainCar-v0",
+    "ContinuousMountainCar": "MountainCarContinuous-v0",
+    "Pendulum": "Pendulum-v1",
+}
+"""The ids of Gymnasium's environments that those of this package in JAX behave like."""
+MOST_STEPS = 500
+"""An episode is drawn so far, unless told otherwise."""
+SMALL, FEW, FRAMES_A_SECOND, SECONDS = 240, 50, 12.0, 3.0
+"""The width in pixels of a picture for a page, how many frames it has at most, how fast they are shown, and how long it
+may take to draw them."""
+SILENT = {"SDL_AUDIODRIVER": "dummy", "SDL_VIDEODRIVER": "dummy"}
+"""Settings with which pygame looks neither for a screen nor for loudspeakers."""
+
+Frame = np.ndarray
+
+
+def record(
+    policy: Policy,
+    env: Any,
+    path: str | Path,
+    seed: int = 0,
+    max_steps: int = MOST_STEPS,
+    deterministic: bool = False,
+    fps: float | None = None,
+) -> Path:
+    """Play an episode in Gymnasium, and save it as a GIF or, with the extra `video`, as an MP4.
+
+    Args:
+        policy: a policy for the environment.
+        env: a Gymnasium id, a function that makes an environment with a given `render_mode`, an environment that was
+            made with render_mode="rgb_array", which stays open, or one of occupax that is like one of Gymnasium.
+        path: the file; its suffix, .gif or .mp4, says which kind.
+        seed: of the environment and the actions.
+        max_steps: where the episode is cut.
+        deterministic: whether the policy takes its most probable actions.
+        fps: frames a second; by default as the environment suggests.
+
+    Returns:
+        The path of the file.
+    """
+    refuse_unless_policy(policy)
+    refuse_unless_path(path, "path")
+    file, limit = Path(path), check_integer("max_steps", max_steps)
+    writers = {".gif": _gif, ".mp4": _mp4}
+    if file.suffix not in writers:
+        raise ValueError(f"path must end in .gif or .mp4, got {str(path)!r:.80}.")
+    with _drawn(env) as made:
+        suggested = float(made.metadata.get("render_fps") or 30)
+        pace = suggested if fps is None else check_number("fps", fps, low=0.0, open_low=True)
+        frames = (_frame(made) for _ in _play(policy, made, check_integer("seed", seed, 0), limit, deterministic))
+        serial.write_bytes(file, writers[file.suffix](frames, pace))
+    return file
+
+
+def small_picture(policy: Policy, env: DecisionProcess) -> bytes | None:
+    """A small GIF of an episode for a page; None if the environment cannot be drawn, whatever the reason."""
+    frames: list[Frame] = []
+    try:
+        with warnings.catch_warnings(action="ignore"), _drawn(env) as made:
+            if _needs_a_display(made):
+                return None
+            began, every = time.monotonic(), 1
+            for i, _ in enumerate(_play(policy, made, 0, MOST_STEPS, False)):
+                if i % every == 0:
+                    frames.append(_frame(made))
+                if len(frames) > FEW:  # it is a long episode
+                    frames, every = frames[::2], 2 * every
+                if time.monotonic() - began > SECONDS:
+                    break
+        return _gif(frames, FRAMES_A_SECOND, SMALL)
+    except Exception:  # noqa: BLE001 - a page without a picture is better than no page, and renderers raise anything
+        return None
+
+
+def _needs_a_display(env: Any) -> bool:
+    """Whether drawing goes by OpenGL, which on a machine without a display may end the process."""
+    return any("mujoco" in base.__module__ for base in type(env.unwrapped).__mro__)
+
+
+@contextlib.contextmanager
+def _drawn(env: Any) -> Generator[Any]:
+    """An environment of Gymnasium that draws; one that was passed in is not closed."""
+    import gymnasium as gym
+
+    if isinstance(env, gym.Env):
+        if env.render_mode != "rgb_array":
+            raise ValueError(f'env must be made with render_mode="rgb_array" to be recorded, got {env.render_mode!r}.')
+        yield env
+        return
+    kept = {name: os.environ.get(name) for name in SILENT}
+    os.environ.update({name: value for name, value in SILENT.items() if kept[name] is None})
+    made = None
+    try:
+        made = _make(env)
+        yield made
+    finally:
+        if made is not None:
+            made.close()
+        for name in (name for name, value in kept.items() if value is None):
+            os.environ.pop(name, None)
+
+
+def _make(env: Any) -> Any:
+    import gymnasium as gym
+
+    options: dict[str, Any] = {"render_mode": "rgb_array"}
+    source: Any = find(env) if isinstance(env, str) else env
+    if isinstance(source, GymnasiumEnv):
+        source, options = source.source, dict(source.options) | options
+    elif isinstance(source, DecisionProcess):
+        if type(source).__name__ not in TWINS:
+            raise ValueError(f"env must be one that Gymnasium can draw, got {source!r:.60}; give an id instead.")
+        source, options["max_episode_steps"] = TWINS[type(source).__name__], source.time_limit
+    try:
+        made = gym.make(source, **options) if isinstance(source, str) else source(**options)
+    except Exception as error:
+        raise ValueError(f"{env!r:.60} cannot be made with render_mode='rgb_array': {error}") from error
+    if not isinstance(made, gym.Env):
+        raise ValueError(f"env must be a Gymnasium id or make an environment of Gymnasium, got {type(made).__name__}.")
+    return made
+
+
+def _play(policy: Policy, env: Any, seed: int, max_steps: int, deterministic: bool) -> Iterator[None]:
+    """Play an episode, step by step; nothing is returned, for the environment itself is looked at."""
+    from occupax.envs.spaces import describe_spaces
+
+    actor, seeds = with_spaces(policy, describe_spaces(env)), np.random.default_rng(seed)
+    seen, _ = env.reset(seed=seed)
+    yield
+    for _ in range(max_steps):
+        seen, _, terminated, truncated, _ = env.step(actor.predict(seen, deterministic, int(seeds.integers(2**31))))
+        yield
+        if terminated or truncated:
+            return
+
+
+def _frame(env: Any) -> Frame:
+    try:
+        drawn = np.asarray(env.render())
+    except Exception as error:
+        raise ValueError(f"the environment could not be drawn: {error}") from error
+    if drawn.ndim != 3 or drawn.shape[2] != 3:
+        raise ValueError(f"render() must return an image [rows, columns, 3], got an array of shape {drawn.shape}.")
+    return drawn.astype(np.uint8)
+
+
+def _gif(frames: Iterable[Frame], fps: float, width: int | None = None) -> bytes:
+    from PIL import Image
+
+    images: list[Any] = []
+    for frame in frames:
+        image = Image.fromarray(frame)
+        if width is not None and image.width > width:
+            image = image.resize((width, max(1, round(image.height * width / image.width))))
+        images.append(image.quantize(64, Image.Quantize.FASTOCTREE))
+    written = io.BytesIO()
+    times = {"duration": max(20, round(1000 / fps)), "loop": 0}  # browsers slow down what is faster than 20 ms
+    images[0].save(written, "GIF", save_all=True, append_images=images[1:], **times)
+    return written.getvalue()
+
+
+def _mp4(frames: Iterable[Frame], fps: float) -> bytes:
+    try:
+        import imageio_ffmpeg
+    except ImportError:
+        raise ValueError("an .mp4 file needs imageio-ffmpeg: install occupax[video], or use .gif.") from None
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # ffmpeg is a process, and shares nothing with JAX
+        file, pace, writer = Path(folder) / "episode.mp4", cast("int", fps), None
+        for frame in frames:
+            if writer is None:
+                size = frame.shape[1], frame.shape[0]
+                writer = imageio_ffmpeg.write_frames(str(file), size, fps=pace, macro_block_size=2)
+                writer.send(None)
+            writer.send(np.ascontiguousarray(frame))
+        if writer is not None:
+            writer.close()
+        return file.read_bytes()
