@@ -153,6 +153,12 @@ def test_everything_is_drawn(page: Page):
         assert box["height"] > 4
 
 
+def test_tables_that_fit_do_not_speak_of_scrolling(page: Page):
+    assert page.locator(".scrolls").first.is_visible()
+    page.evaluate("document.querySelector('.wide table').remove(); window.dispatchEvent(new Event('resize'))")
+    assert not page.locator(".scrolls").first.is_visible()
+
+
 def test_names_are_text(page: Page):
     assert page.locator("#lines .toggles button").all_inner_texts() == ["rising", "falling & <b>slow</b>", "optimum"]
     assert page.locator(".badge").inner_text() == "✓ it <holds>"
@@ -239,6 +245,7 @@ def test_a_telephone_need_not_scroll_sideways(window: Browser, file: Path):
     for page in opened(window, file, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True):
         assert page.evaluate("document.documentElement.scrollWidth") == 390
         assert page.evaluate("document.querySelector('.wide').scrollWidth") > 390  # in a box of its own
+        assert page.locator(".scrolls").first.is_visible()  # and it says so
         plot(page, "lines").tap()
         assert tip(page, "lines")[0].startswith("sampled episodes: ")
         box = plot(page, "lines").locator(".tip").bounding_box()

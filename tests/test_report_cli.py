@@ -12,8 +12,8 @@ import pytest
 
 import occupax as ox
 from occupax.analysis.charts import Maps
+from occupax.analysis.comparison import interval, overlapping
 from occupax.analysis.page import TableCell
-from occupax.analysis.report import interval, overlapping
 from occupax.analysis.visits import is_grid, visits
 from occupax.cli.commands.pages import run_names
 from occupax.training.execution.iteration import RECORDED

@@ -98,7 +98,7 @@ def in_words(value: Any) -> str:
 
 def module_text(module: Any) -> str:
     """The class of a module and all its fields."""
-    fields = [field.name for field in dataclasses.fields(module) if hasattr(module, field.name)]
+    fields = [field.name for field in dataclasses.fields(module) if field.name in vars(module)]
     return f"{type(module).__name__}({', '.join(f'{name}={in_words(getattr(module, name))}' for name in fields)})"
 
 

@@ -6,7 +6,7 @@
 * `describe`: the configuration and the metrics of a run in words, and the charts of its metrics.
 * `verdict`: how good the policies of a run are, in a sentence; `diagnosis`: what went wrong, from `evidence`.
 * `visits`: maps of the states that a policy visits.
-* `report`: the page about training runs, which also compares several.
+* `report`: the page about training runs; `comparison`: how several of them compare.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.
 """
 

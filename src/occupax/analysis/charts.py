@@ -100,11 +100,14 @@ class HeatMap:
     """0 or more; 0 is never."""
     arrows: Sequence[Sequence[str]] | None = None
     """For each cell a text of none or some of the arrows ←↓→↑."""
+    marks: Sequence[Sequence[str]] | None = None
+    """For each cell a letter, or nothing."""
 
     def __post_init__(self) -> None:
         shape = self.values.shape
-        if self.arrows is not None and [len(row) for row in self.arrows] != [shape[1]] * shape[0]:
-            raise ValueError(f"the arrows of the grid {self.title!r} must be {shape[0]} rows of {shape[1]} texts.")
+        for name, texts in (("arrows", self.arrows), ("marks", self.marks)):
+            if texts is not None and [len(row) for row in texts] != [shape[1]] * shape[0]:
+                raise ValueError(f"the {name} of the grid {self.title!r} must be {shape[0]} rows of {shape[1]} texts.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ def settings(result: Result) -> list[tuple[str, str]]:
     parts = (
         "utility",
         "features",
-        *(["constraints"] if "constraints" in problem else []),
+        *(["constraints"] if problem.get("constraints") not in (None, {"tuple": []}) else []),
         "discount",
         "horizon",
         "termination",

@@ -30,6 +30,8 @@ VISITS_SHOWN = 1e-3
 MOVES = {"←": (-1, 0), "↓": (0, 1), "→": (1, 0), "↑": (0, -1)}
 """The columns and rows by which each arrow moves."""
 MAPS_ABREAST = 3
+MAP_WIDTHS = {1: 4.2, 2: 2.6}
+"""How wide a map is in a page, in inches, where there are few of them."""
 LETTERS_A_LEGEND_ROW = 100
 
 
@@ -164,8 +166,9 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
     scale = LogNorm(VISITS_SHOWN * most, most)
     columns = min(len(maps.grids), MAPS_ABREAST)
     rows = ceil(len(maps.grids) / columns)
-    width = 1.85 if bare else 2.4
-    figure = Figure(figsize=(width * columns + 0.3, (width + 0.3) * rows + 0.9), layout="constrained")
+    width = MAP_WIDTHS.get(columns, 1.85) if bare else 2.4
+    height = width * min(2.0, max(grid.values.shape[0] / grid.values.shape[1] for grid in maps.grids))
+    figure = Figure(figsize=(width * columns + 0.3, (height + 0.3) * rows + 0.9), layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in panels[len(maps.grids) :]:
         axes.remove()
@@ -175,6 +178,7 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         image = axes.imshow(shown, norm=scale, cmap="cividis", interpolation="none")
         axes.patch.set(hatch="////", edgecolor="#808080")
         _draw_arrows(axes, grid, np.ma.filled(scale(shown), np.nan))
+        _draw_marks(axes, grid, np.ma.filled(scale(shown), np.nan))
         axes.set_title(grid.title, fontsize=10)
         axes.set(xticks=[], yticks=[])
     if image is not None:
@@ -192,8 +196,24 @@ def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row co
         return
     i, j, arrows = zip(*places, strict=True)
     directions = np.array([MOVES[arrow] for arrow in arrows], float)
-    seen = brightness[list(i), list(j)]
-    colours = np.where(np.isnan(seen), "#000000", np.where(seen > 0.5, "#101010", "#fafafa"))
+    colours = _on(brightness[list(i), list(j)])
     units = {"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1}
     sizes = {"width": 0.07, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.4, "minlength": 0}
     axes.quiver(j, i, *(0.42 * directions).T, color=list(colours), **units, **sizes)
+
+
+def _draw_marks(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row column"]) -> None:
+    """A letter in the middle of a cell or, if arrows begin there, in its corner."""
+    for i, row in enumerate(grid.marks or ()):
+        for j, mark in enumerate(row):
+            if not mark:
+                continue
+            busy = bool(grid.arrows and grid.arrows[i][j])
+            x, y, size = (j - 0.32, i - 0.3, 6) if busy else (j, i, 9)
+            style = {"ha": "center", "va": "center", "fontsize": size, "fontweight": "bold"}
+            axes.text(x, y, mark, color=str(_on(brightness[i, j])), **style)
+
+
+def _on(brightness: Any) -> np.ndarray:
+    """A colour that is seen on cells of some brightness; NaN is a hatched one."""
+    return np.where(np.isnan(brightness), "#000000", np.where(brightness > 0.5, "#101010", "#fafafa"))

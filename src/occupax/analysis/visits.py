@@ -1,9 +1,9 @@
-"""Maps of where policies go, for processes whose states are the cells of a square."""
+"""Maps of where policies go: over the states of a process that are the cells of a square, and over grids."""
 
 from dataclasses import replace
 from itertools import compress
 from math import isqrt
-from typing import cast
+from typing import Any, cast
 
 import equinox as eqx
 import numpy as np
@@ -15,11 +15,14 @@ from occupax.analysis.plots import MOVES
 from occupax.envs.tables import MOVES as CELL_MOVES
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import StateActionArray
+from occupax.features import Grid
 from occupax.problem import Problem
 
 MOST_STATES_SOLVED = 400
 """The most states of a process whose optimum is found in seconds."""
 TOLERANCE = 1e-3
+_solved: list[tuple[Problem, np.ndarray]] = []
+"""The problem that was solved last, and its solution."""
 AS_GOOD = 0.99
 """Actions of this share of the largest probability have an arrow too."""
 
@@ -34,14 +37,49 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
     optimum, caption = _stationary_optimum(problem, env.num_states), alone.caption
     grids = [_grid(title, problem, best, moving)]
     if grid:
-        caption += " Arrows: the most probable action, and those within 1% of it."
+        caption += (
+            " Arrows: the most probable action, and those within 1% of it. S: start; G: an end that is rewarded; "
+        )
+        caption += "H: any other end, such as a hole."
     if optimum is not None:
         grids.append(_grid("optimal policy", problem, optimum, moving))
         if problem.horizon is not None:
             caption += f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that "
             caption += "of the infinite horizon."
     grids.append(_grid("uniform policy", problem, np.full(best.shape, 1 / env.num_actions), nowhere))
+    if grid:
+        letters = _marks(env)
+        grids = [replace(one, marks=letters) for one in grids]
     return replace(alone, caption=caption, grids=tuple(grids))
+
+
+def _marks(env: TabularMDP) -> list[list[str]]:
+    """The letters of the cells of a square: where episodes start, and where they end, with a reward or without."""
+    side, ends = isqrt(env.num_states), np.asarray(env.terminal)
+    paid = np.zeros(env.num_states)
+    entered = np.asarray(env.probabilities) > 0
+    np.maximum.at(paid, env.successors[entered], env.outcome_rewards[entered])
+    letters = np.where(ends, np.where(paid > 0, "G", "H"), np.where(np.asarray(env.initial) > 0, "S", ""))
+    return letters.reshape(side, side).tolist()
+
+
+def grid_map(name: str, title: str, grid: Grid, visited: Float[np.ndarray, " cells"]) -> Maps:
+    """A map of the visits of the cells of a grid over observations, along its first two coordinates."""
+    cells = visited.reshape(grid.bins)
+    plane = cells.sum(tuple(range(2, cells.ndim))) if cells.ndim > 2 else cells.reshape(len(cells), -1)
+    names = [_coordinate(it) for it in (*grid.coordinates, *(f"action {i}" for i in grid.actions))]
+    along = [f"{it} from {low:g} to {high:g}" for it, low, high in zip(names, grid.low, grid.high, strict=True)]
+    caption = f"How often each cell is visited in an episode, discounted and estimated. From left to right: {along[0]}"
+    caption += f"; upwards: {along[1]}" if len(along) > 1 else ""
+    caption += f"; summed over {', '.join(names[2:])}" if len(names) > 2 else ""
+    caption += ". Brighter is more often; hatched is never."
+    return Maps(name, "Visits", caption, (HeatMap(title, plane.T[::-1]),))
+
+
+def _coordinate(it: Any) -> str:
+    if isinstance(it, str):
+        return it
+    return f"entry {it} of the observation" if isinstance(it, int) else f"entry {it[1]} of {it[0]}"
 
 
 def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"]) -> Maps | None:
@@ -92,6 +130,8 @@ def _stationary_optimum(problem: Problem, states: int) -> Float[np.ndarray, "S A
         endless = Problem(problem.env, *given, constraints=problem.constraints)
         if not eqx.tree_equal(endless.features, problem.features):
             return None
-        return exact.solve(endless, tolerance=TOLERANCE).policy
+        if not (_solved and bool(eqx.tree_equal(_solved[0][0], endless))):  # runs of one page often share a problem
+            _solved[:] = [(endless, exact.solve(endless, tolerance=TOLERANCE).policy)]
+        return _solved[0][1]
     except (ValueError, RuntimeError):  # infinitely steep where a policy never goes, or too slow to converge
         return None

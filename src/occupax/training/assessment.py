@@ -16,6 +16,7 @@ from occupax import estimators, exact, serial
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.optimum import Optimum, solve_roughly
+from occupax.features import Grid, Stack
 from occupax.policies import Categorical, Policy, action_probs
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
@@ -77,7 +78,8 @@ class Assessment:
     reason: str = ""
     """Why there are no gaps, where they were tried."""
     visits: Float[np.ndarray, "seed S"] | None = None
-    """How often each policy visits each state in an episode, discounted and exact, on a table."""
+    """How often each policy visits each state of a table in an episode, discounted and exact; for features that are a
+    grid over observations, each cell of it, estimated."""
     excesses: Float[np.ndarray, "seed K"] | None = None
     """By how much each policy violates each constraint, if there are any; negative where there is slack."""
     references: References | None = None
@@ -137,7 +139,15 @@ def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
 def _assess_estimates(problem: Problem, occupancies: Sequence[Float[Array, " d"]], episodes: int) -> Assessment:
     utilities = np.array([problem.estimated_utility(it) for it in occupancies], float)
     excesses = np.array([problem.excesses(it) for it in occupancies], float) if problem.constraints else None
-    return Assessment(utilities, f"estimate from {episodes:,} new episodes", excesses=excesses)
+    grid = counted_grid(problem)
+    visits = None if grid is None else np.array([it[: math.prod(grid.bins)] for it in occupancies], float)
+    return Assessment(utilities, f"estimate from {episodes:,} new episodes", visits=visits, excesses=excesses)
+
+
+def counted_grid(problem: Problem) -> Grid | None:
+    """The grid whose cells the first entries of the occupancy count, if there is one."""
+    first = problem.features.parts[0] if isinstance(problem.features, Stack) else problem.features
+    return first if isinstance(first, Grid) else None
 
 
 def find_references(problem: Problem, first: Policy) -> References:

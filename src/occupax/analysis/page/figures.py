@@ -106,8 +106,9 @@ def _series(chart: Chart, series: Series) -> dict[str, Any]:
 def _maps(maps: Maps, figure: Any) -> dict[str, Any]:
     grids: list[dict[str, Any]] = []
     for grid, axes in zip(maps.grids, figure.axes, strict=False):
+        texts = {"arrows": grid.arrows, "marks": grid.marks}
         values = [_numbers(row, 5) for row in grid.values]
-        grids.append({"box": _box(figure, axes), "title": grid.title, "values": values, "arrows": grid.arrows})
+        grids.append({"box": _box(figure, axes), "title": grid.title, "values": values, **texts})
     return {"grids": grids}
 
 

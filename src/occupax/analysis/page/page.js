@@ -201,14 +201,14 @@ class Maps extends Plot {
     this.marks.replaceChildren();
     const lines = [];
     let beside = null;
-    this.data.grids.forEach(({ box, values, arrows, title }, i) => {
+    this.data.grids.forEach(({ box, values, arrows, marks, title }, i) => {
       if (row >= values.length || column >= values[0].length) return;
       const [width, height] = [(box[2] - box[0]) / values[0].length, (box[3] - box[1]) / values.length];
       const [left, top] = [box[0] + column * width, box[1] + row * height];
       this.mark("rect", { x: left, y: top, width, height, class: "under" });
       this.mark("rect", { x: left, y: top, width, height });
       if (i === grid) beside = [[left, left + width], [top + height + 4, null]];
-      lines.push([null, title, `${say(values[row][column])} ${arrows ? arrows[row][column] : ""}`.trim()]);
+      lines.push([null, title, [say(values[row][column]), marks && marks[row][column], arrows && arrows[row][column]].filter(Boolean).join(" ")]);
     });
     this.show(`row ${row}, column ${column}`, lines, ...beside);
   }
@@ -219,6 +219,17 @@ for (const figure of document.querySelectorAll("figure.live")) {
   if (data.grids) new Maps(figure, data);
   else new Chart(figure, data);
 }
+
+/** Tables that are wider than the screen say so. */
+const hint = () => {
+  for (const part of document.querySelectorAll(".wide")) {
+    const scrolls = part.querySelector(".scrolls");
+    if (scrolls) scrolls.hidden = part.scrollWidth <= part.clientWidth + 1;
+  }
+};
+addEventListener("resize", hint);
+document.addEventListener("toggle", hint, true);
+hint();
 
 document.querySelector(".theme").addEventListener("click", () => {
   const root = document.documentElement;

@@ -1,0 +1,181 @@
+"""How several training runs compare: what they differ in, what their policies are worth, and their curves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from occupax._display import words
+from occupax.analysis import describe, statistics, verdict
+from occupax.analysis.charts import Chart, Level, Series, seeds_series
+from occupax.analysis.describe import METRICS, UNKNOWN, UTILITIES, Against, number
+from occupax.analysis.page import TableCell
+from occupax.analysis.statistics import Interval
+from occupax.training.records import EXACT
+from occupax.training.result import Result
+
+Runs = Sequence[tuple[str, Result]]
+
+AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
+MOST_GRID_POINTS = 2000
+PROFILE_POINTS = 100
+MATTERS = ("Environment", "Utility", "Features", "Constraints", "Discount", "Horizon", "Termination")
+"""The settings in which two runs of one problem agree."""
+OF_NO_ACCOUNT = ("Time", "Records", "Versions")
+"""What is told of each run, but is no setting of it."""
+LONGEST, MOST_PARTS = 30, 3
+"""How many letters of a setting a name has, and how many settings."""
+
+
+def compare(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any]:
+    """What a page says of several runs; the utilities are those of the trained policies of each."""
+    exact = all("exact_utility" in result.metrics for _, result in runs)
+    shown = ("exact_utility" if exact else "utility", "return")
+    settings = differing(runs)
+    different = [name.lower() for name in MATTERS if name in settings]
+    levels = () if different else verdict.levels(runs[0][1].references)
+    return {
+        "differences": different,
+        "settings": [[name, *texts] for name, texts in settings.items()],
+        "names": [name for name, _ in runs],
+        "worth": None if different else _worth(runs, utilities),
+        "profile": None if different else _profile(runs, utilities),
+        "parts": [_against(runs, shown, against, levels) for against in AXES],
+    }
+
+
+def differing(runs: Runs) -> dict[str, list[str]]:
+    """The settings in which runs differ, by name, each with its text for every run; those of algorithms one by one."""
+    found = [_flat_settings(result) for _, result in runs]
+    names = dict.fromkeys(name for one in found for name in one)
+    texts = {name: [one.get(name, describe.UNKNOWN) for one in found] for name in names}
+    return {name: each for name, each in texts.items() if len(set(each)) > 1}
+
+
+def _flat_settings(result: Result) -> dict[str, str]:
+    algorithm = result.config["setup"]["algorithm"]
+    parts = algorithm.get("fields") or {}
+    own = {name: words(part, result.arrays) for name, part in parts.items()}
+    plain = {name: text for name, text in describe.settings(result) if name not in OF_NO_ACCOUNT}
+    return plain | {"Algorithm": verdict.algorithm_name(result)} | own
+
+
+def telling_names(runs: Runs) -> list[str]:
+    """The names of runs with what tells them apart from the others, in a few words."""
+    settings = {name: texts for name, texts in differing(runs).items() if name != "Seeds"}
+    common = {name: texts for name, texts in settings.items() if describe.UNKNOWN not in texts}
+    labels: list[str] = []
+    for i, (name, _) in enumerate(runs):
+        parts = [texts[i] if key[0].isupper() else f"{key}={texts[i]}" for key, texts in common.items()]
+        label = ", ".join(part if len(part) <= LONGEST else f"{part[:LONGEST]}..." for part in parts[:MOST_PARTS])
+        labels.append(f"{name}: {label}" if label else name)
+    return labels
+
+
+def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None:
+    """What the trained policies are worth, and by how much each run is behind the best; None if too few seeds tell."""
+    from occupax.bench.summary import improvement
+
+    known = [(name, values[~np.isnan(values)]) for (name, _), values in zip(runs, utilities, strict=True)]
+    middles = [float(statistics.interquartile_mean(values)) if values.size else -np.inf for _, values in known]
+    best_name, best = known[int(np.argmax(middles))]
+    if not best.size:
+        return None
+    rows: list[list[Any]] = []
+    for name, values in known:
+        row: list[Any] = [name, str(len(values)), interval(values)]
+        if name == best_name or min(len(values), len(best)) < 2:
+            rows.append([*row, *(["best", "best"] if name == best_name else [describe.UNKNOWN] * 2)])
+            continue
+        difference, likely = statistics.bootstrap_difference(values, best), improvement(values[None], best[None])
+        rows.append([*row, _bounded(difference), _bounded(likely)])
+    header = ["Run", "Seeds", "Utility", "Difference to the best", "Probability to beat the best"]
+    return {"header": header, "rows": rows}
+
+
+def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
+    """The share of the seeds of each run whose policies are worth at least so much."""
+    from occupax.bench.summary import profile
+
+    known = [(name, values[np.isfinite(values)]) for (name, _), values in zip(runs, utilities, strict=True)]
+    worth = np.concatenate([values for _, values in known])
+    if min(len(values) for _, values in known) < 2 or worth.min() == worth.max():
+        return None
+    levels = np.linspace(worth.min(), worth.max(), PROFILE_POINTS)
+    found = [(name, profile(values[None], levels)) for name, values in known]
+    series = tuple(Series(name, levels, it.estimate, it.lower, it.upper) for name, it in found)
+    caption = "How many of the seeds end with a policy that is worth at least so much; higher is better. Band: 95%."
+    title = "Performance profiles"
+    return Chart("compare-profile", title, caption, "utility of the trained policy", "share of the seeds", series)
+
+
+def _against(runs: Runs, metrics: Sequence[str], against: Against, levels: tuple[Level, ...]) -> dict[str, Any]:
+    places = {name: np.atleast_2d(getattr(result, against)) for name, result in runs}
+    ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
+    compared, low, high = overlapping(ranges)
+    if len(compared) < 2:
+        return {"axis": AXES[against], "charts": []}
+    chosen = [(name, result) for name, result in runs if name in compared]
+    look = {name: i for i, (name, _) in enumerate(runs)}
+    grid = _places(chosen, against, low, high)
+    return {
+        "axis": AXES[against],
+        "low": f"{low:,.0f}",
+        "high": f"{high:,.0f}",
+        "left_out": [name for name, _ in runs if name not in compared],
+        "charts": [_chart(chosen, it, against, grid, look, levels if it in UTILITIES else ()) for it in metrics],
+        "header": ["Run", "Seeds", *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final"))],
+        "rows": [[name, str(len(result.seeds)), *_cells(result, metrics, against, grid)] for name, result in chosen],
+    }
+
+
+def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], float, float]:
+    """The most runs whose ranges have some length in common, and that common range."""
+    groups = [[one for one in ranges if one[1] <= start < one[2]] for _, start, _ in ranges]
+    most = max(groups, key=len)
+    if not most:
+        return [], 0.0, 0.0
+    return [name for name, _, _ in most], max(low for _, low, _ in most), min(high for _, _, high in most)
+
+
+def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
+    found = np.unique(np.concatenate([getattr(result, against).ravel() for _, result in runs])).astype(float)
+    within = found[(found >= low) & (found <= high)]
+    kept = within if len(within) <= MOST_GRID_POINTS else np.linspace(low, high, MOST_GRID_POINTS).round()
+    return np.unique([low, *kept, round(high - (high - low) / 10), high])
+
+
+def _chart(
+    runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int], levels: tuple[Level, ...]
+) -> Chart:
+    words = METRICS[metric]
+    windows = {name: 1 if metric in EXACT else describe.smoothing_window(result) for name, result in runs}
+    averages = {name: statistics.moving_average(result.metrics[metric], windows[name]) for name, result in runs}
+    curves = (statistics.on_grid(getattr(result, against), averages[name], grid) for name, result in runs)
+    series = [seeds_series(name, grid, curve) for name, curve in zip(averages, curves, strict=True)]
+    averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
+    smoothed = f" Moving averages of {averaged} records." if averaged else ""
+    caption = f"{words.meaning} Line: median of the seeds; band: between their quartiles.{smoothed}"
+    title = f"{words.label[:1].upper()}{words.label[1:]}, against {AXES[against]}"
+    name = f"compare-{metric}-{against}"
+    return Chart(name, title, caption, AXES[against], words.label, tuple(series), levels, look=look)
+
+
+def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
+    last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
+    curves = (statistics.on_grid(getattr(result, against), result.metrics[metric], grid) for metric in metrics)
+    parts = ((curve, part) for curve in curves for part in (slice(None), last))
+    return [interval(statistics.mean_over_grid(grid[part], curve[:, part])) for curve, part in parts]
+
+
+def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
+    """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
+    known = np.asarray(values, float)[~np.isnan(values)]
+    if len(known) < 2:
+        return TableCell(number(statistics.interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
+    return _bounded(statistics.bootstrap(known))
+
+
+def _bounded(found: Interval) -> TableCell:
+    return TableCell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")
