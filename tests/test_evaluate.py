@@ -187,6 +187,42 @@ def test_an_old_version_is_run_without_a_warning():
     assert evaluate(BALANCED, "CartPole-v0", episodes=1, max_steps=2).lengths.tolist() == [2]
 
 
+def test_a_problem_is_evaluated_with_its_utility_and_its_limits():
+    """The exact values lie within four standard errors, or twice the intervals, of what 4,000 episodes say."""
+    limit, uniform = ox.Constraint(LAKE.reward + 0.5, at_most=2.0), np.full((16, 4), 0.25)
+    problem = ox.Problem(LAKE, "entropy", discount=0.9, horizon=8, constraints=[limit])
+    found = evaluate(UNIFORM, problem, episodes=4000)
+    exact = ox.exact.feature_occupancy(problem, uniform)
+    (name,) = found.constraints
+    known = {"utility": ox.exact.value(problem, uniform), name: 2.0 + float(problem.excesses(jnp.asarray(exact))[0])}
+    for what, value in known.items():
+        estimate = found.objective[what]
+        width = estimate.upper - estimate.value
+        assert 0 < width < 0.2
+        assert abs(estimate.value - value) < 2.05 * width
+    assert found.interval.upper - found.mean == pytest.approx(1.96 * found.standard_error)
+    assert "utility" in str(found)
+    assert repr(found).splitlines()[0] == "Evaluation: 4,000 episodes"
+    assert "table" in found._repr_html_()
+    with pytest.raises(ValueError, match="max_steps must be None for a problem"):
+        evaluate(UNIFORM, problem, max_steps=3)
+
+
+def test_intervals_cover_what_is_true():
+    """A utility that is a square: of 60 intervals of 95%, fewer than 50 would be seen in one of 10,000 cases."""
+    problem = ox.Problem(LAKE, lambda u: -jnp.sum(u**2), features=ox.features.State(), discount=0.9, horizon=4)
+    true = ox.exact.value(problem, np.full((16, 4), 0.25))
+    found = [evaluate(UNIFORM, problem, episodes=200, seed=seed).utility for seed in range(60)]
+    assert sum(it.lower <= true <= it.upper for it in found) >= 50
+
+
+def test_a_problem_in_gymnasium_is_evaluated_there():
+    problem = ox.Problem(ox.make(lambda: Countdown()), ox.utilities.Reward(), discount=0.5, horizon=5)  # noqa: PLW0108
+    found = evaluate(certain(0, 0, 0), problem, episodes=4)
+    assert found.utility.value == pytest.approx(1 + 0.5 + 11 * 0.25)
+    assert found.returns.tolist() == [13.0] * 4
+
+
 def test_an_evaluation_reads_well():
     result = Evaluation(np.array([0.0, 1.0, 1.0, 1.0]), np.array([1, 2, 3, 5]), np.array([True, True, False, True]))
     assert (result.mean, result.standard_error, result.mean_length) == (0.75, 0.25, 2.75)

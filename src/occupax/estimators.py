@@ -124,6 +124,16 @@ def earnings(
 
 
 @eqx.filter_jit
+def totals(
+    problem: Problem, trajectories: Trajectories, policy: Policy, quasi_reward: Float[Array, " d"]
+) -> Float[Array, " B"]:
+    """What each trajectory earns in all, <its occupancy, quasi_reward>, under the policy that acted."""
+    on_policy = jnp.ones_like(trajectories.log_probs)
+    earned = _earned(problem, trajectories, policy, on_policy, _checked(problem, quasi_reward))
+    return jnp.concatenate(earned, 1).sum(1)
+
+
+@eqx.filter_jit
 def regression(
     problem: Problem, trajectories: Trajectories, policy: Policy, quasi_reward: Float[Array, " d"]
 ) -> Regression:

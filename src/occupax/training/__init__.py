@@ -11,7 +11,7 @@
 """
 
 from occupax.training.assessment import References
-from occupax.training.evaluation import Evaluation, evaluate
+from occupax.training.evaluation import Estimate, Evaluation, ProblemEvaluation, evaluate
 from occupax.training.loading import load_result
 from occupax.training.loggers import Logger, TensorBoard
 from occupax.training.loop import Progress, train
@@ -21,9 +21,11 @@ from occupax.training.result import Finding, Result
 from occupax.training.sweeps import Sweep, sweep
 
 __all__ = [
+    "Estimate",
     "Evaluation",
     "Finding",
     "Logger",
+    "ProblemEvaluation",
     "Progress",
     "References",
     "Result",

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +11,10 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from occupax import estimators
+from occupax._display import Description
 from occupax._errors import check_integer
+from occupax.batch import Trajectories
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import PREFIX
@@ -27,6 +30,17 @@ MOST_NUMBERS_A_BLOCK = 2**22
 MOST_GYMNASIUM_ENVS = 8
 
 
+class Estimate(NamedTuple):
+    """A number that was estimated from episodes, and its confidence interval of 95%."""
+
+    value: float
+    lower: float
+    upper: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} [{self.lower:.4g}, {self.upper:.4g}]"
+
+
 class Evaluation(NamedTuple):
     """Undiscounted returns of independent episodes."""
 
@@ -34,6 +48,16 @@ class Evaluation(NamedTuple):
     lengths: Int[np.ndarray, " episodes"]
     terminated: Bool[np.ndarray, " episodes"]
     """Whether the episode ended by itself, as opposed to being cut by a time limit or `max_steps`."""
+
+    @property
+    def objective(self) -> Mapping[str, Estimate]:
+        """What is known of a problem; nothing of an environment alone."""
+        return {}
+
+    @property
+    def interval(self) -> Estimate:
+        """The mean return with its interval."""
+        return around(self.mean, self.standard_error)
 
     @property
     def mean(self) -> float:
@@ -53,10 +77,50 @@ class Evaluation(NamedTuple):
 
     def __str__(self) -> str:
         episodes = "1 episode" if len(self.returns) == 1 else f"{len(self.returns)} episodes"
+        objective = "".join(f"{name} {found}; " for name, found in self.objective.items())
         return (
-            f"return {self.mean:.4g} +- {self.standard_error:.2g} ({episodes} of {self.mean_length:.1f} steps on "
-            f"average, {self.terminated.mean():.0%} ended by themselves)"
+            f"{objective}return {self.mean:.4g} +- {self.standard_error:.2g} ({episodes} of "
+            f"{self.mean_length:.1f} steps on average, {self.terminated.mean():.0%} ended by themselves)"
         )
+
+    def __repr__(self) -> str:
+        return self._description().text()
+
+    def _repr_html_(self) -> str:
+        return self._description().html()
+
+    def _description(self) -> Description:
+        rows = {
+            **{name: str(found) for name, found in self.objective.items()},
+            "return": str(self.interval),
+            "steps": f"{self.mean_length:.1f} on average",
+            "terminated": f"{self.terminated.mean():.0%}",
+        }
+        return Description(f"Evaluation: {len(self.returns):,} episodes", list(rows.items()))
+
+
+class ProblemEvaluation(Evaluation):
+    """What a policy comes to in a problem: utility, what the constraints limit, and returns."""
+
+    utility: Estimate
+    constraints: Mapping[str, Estimate]
+    """What each constraint limits, by its text, such as "cost <= 25"."""
+
+    def __new__(cls, played: Evaluation, utility: Estimate, constraints: Mapping[str, Estimate]) -> "ProblemEvaluation":
+        """Add to what was played what the problem makes of it."""
+        made = super().__new__(cls, *played)
+        made.utility, made.constraints = utility, constraints
+        return made
+
+    @property
+    def objective(self) -> Mapping[str, Estimate]:
+        """The utility and what the constraints limit, by name."""
+        return {"utility": self.utility, **self.constraints}
+
+
+def around(value: float, standard_error: float) -> Estimate:
+    """A number and what lies within two standard errors of it, 1.96 to be precise."""
+    return Estimate(value, value - 1.96 * standard_error, value + 1.96 * standard_error)
 
 
 def evaluate(
@@ -69,9 +133,10 @@ def evaluate(
 
     Args:
         policy: the policy; its actions are drawn.
-        env: a Gymnasium id or environment, or module:factory, which runs in Gymnasium itself; or an environment of
-            occupax, its class as module:class, or a name of gymnax such as "gymnax/CartPole-v1". An environment that is
-            passed in is not closed.
+        env: a problem, of which utility and constraints are estimated, too; or an environment: a Gymnasium id or
+            environment, or module:factory, which runs in Gymnasium itself; or an environment of occupax, its class as
+            module:class, or a name of gymnax such as "gymnax/CartPole-v1". An environment that is passed in is not
+            closed.
         episodes: how many.
         seed: of the environment and the actions.
         max_steps: where episodes are cut. An environment in JAX without a time limit needs it, and so does one of
@@ -79,11 +144,16 @@ def evaluate(
         timeout: how many seconds a step, or a reset, may take in Gymnasium.
 
     Returns:
-        The return and the length of each episode, and whether it ended by itself.
+        The return and the length of each episode, and whether it ended by itself; of a problem, a `ProblemEvaluation`
+        with its utility and what its constraints limit, too, with intervals.
     """
     refuse_unless_policy(policy)
     episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
     limit = None if max_steps is None else check_integer("max_steps", max_steps)
+    if isinstance(env, Problem):
+        if limit is not None:
+            raise ValueError(f"max_steps must be None for a problem, which has a horizon, got {max_steps!r}.")
+        return _of_problem(policy, env, episodes, seed, timeout)
     with warnings.catch_warnings():
         # an old version is what the caller asked for
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date", category=DeprecationWarning)
@@ -111,16 +181,54 @@ def _in_jax(policy: Policy, env: DecisionProcess, episodes: int, seed: int, limi
     horizon = min((steps for steps in (limit, env.time_limit) if steps is not None), default=None)
     if horizon is None:
         raise ValueError("max_steps must be given for an environment without a time limit, got None.")
-    problem = Problem(env, horizon=horizon)
-    numbers_a_step = 5 + sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(observation_spec(env)))
+    drawn = _draw(policy, Problem(env, horizon=horizon), episodes, jax.random.key(seed), math.inf)
+    _refuse_infinite(np.concatenate([np.asarray(part.log_probs) for part in drawn]))
+    return _added_up(drawn)
+
+
+def _of_problem(policy: Policy, problem: Problem, episodes: int, seed: int, timeout: float) -> Evaluation:
+    """Play episodes of a problem; utility and constraints are functions of their mean occupancy.
+
+    Their standard errors are those of their linear approximations there (the delta method).
+    """
+    _refuse_unfit(policy, problem.env)
+    drawn = _draw(policy, problem, episodes, jax.random.key(seed), timeout)
+    _refuse_infinite(np.concatenate([np.asarray(part.log_probs) for part in drawn]))
+    sizes = np.array([len(part.actions) for part in drawn])
+    means = [estimators.occupancy(problem, part, policy) for part in drawn]
+    occupancy = sum(size * mean for size, mean in zip(sizes, means, strict=True)) / sizes.sum()
+
+    def estimate(value: Any, gradient: Any) -> Estimate:
+        totals = np.concatenate([np.asarray(estimators.totals(problem, it, policy, gradient), float) for it in drawn])
+        deviation = float(totals.std(ddof=1)) if episodes > 1 else math.nan
+        return around(float(value), deviation / math.sqrt(episodes))
+
+    limits: dict[str, Estimate] = {}
+    if problem.constraints:
+        slopes = jax.jacobian(problem.excesses)(occupancy)
+        for one, excess, slope in zip(problem.constraints, problem.excesses(occupancy), slopes, strict=True):
+            limits[str(one)] = estimate(one.limit + one.sign * excess, slope)
+    utility = estimate(problem.estimated_utility(occupancy), problem.quasi_reward(occupancy))
+    return ProblemEvaluation(_added_up(drawn), utility, limits)
+
+
+def _added_up(drawn: Sequence[Trajectories]) -> Evaluation:
+    returns = [np.asarray(part.rewards, np.float64).sum(1) for part in drawn]
+    lengths, ended = ([np.asarray(getattr(part, name)) for part in drawn] for name in ("lengths", "terminated"))
+    return Evaluation(*map(np.concatenate, (returns, lengths, ended)))
+
+
+def _draw(policy: Policy, problem: Problem, episodes: int, key: Any, timeout: float) -> list[Trajectories]:
+    """Trajectories of a problem, in blocks of a bounded size."""
+    horizon = problem.sampling_horizon()
+    if isinstance(problem.env, GymnasiumEnv):
+        envs = min(episodes, MOST_GYMNASIUM_ENVS)
+        with closing(EpisodeRunner(problem.env, envs, timeout=timeout)) as runner:
+            return [runner.draw(policy, key, 0, episodes, episodes, horizon)]
+    numbers_a_step = 5 + sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(observation_spec(problem.env)))
     size = min(episodes, max(1, MOST_NUMBERS_A_BLOCK // (horizon * numbers_a_step)))
-    blocks: list[tuple[np.ndarray, ...]] = []
-    for block in range(math.ceil(episodes / size)):
-        batch = sample(problem, policy, size, jax.random.fold_in(jax.random.key(seed), block))
-        _refuse_infinite(np.asarray(batch.log_probs))
-        returns = np.asarray(batch.rewards, np.float64).sum(1)
-        blocks.append((returns, np.asarray(batch.lengths), np.asarray(batch.terminated)))
-    return Evaluation(*(np.concatenate(column)[:episodes] for column in zip(*blocks, strict=True)))
+    blocks = [sample(problem, policy, size, jax.random.fold_in(key, i)) for i in range(math.ceil(episodes / size))]
+    return [*blocks[:-1], jax.tree.map(lambda leaf: leaf[: episodes - size * (len(blocks) - 1)], blocks[-1])]
 
 
 def _make(given: Any) -> DecisionProcess:
