@@ -1,5 +1,6 @@
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import occupax as ox
 from occupax import cli
 from occupax.cli.choices import Choices
+from occupax.cli.own_options import with_settings
 from test_cli_train import occupax
 
 OCCUPAX = Path(sys.executable).with_name("occupax")
@@ -23,6 +25,43 @@ def run(*arguments, cwd=None):
 def test_every_option_has_a_help_text(command):
     options = inspect.signature(cli.COMMANDS.get(command, Choices)).parameters
     assert cli.HELP[command].keys() - {"more"} == options.keys()
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_calls_values_by_words(command):
+    code, out, _ = occupax(command, "--help")
+    assert code == 0
+    assert not re.search(r"\b(STR|INT|FLOAT|PATH|None)\b", out)
+
+
+def test_the_version_is_told():
+    assert occupax("--version") == (0, f"occupax {ox.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("train", "E", "--step-size", "0.1"), ("train", "E", "--set", "step_size=0.1")),
+        (("train", "--step-size=-1", "E"), ("train", "E", "--set", "step_size=-1")),
+        (
+            ("sweep", "E", "--set", "radius=2", "--algorithm", "tsivr-pg", "--epoch-length", "5"),
+            ("sweep", "E", "--set", "epoch_length=5", "radius=2", "--algorithm", "tsivr-pg"),
+        ),
+        (("train", "E", "--epoch-length", "5"), ("train", "E", "--epoch-length", "5")),  # REINFORCE has none
+        (("train", "E", "--seeds", "5", "--no-progress"), ("train", "E", "--seeds", "5", "--no-progress")),
+        (("solve", "E", "--step-size", "5"), ("solve", "E", "--step-size", "5")),
+        (("nothing",), ("nothing",)),
+        ((), ()),
+    ],
+)
+def test_settings_of_the_algorithm_are_options_too(words, expected):
+    assert with_settings(words, cli.COMMANDS) == list(expected)
+
+
+def test_a_setting_without_a_value_is_told_so():
+    code, _, err = occupax("train", "FrozenLake-v1", "--episodes", 10, "--step-size")
+    assert code == 2
+    assert "--step-size must be followed by a value, as in --set step_size=" in err
 
 
 def test_solve_prints_a_table_of_exact_and_sampled_values():

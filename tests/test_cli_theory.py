@@ -56,7 +56,10 @@ def test_the_text_shows_the_plan_the_constants_and_a_warning(run):
     code, out, _ = run("theory", ICE, "--utility", "log-coverage", "--discount", "0.9")
     assert code == 0
     problem = ox.Problem(ox.make(ICE), ox.utilities.LogCoverage(), discount=0.9)
-    assert str(ox.theory.plan(0.1, ox.theory.problem_constants(problem))) in out
+    plan = ox.theory.plan(0.1, ox.theory.problem_constants(problem))
+    assert plan.table() in out
+    assert out.startswith(ox.theory.WARNING)  # before any number can be taken for a promise
+    assert str(plan) == f"{ox.theory.WARNING}\n{plan.table()}"
     assert "smoothness_utility_l1" in out
     assert "far too small for practice" in out
     assert "assumption:over-para" not in out

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import shutil
 import signal
 import sys
@@ -252,6 +253,21 @@ def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
     assert row["length"] == expected.mean_length
     (row,) = json.loads(occupax("evaluate", file, ICE, "--episodes", 1, "--json")[1])["policies"]
     assert row["standard_error"] is None
+    assert "utility" not in row  # a file has no problem
+
+
+def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
+    folder, _ = done
+    code, out, err = occupax("evaluate", folder, "--episodes", 200)
+    assert (code, err) == (0, "")
+    assert {"utility", "return", "terminated"} <= set(re.findall(r"\w+", out.splitlines()[2]))
+    (first, _) = json.loads(occupax("evaluate", folder, "--episodes", 200, "--json")[1])["policies"]
+    result = ox.load_result(folder)
+    expected = ox.evaluate(result.policy(0), result.problem, 200)
+    assert first["utility"] == pytest.approx(expected.utility._asdict())
+    code, _, err = occupax("evaluate", folder / "policies" / "seed-1.safetensors")
+    assert code == 2
+    assert "ENV must be given" in err
 
 
 @pytest.mark.parametrize(
@@ -281,7 +297,7 @@ def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
         (("evaluate", "nowhere", ICE), "nowhere does not exist."),
         (("evaluate", __file__, ICE), "is damaged or not a safetensors file"),
         (("evaluate", Path(__file__).parent, ICE), "is not the folder of a run"),
-        (("evaluate", "nowhere"), "ENV"),
+        (("evaluate", "nowhere"), "nowhere does not exist."),
     ],
 )
 @pytest.mark.usefixtures("as_users_run")

@@ -21,6 +21,10 @@ from occupax.features import Reward
 from occupax.problem import Problem
 from occupax.utilities.base import Smoothness
 
+WARNING = (
+    "These settings guarantee convergence but are far too small for practice (for tabular FrozenLake eta is below "
+    "1e-7): tune eta and delta instead, and read the numbers for how the cost grows as epsilon shrinks."
+)
 TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
 
@@ -155,6 +159,10 @@ class Plan:
     global_optimum: Prescription
 
     def __str__(self) -> str:
+        return f"{WARNING}\n{self.table()}"
+
+    def table(self) -> str:
+        """What is prescribed, without the warning that it is of no use in practice."""
         names = ("step size, eta", "epochs, T", "trajectories", "environment steps")
         rows: list[tuple[Any, ...]] = [
             ("horizon, H", self.horizon),
@@ -173,10 +181,6 @@ class Plan:
                 f"{it:.3g}" if isinstance(it, float) else f"{it:,}" if isinstance(it, int) else it for it in values
             )
             lines.append(f"{name:<26}" + "".join(f"{cell:>20}" for cell in cells))
-        lines += [
-            "These step sizes guarantee convergence but are far too small for practice (for tabular FrozenLake eta is",
-            "below 1e-7): tune eta and delta instead, and read the table for how the cost grows as epsilon shrinks.",
-        ]
         return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@
   `pages` for report and reproduce, `bench` for bench.
 - `choices`: what is trained, by options that several commands share or by the folder of a run.
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
-- `settings`: `--set name=value`.
+- `settings`: `--set name=value`; `own_options`: the same for `--step-size 0.1`.
 - `output`: how lines, tables and JSON are printed.
 - `cache`: where compiled programs are kept.
 - `help.toml`: what `--help` says of each command, after the docstring of its function.
@@ -27,6 +27,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
+from occupax import __version__
 from occupax._errors import OccupaxWarning
 from occupax.cli.cache import keep_compiled_programs
 from occupax.cli.choices import Choices
@@ -36,7 +37,8 @@ from occupax.cli.commands.gymnasium import check_env, evaluate
 from occupax.cli.commands.pages import report, reproduce
 from occupax.cli.commands.training import sweep, train
 from occupax.cli.names import list_names
-from occupax.cli.output import only_json
+from occupax.cli.output import only_json, print_line
+from occupax.cli.own_options import with_settings
 
 COMMANDS = {
     command.__name__.removesuffix("_names").replace("_", "-"): command
@@ -62,11 +64,15 @@ def main() -> None:
 def _run() -> None:
     try:
         _refuse_missing_platform()
+        if sys.argv[1:] == ["--version"]:
+            print_line(f"occupax {__version__}")
+            return
         keep_compiled_programs()
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="occupax",
-            description="Optimise any smooth function of what a policy visits.",
+            description="Optimise any smooth function of what a policy visits. `occupax --version` shows the version.",
+            args=with_settings(sys.argv[1:], COMMANDS),
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except (ValueError, OverflowError) as error:

@@ -9,26 +9,30 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.cli.choices import make_problem
+from occupax.cli.choices import make_problem, number, shown
 from occupax.cli.output import print_json, print_line, print_table
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
 
 MOST_SAMPLED_STEPS = 1000
 
+Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+Utility = Annotated[str, tyro.conf.arg(metavar="NAME")]
+Settings = Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")]
+
 
 def solve(
-    env: Annotated[str, tyro.conf.Positional],
-    utility: str = "reward",
-    discount: float = 0.99,
-    horizon: int | None = None,
+    env: Env,
+    utility: Utility = "reward",
+    discount: Annotated[float, number(float)] = 0.99,
+    horizon: Annotated[int | None, number(int), shown("infinitely many")] = None,
     termination: Termination = "episodic",
     method: Method = "auto",
-    tolerance: float = 1e-6,
-    trajectories: int = 10_000,
-    seed: int = 0,
-    constrain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...")] = (),
-    given: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    tolerance: Annotated[float, number(float)] = 1e-6,
+    trajectories: Annotated[int, number(int)] = 10_000,
+    seed: Annotated[int, number(int)] = 0,
+    constrain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")] = (),
+    given: Settings = (),
     json: bool = False,
 ) -> None:
     """Solve a tabular problem exactly, and check the exact values by sampling."""
@@ -75,14 +79,14 @@ def _sampled(problem: ox.Problem, table: np.ndarray, trajectories: int, seed: in
 
 
 def theory(
-    env: Annotated[str, tyro.conf.Positional],
-    utility: str = "reward",
-    epsilon: float = 0.1,
-    discount: float = 0.99,
-    lipschitz_psi: float | None = None,
-    smoothness_psi: float | None = None,
-    reward_bound: float | None = None,
-    given: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    env: Env,
+    utility: Utility = "reward",
+    epsilon: Annotated[float, number(float)] = 0.1,
+    discount: Annotated[float, number(float)] = 0.99,
+    lipschitz_psi: Annotated[float | None, number(float), shown("that of a table")] = None,
+    smoothness_psi: Annotated[float | None, number(float), shown("that of a table")] = None,
+    reward_bound: Annotated[float | None, number(float), shown("that of the table")] = None,
+    given: Settings = (),
     json: bool = False,
 ) -> None:
     """Show what the theory of TSIVR-PG prescribes for a problem: batches, step sizes, and what they cost."""
@@ -98,10 +102,11 @@ def theory(
     if json:
         print_json({"env": env, "utility": utility, **asdict(plan), "variance": plan.variance._asdict()})
         return
-    lines = [f"{name:<26}{value:>20.3g}" for name, value in asdict(plan.constants).items()]
-    print_line("\n".join([f"{utility} on {env}", *lines, str(plan)]))
+    print_line(ox.theory.WARNING)
     if lipschitz_psi is None and problem.utility.linear:
         print_line(
             "The global optimum is promised under assumption:over-para, which a linear utility with a softmax over a "
             "table does not satisfy."
         )
+    lines = [f"{name:<26}{value:>20.3g}" for name, value in asdict(plan.constants).items()]
+    print_line("\n".join([f"{utility} on {env}", *lines, plan.table()]))

@@ -14,7 +14,7 @@ from occupax.cli.output import print_json, print_line, print_table
 from occupax.envs.lookup import find
 from occupax.policies import Policy
 
-HEADINGS = {"standard_error": "standard error", "terminated": "share not cut"}
+HEADINGS = {"standard_error": "standard error"}
 
 
 def check_env(
@@ -47,27 +47,47 @@ def _text(finding: ox.envs.Finding) -> str:
 
 def evaluate(
     policy: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")],
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")],
+    env: Annotated[str | None, tyro.conf.Positional, shown("that of the run", "ENV")] = None,
     episodes: Annotated[int, number(int)] = 100,
     seed: Annotated[int, number(int)] = 0,
     max_steps: Annotated[int | None, number(int), shown("the time limit of the environment")] = None,
+    trust: bool = False,
     json: bool = False,
 ) -> None:
-    """Run trained policies in Gymnasium, and show their mean return, without discount."""
+    """Show what trained policies are worth: utility and constraints of their problem, and return without discount."""
+    policies, problem = _read(policy, trust)
+    if env is None and problem is None:
+        raise ValueError("ENV must be given, because a policy file, or a run that cannot be restored, has no problem.")
     rows: list[dict[str, Any]] = []
-    for name, one in _policies(policy).items():
-        found = ox.evaluate(one, env, episodes, seed, max_steps)
-        row = {"policy": name, "return": found.mean, "standard_error": found.standard_error if episodes > 1 else None}
-        rows.append(row | {"length": found.mean_length, "terminated": float(found.terminated.mean())})
+    for name, one in policies.items():
+        objective = None if problem is None else ox.evaluate(one, problem, episodes, seed)
+        found = objective if env is None else ox.evaluate(one, env, episodes, seed, max_steps)
+        assert found is not None  # noqa: S101
+        known = {} if objective is None else objective.objective
+        row = {"policy": name, **known, "return": found.mean}
+        row |= {"standard_error": found.standard_error if episodes > 1 else None, "length": found.mean_length}
+        rows.append(row | {"terminated": float(found.terminated.mean())})
+    where = env or "as trained"
     if json:
-        print_json({"env": env, "episodes": episodes, "policies": rows})
+        plain = [{key: _plain(value) for key, value in row.items()} for row in rows]
+        print_json({"env": env, "episodes": episodes, "policies": plain})
     else:
-        titled = [{HEADINGS.get(name, name): value for name, value in row.items()} for row in rows]
-        print_table(f"{env}, {episodes:,} episodes each", titled)
+        titled = [{HEADINGS.get(name, name): _text_of(value) for name, value in row.items()} for row in rows]
+        print_table(f"{where}, {episodes:,} episodes each; in brackets intervals of 95%", titled)
 
 
-def _policies(path: Path) -> dict[str, Policy]:
+def _plain(value: Any) -> Any:
+    return value._asdict() if isinstance(value, ox.training.Estimate) else value
+
+
+def _text_of(value: Any) -> Any:
+    return str(value) if isinstance(value, ox.training.Estimate) else value
+
+
+def _read(path: Path, trust: bool) -> tuple[dict[str, Policy], ox.Problem | None]:
+    """Policies by name, and the problem that they were trained for, if it is known."""
     if not path.is_dir():
-        return {path.name: ox.load_policy(path)}
-    result = ox.load_result(path)
-    return {f"seed {seed}": policy for seed, policy in zip(result.seeds, result.policies, strict=True)}
+        return {path.name: ox.load_policy(path)}, None
+    result = ox.load_result(path, trust=trust)
+    policies = zip(result.seeds, result.policies, strict=True)
+    return {f"seed {seed}": policy for seed, policy in policies}, result.problem
