@@ -11,7 +11,7 @@ from folders import reseal
 from occupax.analysis import write_report
 from occupax.analysis.describe import number
 from occupax.training import Logger, TensorBoard
-from occupax.training.records import Records
+from occupax.training.records import Records, RecordTable
 from occupax.training.schedule import Schedule
 from simulators import CALLS, Diary
 
@@ -244,7 +244,8 @@ def test_a_seed_that_begins_with_no_number_spoils_nothing(tmp_path):
         np.testing.assert_array_equal(result.policies[seed].table, clean.policies[seed].table)
         np.testing.assert_array_equal(result.metrics["exact_utility"][seed], clean.metrics["exact_utility"][seed])
     np.testing.assert_array_equal(np.isnan(result.utilities), [False, True, False])
-    assert result.best_policy is result.policies[int(np.nanargmax(clean.utilities * [1, np.nan, 1]))]
+    best = result.policies[int(np.nanargmax(clean.utilities * [1, np.nan, 1]))]
+    assert result.best_policy.table is best.table
     loaded = ox.load_result(tmp_path)
     assert loaded.status == result.status
     np.testing.assert_array_equal(loaded.metrics["utility"], result.metrics["utility"])
@@ -371,6 +372,8 @@ def scalars(folder):
         content = file.read_bytes()
         while content:
             stop = 12 + int.from_bytes(content[:8], "little")
+            if stop + 4 > len(content):
+                break
             event = Event.FromString(content[12:stop])
             for value in event.summary.value:
                 found.setdefault(value.tag, []).append((event.step, value.simple_value))
@@ -388,6 +391,39 @@ def test_tensorboard_is_given_every_number(tmp_path):
             steps, values = zip(*pairs, strict=True)
             assert list(steps) == result.episodes.tolist()
             np.testing.assert_allclose(values, result.metrics[name][i], rtol=1e-6)
+
+
+def test_tensorboard_has_every_record_once_after_a_resume(tmp_path):
+    pytest.importorskip("tensorboardX")
+    given = {"out": tmp_path / "run", "callbacks": [TensorBoard(tmp_path / "board")]}
+    train(episodes=12, **given)
+    (lost,) = (tmp_path / "board/seed-1").iterdir()
+    lost.write_bytes(lost.read_bytes()[:-5])  # as if the process had been killed while it wrote
+    result = train(episodes=24, resume=True, **given)
+    for i in (0, 1):
+        for name, pairs in scalars(tmp_path / f"board/seed-{i}").items():
+            assert [step for step, _ in sorted(pairs)] == result.episodes.tolist(), name
+    again = train(episodes=12, callbacks=[TensorBoard(tmp_path / "board")])  # another training in the same folder
+    assert len(scalars(tmp_path / "board/seed-0")["utility"]) == len(result.episodes) + len(again.episodes)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_and_biases_is_given_every_number(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="needs the extra wandb")
+    settings = wandb.Settings(silent=True, console="off", x_disable_stats=True, x_disable_meta=True)
+    logger = ox.training.WeightsAndBiases("lake", mode="offline", dir=str(tmp_path), settings=settings)
+    table = RecordTable(np.array([10, 20]), np.array([[31, 62]]), {"utility": np.array([[0.12345, np.nan]])})
+    logger.open([7], 100, table)
+    logger.log(RecordTable(np.array([30]), np.array([[93]]), {"utility": np.array([[0.54321]])}))
+    logger.close()
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    content = file.read_bytes()
+    for text in (b"utility", b"0.12345", b"0.54321", b"seed-7", b"93"):
+        assert text in content
+    assert b"NaN" not in content
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ValueError, match=r"needs wandb: install occupax\[wandb\]"):
+        ox.training.WeightsAndBiases("lake")
 
 
 def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):

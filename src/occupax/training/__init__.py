@@ -7,18 +7,19 @@
 * `assessment`: what trained policies are worth, and others to compare them with;
   `evaluation`: what a policy earns in episodes of its own.
 * `recording`: episodes as moving pictures.
-* `loggers`: the console, `metrics.csv` and TensorBoard.
+* `loggers`: the console and `metrics.csv`; `trackers`: TensorBoard and Weights & Biases.
 """
 
 from occupax.training.assessment import References
 from occupax.training.evaluation import Estimate, Evaluation, ProblemEvaluation, evaluate
 from occupax.training.loading import load_result
-from occupax.training.loggers import Logger, TensorBoard
+from occupax.training.loggers import Logger
 from occupax.training.loop import Progress, train
 from occupax.training.policy_files import load_policy, save_policy
 from occupax.training.recording import record
 from occupax.training.result import Finding, Result
 from occupax.training.sweeps import Sweep, sweep
+from occupax.training.trackers import TensorBoard, WeightsAndBiases
 
 __all__ = [
     "Estimate",
@@ -31,6 +32,7 @@ __all__ = [
     "Result",
     "Sweep",
     "TensorBoard",
+    "WeightsAndBiases",
     "evaluate",
     "load_policy",
     "load_result",

@@ -1,4 +1,4 @@
-"""Where the records of a training go: `metrics.csv`, and loggers: the console, TensorBoard."""
+"""Where the records of a training go: `metrics.csv`, the console, and loggers such as those of `trackers`."""
 
 import csv
 import io
@@ -169,31 +169,3 @@ class Console(Logger):
 
 def _reached(table: RecordTable) -> tuple[int, int]:
     return (int(table.episodes[-1]), int(table.steps[:, -1].sum())) if len(table.episodes) else (0, 0)
-
-
-class TensorBoard(Logger):
-    """Event files for TensorBoard in a folder, one folder a seed; needs the extra `tensorboard`."""
-
-    def __init__(self, folder: str | Path):
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise ValueError("TensorBoard(folder) needs tensorboardX: install occupax[tensorboard].") from None
-        self._make, self._folder, self._writers = SummaryWriter, Path(folder), []
-
-    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
-        """Write what there is already into new files."""
-        self._writers = [self._make(str(self._folder / f"seed-{seed}")) for seed in seeds]
-        self.log(table)
-
-    def log(self, table: RecordTable) -> None:
-        """Write every number, with the episodes as the step."""
-        for i, writer in enumerate(self._writers):
-            for name, column in table.metrics.items():
-                for episodes, number in zip(table.episodes, column[i], strict=True):
-                    writer.add_scalar(name, float(number), int(episodes))
-
-    def close(self) -> None:
-        """Write what is left, and close the files."""
-        for writer in self._writers:
-            writer.close()
