@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check browser learn sanitize attack bench leaderboard docs reproduce clean
+.PHONY: run test check browser learn sanitize attack bench leaderboard docs reproduce release clean
 
 run: $(READY)  ## train policies that cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
@@ -55,10 +55,20 @@ leaderboard: $(READY)  ## OccupancyBench with the default and the paper's six al
 	cp runs/bench/bench.md docs/bench.md
 	cp runs/bench/figures/*.svg docs/figures/
 
+RELEASE := .cache/release
+
+release: $(READY)  ## sdist and wheel into dist/, and a training with the wheel in a new environment
+	rm -rf dist $(RELEASE)
+	$(BIN)/python -m build
+	$(PYTHON) -m venv $(RELEASE)
+	PIP_CONSTRAINT=constraints.txt $(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd $(RELEASE) && bin/occupax --version && bin/occupax train FrozenLake-v1 --episodes 2000 --no-progress --out run
+	$(RELEASE)/bin/python -c 'import occupax as ox; print(ox.load_result("$(RELEASE)/run").policy().predict(0, seed=0))'
+
 clean:  ## remove everything that was made
 	rm -rf $(VENV) site dist runs .pytest_cache .ruff_cache .hypothesis .cache src/occupax/kernels/libkernels.so
 
 $(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard src/occupax/kernels/*.cc src/occupax/kernels/*.h)
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[exact,gymnax,mo,mujoco,ray,tensorboard,dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[exact,gymnax,mo,mujoco,ray,tensorboard,video,wandb,dev]'
 	touch $(READY)

@@ -26,7 +26,16 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         build_data["artifacts"].append("src/occupax/kernels/libkernels.so")
         build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        build_data["tag"] = wheel_tag()
+
+
+def wheel_tag() -> str:
+    """Any Python 3 on this platform: the kernel is loaded by ctypes, and knows nothing of Python's own interface."""
+    from packaging.tags import platform_tags
+
+    # a library that was compiled here is not known to run on other distributions, as "manylinux" would say
+    own = (name for name in platform_tags() if "manylinux" not in name and "musllinux" not in name)
+    return f"py3-none-{next(own)}"
 
 
 def compile_kernel(library: Path) -> None:

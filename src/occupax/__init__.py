@@ -29,7 +29,7 @@ from occupax.training import Result, Sweep, evaluate, load_policy, load_result, 
 if TYPE_CHECKING:
     from occupax import bench
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "HSPGA",

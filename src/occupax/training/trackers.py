@@ -10,7 +10,6 @@ import numpy as np
 from occupax.training.loggers import Logger
 from occupax.training.records import RecordTable
 
-
 EVENTS = "events.out.tfevents.*"
 
 
