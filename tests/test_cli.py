@@ -4,13 +4,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import pytest
 
 import occupax as ox
 from occupax import cli
-from occupax.cli.choices import Choices
+from occupax.cli.choices import Choices, build
 from occupax.cli.own_options import with_settings
+from occupax.training.setup import DEFAULT_ALGORITHM
 from test_cli_train import occupax
 
 OCCUPAX = Path(sys.executable).with_name("occupax")
@@ -56,6 +59,22 @@ def test_the_version_is_told():
 )
 def test_settings_of_the_algorithm_are_options_too(words, expected):
     assert with_settings(words, cli.COMMANDS) == list(expected)
+
+
+def test_the_first_command_of_the_readme_is_its_first_example():
+    """So that both give the same numbers: the same problem, algorithm, budget and seeds."""
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    words = next(line for line in text.splitlines() if line.startswith("    occupax train ")).split()[2:]
+    assert words[:7] == ["FrozenLake8x8-v1", "--utility", "log-coverage", "--episodes", "50000", "--seeds", "10"]
+    chosen = build(Choices(env=words[0], utility=words[2], seeds=int(words[6])))
+    code = text.partition("```python\n")[2].partition("```")[0]
+    setup, _, call = code.partition("result = ")
+    found: dict[str, Any] = {}
+    exec(setup, found)  # noqa: S102
+    assert call.startswith("ox.train(problem, episodes=50_000, seeds=10)")
+    assert eqx.tree_equal(found["problem"], chosen.problem)
+    assert eqx.tree_equal(chosen.algorithm, DEFAULT_ALGORITHM)
+    assert chosen.options == {"policy": None, "seeds": 10, "seed": 0, "record_every": 1}
 
 
 def test_a_setting_without_a_value_is_told_so():

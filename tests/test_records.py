@@ -1,4 +1,7 @@
 import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -424,6 +427,24 @@ def test_weights_and_biases_is_given_every_number(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"needs wandb: install occupax\[wandb\]"):
         ox.training.WeightsAndBiases("lake")
+
+
+def test_the_logger_for_mlflow_that_is_printed_works(monkeypatch):
+    """With a stand-in for MLflow that keeps what it is given."""
+    page = (Path(__file__).parents[1] / "docs/training.md").read_text()
+    code = page.partition("```py\n")[2].partition("```")[0]
+    logged: list[Any] = []
+    stand_in = ModuleType("mlflow")
+    vars(stand_in).update(start_run=lambda: logged.append("start"), end_run=lambda: logged.append("end"))
+    vars(stand_in).update(log_metrics=lambda metrics, step: logged.append((metrics["utility"], step)))
+    monkeypatch.setitem(sys.modules, "mlflow", stand_in)
+    found: dict[str, Any] = {"ox": ox}
+    exec(code, found)  # noqa: S102
+    result = train(callbacks=[found["MLflow"]()], episodes=12)
+    means = result.metrics["utility"].mean(0)
+    assert logged[0] == "start"
+    assert logged[-1] == "end"
+    assert logged[1:-1] == [(pytest.approx(mean), step) for mean, step in zip(means, result.episodes, strict=True)]
 
 
 def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):
