@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import threading
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ import pytest
 from gymnasium import spaces
 
 import occupax as ox
+from occupax.training import recording
 from occupax.training.recording import FEW, small_picture
 
 Image = pytest.importorskip("PIL.Image")
@@ -105,6 +107,14 @@ def test_a_small_picture_has_few_frames_and_never_fails(policy):
     assert 3 < len(frames_of(content)) <= FEW
     assert small_picture(policy, ox.make(Coloured, broken=True)) is None
     assert small_picture(policy, ox.make("FrozenLake-v1")) is None
+
+
+def test_a_simulator_that_hangs_is_left_behind(policy, monkeypatch):
+    answer = threading.Event()
+    monkeypatch.setattr(recording, "PATIENCE", 0.1)
+    monkeypatch.setattr(Coloured, "render", lambda _: answer.wait())
+    assert small_picture(policy, ox.make(Coloured)) is None
+    answer.set()
 
 
 def test_twins_are_drawn_as_those_of_gymnasium_and_the_variables_of_the_process_stay():

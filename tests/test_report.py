@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.analysis import report
+from occupax.analysis import comparison, report
 from occupax.analysis.comparison import differing, telling_names
 from occupax.analysis.visits import grid_map, visits
 from occupax.training.assessment import Assessment, assess
@@ -57,6 +57,12 @@ def test_the_comparison_begins_with_what_the_policies_are_worth(compared):
     assert text.count("<details>") == 2
 
 
+def test_tables_of_one_size_are_told_apart():
+    other = make_result(problem=make_problem(env=ox.make("FrozenLake-v1", is_slippery=False)))
+    assert comparison._one_table([("a", make_result()), ("b", make_result())])
+    assert not comparison._one_table([("a", make_result()), ("b", other)])
+
+
 def test_names_say_no_more_than_they_must():
     one = make_result()
     assert differing([("a", one), ("b", one)]) == {}
@@ -66,7 +72,8 @@ def test_names_say_no_more_than_they_must():
     assert telling_names([("a", one), ("b", other)])[1].count("=") == 3
 
 
-def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(tmp_path: Path):
+def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(report, "small_picture", lambda *_: b"GIF89a")
     result = make_result(full=True)
     result.metrics["clipped"][:] = 0.0
     result.metrics["largest_weight"][:] = np.nan
@@ -82,6 +89,7 @@ def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(tmp_path: Pa
     places = [text.index(part) for part in order]
     assert places == sorted(places)
     assert "<details>" not in text
+    assert f"data:image/gif;base64,{base64.b64encode(b'GIF89a').decode()}" in text
     assert "The same all the time, and not drawn: " in page.words
     labels = " ".join(label for label in page.labels if label)
     assert "largest" not in labels
@@ -115,10 +123,7 @@ def test_cells_of_a_grid_are_where_they_belong(tmp_path: Path):
     ]
 
 
-def test_an_episode_is_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(report, "small_picture", lambda *_: b"GIF89a")
-    text, _ = written(tmp_path / "page.html", ("lake", make_result()))
-    assert f"data:image/gif;base64,{base64.b64encode(b'GIF89a').decode()}" in text
+def test_without_a_problem_there_is_no_episode():
     assert report._picture(replace(make_result(), problem=None), Assessment(np.ones(3), "exact")) is None
 
 

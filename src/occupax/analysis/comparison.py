@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
@@ -12,6 +13,7 @@ from occupax.analysis.charts import Chart, Level, Series, seeds_series
 from occupax.analysis.describe import METRICS, UNKNOWN, UTILITIES, Against, number
 from occupax.analysis.page import TableCell
 from occupax.analysis.statistics import Interval
+from occupax.envs.tabular import TabularMDP
 from occupax.training.records import EXACT
 from occupax.training.result import Result
 
@@ -34,6 +36,8 @@ def compare(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any]:
     shown = ("exact_utility" if exact else "utility", "return")
     settings = differing(runs)
     different = [name.lower() for name in MATTERS if name in settings]
+    if "environment" not in different and not _one_table(runs):
+        different.append("environment")
     levels = () if different else verdict.levels(runs[0][1].references)
     return {
         "differences": different,
@@ -43,6 +47,13 @@ def compare(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any]:
         "profile": None if different else _profile(runs, utilities),
         "parts": [_against(runs, shown, against, levels) for against in AXES],
     }
+
+
+def _one_table(runs: Runs) -> bool:
+    """Whether all tables, of which the settings have the size alone, are the same."""
+    tables = [result.problem.env for _, result in runs if result.problem is not None]
+    tables = [env for env in tables if isinstance(env, TabularMDP)]
+    return all(bool(eqx.tree_equal(tables[0], other)) for other in tables[1:])
 
 
 def differing(runs: Runs) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from occupax import serial
 from occupax._errors import check_integer, check_number
+from occupax._watch import Watch
 from occupax.envs.base import DecisionProcess
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find
@@ -33,6 +34,8 @@ MOST_STEPS = 500
 SMALL, FEW, FRAMES_A_SECOND, SECONDS = 240, 50, 12.0, 3.0
 """The width in pixels of a picture for a page, how many frames it has at most, how fast they are shown, and how long it
 may take to draw them."""
+PATIENCE = 20.0
+"""After so many seconds an environment that does not answer is left behind, and the page has no picture."""
 SILENT = {"SDL_AUDIODRIVER": "dummy", "SDL_VIDEODRIVER": "dummy"}
 """Settings with which pygame looks neither for a screen nor for loudspeakers."""
 
@@ -79,22 +82,27 @@ def record(
 
 def small_picture(policy: Policy, env: DecisionProcess) -> bytes | None:
     """A small GIF of an episode for a page; None if the environment cannot be drawn, whatever the reason."""
-    frames: list[Frame] = []
     try:
-        with warnings.catch_warnings(action="ignore"), _drawn(env) as made:
-            if _needs_a_display(made):
-                return None
-            began, every = time.monotonic(), 1
-            for i, _ in enumerate(_play(policy, made, 0, MOST_STEPS, False)):
-                if i % every == 0:
-                    frames.append(_frame(made))
-                if len(frames) > FEW:  # it is a long episode
-                    frames, every = frames[::2], 2 * every
-                if time.monotonic() - began > SECONDS:
-                    break
-        return _gif(frames, FRAMES_A_SECOND, SMALL)
-    except Exception:  # noqa: BLE001 - a page without a picture is better than no page, and renderers raise anything
+        with warnings.catch_warnings(action="ignore"):
+            return Watch(PATIENCE).run(lambda: _small_picture(policy, env), whole=True)
+    except (Exception, SystemExit):  # noqa: BLE001 - a page without a picture is better than none, and any code may run
         return None
+
+
+def _small_picture(policy: Policy, env: DecisionProcess) -> bytes | None:
+    frames: list[Frame] = []
+    with _drawn(env) as made:
+        if _needs_a_display(made):
+            return None
+        began, every = time.monotonic(), 1
+        for i, _ in enumerate(_play(policy, made, 0, MOST_STEPS, False)):
+            if i % every == 0:
+                frames.append(_frame(made))
+            if len(frames) > FEW:  # it is a long episode
+                frames, every = frames[::2], 2 * every
+            if time.monotonic() - began > SECONDS:
+                break
+    return _gif(frames, FRAMES_A_SECOND, SMALL)
 
 
 def _needs_a_display(env: Any) -> bool:

@@ -51,7 +51,7 @@ def train(
         if verdict:
             print_line(verdict)
         print_line(result.summary())
-    report = None if out is None else str(out / "report.html")
+    report = str(out / "report.html") if out is not None and (out / "report.html").exists() else None
     if json:
         given = {name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")}
         print_json(
