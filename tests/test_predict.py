@@ -57,7 +57,7 @@ def test_what_is_predicted_is_what_step_takes(kind):
     several = [env.observation_space.sample() for _ in range(5)]
     batch = jax.tree.map(lambda *parts: np.stack(parts), *several)
     chosen = policy.predict(batch, deterministic=True)
-    assert chosen.shape == (5, *action.shape)
+    assert chosen.shape == (5, *(action.shape or ()))
     for one, taken in zip(several, chosen, strict=True):
         np.testing.assert_allclose(policy.predict(one, deterministic=True), taken, rtol=1e-6)
 
@@ -119,10 +119,11 @@ def test_normal_laws_have_their_mean_and_are_clipped():
 def test_normalised_observations_are_normalised():
     env = ox.make("CartPole-v1", backend="gymnasium")
     policy = ox.policies.mlp((8,), scale=3.0, normalise=True)(env, KEY)
-    psi = ox.policies.Normalised(policy.psi.network, jnp.full(4, 2.0), jnp.full(4, 9.0), jnp.array(5.0))
+    network = ox.policies.normaliser_of(policy).network  # pyright: ignore[reportOptionalMemberAccess]
+    psi = ox.policies.Normalised(network, jnp.full(4, 2.0), jnp.full(4, 9.0), jnp.array(5.0))
     policy = ox.policies.Softmax(psi).for_env(env)
     seen = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
-    expected = [int(jnp.argmax(policy.psi.network((one - 2.0) / 3.0))) for one in seen]
+    expected = [int(jnp.argmax(network((one - 2.0) / 3.0))) for one in seen]
     assert len(set(expected)) == 2
     assert policy.predict(seen, deterministic=True).tolist() == expected
 
@@ -143,6 +144,15 @@ def test_results_and_files_know_the_spaces(tmp_path):
     ox.save_policy(result.policies[0], tmp_path / "bare.safetensors")
     with pytest.raises(ValueError, match=r"predict needs the spaces .* policy\.for_env\(env\)"):
         ox.load_policy(tmp_path / "bare.safetensors").predict(0)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "no JSON", '{"observation": {"kind": "box", "shape": [999999999], "dtype": "f4"}}']
+)
+def test_spaces_of_a_file_that_mean_nothing_are_refused(text):
+    policy = ox.policies.with_spaces(ox.policies.Tabular(jnp.zeros((2, 2))), text)
+    with pytest.raises(ValueError, match="spaces must be the JSON of an environment's spaces, got"):
+        policy.predict(0)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ def with_settings(result: ox.Result, **changes) -> ox.Result:
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> tuple[str, Page]:
-    worse = replace(make_result(seeds=4), saved_assessment=Assessment(np.array([1.0, 2.0, 3.0, 4.0]), "exact"))
+    known = Assessment(np.array([1.0, 2.0, 3.0, 4.0]), "exact")
+    worse = replace(make_result(seeds=4), problem=None, saved_assessment=known)
     better = replace(worse, saved_assessment=Assessment(np.array([3.0, 5.0, 6.0, 7.0]), "exact"))
     file = tmp_path_factory.mktemp("report") / "page.html"
     return written(file, ("slow", worse), ("fast", with_settings(better, step_size=0.5)))

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import nullcontext
-from math import inf
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -13,6 +13,9 @@ from occupax.envs.actions import BoxActions, DiscreteActions, MultiDiscreteActio
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import closing
+
+MOST_NUMBERS = 10**8
+"""The most numbers of an observation: Gymnasium keeps two bounds of each in memory."""
 
 
 class Spaces(NamedTuple):
@@ -105,6 +108,8 @@ def _restore(found: dict[str, Any]) -> Any:
             dtype: Any = np.dtype(found["dtype"])
             if "low" in found:
                 return spaces.Box(np.array(found["low"], dtype), np.array(found["high"], dtype), dtype=dtype)
+            if prod(found["shape"]) > MOST_NUMBERS:
+                raise ValueError("a file must not describe more numbers than fit into memory.")
             edges = (-inf, inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
             return spaces.Box(*edges, tuple(found["shape"]), dtype)
         case kind:
