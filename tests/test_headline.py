@@ -42,8 +42,8 @@ def test_a_description_is_short_and_begins_with_the_headline():
     result = pull()
     lines = repr(result).splitlines()
     assert lines[0] == result.headline
-    settings = "step_size=0.1, radius=inf, rule='adam', baseline='mean', output='last', batch=10"
-    assert lines[1] == f"algorithm: REINFORCE({settings})"
+    assert lines[1] == f"algorithm: {result.algorithm!r}"
+    assert "step_size=0.1, " in lines[1]
     assert lines[2] == "problem: Reward() on TabularMDP(2 states, 2 actions), discount 0.99, horizon 1, episodic"
     assert [*lines[3:5], lines[6]] == ["seeds: 3", "episodes: 200 a seed", "status: 3 finished"]
     assert lines[5].startswith("time: ")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import cloudpickle
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
@@ -126,6 +127,16 @@ def test_normalised_observations_are_normalised():
     expected = [int(jnp.argmax(network((one - 2.0) / 3.0))) for one in seen]
     assert len(set(expected)) == 2
     assert policy.predict(seen, deterministic=True).tolist() == expected
+
+
+def test_spaces_are_no_part_of_the_structure():
+    """JAX compares structures, so that a policy that has predicted can still be trained, mapped and sent."""
+    bare = ox.policies.tabular()(ox.make("FrozenLake-v1"), KEY)
+    policy = bare.for_env("FrozenLake-v1")
+    policy.predict(0)
+    assert jax.tree.structure(policy) == jax.tree.structure(bare)
+    assert not jax.tree.map(jnp.asarray, policy).spaces
+    assert (cloudpickle.loads(cloudpickle.dumps(bare)).table == bare.table).all()
 
 
 def test_seeds_repeat_and_the_policys_own_numbers_do_not():

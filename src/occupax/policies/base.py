@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, ClassVar, TypeVar, final
 
 import equinox as eqx
@@ -27,8 +26,8 @@ class Policy(eqx.Module):
     (vectors of such numbers), "box" (vectors of real numbers, which are clipped to the bounds of the environment) or
     "squashed" (vectors of which `applied` makes actions inside of the bounds)."""
 
-    spaces: ClassVar[str] = ""
-    """The spaces of the environment that `predict` is for, as JSON; see `for_env`. It is no part of the parameters."""
+    # outside of the instance's dictionary, in which JAX would take them for a part of the structure
+    __slots__ = ("_known_actor", "_known_spaces")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -80,7 +79,7 @@ class Policy(eqx.Module):
         Returns:
             What `env.step` takes: a whole number or an array of NumPy; for a batch, an array of them.
         """
-        return self._actor.act(observation, deterministic, seed)
+        return self._actor().act(observation, deterministic, seed)
 
     @final
     def for_env(self: "PolicyType", env: Any) -> "PolicyType":
@@ -96,7 +95,11 @@ class Policy(eqx.Module):
 
         return with_spaces(self, describe_spaces(make(env) if isinstance(env, str) else env))
 
-    @cached_property
+    @property
+    def spaces(self) -> str:
+        """The spaces of the environment that `predict` is for, as JSON, if they are known; see `for_env`."""
+        return getattr(self, "_known_spaces", "")
+
     def _actor(self) -> Any:
         from occupax.envs.spaces import read_spaces
         from occupax.policies.predicting import Actor
@@ -105,7 +108,9 @@ class Policy(eqx.Module):
             raise ValueError(
                 "predict needs the spaces of an environment, which this policy does not know: policy.for_env(env) does."
             )
-        return Actor(self, read_spaces(self.spaces))
+        if not hasattr(self, "_known_actor"):
+            object.__setattr__(self, "_known_actor", Actor(self, read_spaces(self.spaces)))
+        return getattr(self, "_known_actor")  # noqa: B009 - a slot, of which type checkers do not know
 
     @final
     def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
@@ -116,9 +121,8 @@ class Policy(eqx.Module):
 def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
     """The same policy, which knows the spaces of an environment."""
     made = object.__new__(type(policy))
-    for name, value in {**vars(policy), "spaces": spaces}.items():
-        if name != "_actor":
-            object.__setattr__(made, name, value)
+    for name, value in {**vars(policy), "_known_spaces": spaces}.items():
+        object.__setattr__(made, name, value)
     return made
 
 
