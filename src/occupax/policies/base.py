@@ -100,6 +100,13 @@ class Policy(eqx.Module):
         """The spaces of the environment that `predict` is for, as JSON, if they are known; see `for_env`."""
         return getattr(self, "_known_spaces", "")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_known_spaces": self.spaces}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():  # copies are made without the constructor, and instances are frozen
+            object.__setattr__(self, name, value)
+
     def _actor(self) -> Any:
         from occupax.envs.spaces import read_spaces
         from occupax.policies.predicting import Actor
@@ -121,8 +128,7 @@ class Policy(eqx.Module):
 def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
     """The same policy, which knows the spaces of an environment."""
     made = object.__new__(type(policy))
-    for name, value in {**vars(policy), "_known_spaces": spaces}.items():
-        object.__setattr__(made, name, value)
+    made.__setstate__({**vars(policy), "_known_spaces": spaces})
     return made
 
 
