@@ -92,7 +92,7 @@ class Result:
 
         try:
             return "" if self.problem is None else describe_spaces(self.problem.env)
-        except ValueError:  # observations that are several arrays, or an environment that is not made any more
+        except Exception:  # noqa: BLE001 - observations of several arrays, or a simulator that is not made any more
             return ""
 
     def model(self, seed: int | None = None) -> Any:
