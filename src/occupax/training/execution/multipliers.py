@@ -16,8 +16,10 @@ from jaxtyping import Array, Float
 from occupax.problem import Problem
 
 PROPORTIONAL, INTEGRAL = 3.0, 0.01
-"""What a recent excess of one standard deviation adds to a multiplier, though never more than one, and what it adds for
-good in each iteration."""
+"""What a recent excess of one standard deviation adds to a multiplier, though never more than one, and what an excess
+adds to it for good in each iteration, at most."""
+NOTICED = 0.05
+"""The excess, in standard deviations, from which on that most is added: a small one that lasts would go on for ever."""
 CAUTION = 2.0
 """How many standard errors of the mean of all trajectories so far are kept away from a limit: no more can be known."""
 MEMORY, LONG_MEMORY = 0.9, 0.99
@@ -92,7 +94,9 @@ def follow(
         weight=weight,
     )
     relative = seen.relative_excess + CAUTION / jnp.sqrt(seen.trajectories)
-    integral = jnp.maximum(seen.integral + INTEGRAL * (1 + seen.integral) * jnp.clip(relative, -1.0, 1.0), 0.0)
+    integral = jnp.maximum(
+        seen.integral + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / NOTICED, -1.0, 1.0), 0.0
+    )
     size = jnp.maximum(integral + jnp.clip(PROPORTIONAL * relative, -1.0, 1.0), 0.0)
     utility, *limits = seen.deviation
     unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
