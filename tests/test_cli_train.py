@@ -1,8 +1,10 @@
 import io
 import json
 import re
+import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -110,19 +112,32 @@ def test_json_has_the_same_numbers_and_tensorboard_gets_them(done, tmp_path):
 
 
 def test_an_interrupted_run_goes_on_to_where_it_would_have_been(done, tmp_path):
-    folder = tmp_path / "interrupted"
+    folder = tmp_path / "it was interrupted"
     with pytest.MonkeyPatch.context() as patch:
         interrupt_after(2, patch)
         code, _, err = occupax(*RUN, "--episodes", 70, "--out", folder)
     assert code == 130
     assert err.startswith("occupax: stopped after ")
     assert err.count("\n") == 1
-    assert f"occupax train --out {folder} --resume" in err
-    code, out, err = occupax("train", "--out", folder, "--resume", "--no-progress")
+    printed = re.search(r"to go on: occupax (.*) \(in Python", err) or re.search(r"to go on: occupax (.*)\.$", err)
+    assert printed is not None, err
+    code, out, err = occupax(*shlex.split(printed[1]), "--no-progress")  # as a shell reads it
     assert (code, err) == (0, "")
     assert f"as in {folder}" in out
     assert (folder / "metrics.csv").read_bytes() == (done[0] / "metrics.csv").read_bytes()
     assert eqx.tree_equal(ox.load_result(folder).policies, ox.load_result(done[0]).policies)
+
+
+def test_a_reader_that_leaves_loses_no_report(tmp_path, compiled_fast):
+    folder = tmp_path / "run"
+    command = [Path(sys.executable).with_name("occupax"), *RUN, "--episodes", "10", "--out", folder]
+    with subprocess.Popen(command, env=compiled_fast, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # as `| head -0` does
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+    assert (folder / "report.html").exists()
 
 
 def test_a_short_run_made_longer_is_the_long_run(done, tmp_path):
