@@ -1,4 +1,5 @@
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -420,9 +421,12 @@ def test_weights_and_biases_is_given_every_number(tmp_path, monkeypatch):
     logger.log(RecordTable(np.array([30]), np.array([[93]]), {"utility": np.array([[0.54321]])}))
     logger.close()
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    texts, late = (b"utility", b"0.12345", b"0.54321", b"seed-7", b"93"), time.monotonic() + 60
     content = file.read_bytes()
-    for text in (b"utility", b"0.12345", b"0.54321", b"seed-7", b"93"):
-        assert text in content
+    while not all(text in content for text in texts) and time.monotonic() < late:
+        time.sleep(0.1)  # another process of wandb writes the file
+        content = file.read_bytes()
+    assert all(text in content for text in texts)
     assert b"NaN" not in content
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"needs wandb: install occupax\[wandb\]"):
