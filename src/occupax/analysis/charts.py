@@ -80,6 +80,8 @@ class Chart(_Figure):
     """Both axes are logarithmic."""
     look: Mapping[str, int] | None = None
     """A number for each name of a series, by default its place, from which colour, dashes and marker follow."""
+    limits: tuple[float, float] | None = None
+    """The ends of the y axis, for charts that are compared; by default they follow from the numbers."""
     singles: tuple[Series, ...] = ()
     """Thin lines behind the first series, such as the single seeds that it is the median of."""
 

@@ -147,6 +147,8 @@ def _finish(axes: Any, chart: Chart) -> None:
         low, high = axes.get_ylim()
         if high - low < 1e-3 * abs(high):  # rounding errors are not to be magnified
             axes.set_ylim(low - 0.05 * abs(low), high + 0.05 * abs(high))
+    if chart.limits is not None:
+        axes.set_ylim(*chart.limits)
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_formatter(lambda number, _: f"{number:,.10g}")
         if chart.log:

@@ -1,9 +1,9 @@
-"""One ingredient at a time: truncation, the age of the quasi-reward, the guard of the utility's domain."""
+"""One ingredient of TSIVR-PG at a time on log coverage: the radius, the age of the quasi-reward, the guard."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -13,26 +13,17 @@ from occupax.algorithms import TSIVRPG
 from occupax.algorithms.base import add, subtract
 from occupax.algorithms.carrying import CarriedState
 from occupax.batch import Batch
-from occupax.experiments.cells import Cell, Done, Scale
-from occupax.experiments.methods import Settings
-from occupax.experiments.sections import Section, TextTable, centre, shown, text
-from occupax.experiments.tasks import CARTPOLE, COVERAGE, COVERAGE_CARTPOLE, LAKE, SIGMA, Task, tasks
-from occupax.experiments.views import both_curves, gains_table
+from occupax.experiments.cells import Cell, Outcome, slug
+from occupax.experiments.figures import difference_rows, table
+from occupax.experiments.inference import mean
+from occupax.experiments.methods import OURS
+from occupax.experiments.scale import Scale
+from occupax.experiments.sections import Section, shown, text
+from occupax.experiments.tasks import COVERAGE, SIGMA, Task, tasks
 from occupax.problem import Problem
 
-OURS, PLAIN, CUT = "TSIVR-PG", "REINFORCE", "REINFORCE (truncated)"
-UNCUT, NEWEST, UNGUARDED = "TSIVR-PG (no truncation)", "TSIVR-PG (r_j)", "TSIVR-PG (no guard)"
-VARIANTS = {
-    **dict.fromkeys((LAKE, CARTPOLE), (OURS, UNCUT, PLAIN, CUT)),
-    **dict.fromkeys((COVERAGE, COVERAGE_CARTPOLE), (OURS, UNCUT, NEWEST, UNGUARDED)),
-}
-"""The age of the quasi-reward and the guard make no difference to a reward, whose quasi-reward is constant."""
-PAIRS = ((UNCUT, OURS), (CUT, PLAIN), (CUT, OURS), (NEWEST, OURS), (UNGUARDED, OURS))
-SLUGS = {LAKE: "lake", CARTPOLE: "cartpole", COVERAGE: "coverage", COVERAGE_CARTPOLE: "cartpole-coverage"}
-LOOK = {name: i for i, name in enumerate((OURS, PLAIN, UNCUT, CUT, NEWEST, UNGUARDED))}
-
-Key = tuple[str, str]
-"""The names of a task and of a variant."""
+UNCUT, NEWEST, UNGUARDED = "no radius", "r_j in the place of r_(j-1)", "no guard of the domain"
+VARIANTS = (OURS, UNCUT, NEWEST, UNGUARDED)
 
 
 class NewestQuasiReward(TSIVRPG):
@@ -63,42 +54,23 @@ def unguarded(task: Task) -> Task:
     given = task.problem
     utility = utilities.Custom(log_coverage, features=given.features, domain=everywhere, concave=True)
     bare = Problem(given.env, utility, given.discount, given.horizon, given.termination, given.features)
-    return replace(task, problem=bare, given_threshold=task.threshold)
+    return replace(task, name=f"{task.name}, unguarded", problem=bare, given_threshold=task.threshold)
 
 
-def cells(scale: Scale, tuned: Settings) -> dict[Key, Cell]:
-    """Every cell of the ablations at a scale."""
-    found: dict[Key, Cell] = {}
-    for name, variants in VARIANTS.items():
-        for variant in variants if name in scale.tasks else ():
-            task, algorithm = tasks()[name], cast("Any", tuned[name, variant if variant in (PLAIN, CUT) else OURS])
-            if variant == UNCUT:
-                algorithm = replace(algorithm, radius=inf)
-            if variant == NEWEST:
-                algorithm = NewestQuasiReward(**vars(algorithm))
-            if variant == UNGUARDED:
-                task = unguarded(task)
-            found[name, variant] = scale.cell("tuned", task, variant, algorithm)
-    return found
+def cells(scale: Scale, tuned: Any) -> dict[str, Cell]:
+    """Every variant of the tuned setting of TSIVR-PG."""
+    task = tasks()[COVERAGE]
+    made = {OURS: tuned, UNCUT: replace(tuned, radius=inf), NEWEST: NewestQuasiReward(**vars(tuned)), UNGUARDED: tuned}
+    return {
+        name: Cell(slug("ablation", name), of, algorithm, scale.episodes(task.episodes), scale.seeds(task.seeds))
+        for name, algorithm in made.items()
+        for of in [unguarded(task) if name == UNGUARDED else task]
+    }
 
 
-def sections(done: Mapping[Key, Done]) -> list[Section]:
+def sections(done: Mapping[str, Outcome]) -> list[Section]:
     """What the report says of the ablations."""
-    names = list(dict.fromkeys(task for task, _ in done))
-    figures = [
-        both_curves(f"ablation-{SLUGS[task]}", task, done[task, OURS].cell.task, curves, LOOK)[0]
-        for task in names
-        for curves in [{variant: done[task, variant].last for variant in VARIANTS[task]}]
-    ]
-    rows = [
-        [task, variant, shown(centre(it.last.heights)), shown(centre(it.last.final)), str(it.stopped)]
-        for (task, variant), it in done.items()
-    ]
-    pairs = [
-        ((task, f"{first} minus {second}"), done[task, first].last, done[task, second].last)
-        for task in names
-        for first, second in PAIRS
-        if (task, first) in done and (task, second) in done
-    ]
-    tables = [TextTable(**text("tables", "ablations"), rows=rows), gains_table("ablation-differences", pairs)]
-    return [Section(**text("sections", "ablations"), figures=figures, tables=tables)]
+    rows = [[name, shown(mean(it.area())), shown(mean(it.final))] for name, it in done.items()]
+    pairs = [((f"{name} minus {OURS}",), it.area(), done[OURS].area()) for name, it in done.items() if name != OURS]
+    tables = [table("ablations", rows), table("ablation-differences", difference_rows(pairs))]
+    return [Section(**text("sections", "ablations"), tables=tables)]

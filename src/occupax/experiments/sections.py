@@ -1,7 +1,7 @@
 """What an experiment has to show: claims with verdicts, figures and tables; the words are in `report.toml`."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
@@ -9,15 +9,13 @@ from operator import getitem
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from occupax.analysis.charts import Chart, Maps
 from occupax.analysis.describe import number
-from occupax.analysis.statistics import Interval, bootstrap, interquartile_mean
+from occupax.analysis.statistics import Interval
 
 TEXTS = tomllib.loads((files("occupax.experiments") / "report.toml").read_text(encoding="utf-8"))
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
-Seeds = Float[np.ndarray, " seed"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class Claim:
     """The section of the paper."""
     says: str
     """What it says, in our words."""
-    setting: str
-    """Which settings were used: "printed", "tuned", or what was computed."""
+    on: str
+    """The task and the settings that were used, or what was computed."""
     measured: str
     verdict: Verdict
 
@@ -53,7 +51,8 @@ class Section:
     title: str
     text: str
     claims: Sequence[Claim] = ()
-    figures: Sequence[Chart | Maps] = ()
+    figures: Sequence[Sequence[Chart | Maps]] = ()
+    """Those that belong together stand side by side."""
     tables: Sequence[TextTable] = ()
 
 
@@ -70,10 +69,9 @@ def _filled(entry: Any, values: dict[str, Any]) -> Any:
     return " ".join(entry.format(**values).split()) if isinstance(entry, str) else entry
 
 
-def claim(name: str, tests: Iterable[bool | None], **values: Any) -> Claim:
-    """A claim of the texts, with what tests of it come to; `values` are what was measured."""
-    found = list(tests)
-    return Claim(**text("claims", name, tally=tally(found), **values), verdict=verdict(found))
+def claim(name: str, tests: Mapping[str, bool | None], measured: str, on: str, **values: Any) -> Claim:
+    """A claim of the texts, with the verdict of tests of its parts, what was measured, and on what."""
+    return Claim(**text("claims", name, **values), on=on, measured=measured, verdict=verdict(tests.values()))
 
 
 def verdict(tests: Iterable[bool | None]) -> Verdict:
@@ -86,39 +84,18 @@ def verdict(tests: Iterable[bool | None]) -> Verdict:
     return "not reproduced" if any(test is False for test in found) else "cannot tell"
 
 
-def tally(tests: Sequence[bool | None]) -> str:
-    """How many tests hold, in words."""
-    held, failed = sum(test is True for test in tests), sum(test is False for test in tests)
-    return f"{held} of {len(tests)} hold, {failed} are refuted, {len(tests) - held - failed} cannot be told"
+def parts(tests: Mapping[str, bool | None]) -> str:
+    """Which parts of a claim hold, which are refuted and of which that cannot be told, unless they are all alike."""
+    kinds = {True: "Holds", False: "Refuted", None: "Cannot tell"}
+    if len(set(tests.values())) < 2:
+        return ""
+    listed = {kind: [name for name, test in tests.items() if test is of] for of, kind in kinds.items()}
+    return " " + " ".join(f"{kind}: {', '.join(names)}." for kind, names in listed.items() if names)
 
 
 def answer(test: bool | None) -> str:
     """The outcome of a test in words."""
     return {True: "yes", False: "no", None: "cannot tell"}[test]
-
-
-def above(interval: Interval, bound: float = 0.0) -> bool | None:
-    """Whether a number is above a bound, for all that its interval says; None if the bound lies within."""
-    if interval.lower > bound:
-        return True
-    return False if interval.upper < bound else None
-
-
-def centre(values: Seeds) -> Interval:
-    """The interquartile mean over seeds and its 95% bootstrap interval; the number itself if there is one seed only."""
-    if len(values) > 1:
-        return bootstrap(values)
-    return Interval(*[interquartile_mean(values)] * 3)
-
-
-def upper_median(values: np.ndarray) -> np.ndarray:
-    """The upper median over seeds, which is one of the values: an infinite one never makes a mean."""
-    return np.asarray(np.sort(values, axis=0)[len(values) // 2])
-
-
-def median(values: Seeds) -> Interval:
-    """The median over seeds, which may be infinite, and its 95% bootstrap interval."""
-    return bootstrap(values, upper_median)
 
 
 def shown(interval: Interval) -> str:

@@ -1,106 +1,208 @@
-"""The search for tuned settings: the paper's grid, with the same number of trials and episodes for every method."""
+"""The search for tuned settings, sequential and with the same number of trials and episodes for every method.
 
-from collections.abc import Iterable, Sequence
-from functools import partial
-from math import isnan
-from pathlib import Path
-from typing import Any
+It begins with five settings for each N, spread over a range of step sizes that all methods share, the printed setting
+among them. Then the neighbours of the best are tried, by the mean over the training and by the end in turn, a factor of
+sqrt(10) away in one number, whether or not that lies in the first range. All trials have the full number of episodes
+and two seeds. The best few by each score are tried again on other seeds, and there the winner is found.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from math import nan, sqrt
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from occupax import serial
-from occupax.analysis.charts import csv_lines
-from occupax.experiments import cells, methods
-from occupax.experiments.cells import Cell, Scale
-from occupax.experiments.methods import METHODS, SEARCHED, Trial
-from occupax.experiments.progress import Job, run_jobs
+from occupax.algorithms import Algorithm
+from occupax.analysis.describe import words
+from occupax.experiments import methods
+from occupax.experiments.cells import Outcome, described, judged, slug
+from occupax.experiments.methods import METHODS
+from occupax.experiments.scale import Scale
+from occupax.experiments.store import Arrays, Unit
 from occupax.experiments.tasks import Task
 from occupax.training.loggers import Logger
 
+Score = Literal["area", "end"]
+SCORES: tuple[Score, ...] = ("area", "end")
 SEED = 1
 """The seed of the search; runs that are shown have another, and so share no random number with it."""
-SEEDS = 3
-FINALISTS = 5
-"""How many of the best settings of a task and a method are tried again: the best on few seeds is often a lucky one."""
-CONFIRMING = range(SEEDS, SEEDS + 10)
-"""The seeds on which the best settings are tried again."""
-SHARE = 0.5
-"""The share of the episodes of the runs that are shown."""
-SECOND = {"radius": (0.01, 0.05, 0.2, 0.8), "mixing": (0.01, 0.03, 0.1, 0.3)}
-"""The values of what is searched for besides the step size."""
-
-Point = dict[str, Any]
-Points = dict[int, list[Point]]
-"""Values of settings by their names, and those to try for each N."""
-
-
-def candidates(task: Task, method: str) -> list[Point]:
-    """The settings to try for each N: `task.trials` of them, whatever the method has to set."""
-    second = METHODS[method].second
-    others: list[Point] = [{second: value} for value in SECOND[second]] if second else [{}]
-    low, high = np.log10(task.step_sizes)
-    sizes = np.logspace(low, high, task.trials // len(others))
-    return [{"step_size": float(f"{size:.3g}")} | other for size in sizes for other in others]
+AT_ONCE = 5
+"""Settings that are trained together, in one program for each N."""
+RECORDS = 25
+"""How often policies are judged during a trial."""
+SEEDS = (0, 1)
+CONFIRMING = ((2, 3), (4, 5))
+"""The seeds of a trial, and those on which the best are tried again; always two at once, which one program trains."""
+ROUNDS = SCORES
+FINALISTS = 2
+FACTOR = sqrt(10)
+"""Between a number and its neighbour, for every number of every method."""
+SECOND = {"radius": (1e-2, 1.0), "mixing": (1e-2, 1.0)}
+"""The range of what is searched for besides the step size; the mixing weight cannot be above 1."""
 
 
-def search(wanted: Sequence[tuple[Task, str, int]], path: Path, scale: Scale, progress: bool = True) -> None:
-    """Try all settings of each wanted task, method and N that the file has not, and the best few on more seeds."""
-    tried = {trial[:3] for trial in _read(path)}
-    jobs = [
-        Job(
-            f"search for {method} on {task.name}, N = {snapshot}",
-            Cell("", task, methods.make(method, snapshot), episodes, SEEDS * task.trials).cost,
-            partial(_try, path, scale, task, method, {snapshot: candidates(task, method)}, range(SEEDS)),
-        )
-        for task, method, snapshot in wanted
-        for episodes in [_episodes(task, method, snapshot, scale)]
-        if (task.name, method, snapshot) not in tried
-    ]
-    run_jobs(jobs, progress)
-    trials, jobs = _read(path), []
-    confirmed = {(trial.task, trial.method) for trial in trials if trial.seeds == len(CONFIRMING)}
-    pairs = {(task.name, method): task for task, method, snapshot in wanted if snapshot in methods.SNAPSHOTS}
-    for (name, method), task in pairs.items():
-        points: Points = {}
-        for best in finalists(trials, name, method):
-            points.setdefault(best.snapshot, []).append(best.settings)
-        if (name, method) not in confirmed:
-            again = partial(_try, path, scale, task, method, points, CONFIRMING)
-            jobs.append(Job(f"the best for {method} on {name} again", 1.0, again))
-    run_jobs(jobs, progress)
+class Point(NamedTuple):
+    """A setting: N, the step size, and the second number if the method has one."""
+
+    snapshot: int
+    step_size: float
+    second: float = 0.0
 
 
-def finalists(trials: Iterable[Trial], task: str, method: str) -> list[Trial]:
-    """The best few trials of a task and a method."""
-    mine = [it for it in trials if (it.task, it.method) == (task, method) and it.snapshot in methods.SNAPSHOTS]
-    return sorted((it for it in mine if not isnan(it.score)), key=lambda it: -it.score)[:FINALISTS]
+class Trial(NamedTuple):
+    """A setting that was tried, and its scores: on the first seeds, and on the others if it was tried again."""
+
+    point: Point
+    area: float
+    end: float
+    confirmed_area: float = nan
+    confirmed_end: float = nan
+
+    def score(self, by: Score, confirmed: bool = False) -> float:
+        """One of the scores, minus infinity if it is not known."""
+        found = getattr(self, f"confirmed_{by}" if confirmed else by)
+        return -np.inf if np.isnan(found) else found
 
 
-def _episodes(task: Task, method: str, snapshot: int, scale: Scale) -> int:
-    """The episodes of each run of the search: at least two of the largest snapshots, and given epochs for the rate."""
-    if snapshot == methods.RATE_SNAPSHOT:
-        return scale.epochs * methods.epoch_episodes(methods.make(method, snapshot))
-    return max(int(SHARE * scale.share * task.episodes), 2 * max(methods.SNAPSHOTS))
+class Search(NamedTuple):
+    """A method on a task, with so many episodes for each run."""
+
+    task: Task
+    method: str
+    episodes: int
+    printed: Any = None
+    """The printed setting, which is among those that are tried."""
+    rounds: tuple[Score, ...] = ROUNDS
+    changes: tuple[tuple[str, Any], ...] = ()
+    """Fields of the algorithm that are not those of the method."""
+
+    @classmethod
+    def at(
+        cls, scale: Scale, task: Task, method: str, printed: Any, changes: tuple[tuple[str, Any], ...] = ()
+    ) -> "Search":
+        """A search at a scale: a small one has the printed N, or the largest, and one round only."""
+        given = getattr(printed, "snapshot_batch", getattr(printed, "batch", None))
+        sizes = task.snapshots if scale.whole or given is None else (given,)
+        searched = replace(task, snapshots=tuple(scale.some(sizes[::-1], 1)))
+        return cls(searched, method, scale.episodes(task.episodes), printed, tuple(scale.some(ROUNDS, 1)), changes)
+
+    @property
+    def unit(self) -> Unit:
+        """The search as work to be done."""
+        kinds = [f"{name} {value}" for name, value in self.changes]
+        about = {
+            "method": self.method,
+            "episodes": self.episodes,
+            "rounds": list(self.rounds),
+            "changes": kinds,
+            "N": list(self.task.snapshots),
+        }
+        printed = {} if self.printed is None else {"printed": words(*serial.pack(self.printed))}
+        name = slug("search", self.task.name, self.method, *(name for name, value in self.changes if value))
+        trials = (len(self.task.snapshots) + len(self.rounds)) * AT_ONCE * 2 + 6 * 8
+        seconds = 10.0 + trials * self.episodes / (4e5 if self.task.tabular else 5e3)
+        return Unit(name, described(self.task) | about | printed, seconds, lambda logger: _packed(self.trials(logger)))
+
+    def algorithm(self, point: Point) -> Algorithm[Any]:
+        """The algorithm with a setting; N as printed has the printed B and m."""
+        at, second = point.snapshot, METHODS[self.method].second
+        given = getattr(self.printed, "snapshot_batch", None)
+        sizes = (self.printed.batch, self.printed.epoch_length) if given == at else None
+        settings = {"step_size": point.step_size} | ({second: point.second} if second else {})
+        return methods.make(self.method, at, sizes, **settings, **dict(self.changes))
+
+    def trials(self, logger: Logger | None = None) -> list[Trial]:
+        """Try all settings, one after the other."""
+        tried = [trial for at in self.task.snapshots for trial in self._try(self._first(at), logger)]
+        for by in self.rounds:
+            found = best(tried, by)[0].point
+            tried += self._try(list(self._neighbours(found, {it.point for it in tried})), logger)
+        return [*self._confirm(tried, logger)]
+
+    def _first(self, snapshot: int) -> list[Point]:
+        """Five settings for an N: the step sizes are those of every method, the second numbers are drawn."""
+        low, high = np.log10(self.task.step_sizes)
+        random, second = np.random.default_rng(snapshot), METHODS[self.method].second
+        edges = np.linspace(low, high, AT_ONCE + 1)
+        exponents = np.round(2 * random.uniform(edges[:-1], edges[1:])) / 2
+        points = [_point(snapshot, 10**it) for it in exponents]
+        if second:
+            low, high = np.log10(SECOND[second])
+            seconds = 10 ** (np.round(2 * random.permutation(np.linspace(low, high, AT_ONCE))) / 2)
+            points = [_point(it.snapshot, it.step_size, number) for it, number in zip(points, seconds, strict=True)]
+        if self.printed is not None and getattr(self.printed, "snapshot_batch", self.printed.batch) == snapshot:
+            given = _point(snapshot, self.printed.step_size, getattr(self.printed, second) if second else 0.0)
+            nearest = min(points, key=lambda it: abs(np.log(it.step_size / given.step_size)))
+            points[points.index(nearest)] = given
+        return points
+
+    def _neighbours(self, best: Point, tried: set[Point]) -> Iterator[Point]:
+        """The five nearest settings of the same N that were not tried: in one number first, then in both."""
+        second = METHODS[self.method].second
+        reach = range(-20, 21)
+        moves = [(i, j) for i, j in product(reach, reach if second else (0,)) if (i, j) != (0, 0)]
+        moves.sort(key=lambda it: (abs(it[0]) + abs(it[1]), abs(it[0] * it[1]), -it[0], -it[1]))
+        found = (_point(best.snapshot, best.step_size * FACTOR**i, best.second * FACTOR**j) for i, j in moves)
+        allowed = (it for it in found if it not in tried and not (second == "mixing" and it.second > 1))
+        for _, point in zip(range(AT_ONCE), allowed, strict=False):
+            yield point
+
+    def _try(self, points: Sequence[Point], logger: Logger | None) -> list[Trial]:
+        outcomes = self._run(points, SEEDS, logger)
+        return [Trial(point, *map(_mean, (it.area(), it.final))) for point, it in zip(points, outcomes, strict=True)]
+
+    def _confirm(self, tried: Sequence[Trial], logger: Logger | None) -> Iterator[Trial]:
+        finalists = {trial.point for by in SCORES for trial in best(tried, by)[:FINALISTS]}
+        scores: dict[Point, list[np.ndarray]] = {}
+        for snapshot in sorted({point.snapshot for point in finalists}):
+            mine = sorted(point for point in finalists if point.snapshot == snapshot)
+            for first in range(0, len(mine), AT_ONCE):
+                chosen = mine[first : first + AT_ONCE]
+                for seeds in CONFIRMING:
+                    for point, it in zip(chosen, self._run(chosen, seeds, logger), strict=True):
+                        scores.setdefault(point, []).append(np.array([it.area(), it.final]))
+        for trial in tried:
+            again = scores.get(trial.point)
+            means = map(_mean, np.concatenate(again, axis=1)) if again else (nan, nan)
+            yield Trial(*trial[:3], *means)
+
+    def _run(self, points: Sequence[Point], seeds: Sequence[int], logger: Logger | None) -> list[Outcome]:
+        padded = [*points, *[points[-1]] * (AT_ONCE - len(points))]  # so that there is one program for each N
+        algorithms = [self.algorithm(point) for point in padded]
+        return judged(self.task, algorithms, self.episodes, seeds, SEED, RECORDS, logger, mixtures=False)[: len(points)]
 
 
-def _try(
-    path: Path, scale: Scale, task: Task, method: str, points: Points, seeds: Sequence[int], logger: Logger
-) -> None:
-    """Add trials with settings for each N: the score is the mean over the training, or for the rate the end."""
-    rows: list[list[Any]] = [] if path.exists() else [["task", "method", "N", "B", "m", *SEARCHED, "seeds", "score"]]
-    for snapshot, settings in points.items():
-        episodes = _episodes(task, method, snapshot, scale)
-        sizes = METHODS[method].sizes(snapshot) if METHODS[method].powers else ("", "")
-        variants = [methods.make(method, snapshot, **point) for point in settings]
-        for point, run in zip(settings, cells.train(task, variants, episodes, seeds, SEED, logger, False), strict=True):
-            if snapshot == methods.RATE_SNAPSHOT:
-                scores = run.result.utilities
-            else:
-                scores = cells.mean_heights(run.episodes, run.values, max(methods.SNAPSHOTS), episodes)
-            values = [point.get(name, "") for name in SEARCHED]
-            rows.append([task.name, method, snapshot, *sizes, *values, len(seeds), f"{float(scores.mean()):.6g}"])
-    serial.write_text(path, (path.read_text() if path.exists() else "") + csv_lines(rows))
+def best(trials: Sequence[Trial], by: Score, confirmed: bool = False) -> list[Trial]:
+    """Trials, the best ones first."""
+    return sorted(trials, key=lambda it: -it.score(by, confirmed))
 
 
-def _read(path: Path) -> list[Trial]:
-    return methods.read_search(path) if path.exists() else []
+def winner(trials: Sequence[Trial], by: Score) -> Trial:
+    """The best trial on the seeds that confirm."""
+    return best(trials, by, confirmed=True)[0]
+
+
+def enclosed(trials: Sequence[Trial], found: Trial) -> bool:
+    """Whether smaller and larger step sizes than that of a trial were tried with its N."""
+    sizes = [it.point.step_size for it in trials if it.point.snapshot == found.point.snapshot]
+    return min(sizes) < found.point.step_size < max(sizes)
+
+
+def read(arrays: Arrays) -> list[Trial]:
+    """The trials of a search that is done."""
+    return [Trial(Point(int(row[0]), *row[1:3]), *row[3:]) for row in arrays["trials"].tolist()]
+
+
+def _packed(trials: Sequence[Trial]) -> Arrays:
+    return {"trials": np.array([[*trial.point, *trial[1:]] for trial in trials], float)}
+
+
+def _point(snapshot: int, step_size: float, second: float = 0.0) -> Point:
+    return Point(snapshot, float(f"{step_size:.3g}"), float(f"{second:.3g}"))
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(np.nanmean(values)) if (~np.isnan(values)).any() else nan

@@ -40,15 +40,14 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 def reproduce(
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")],
-    part: Annotated[Literal["reward", "rate", "utility", "all"], tyro.conf.Positional] = "all",
     scale: Literal["quick", "full"] = "quick",
-    tune: bool = False,
+    only: Literal["reward", "rate", "utility"] | None = None,
     progress: Annotated[bool, shown("")] = True,
 ) -> None:
     """Run the experiments of the paper's section 6, and judge each of its claims."""
     from occupax.experiments import reproduce as run
 
     try:
-        print_line(f"report: {run(part, scale, out, tune, progress)}")
+        print_line(f"report: {run(scale, out, only, progress)}")
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; the same command goes on with what is left.") from None

@@ -1,0 +1,60 @@
+"""MaxEnt in the readings that the paper leaves open."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from occupax.algorithms import MaxEnt
+from occupax.algorithms.base import Phase, chosen
+from occupax.algorithms.maxent import MaxEntState
+from occupax.batch import Batch
+
+
+class MaxEntReading(MaxEnt):
+    """MaxEnt with a choice of what its description leaves open.
+
+    Args:
+        own_density: the density of a policy is estimated from N episodes of its own, which count, as in Hazan et al.
+            (2019); otherwise from the batch of the planning step, free of charge.
+        fading: the k-th policy enters the mixture with a share of 1 / k; otherwise with the constant one.
+        normalised: the quasi-reward is taken at (1 - gamma) lambda, the distribution of Hazan et al., not at lambda.
+    """
+
+    own_density: bool = eqx.field(static=True, default=False)
+    fading: bool = eqx.field(static=True, default=False)
+    normalised: bool = eqx.field(static=True, default=False)
+
+    @property
+    def phases(self) -> tuple[Phase[MaxEntState], ...]:
+        """One batch for density and plan, or one for each."""
+        size = chosen("batch", self.batch)
+        return (Phase(size, self._density), Phase(size, self._plan)) if self.own_density else (Phase(size, self._both),)
+
+    def phase(self, iteration):  # pyright: ignore[reportMissingParameterType]
+        """Density and plan in turn, if they have batches of their own."""
+        return iteration % 2 if self.own_density else 0
+
+    def share(self, iteration: int) -> float:
+        """With which share the policy that is sampled in an iteration enters the mixture."""
+        if self.own_density and iteration % 2:
+            return 0.0
+        count = iteration // 2 if self.own_density else iteration
+        return 1 / (count + 1) if self.fading else 1.0 if count == 0 else float(self.mixing)
+
+    def _density(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
+        share = 1 / (state.iterations + 1) if self.fading else jnp.where(state.iterations == 0, 1.0, self.mixing)
+        u = batch.occupancy()
+        mixture = (1 - share) * state.mixture + share * u
+        utility, count = batch.utility(mixture), state.iterations + 1
+        return MaxEntState(state.policy, u, state.gradient, state.memory, mixture, utility, count)
+
+    def _plan(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
+        factor = 1 - batch.problem.discount if self.normalised else 1.0
+        reward: Float[Array, " d"] = batch.quasi_reward(factor * state.mixture)
+        gradient = batch.gradient(None, reward, self.baseline)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        kept = state.mixture, state.mixture_utility, state.iterations
+        return MaxEntState(policy, state.occupancy, gradient, memory, *kept)
+
+    def _both(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
+        return self._plan(self._density(state, batch, key), batch, key)
