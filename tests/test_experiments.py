@@ -193,7 +193,7 @@ def test_intervals_are_those_of_student_and_welch():
     random = np.random.default_rng(0)
     one, other = random.normal(1.0, 1.0, 8), random.normal(0.0, 3.0, 12)
     found, expected = mean(one), stats.ttest_1samp(one, 0.0).confidence_interval(0.95)
-    np.testing.assert_allclose(np.array(found), [one.mean(), *expected], rtol=1e-10)
+    np.testing.assert_allclose(np.array(found), np.array([one.mean(), *np.array(expected)]), rtol=1e-10)
     found, expected = difference(one, other), stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     np.testing.assert_allclose(np.array(found[1:]), np.array(expected), rtol=1e-10)
     found, expected = difference(one, other, 10), stats.ttest_ind(one, other, equal_var=False)
