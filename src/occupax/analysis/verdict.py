@@ -10,7 +10,7 @@ from occupax.analysis.charts import Level
 from occupax.samplers import EpisodeError
 from occupax.serial import class_name
 from occupax.training.assessment import References
-from occupax.training.result import Result
+from occupax.training.result import Finding, Result
 
 NEARLY_ALL = 0.99
 """From this share of the way on, a tenth of a per cent is shown."""
@@ -85,13 +85,17 @@ def levels(references: References | None) -> tuple[Level, ...]:
 
 
 def summary(result: Result) -> str:
-    """The headline, and for each finding a line of what happened and one of what to try."""
+    """The headline, and for each finding a line of what happened, one of what to try, and where more is said."""
     return "\n".join([result.headline, *finding_lines(result)])
 
 
 def finding_lines(result: Result) -> list[str]:
-    """The findings as lines of text."""
-    return [line for it in result.diagnosis for line in (f"{it.kind}: {it.sentence}", f"  try: {it.advice}")]
+    """The findings as lines of text; each names its section of the documentation."""
+
+    def lines(it: Finding) -> tuple[str, ...]:
+        return f"{it.kind}: {it.sentence}", f"  try: {it.advice}", f"  more: docs/diagnosis.md#{it.kind}"
+
+    return [line for it in result.diagnosis for line in lines(it)]
 
 
 def short_description(result: Result) -> Description:

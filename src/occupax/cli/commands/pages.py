@@ -41,7 +41,7 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 def reproduce(
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")],
     scale: Literal["quick", "full"] = "quick",
-    only: Literal["reward", "rate", "utility"] | None = None,
+    only: Annotated[Literal["reward", "rate", "utility"] | None, shown("all", "{reward,rate,utility}")] = None,
     progress: Annotated[bool, shown("")] = True,
 ) -> None:
     """Run the experiments of the paper's section 6, and judge each of its claims."""
