@@ -13,7 +13,7 @@ import occupax as ox
 from occupax import cli
 from occupax.cli.choices import Choices, build
 from occupax.cli.own_options import with_settings
-from occupax.training.setup import DEFAULT_ALGORITHM
+from occupax.training.setup import make_setup
 from test_cli_train import occupax
 
 OCCUPAX = Path(sys.executable).with_name("occupax")
@@ -73,7 +73,9 @@ def test_the_first_command_of_the_readme_is_its_first_example():
     exec(setup, found)  # noqa: S102
     assert call.startswith("ox.train(problem, episodes=50_000, seeds=10)")
     assert eqx.tree_equal(found["problem"], chosen.problem)
-    assert eqx.tree_equal(chosen.algorithm, DEFAULT_ALGORITHM)
+    setup = make_setup(found["problem"], [None], None, 1, 0, 1, exact=False)
+    assert eqx.tree_equal(chosen.algorithm, ox.PlugIn())
+    assert type(setup.algorithms[0]) is ox.PlugIn
     assert chosen.options == {"policy": None, "seeds": 10, "seed": 0, "record_every": 1}
 
 

@@ -55,23 +55,30 @@ def posterior(problem: Problem, seen: Transitions, prior: Number) -> Model:
     return Model(transition, reward, initial, terminal, info, seen.counts)
 
 
-def occupancy(problem: Problem, model: Model, probs: Float[Array, "S A"]) -> tuple[Array, Array]:
-    """The occupancy of the features under a table of probabilities in a model, and that of the states."""
-    counting = jnp.ones_like(model.initial)
-    if problem.termination == "episodic":
-        counting = jnp.where(model.terminal, 0.0, counting)
-    moving = problem.discount * jnp.einsum("sa,sax->sx", probs, model.transition)
+def evaluate(
+    problem: Problem, model: Model, probs: Float[Array, "S A"]
+) -> tuple[Float[Array, ""], Float[Array, " d"], Float[Array, "S A"]]:
+    """The utility, the occupancy of the features and the advantages of a table of probabilities, exact in a model.
 
-    def move(mass: Array, _: None) -> tuple[Array, Array]:
-        mass = mass * counting
-        return mass @ moving, mass
-
-    masses = jax.lax.scan(move, model.initial, None, length=problem.sampling_horizon())[1]
+    The advantage of an action is what it adds to the utility, for a visit of its state, at all times together: the
+    derivative is sum_t m_t(s) Q_t(s, a), for the masses m_t of the states and Q_t of the quasi-reward.
+    """
+    going_on = jnp.where(model.terminal & (problem.termination == "episodic"), 0.0, jnp.ones_like(model.initial))
+    onward = problem.discount * model.transition * going_on
+    moving = jnp.einsum("sa,sax->sx", probs, onward)
+    horizon = problem.sampling_horizon()
+    masses = jax.lax.scan(lambda mass, _: (mass @ moving, mass), model.initial * going_on, None, length=horizon)[1]
     visits = masses.sum(0)
     pairs = jnp.indices(probs.shape)
     step = [*pairs, model.reward] if model.info is None else [*pairs, model.reward, model.info]
     counts = jax.vmap(jax.vmap(problem.count))(*step)
-    return counts.total(visits[:, None] * probs, problem.size), visits
+    found = counts.total(visits[:, None] * probs, problem.size)
+    reward = counts.inner(problem.quasi_reward(found))
+    here = jnp.sum(probs * reward, 1)
+    later = jax.lax.scan(lambda value, _: (here + moving @ value, value), jnp.zeros_like(here), None, length=horizon)[1]
+    gain = reward * visits[:, None] + jnp.einsum("sax,sx->sa", onward, masses.T @ later[::-1])
+    gain = jnp.where(visits[:, None] > 0, gain / jnp.where(visits > 0, visits, 1.0)[:, None], 0.0)
+    return problem.estimated_utility(found), found, gain - jnp.sum(probs * gain, 1, keepdims=True)
 
 
 @eqx.filter_jit  # outside of a compiled program, each step would be compiled anew
@@ -85,27 +92,16 @@ def plan(
     utility this ends as policy iteration does.
     """
 
-    def value(probs: Array) -> tuple[Array, tuple[Array, Array]]:
-        found, visits = occupancy(problem, model, probs)
-        return problem.estimated_utility(found), (found, visits)
-
-    def evaluate(logits: Array) -> tuple[Array, Array, Array]:
-        probs = jax.nn.softmax(logits)
-        (worth, (found, visits)), slope = jax.value_and_grad(value, has_aux=True)(probs)
-        gain = jnp.where(visits[:, None] > 0, slope / jnp.where(visits > 0, visits, 1.0)[:, None], 0.0)
-        gain = gain - jnp.sum(probs * gain, 1, keepdims=True)
-        return worth, found, gain
-
     def improve(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
         logits, worth, gain, size = carry[0], carry[1], carry[3], carry[4]
         largest = jnp.max(jnp.abs(gain))
         moved = logits + size * gain / jnp.where(largest > 0, largest, 1.0)
         moved = jnp.maximum(moved - moved.max(1, keepdims=True), LOWEST)
-        new = evaluate(moved)
+        new = evaluate(problem, model, jax.nn.softmax(moved))
         better = new[0] >= worth
         kept = [jnp.where(better, one, other) for one, other in zip((moved, *new), carry[:-1], strict=True)]
         return (*kept, size * jnp.where(better, GROW, SHRINK)), None
 
-    first = logits, *evaluate(logits), jnp.ones((), logits.dtype)
+    first = logits, *evaluate(problem, model, jax.nn.softmax(logits)), jnp.ones((), logits.dtype)
     logits, _, found, _, _ = jax.lax.scan(improve, first, None, length=steps)[0]
     return logits, found

@@ -39,7 +39,8 @@ class Cell:
     problem: BenchProblem
     label: str
     """What the algorithm is called."""
-    algorithm: Algorithm[Any]
+    algorithm: Algorithm[Any] | None
+    """None is what `occupax.train` takes by default."""
     track: Track
     seeds: int
 
@@ -51,13 +52,14 @@ class Cell:
     @property
     def description(self) -> dict[str, Any]:
         """All that the outcome depends on."""
+        chosen = _with_its_settings(self.problem.problem, self.algorithm)
         return {
             "problem": self.problem.name,
             "fingerprint": self.problem.fingerprint,
             "episodes": self.problem.row.episodes,
             "label": self.label,
-            "algorithm": describe(_with_its_settings(self.problem.problem, self.algorithm)),
-            "source": _source(self.algorithm),
+            "algorithm": describe(chosen),
+            "source": _source(chosen),
             "track": self.track,
             "seeds": self.seeds,
             "versions": versions(),
@@ -93,7 +95,7 @@ def measure(cell: Cell, logger: Logger | None = None) -> Done:
     return Done(cell, describe(chosen), curve, time.monotonic() - began)
 
 
-def _with_its_settings(problem: Problem, algorithm: Algorithm[Any]) -> Algorithm[Any]:
+def _with_its_settings(problem: Problem, algorithm: Algorithm[Any] | None) -> Algorithm[Any]:
     """The algorithm with the settings that it has by default for a problem."""
     return make_setup(problem, [algorithm], first_policy(problem), 1, SEED, 1, exact=False).algorithms[0]
 

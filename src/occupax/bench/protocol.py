@@ -14,7 +14,7 @@ from occupax.bench.leaderboard import Leaderboard
 from occupax.bench.references import keep_reference, known_reference
 from occupax.experiments.progress import Job, run_jobs
 from occupax.training.loggers import Logger
-from occupax.training.setup import DEFAULT_ALGORITHM, as_algorithm
+from occupax.training.setup import as_algorithm
 
 DEFAULT = "ox.train"
 """What the algorithm is called that `occupax.train` takes when it is given none."""
@@ -24,7 +24,7 @@ SOLVING = 10.0
 
 def run(
     out: str | Path,
-    algorithms: Mapping[str, Algorithm[Any]] | None = None,
+    algorithms: Mapping[str, Algorithm[Any] | None] | None = None,
     suite: Suite = "quick",
     half: Half | Literal["both"] = "both",
     tuned: bool = False,
@@ -36,7 +36,8 @@ def run(
 
     Args:
         out: folder for all of it; a cell of problem, algorithm and track that it has already is not run again.
-        algorithms: what is entered, by the name it gets on the leaderboard; the default algorithm if none is.
+        algorithms: what is entered, by the name it gets on the leaderboard; None is what `occupax.train` takes by
+            default, which is entered if nothing is.
         suite: "quick", eight problems, or "full", all of them.
         half: problems of the "development" families, of the "test" families, or "both".
         tuned: run the tuned track as well: for each problem the best of 16 settings, found on other seeds.
@@ -47,8 +48,8 @@ def run(
     Returns:
         The leaderboard, with the scores of every run.
     """
-    given = algorithms or {DEFAULT: DEFAULT_ALGORITHM}
-    entered = {name: as_algorithm(algorithm) for name, algorithm in given.items()}
+    given = algorithms or {DEFAULT: None}
+    entered = {name: None if algorithm is None else as_algorithm(algorithm) for name, algorithm in given.items()}
     if check_integer("seeds", seeds) < 2:
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
     folder, chosen = Path(out), problems(suite, half, fresh)

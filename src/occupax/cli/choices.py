@@ -17,11 +17,11 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import INITIALISERS
 from occupax.samplers import SAMPLERS
 from occupax.training.folder import read_config, untrusted_module
-from occupax.training.setup import PolicySource, as_algorithm, make_setup
+from occupax.training.setup import PolicySource, as_algorithm, default_algorithm, first_policy, make_setup
 
 DEFAULTS: dict[str, Any] = {
     "utility": "reward",
-    "algorithm": "reinforce",
+    "algorithm": "reinforce",  # whose settings are meant where settings are given and no algorithm is
     "discount": 0.99,
     "termination": "episodic",
     "seeds": 1,
@@ -76,7 +76,7 @@ class Choices:
 
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
     utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
-    algorithm: Annotated[str | None, shown(DEFAULTS["algorithm"], "NAME")] = None
+    algorithm: Annotated[str | None, shown("plug-in for small tables, otherwise reinforce", "NAME")] = None
     policy: Annotated[str | None, shown("gaussian, tabular or mlp, by the environment", "NAME")] = None
     discount: Annotated[float | None, number(float), shown(DEFAULTS["discount"])] = None
     horizon: Annotated[int | None, number(int), shown("the time limit of the environment")] = None
@@ -120,7 +120,10 @@ def build(choices: Choices) -> TrainingArguments:
             horizon, reason = problem.effective_horizon, "less than 1% of the discounted mass is later"
         problem = ox.Problem(env, utility, **targets["problem"] | {"horizon": horizon}, constraints=limits)
     options = {"policy": choices.policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
-    return TrainingArguments(problem, targets[""], options, describe(problem, targets[""], f"on {choices.env}", reason))
+    algorithm = targets[""]
+    if choices.algorithm is None and algorithm is made[""]:  # neither a name nor a setting was given
+        algorithm = default_algorithm(problem, first_policy(problem, choices.policy, 0, 0))
+    return TrainingArguments(problem, algorithm, options, describe(problem, algorithm, f"on {choices.env}", reason))
 
 
 def make_problem(

@@ -28,7 +28,6 @@ from occupax.training.loggers import Console, Logger, MetricsFile
 from occupax.training.records import EXACT, Records, RecordTable
 from occupax.training.result import SUMMARY, Result, comparison
 from occupax.training.setup import (
-    DEFAULT_ALGORITHM,
     AlgorithmSource,
     PolicySource,
     Setup,
@@ -60,7 +59,7 @@ Callback = Logger | Callable[[Progress], Any]
 
 def train(
     problem: Problem,
-    algorithm: AlgorithmSource | None = None,
+    algorithm: AlgorithmSource = None,
     episodes: int | None = None,
     seeds: int | Iterable[int] = 1,
     seed: int = 0,
@@ -79,7 +78,8 @@ def train(
 
     Args:
         problem: what to maximise, and where.
-        algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.REINFORCE()`.
+        algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.PlugIn()` for tables of up to
+            128 states without constraints, and `occupax.REINFORCE()` otherwise.
         episodes: trajectories each seed may sample; it must be given. Never exceeded: an iteration that does not
             fit is not begun.
         seeds: how many seeds, or which.
@@ -108,7 +108,7 @@ def train(
     refuse_unless_path(out)
     if episodes is None:
         raise ValueError("episodes must say how many trajectories each seed may sample, for example episodes=10_000.")
-    chosen = DEFAULT_ALGORITHM if algorithm is None else as_algorithm(algorithm)
+    chosen = None if algorithm is None else as_algorithm(algorithm)
     setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
     with run_folder.locked(None if out is None else Path(out)):
         result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every, resume_hint)[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from occupax import serial, theory
 from occupax._errors import check_integer, check_integers, named
-from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm
+from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, PlugIn
 from occupax.algorithms.base import default_batch, default_mixing
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import (
@@ -30,9 +30,9 @@ from occupax.samplers import Sampler, choose_sampler
 from occupax.steps import default_decay, default_size
 from occupax.training.schedule import Schedule
 
-DEFAULT_ALGORITHM = REINFORCE()
-"""What trains when no algorithm is given; docs/bench.md says how it was chosen."""
-AlgorithmSource = Algorithm[Any] | str
+PLANNED_STATES = 128
+"""Up to how many states a table is planned by default; beyond, planning takes longer than sampling."""
+AlgorithmSource = Algorithm[Any] | str | None
 MOST_SEEDS = 2**20
 PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
 
@@ -88,7 +88,7 @@ class Setup:
 
 def make_setup(
     problem: Problem,
-    algorithms: Sequence[Algorithm[Any]],
+    algorithms: Sequence[Algorithm[Any] | None],
     policy: PolicySource,
     seeds: int | Iterable[int],
     seed: int,
@@ -100,7 +100,8 @@ def make_setup(
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
     for algorithm in algorithms:
-        as_algorithm(algorithm)
+        if algorithm is not None:
+            as_algorithm(algorithm)
     problem.sampling_horizon()
     if exact and not isinstance(problem.env, TabularMDP):
         raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
@@ -108,12 +109,15 @@ def make_setup(
     chosen = _read_seeds(seeds)
     if max(seed, *chosen) >= 2**32:
         raise ValueError(f"seed and seeds must be below 2**32, the numbers of a random key, got {max(seed, *chosen)}.")
-    policies = tuple(_first_policy(problem, policy, seed, number) for number in chosen)
+    policies = tuple(first_policy(problem, policy, seed, number) for number in chosen)
     for distinct in {_form(first): first for first in reversed(policies)}.values():
         refuse_unless_fitting(distinct, problem.env)
     return Setup(
         problem=problem,
-        algorithms=tuple(_with_numbers(algorithm, problem, policies[0]) for algorithm in algorithms),
+        algorithms=tuple(
+            _with_numbers(default_algorithm(problem, policies[0]) if it is None else it, problem, policies[0])
+            for it in algorithms
+        ),
         seeds=chosen,
         seed=seed,
         policies=policies,
@@ -121,6 +125,16 @@ def make_setup(
         exact=exact,
         sampler=choose_sampler(sampler, problem, policies[0]),
     )
+
+
+def default_algorithm(problem: Problem, policy: Policy) -> Algorithm[Any]:
+    """What trains when no algorithm is given; docs/bench.md says how it was chosen.
+
+    A small table is planned in a model that is learned, which takes the fewest episodes by far. Elsewhere what is
+    observed may not be all of the state, and under constraints multipliers change with every batch, which plans do not.
+    """
+    small = isinstance(problem.env, TabularMDP) and problem.env.num_states <= PLANNED_STATES
+    return PlugIn() if small and type(policy) is Tabular and not problem.constraints else REINFORCE()
 
 
 def as_algorithm(algorithm: Any) -> Algorithm[Any]:
@@ -161,7 +175,8 @@ def _read_seeds(seeds: Any) -> tuple[int, ...]:
     return chosen
 
 
-def _first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
+def first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
+    """The policy that a run begins with."""
     env = problem.env
     if source is None:
         source = default_policy(env)

@@ -10,7 +10,7 @@ from occupax.algorithms import Algorithm
 from occupax.cli.choices import number, shown
 from occupax.cli.output import print_line, print_table
 from occupax.envs.lookup import find
-from occupax.training.setup import DEFAULT_ALGORITHM, as_algorithm
+from occupax.training.setup import as_algorithm
 
 
 def bench(
@@ -36,10 +36,10 @@ def bench(
     print_line(f"leaderboard: {out / 'bench.html'}")
 
 
-def _make(name: str) -> Algorithm[Any]:
-    """The algorithm of a name, or of a class in a module, with its default settings."""
+def _make(name: str) -> Algorithm[Any] | None:
+    """The algorithm of a name, or of a class in a module, with its default settings; None is the default of `train`."""
     if name == ox.bench.DEFAULT:
-        return DEFAULT_ALGORITHM
+        return None
     if ":" not in name:
         return as_algorithm(name)
     found = find(name)

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import tyro
 
 import occupax as ox
 from occupax.cli import names, settings
-from occupax.cli.choices import FOLDER, Choices, TrainingArguments, build, number, restore, shown
+from occupax.cli.choices import DEFAULTS, FOLDER, Choices, TrainingArguments, build, number, restore, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 from occupax.training.sweeps import NOTHING_LEARNED
 
@@ -149,7 +149,7 @@ def sweep(
     json: bool = False,
 ) -> None:
     """Train with every combination of some settings, and rank them by what the policies are worth."""
-    training = build(choices)
+    training = build(replace(choices, algorithm=choices.algorithm or DEFAULTS["algorithm"]))
     grid = {
         name: [settings.read(name, text, {"": training.algorithm}) for text in texts]
         for name, texts in settings.parse_lists(over).items()
