@@ -6,7 +6,10 @@ The rule, for tables and for networks apart: among the candidates with the fewes
 by more than 5% of the way and which, on FrozenLake8x8-v1 after 50,000 episodes, reach 0.93 of the way to the best
 return and 0.965 to the best log coverage (median of twenty seeds), the one with the highest interquartile mean, over
 problems and seeds, of the mean score over the training. One within 0.01 of it is preferred if it is simpler: fresh
-gradients before those that are carried along. All have steps of Adam and the mean as the baseline.
+gradients before those that are carried along. All but PlugIn have steps of Adam and the mean as the baseline.
+
+What it chose on the tables: PlugIn, with an interquartile mean of 0.970 over the training and 0.998 in the end, no lost
+run, and 0.999 and 0.977 on the lake; the next is "fresh, 20, step 0.04, mixing 0.5" with 0.871 and 0.971.
 """
 
 import sys
@@ -24,6 +27,7 @@ from occupax.bench.references import known_reference
 
 SEEDS = 5
 TABLES = {
+    "PlugIn": ox.PlugIn(),
     "fresh, 20, step 0.04": ox.REINFORCE(20, step_size=0.04, mixing=1.0),
     "fresh, 20, step 0.04, mixing 0.5": ox.REINFORCE(20, step_size=0.04, mixing=0.5),
     "fresh, 20, step 0.04, mixing 0.2": ox.REINFORCE(20, step_size=0.04, mixing=0.2),

@@ -5,6 +5,7 @@ import pytest
 
 import occupax as ox
 from occupax import kernels
+from occupax.training.setup import make_setup
 
 TINY = ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3)
 
@@ -76,3 +77,21 @@ def test_any_true_of_a_callback_ends_the_training(answer):
 def test_nothing_else_does(answer):
     result = ox.train(problem(), TINY, episodes=10, callbacks=[lambda _: answer], progress=False)
     assert result.episodes[-1] == 8  # a whole cycle; the next snapshot does not fit
+
+
+def chain(states, **given):
+    return ox.Problem(ox.TabularMDP.chain(states), discount=0.9, horizon=4, **given)
+
+
+@pytest.mark.parametrize(
+    ("task", "policy", "kind"),
+    [
+        (chain(128), None, ox.PlugIn),
+        (chain(129), None, ox.REINFORCE),
+        (chain(3), "mlp", ox.REINFORCE),
+        (chain(3, constraints=[ox.Constraint(ox.utilities.Entropy(), at_least=0.1)]), None, ox.REINFORCE),
+        (ox.Problem("CartPole-v1"), None, ox.REINFORCE),
+    ],
+)
+def test_the_default_plans_small_tables_and_follows_gradients_elsewhere(task, policy, kind):
+    assert type(make_setup(task, [None], policy, 1, 0, 1, exact=False).algorithms[0]) is kind
