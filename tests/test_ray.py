@@ -214,6 +214,13 @@ def test_cluster_without_room_is_an_error(make_source: Any, policies: Any):
         make_source(always("hang"), patience=0.01).draw(policies[0], N, KEY).occupancy()
 
 
+def test_ray_is_not_ended_under_threads_that_wait_for_workers(make_source: Any, monkeypatch: pytest.MonkeyPatch):
+    pool, waiting = make_source(always("hang")).workers, list[bool]()
+    monkeypatch.setattr(pool._cluster, "close", lambda: waiting.extend(it.is_alive() for it in pool._threads))
+    pool.close()
+    assert waiting == [False, False]
+
+
 def test_large_policies_are_sent_once_a_batch_and_shards_drawn_once(
     make_source: Any, policies: Any, monkeypatch: pytest.MonkeyPatch
 ):

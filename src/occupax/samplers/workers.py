@@ -13,6 +13,8 @@ from occupax.samplers.episodes import EpisodeError, episode_seeds
 
 GIVEN_UP = 10
 """After so many times the patience a worker that does not answer is ended."""
+SECONDS_TO_END = 30.0
+"""How long is waited at the end for threads to hear that their workers are gone."""
 
 
 @dataclass(eq=False)
@@ -58,8 +60,9 @@ class Workers:
         self._failed_starts, self._failure = 0, ""
         self._closed = False
         self._workers = [Worker(self._kind.remote(package)) for _ in range(count)]
-        for worker in self._workers:
-            threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
+        self._threads = [threading.Thread(target=self._serve, args=(it,), daemon=True) for it in self._workers]
+        for thread in self._threads:
+            thread.start()
 
     def put(self, value: Any) -> Any:
         """Put a value into the memory of the cluster."""
@@ -86,12 +89,18 @@ class Workers:
         return [found[shard] for shard in shards]
 
     def close(self) -> None:
-        """End the workers, and the connection to the cluster."""
+        """End the workers, and the connection to the cluster.
+
+        Ray must not be shut down under a thread that waits inside of it: that is a segmentation fault.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         for worker in self._workers:
             self._ray.kill(worker.actor)
+        end = time.monotonic() + SECONDS_TO_END
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
         self._cluster.close()
 
     def _wait(self, tasks: list[Task]) -> None:
