@@ -222,7 +222,7 @@ def play(env: Any, seed: int, actions: Any) -> Played:
 
 @partial(jax.jit, static_argnums=1)
 def _bits(key: Any, n: int) -> Any:
-    return jnp.stack([jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, i), 0)) for i in range(n)])
+    return jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, i), 0)))(jnp.arange(n))
 
 
 def seeds_of(key: Any, n: int) -> list[int]:
