@@ -165,8 +165,8 @@ def damage_file(folder: Path, file: Path, random: np.random.Generator) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a run, in the order of their names."""
-    return sorted(it for it in folder.rglob("*") if it.is_file())
+    """The files that are read of a run, in the order of their names: pages and pictures are not."""
+    return sorted(it for it in folder.rglob("*") if it.is_file() and it.suffix not in (".html", ".png"))
 
 
 def mutate(original: Path, folder: Path, number: int) -> str:
