@@ -236,3 +236,22 @@ def test_large_policies_are_sent_once_a_batch_and_shards_drawn_once(
     halves = batch.halves()
     np.testing.assert_allclose(sum(half.occupancy() for half in halves) / 2, batch.occupancy(), rtol=1e-6)
     assert len(drawn) == SHARDS
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionAbortedError("Initialization failure from server:\nTraceback:\nthe head is gone."),
+        FileNotFoundError(2, "No such file or directory", "/home/nobody"),  # where Ray keeps a token
+        exceptions.AuthenticationError("no token"),
+    ],
+)
+def test_a_cluster_that_cannot_be_joined_is_a_sentence(error: Exception, monkeypatch: pytest.MonkeyPatch):
+    def fail(**_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("ray.init", fail)
+    with pytest.raises(
+        ValueError, match=r"^no Ray cluster at 'auto' could be joined: [^\n]+\. If it asks for a token, "
+    ):
+        Cluster("auto", None)

@@ -36,8 +36,12 @@ class Cluster:
                 with warnings.catch_warnings():  # of a fork, which is followed by another program at once
                     warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
                     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **more)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise ValueError(f"there is no Ray cluster at {address!r}: {error}") from error
+            except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+                why = str(error).strip().splitlines()[-1].rstrip(".")  # Ray adds what its server printed
+                raise ValueError(
+                    f"no Ray cluster at {address!r} could be joined: {why}. If it asks for a token, set "
+                    "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment."
+                ) from error
 
     def send(self, *contents: Any) -> "Package":
         """Put values into the memory of the cluster."""
