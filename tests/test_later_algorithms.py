@@ -1,5 +1,6 @@
 """STORM, PAGE, N-VR-PG, N-HARPG and PlugIn: against their pseudocode in NumPy, enumeration, and wrong versions."""
 
+import shutil
 from dataclasses import replace
 
 import equinox as eqx
@@ -370,6 +371,14 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
     assert model.counts.sum() == longer.steps[1, -1] == at_once.steps[1, -1]
     np.testing.assert_array_equal(model.transition, expected.transition)
     np.testing.assert_array_equal(longer.policies[1].table, at_once.policies[1].table)
+    first, second = (tmp_path / f"models/seed-{seed}.safetensors" for seed in (0, 1))
+    shutil.copy(second, first)
+    with pytest.raises(ValueError, match=r"models/seed-0\.safetensors was changed after it was written, or is that of"):
+        ox.load_result(tmp_path)
+    shutil.move(tmp_path / "models", tmp_path / "elsewhere")
+    (tmp_path / "models").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="models must be a folder of its own, but it is a link to another place"):
+        run(ox.PlugIn(batch=8), 72, out=tmp_path, resume=True)
 
 
 @pytest.mark.usefixtures("as_users_run")

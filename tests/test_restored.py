@@ -19,6 +19,12 @@ CART = ox.make("CartPole-v1")
 GRID = ox.features.Grid([-1.0, -2.0], [1.0, 2.0], [3, 4], coordinates=[0, 2])
 FEEDBACK = np.arange(16.0).reshape(4, 2, 2)
 SUM = ox.utilities.Reward() + 0.1 * ox.utilities.Entropy()
+COSTS = np.arange(8.0).reshape(4, 2)
+FAIR = ox.utilities.NashWelfare(COSTS, COSTS, weights=[1.0, 2.0])
+TARGET = np.full(4, 0.25)
+CURVED = ox.Constraint(ox.utilities.Entropy(), at_least=0.5)
+NORMAL = ox.policies.gaussian((4,))(ox.envs.LQR.random(3, 2), KEY)
+ARRAY = jnp.array(0.5)
 
 
 def changed(value, place, new):
@@ -102,6 +108,34 @@ CASES = {
     "an empty polyhedron": (Polyhedron([[1], [-1]], [1, 0]), ("bounds",), np.array([-2.0, 1.0])),
     "a point that is no number": (Point([1, 2]), ("point",), entry(0, nan)),
     "a set that is a feature": (SetDistance(FEEDBACK, Point([1, 2])), ("set",), serial.pack(ox.features.State())[0]),
+    "a target below zero": (problem(ox.utilities.KL(TARGET)), ("utility", "target"), entry(0, -0.25)),
+    "a target that is no distribution": (problem(ox.utilities.ForwardKL(TARGET)), ("utility", "target"), entry(0, 5.0)),
+    "a smoothing of zero": (ox.utilities.KL(TARGET), ("smoothing",), 0.0),
+    "a scale below zero": (ox.utilities.ForwardKL(TARGET), ("scale",), -1.0),
+    "a temperature of zero": (ox.utilities.SoftMin(COSTS), ("temperature",), 0.0),
+    "a negative share": (FAIR, ("weights",), np.array([-1.0, 1.0])),
+    "shares in a table": (FAIR, ("weights",), np.ones((1, 2))),
+    "a welfare without sigma": (FAIR, ("sigma",), 0.0),
+    "a design without sigma": (ox.utilities.LogDet(FEEDBACK), ("sigma",), -0.1),
+    "regressors without products": (
+        ox.utilities.LogDet(FEEDBACK),
+        ("regressors",),
+        serial.pack(ox.features.State())[0],
+    ),
+    "a limit of infinity": (ox.Constraint(COSTS, at_most=1.0), ("limit",), {"float": "inf"}),
+    "a limit without a name": (ox.Constraint(COSTS, at_most=1.0), ("name",), ""),
+    "a limit with a comma": (ox.Constraint(COSTS, at_most=1.0), ("name",), "a,b"),
+    "an upper limit of something concave": (CURVED, ("upper",), True),
+    "limits that the utility does not have": (
+        problem(constraints=[CURVED]),
+        ("utility",),
+        serial.pack(ox.utilities.Reward())[0],
+    ),
+    "a limit that was paid for before": (
+        problem(constraints=[CURVED]),
+        ("utility", "weights"),
+        {"tuple": [1.0, 3.0]},
+    ),
     "a batch of -1": (ox.REINFORCE(batch=4), ("batch",), -1),
     "a batch of 1e18": (ox.REINFORCE(batch=4), ("batch",), 10**18),
     "a batch of a half": (ox.REINFORCE(batch=4), ("batch",), 0.5),
@@ -114,6 +148,17 @@ CASES = {
     "an epoch of none": (ox.TSIVRPG(), ("epoch_length",), 0),
     "a guard of 2": (ox.TSIVRPG(), ("weight_guard",), 2.0),
     "mixing of 3": (ox.MaxEnt(), ("mixing",), 3.0),
+    "mixing that is true": (ox.REINFORCE(mixing=0.5), ("mixing",), True),
+    "a share of 2": (ox.STORM(fresh=ARRAY), ("fresh",), np.array(2, np.float32)),
+    "a decay of none": (ox.NVRPG(), ("decay",), 0.0),
+    "a decay of steps below zero": (ox.NHARPG(step_decay=ARRAY), ("step_decay",), np.array(-1, np.float32)),
+    "a coin below zero": (ox.PAGE(), ("coin",), -1),
+    "a prior below zero": (ox.PlugIn(prior=ARRAY), ("prior",), np.array(-1, np.float32)),
+    "more exploration than actions": (ox.PlugIn(explore=ARRAY), ("explore",), np.array(2, np.float32)),
+    "steps of planning of none": (ox.PlugIn(), ("plan_steps",), 0),
+    "a decay after no step": (ox.REINFORCE(), ("decay_after",), 0.0),
+    "several steps at once": (ox.REINFORCE(step_size=ARRAY), ("step_size",), np.ones(3, np.float32)),
+    "deviations of other actions": (NORMAL, ("log_deviation",), np.zeros(1, np.float32)),
     "a table of one axis": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros(3, np.float32)),
     "a table of integers": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros((4, 2), np.int32)),
     "a network that is a text": (ox.policies.mlp((4,))(CART, KEY), ("psi",), "tanh"),
@@ -131,6 +176,12 @@ def test_what_no_constructor_makes_is_not_restored(case):
     description, arrays = changed(value, place, new)
     with pytest.raises(ValueError, match=r"(was saved with a value that it cannot have: .+\.|jax.enable_x64)"):
         serial.unpack(description, arrays)
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_what_a_constructor_makes_is_restored():
+    for value, _, _ in CASES.values():
+        assert eqx.tree_equal(serial.unpack(*serial.pack(value)), value), value
 
 
 # The kernels

@@ -72,6 +72,12 @@ def is_traced(value: object) -> bool:
     return isinstance(value, Tracer) or (isinstance(value, jax.Array) and value.ndim > 0)
 
 
+def check_share(name: str, share: object) -> None:
+    """Refuse what does not lie in (0, 1], unless a program was given it as an array."""
+    if not is_traced(share) and check_number(name, share, low=0.0, open_low=True) > 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {share!r}.")
+
+
 def check_key(key: object) -> None:
     """Refuse what is not a random key, of the new kind or the old."""
     dtype = key.dtype if isinstance(key, jax.Array) else None

@@ -47,9 +47,14 @@ class Constraint(eqx.Module):
         bound, given = ("at_most", at_most) if self.upper else ("at_least", at_least)
         self.limit = check_number(bound, given, low=-float("inf"), open_low=True)
         self.subject = subject if isinstance(subject, Utility) else Total(as_feedback("subject", subject))
-        if name is not None and not (isinstance(name, str) and name and "," not in name):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"name must be a word without commas, got {name!r}.")
         self.name = _name(subject) if name is None else name
+
+    def __check_init__(self) -> None:
+        bound = "at_most" if self.upper else "at_least"
+        check_number(bound, self.limit, low=-float("inf"), open_low=True)
+        name: Any = self.name
+        if not (isinstance(name, str) and name and name.isprintable() and "," not in name):
+            raise ValueError(f"name must be a word without commas, got {name!r}.")
         curved = -self.subject if self.upper else self.subject
         if not curved.concave:
             kind, other = ("convex", "at_least") if self.upper else ("concave", "at_most")

@@ -83,6 +83,8 @@ class Problem(eqx.Module):
         _read_termination(self.termination, self.env)
         if self.size != self.features.size(self.env):
             raise ValueError(f"size must be that of the features, {self.features.size(self.env)}, got {self.size!r}.")
+        if self.constraints and getattr(self.utility, "weights", ()) != (1.0, *(0.0 for _ in self.constraints)):
+            raise ValueError("utility must be a sum of the objective and of what each constraint limits.")
         refuse_unless_fitting(self.utility, self.size)
 
     def __repr__(self) -> str:

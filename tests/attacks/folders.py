@@ -65,19 +65,58 @@ ARRAYS = {
 """What is made of an array."""
 
 
-def make_run(folder: Path) -> None:
+CHAIN = ox.TabularMDP.chain(4)
+COSTS = np.arange(8.0).reshape(4, 2)
+
+
+def _table() -> tuple[Any, ...]:
+    utility = ox.utilities.LogCoverage(0.1)
+    return ox.Problem(CHAIN, utility, discount=0.9, horizon=5), ox.REINFORCE(batch=4), ox.policies.tabular(0.5)
+
+
+def _limits() -> tuple[Any, ...]:
+    limits = [ox.Constraint(COSTS, at_most=9.0), ox.Constraint(ox.utilities.Entropy(), at_least=0.2)]
+    utility = ox.utilities.KL(np.full(4, 0.25)) + ox.utilities.SoftMin(COSTS, 1 - COSTS)
+    problem = ox.Problem(CHAIN, utility, discount=0.9, horizon=5, constraints=limits)
+    return problem, ox.PlugIn(batch=4), ox.policies.tabular(0.5)
+
+
+def _network() -> tuple[Any, ...]:
+    grid = ox.features.Grid([-1.0, -1.0], [1.0, 1.0], [2, 3], coordinates=[0, 2])
+    problem = ox.Problem(ox.make("CartPole-v1"), ox.utilities.Entropy(), horizon=5, features=grid)
+    return problem, ox.TSIVRPG(snapshot_batch=8, batch=4, epoch_length=2), ox.policies.mlp((8,))
+
+
+def _system() -> tuple[Any, ...]:
+    return (
+        ox.Problem(ox.envs.LQR.random(2, 1), horizon=5),
+        ox.STORM(snapshot_batch=8, batch=4),
+        ox.policies.gaussian(()),
+    )
+
+
+def _simulator() -> tuple[Any, ...]:
+    env = ox.GymnasiumEnv("CartPole-v1", max_episode_steps=5)
+    return ox.Problem(env), ox.NVRPG(snapshot_batch=8, batch=4), ox.policies.mlp((4,), normalise=True)
+
+
+KINDS = {"table": _table, "limits": _limits, "network": _network, "system": _system, "simulator": _simulator}
+"""Runs of several kinds, which have all kinds of parts."""
+
+
+def make_run(folder: Path, kind: str = "table") -> None:
     """A small finished run, with two checkpoints."""
-    env = ox.TabularMDP.chain(4)
-    problem = ox.Problem(env, ox.utilities.LogCoverage(0.1), discount=0.9, horizon=5)
-    options: dict[str, Any] = {"policy": ox.policies.tabular(0.5), "progress": False, "seeds": 2, "record_every": 3}
-    ox.train(problem, ox.REINFORCE(batch=4), EPISODES // 2, out=folder, **options)
-    ox.train(problem, ox.REINFORCE(batch=4), EPISODES, out=folder, resume=True, **options)
+    problem, algorithm, policy = KINDS[kind]()
+    options: dict[str, Any] = {"policy": policy, "progress": False, "seeds": 2, "record_every": 3}
+    ox.train(problem, algorithm, EPISODES // 2, out=folder, **options)
+    ox.train(problem, algorithm, EPISODES, out=folder, resume=True, **options)
 
 
 def content_of(result: ox.Result) -> dict[str, Any]:
     """All that a result says of what was trained."""
     arrays = {f"metrics/{name}": values for name, values in result.metrics.items()}
-    arrays |= {f"policy-{i}": np.asarray(policy.table) for i, policy in enumerate(result.policies)}
+    for i, policy in enumerate(result.policies):
+        arrays |= {f"policy-{i}{name}": array for name, array in serial.named_arrays(policy).items()}
     arrays |= {"episodes": result.episodes, "steps": result.steps, "utilities": result.utilities}
     return {name: (str(it.dtype), it.shape, it.tobytes()) for name, it in arrays.items()} | {"status": result.status}
 
@@ -227,31 +266,34 @@ def judge(said: str, before: Any, after: Any) -> str:
 
 
 def attack(say: Any, count: int = 500) -> dict[str, int]:
-    """Load and report every mutant, and go on with every fourth that is changed where a run goes on from."""
+    """Load every mutant, report every fifth, and go on with every fourth that is changed where a run goes on from."""
     import tempfile
 
     counts = {"folders": 0, "resumed": 0, "refused": 0, "same": 0, "other numbers": 0, "wrong": 0}
     with tempfile.TemporaryDirectory() as place:
-        home = Path(place)
-        make_run(home / "original")
-        before = loaded(home / "original", home / "page.html")
-        shutil.copytree(home / "original", home / "more")
-        longer = resumed(home / "more")
+        home, whole = Path(place), dict[tuple[str, str], Any]()
+        for kind in KINDS:
+            make_run(home / kind, kind)
+            whole["load", kind] = loaded(home / kind, home / "page.html")
+            shutil.copytree(home / kind, home / "more")
+            whole["resume", kind] = resumed(home / "more")
+            shutil.rmtree(home / "more")
         for number in range(count):
+            kind = [*KINDS][number // 20 % len(KINDS)]
             page = home / "page.html" if number % 5 == 0 else None
-            for way, play, whole in (("load", partial(loaded, page=page), before), ("resume", resumed, longer)):
-                said = mutate(home / "original", home / "mutant", number)
+            for way, play in (("load", partial(loaded, page=page)), ("resume", resumed)):
+                said = mutate(home / kind, home / "mutant", number)
                 starts = said.startswith(("config", "checkpoint", "metrics"))
                 if way == "resume" and (number % 4 or not starts):
                     continue
                 try:
-                    outcome = judge(said, whole, play(home / "mutant"))
+                    outcome = judge(said, whole[way, kind], play(home / "mutant"))
                 except BaseException as error:  # noqa: BLE001 - it must not happen
                     outcome = "wrong"
-                    say(f"mutant {number}, {way}, {said}: {type(error).__name__}: {error!s:.200}")
+                    say(f"{kind} {number}, {way}, {said}: {type(error).__name__}: {error!s:.200}")
                 else:
                     if outcome == "wrong":
-                        say(f"mutant {number}, {way}, {said}: {play(home / 'mutant')!s:.200}")
+                        say(f"{kind} {number}, {way}, {said}: {play(home / 'mutant')!s:.200}")
                 counts["folders" if way == "load" else "resumed"] += 1
                 counts[outcome] += 1
     return counts

@@ -4,7 +4,7 @@ from math import sqrt
 
 from jaxtyping import Array, Float, Key
 
-from occupax._errors import is_traced
+from occupax._errors import check_number, is_traced
 from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, choose, scale, subtract
 from occupax.batch import Batch
 
@@ -25,7 +25,8 @@ class HSPGA(RecursiveAlgorithm):
     mixing: Float[Array, ""] | float | None = None
 
     def __check_init__(self) -> None:
-        if self.mixing is not None and not is_traced(self.mixing) and not 0 <= self.mixing <= 1:
+        given = self.mixing is not None and not is_traced(self.mixing)
+        if given and check_number("mixing", self.mixing, low=0.0) > 1:
             raise ValueError(f"mixing must lie in [0, 1], got {self.mixing!r}.")
 
     @property

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from occupax._errors import is_traced
+from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, chosen, no_gradient
 from occupax.batch import Batch
 from occupax.policies import Policy
@@ -34,8 +34,7 @@ class MaxEnt(Algorithm[MaxEntState]):
     mixing: Float[Array, ""] | float = 0.1
 
     def __check_init__(self) -> None:
-        if not is_traced(self.mixing) and not 0 < self.mixing <= 1:
-            raise ValueError(f"mixing must lie in (0, 1], got {self.mixing!r}.")
+        check_share("mixing", self.mixing)
 
     @property
     def phases(self) -> tuple[Phase[MaxEntState], ...]:

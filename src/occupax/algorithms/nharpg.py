@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, add, no_gradient, scale, subtract
-from occupax.algorithms.storm import check_share
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem

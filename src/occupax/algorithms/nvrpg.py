@@ -6,9 +6,9 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Int, Key
 
+from occupax._errors import check_share
 from occupax.algorithms.base import Phase
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
-from occupax.algorithms.storm import check_share
 from occupax.batch import Batch
 from occupax.steps import Number
 

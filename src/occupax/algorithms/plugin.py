@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from occupax._errors import check_integer, check_number
+from occupax._errors import check_integer, check_number, is_traced
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, chosen, no_gradient
 from occupax.algorithms.planning import Model, plan, posterior
 from occupax.batch import Batch, Transitions
@@ -56,9 +56,9 @@ class PlugIn(Algorithm[PlugInState]):
     rule: Any = eqx.field(kw_only=True, static=True, default="gradient")
 
     def __check_init__(self) -> None:
-        if not isinstance(self.prior, jax.Array):
+        if not is_traced(self.prior):
             check_number("prior", self.prior, low=0.0, open_low=True)
-        if not isinstance(self.explore, jax.Array) and check_number("explore", self.explore, low=0.0) > 1:
+        if not is_traced(self.explore) and check_number("explore", self.explore, low=0.0) > 1:
             raise ValueError(f"explore must be a share of the actions, at most 1, got {self.explore!r}.")
         check_number("growth", self.growth, low=1.0, open_low=True)
         check_integer("plan_steps", self.plan_steps)

@@ -1,12 +1,9 @@
 """STORM-PG: recursive estimates with momentum (Yuan, Lian, Liu and Zhou, 2020)."""
 
-from typing import Any
-
 import equinox as eqx
-import jax
 from jaxtyping import Array, Int, Key
 
-from occupax._errors import check_number
+from occupax._errors import check_share
 from occupax.algorithms.base import Phase
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
 from occupax.batch import Batch
@@ -44,9 +41,3 @@ class STORM(CarryingAlgorithm):
 
     def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
         return self._carry(state, batch, 1 - self.fresh, self.step())
-
-
-def check_share(name: str, share: Any) -> None:
-    """Refuse what is no share of an estimate, unless a program was given it as an array."""
-    if not isinstance(share, jax.Array) and check_number(name, share, low=0.0, open_low=True) > 1:
-        raise ValueError(f"{name} must lie in (0, 1], got {share!r}.")

@@ -12,7 +12,7 @@ from occupax._errors import check_integer, read_array, refuse_infinite
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import Environment
 
-Matrix = Float[np.ndarray, "rows columns"]
+Matrix = Float[np.ndarray, "_ _"]
 
 
 class LQR(Environment):

@@ -35,6 +35,12 @@ class Normal(Policy):
     log_deviation: Vector | None
     box: BoxActions = eqx.field(static=True)
 
+    def __check_init__(self) -> None:
+        entries = len(self.box.low)
+        if self.log_deviation is not None and self.log_deviation.shape != (entries,):
+            got = f"an array of shape {self.log_deviation.shape}"
+            raise ValueError(f"log_deviation must have a number for each of the {entries} of an action, got {got}.")
+
     @final
     def law(self, observation: Any) -> tuple[Vector, Vector]:
         """Means of z and logarithms of its deviations."""

@@ -118,7 +118,7 @@ def refuse_another_run(folder: Path, config: dict[str, Any], arrays: Arrays, res
     written = (folder / CONFIG).exists()
     if not resume and (written or (folder / "checkpoint").exists()):
         raise ValueError(f"{folder} holds a run already: resume it (resume=True, --resume) or choose another.")
-    for name in ("checkpoint", "policies"):
+    for name in ("checkpoint", "policies", "models"):
         if (folder / name).is_symlink():
             raise ValueError(f"{folder / name} must be a folder of its own, but it is a link to another place.")
     if not written:

@@ -85,7 +85,7 @@ def load_result(
         saved_assessment=load_assessment(path, len(seeds)),
         saved_diagnosis=None if findings is None else tuple(Finding(**finding) for finding in findings),
         compare=None if restored is None or first is None else comparison(restored, first),
-        models=tuple(_load_model(model_file(path, seed)) for seed in seeds),
+        models=tuple(_load_model(path / model_file(seed)) for seed in seeds),
     )
 
 
@@ -96,8 +96,8 @@ def _read_summary(path: Path, config: dict[str, Any], seeds: tuple[int, ...]) ->
         summary = read_json(file)
     except FileNotFoundError:
         raise ValueError(f"{path} holds a run that is not finished: resume it first.") from None
-    assessed = [FILE] if (path / FILE).exists() else []
-    check_seal(file, summary, [RECORDS, *map(policy_file, seeds), *assessed])
+    others = [name for name in (FILE, *map(model_file, seeds)) if (path / name).exists()]
+    check_seal(file, summary, [RECORDS, *map(policy_file, seeds), *others])
     if summary.get("fingerprint") != config["fingerprint"]:
         raise ValueError(f"{file} is the summary of another run than config.json.")
     status, seconds, findings = (summary.get(name) for name in ("status", "seconds", "diagnosis"))

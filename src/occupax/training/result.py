@@ -228,11 +228,12 @@ class Result:
         write_config(path, self.config, self.arrays)
         for seed, policy in zip(self.seeds, self.policies, strict=True):
             save_policy(self._with_spaces(policy), path / policy_file(seed))
+        files = [RECORDS, *map(policy_file, self.seeds)]
         for seed, model in zip(self.seeds, self.models, strict=False):
             if model is not None:
                 description, arrays = serial.pack(model)
-                serial.write(model_file(path, seed), arrays, {"format": MODEL, "model": description})
-        files = [RECORDS, *map(policy_file, self.seeds)]
+                serial.write(path / model_file(seed), arrays, {"format": MODEL, "model": description})
+                files.append(model_file(seed))
         (path / FILE).unlink(missing_ok=True)
         summary: dict[str, Any] = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
         if self.problem is not None or self.saved_assessment is not None:
@@ -255,9 +256,9 @@ def policy_file(seed: int) -> str:
     return f"policies/seed-{seed}.safetensors"
 
 
-def model_file(folder: Path, seed: int) -> Path:
-    """The file of the model that a seed has learned."""
-    return folder / "models" / f"seed-{seed}.safetensors"
+def model_file(seed: int) -> str:
+    """Where in the folder of a run the model is that a seed has learned."""
+    return f"models/seed-{seed}.safetensors"
 
 
 def comparison(problem: Problem, first: Policy) -> Callable[[], References]:

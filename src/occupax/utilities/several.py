@@ -11,10 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_number, read_array
+from occupax._errors import check_number, read_array, refuse_infinite
 from occupax.features import Feature, Outer
 from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.library import as_feedback
+
+
+def _read_sigma(sigma: Any) -> float:
+    return check_number("sigma", sigma, low=0.0, open_low=True)
 
 
 class SeveralRewards(Utility):
@@ -41,11 +45,12 @@ class SoftMin(SeveralRewards):
         temperature: t, in the units of the rewards.
     """
 
-    temperature: float = eqx.field(static=True)
+    temperature: float = eqx.field(
+        static=True, converter=lambda it: check_number("temperature", it, low=0.0, open_low=True)
+    )
 
     def __init__(self, *rewards: Any, temperature: float = 1.0):
-        self.rewards = _stacked(rewards)
-        self.temperature = check_number("temperature", temperature, low=0.0, open_low=True)
+        self.rewards, self.temperature = _stacked(rewards), temperature
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The soft minimum."""
@@ -74,15 +79,18 @@ class NashWelfare(SeveralRewards):
         weights: w, one for each reward; all 1 by default.
     """
 
-    sigma: float = eqx.field(static=True)
+    sigma: float = eqx.field(static=True, converter=_read_sigma)
     weights: Float[np.ndarray, " k"] | None
 
     def __init__(self, *rewards: Any, sigma: float = 0.01, weights: Sequence[float] | None = None):
-        self.rewards = _stacked(rewards)
-        self.sigma = check_number("sigma", sigma, low=0.0, open_low=True)
+        self.rewards, self.sigma = _stacked(rewards), sigma
         self.weights = None if weights is None else read_array("weights", weights)
-        if self.weights is not None and (self.weights.ndim != 1 or (self.weights < 0).any()):
-            raise ValueError(f"weights must be a list of numbers that are not negative, got {weights!r}.")
+
+    def __check_init__(self) -> None:
+        if self.weights is not None:
+            refuse_infinite("weights", self.weights)
+            if self.weights.ndim != 1 or (self.weights < 0).any():
+                raise ValueError(f"weights must be a list of numbers that are not negative, got {self.weights}.")
 
     def shares(self, occupancy: Any) -> Any:
         """The weights, one for each entry of an occupancy."""
@@ -118,12 +126,11 @@ class LogDet(Utility):
         sigma: what is known beforehand, in the units of the sum.
     """
 
-    regressors: Feature
-    sigma: float = eqx.field(static=True)
+    regressors: Outer
+    sigma: float = eqx.field(static=True, converter=_read_sigma)
 
     def __init__(self, regressors: Any, sigma: float = 0.1):
-        self.regressors = Outer(as_feedback("regressors", regressors))
-        self.sigma = check_number("sigma", sigma, low=0.0, open_low=True)
+        self.regressors, self.sigma = Outer(as_feedback("regressors", regressors)), sigma
 
     def information(self, occupancy: Float[Array, " d"]) -> Float[Array, "k k"]:
         """The matrix of second moments, with sigma on its diagonal."""

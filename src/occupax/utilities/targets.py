@@ -18,7 +18,9 @@ class Imitation(Utility):
     """A concave function of rho = scale * u and a target, the distribution of visits to be imitated."""
 
     target: Float[np.ndarray, " d"]
-    smoothing: float = eqx.field(static=True)
+    smoothing: float = eqx.field(
+        static=True, converter=lambda it: check_number("smoothing", it, low=0.0, open_low=True)
+    )
     scale: float | None = eqx.field(static=True)
     counted: Feature
 
@@ -32,13 +34,6 @@ class Imitation(Utility):
         table = read_array("target", target)
         if features is None and table.ndim not in (1, 2):
             raise ValueError(f"target must be an array [S] of states or [S, A] of pairs, got shape {table.shape}.")
-        total = float(table.sum()) if table.size else 0.0
-        if (table < 0).any() or not 0 < total <= 1 + 1e-4:
-            wrong = f"the entry {table.min():.4g}" if (table < 0).any() else f"a sum of {total:.4g}"
-            raise ValueError(
-                "target must be a distribution of visits, with no negative entry and a sum of 1, or less where "
-                f"episodes end, got {wrong}; an occupancy is one when it is multiplied by 1 - discount."
-            )
         self.counted = (
             as_feature(features)
             if features is not None
@@ -46,8 +41,16 @@ class Imitation(Utility):
             if table.ndim == 1
             else feature_maps.StateAction()
         )
-        self.target, self.scale = table.ravel(), scale
-        self.smoothing = check_number("smoothing", smoothing, low=0.0, open_low=True)
+        self.target, self.smoothing, self.scale = table.ravel(), smoothing, scale
+
+    def __check_init__(self) -> None:
+        negative, total = (self.target < 0).any(), float(self.target.sum())
+        if negative or not 0 < total <= 1 + 1e-4:
+            wrong = f"the entry {self.target.min():.4g}" if negative else f"a sum of {total:.4g}"
+            raise ValueError(
+                "target must be a distribution of visits, with no negative entry and a sum of 1, or less where "
+                f"episodes end, got {wrong}; an occupancy is one when it is multiplied by 1 - discount."
+            )
         check_number("scale", self.factor, low=0.0, open_low=True)
 
     @property
