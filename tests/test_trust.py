@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -20,6 +21,7 @@ from attacks import simulators as rogues
 from folders import reseal
 from occupax import cli, serial
 from occupax.cli.cache import keep_compiled_programs, remove_oldest
+from occupax.experiments import reproduce
 from occupax.training.loop import Terminated
 from occupax.training.records import Records
 from occupax.training.schedule import Schedule
@@ -203,16 +205,18 @@ def arguments():
 @pytest.mark.parametrize("name", ["metrics.csv", "report.html", "notes.txt", ".hidden"])
 def test_a_folder_with_files_of_others_is_not_written_to(tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(ValueError, match="is not empty and holds no run: choose another folder"):
-        ox.train(**arguments(), out=tmp_path)
+    for write in (partial(ox.train, **arguments()), ox.bench.run, partial(reproduce, "quick")):
+        with pytest.raises(ValueError, match="is not empty and holds no run: choose another folder"):
+            write(out=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
 
 
 def test_an_empty_path_is_no_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="out must be the path of a folder, got ''"):
-        ox.train(**arguments(), out="")
+    for write in (partial(ox.train, **arguments()), ox.bench.run, partial(reproduce, "quick")):
+        with pytest.raises(ValueError, match="out must be the path of a folder, got ''"):
+            write(out="")
     code, _, err = occupax("train", "FrozenLake-v1", "--episodes", "20", "--out", "")
     assert code == 2
     assert "it takes the path of a folder, got ''" in err

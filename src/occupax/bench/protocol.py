@@ -13,8 +13,9 @@ from occupax.bench.families import BenchProblem, Half, Suite, problems
 from occupax.bench.leaderboard import Leaderboard
 from occupax.bench.references import keep_reference, known_reference
 from occupax.experiments.progress import Job, run_jobs
+from occupax.training.folder import refuse_others_files
 from occupax.training.loggers import Logger
-from occupax.training.setup import as_algorithm
+from occupax.training.setup import as_algorithm, refuse_unless_path
 
 DEFAULT = "ox.train"
 """What the algorithm is called that `occupax.train` takes when it is given none."""
@@ -52,7 +53,9 @@ def run(
     entered = {name: None if algorithm is None else as_algorithm(algorithm) for name, algorithm in given.items()}
     if check_integer("seeds", seeds) < 2:
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
+    refuse_unless_path(out, "out")
     folder, chosen = Path(out), problems(suite, half, fresh)
+    refuse_others_files(folder, ("cells", "optima"))
     tracks: tuple[cells.Track, ...] = ("default", "tuned") if tuned else ("default",)
     every = [Cell(it, *entry, track, seeds) for track in tracks for entry in entered.items() for it in chosen]
     if len({cell.name for cell in every}) < len(every):

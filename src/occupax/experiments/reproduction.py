@@ -28,7 +28,8 @@ from occupax.experiments.sections import Section, text
 from occupax.experiments.store import SECONDS, Arrays, Unit, run_units
 from occupax.experiments.tasks import COVERAGE
 from occupax.experiments.tuning import Search, Trial
-from occupax.training.setup import versions
+from occupax.training.folder import refuse_others_files
+from occupax.training.setup import refuse_unless_path, versions
 
 BADGES = {"reproduced": "good", "partly": "partly", "not reproduced": "bad", "cannot tell": "unknown"}
 
@@ -114,6 +115,8 @@ def reproduce(scale: str, out: str | Path, only: str | None = None, progress: bo
         raise unknown("scale", scale, SCALES)
     if only is not None and only not in RUN:
         raise unknown("only", only, RUN)
+    refuse_unless_path(out, "out")
+    refuse_others_files(Path(out), ("units",))
     work, sections, told = Work(Path(out), SCALES[scale], progress), list[Section](), list[str]()
     for part in RUN if only is None else [only]:
         found, sentences = RUN[part](work)
