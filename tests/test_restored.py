@@ -25,6 +25,7 @@ TARGET = np.full(4, 0.25)
 CURVED = ox.Constraint(ox.utilities.Entropy(), at_least=0.5)
 NORMAL = ox.policies.gaussian((4,))(ox.envs.LQR.random(3, 2), KEY)
 ARRAY = jnp.array(0.5)
+GYMNAX = ox.make("gymnax/CartPole-v1")
 
 
 def changed(value, place, new):
@@ -165,6 +166,8 @@ CASES = {
     "a time limit of -1": (CART, ("time_limit",), -1),
     "a cost that is not positive": (ox.envs.LQR.random(2, 1), ("action_cost",), np.array([[-1.0]])),
     "a root of something else": (ox.envs.LQR.random(2, 1), ("noise_root",), np.eye(2)),
+    "another limit than gymnax has": (GYMNAX, ("time_limit",), 7),
+    "an environment that gymnax has not": (GYMNAX, ("source",), "os:system"),
     "a constant that is a text": (ox.utilities.Smoothness(1.0, 1.0, 1.0), ("l2",), "much"),
 }
 

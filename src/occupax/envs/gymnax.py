@@ -48,17 +48,31 @@ class GymnaxEnv(Environment):
 
     def __init__(self, source: Any, params: PyTree = None, **options: Any):
         self.source, self.params, self.options = source, params, hashable_options(options)
+        for name, value in self._look().items():
+            setattr(self, name, value)
+
+    def __check_init__(self) -> None:
+        for name, value in self._look().items() if isinstance(self.source, str) else ():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} must be that of gymnax, {value!s:.60}, got {getattr(self, name)!s:.60}.")
+
+    def _look(self) -> dict[str, Any]:
+        """What the environment is like, by the fields of this class."""
         env, params = self.env_and_params()
         actions, observations = env.action_space(params), env.observation_space(params)
-        self.action_space, self.action_shape = _read_actions(actions), tuple(getattr(actions, "shape", ()))
         limit = getattr(params, "max_steps_in_episode", None)
-        self.time_limit = None if limit is None else int(limit)
-        self.num_states = int(observations.n) if hasattr(observations, "n") else None
+        states = int(observations.n) if hasattr(observations, "n") else None
         seen = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), params)[0])
         if not hasattr(seen, "shape"):
             raise ValueError(f"observations of {self.name} must be arrays, got {type(seen).__name__}.")
         few = int(np.prod(seen.shape)) <= MOST_BOUNDS
-        self.bounds = tuple(_bounds(observations, seen.shape)) if few and self.num_states is None else ()
+        return {
+            "action_space": _read_actions(actions),
+            "action_shape": tuple(getattr(actions, "shape", ())),
+            "num_states": states,
+            "time_limit": None if limit is None else int(limit),
+            "bounds": tuple(_bounds(observations, seen.shape)) if few and states is None else (),
+        }
 
     @property
     def name(self) -> str:
