@@ -23,14 +23,18 @@ browser: $(READY)  ## a Chromium for the tests of pages, unless there is one; wi
 learn: $(READY)  ## what the default learns from fixed seeds, on nine problems
 	$(BIN)/python examples/learning.py
 
-sanitize: $(READY)  ## the tests of the kernels under AddressSanitizer and UBSan
+SANITIZED := $(CURDIR)/.cache/libkernels-sanitized.so
+
+sanitize: $(READY)  ## the kernels under AddressSanitizer and UBSan: their tests, and runs that go on from mutated folders
 	mkdir -p .cache
 	$(CXX) -std=c++17 -O1 -g -fPIC -shared -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 		-isystem $$($(BIN)/python -c 'import jax; print(jax.ffi.include_dir())') \
-		-o .cache/libkernels-sanitized.so src/occupax/kernels/*.cc
-	OCCUPAX_KERNEL=.cache/libkernels-sanitized.so LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-		ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest tests/test_kernel.py tests/test_network.py tests/test_restored.py \
-		tests/test_trust.py -k 'kernel or network or mutated or table'
+		-o $(SANITIZED) src/occupax/kernels/*.cc
+	export OCCUPAX_KERNEL=$(SANITIZED) ASAN_OPTIONS=detect_leaks=0 \
+		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)"; \
+		$(BIN)/python -m pytest tests/test_kernel.py tests/test_network.py tests/test_restored.py tests/test_trust.py \
+		-k 'kernel or network or mutated or table' && \
+		cd tests && PYTHONPATH=. ../$(BIN)/python -m attacks.folders 100
 
 attack: $(READY)  ## hundreds of bad inputs, mutated folders, kills and misbehaving simulators; an hour
 	cd tests && PYTHONPATH=. ../$(BIN)/python -m attacks
