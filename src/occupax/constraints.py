@@ -82,7 +82,7 @@ class Constraint(eqx.Module):
 
 def read_constraints(constraints: Any) -> tuple[Constraint, ...]:
     """Check a list of constraints, and number those of the same name."""
-    if isinstance(constraints, Constraint) or not isinstance(constraints, Sequence):
+    if isinstance(constraints, Constraint | str) or not isinstance(constraints, Sequence):
         raise ValueError(f"constraints must be a list of occupax.Constraint, got {type(constraints).__name__}.")
     named: list[Constraint] = []
     for one in constraints:

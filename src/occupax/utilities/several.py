@@ -89,7 +89,7 @@ class NashWelfare(SeveralRewards):
     def __check_init__(self) -> None:
         if self.weights is not None:
             refuse_infinite("weights", self.weights)
-            if self.weights.ndim != 1 or (self.weights < 0).any():
+            if self.weights.ndim != 1 or not self.weights.size or (self.weights < 0).any():
                 raise ValueError(f"weights must be a list of numbers that are not negative, got {self.weights}.")
 
     def shares(self, occupancy: Any) -> Any:
