@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-# Compiled programs are kept in a folder of this run: both workers and the processes that tests start have many in common.
+# Compiled programs are kept in a folder of this run: workers and the processes that tests start have many in common.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occupax-tests-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
