@@ -13,7 +13,7 @@ from occupax.algorithms import Algorithm
 
 PROBLEMS = {
     "FrozenLake8x8": (ox.Problem(ox.make("FrozenLake8x8-v1"), discount=0.99, horizon=200), 20_000),
-    "CartPole": (ox.Problem(ox.make("CartPole-v1"), discount=0.99, horizon=200), 500),
+    "CartPole": (ox.Problem(ox.make("CartPole-v1"), discount=0.99, horizon=200), 5_000),
 }
 REPEATS = 3
 

@@ -129,7 +129,7 @@ def test_every_batch_has_the_same_products_and_counts(monkeypatch):
 def test_a_network_has_the_products_of_plain_jax():
     env = ox.make("CartPole-v1")
     task = ox.Problem(env, horizon=3)
-    policy, vector = (ox.policies.mlp((2,), scale=1.0)(env, jax.random.key(i)) for i in range(2))
+    policy, vector, other = (ox.policies.mlp((9, 2), scale=1.0)(env, jax.random.key(i)) for i in range(3))
     batch = eqx.filter_jit(lambda policy: source_of(task, policy).draw(policy, 4, KEY))(policy)
     assert type(batch) is NetworkBatch
 
@@ -141,3 +141,9 @@ def test_a_network_has_the_products_of_plain_jax():
     up, down = (jax.tree.leaves(estimates(along(by))) for by in (1e-4, -1e-4))
     for product, higher, lower in zip(jax.tree.leaves(found), up, down, strict=True):
         np.testing.assert_allclose(product, (higher - lower) / 2e-4, rtol=1e-4, atol=1e-5)
+
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(eqx.filter(it, eqx.is_array) for it in (vector, other)))
+    product = eqx.filter_jit(lambda batch: jax.vmap(lambda it: batch.hessian_vector(it, jnp.ones(1), "mean"))(both))
+    plain = ox.SampledBatch(task, batch.trajectories, policy)
+    for a, b in zip(jax.tree.leaves(product(batch)), jax.tree.leaves(product(plain)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)

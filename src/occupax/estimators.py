@@ -33,6 +33,18 @@ ROUNDING = 100.0
 LogProbs = Callable[[Policy, Trajectories], Float[Array, "B H"]]
 """How the log-probabilities of a batch are computed: by the policy itself, or by a kernel that knows it."""
 
+LogProbsAlong = Callable[[Policy, Policy, Trajectories], tuple[Float[Array, "B H"], Float[Array, "B H"]]]
+"""The same for log-probabilities and their derivatives along a vector in the shape of the policy."""
+
+
+def log_probs_along(
+    policy: Policy, vector: Policy, trajectories: Trajectories
+) -> tuple[Float[Array, "B H"], Float[Array, "B H"]]:
+    """The log-probabilities of a batch and their derivatives along a vector, by the policy itself."""
+    moving, fixed = eqx.partition(policy, eqx.is_inexact_array)
+    tangent = eqx.filter(vector, eqx.is_inexact_array)
+    return jax.jvp(lambda moving: eqx.combine(moving, fixed).log_probs(trajectories), (moving,), (tangent,))
+
 
 @eqx.filter_jit
 def weights(trajectories: Trajectories, target: Policy, log_probs: LogProbs = Policy.log_probs) -> Float[Array, "B H"]:
@@ -174,6 +186,7 @@ def hessian_vector(
     vector: PolicyType,
     quasi_reward: Float[Array, " d"],
     baseline: AnyBaseline = "none",
+    log_probs_along: LogProbsAlong = log_probs_along,
 ) -> tuple[Float[Array, " d"], PolicyType]:
     """The derivatives of the estimates of occupancy and gradient at the policy that acted, along a vector.
 
@@ -188,6 +201,7 @@ def hessian_vector(
         quasi_reward: one number for each feature.
         baseline: as in `gradient`, but not "linear"; what is subtracted has a derivative of mean zero, so nothing is
             biased.
+        log_probs_along: how log-probabilities and their derivatives along the vector are computed.
 
     Returns:
         Both derivatives, averaged over the batch, the second in the shape of the policy.
@@ -199,15 +213,14 @@ def hessian_vector(
     tangent = eqx.filter(vector, eqx.is_inexact_array)
     unweighted = jnp.ones(live.shape, trajectories.log_probs.dtype)
 
-    def parts(moving: PolicyType) -> Any:
-        """Log-probabilities, and the mass of each visit if all weights are 1."""
-        target = eqx.combine(moving, fixed)
-        visits = _visits(problem, trajectories, target, unweighted)
-        return jnp.where(live, target.log_probs(trajectories), 0.0), [mass for _, mass in visits]
+    def masses_of(moving: PolicyType) -> list[Float[Array, "B _"]]:
+        """The mass of each visit if all weights are 1."""
+        return [mass for _, mass in _visits(problem, trajectories, eqx.combine(moving, fixed), unweighted)]
 
     def derivatives(moving: PolicyType) -> Any:
-        (log_probs, masses), (along, slopes) = jax.jvp(parts, (moving,), (tangent,))
-        return log_probs, along, masses, slopes
+        log_probs, along = log_probs_along(eqx.combine(moving, fixed), vector, trajectories)
+        masses, slopes = jax.jvp(masses_of, (moving,), (tangent,))
+        return jnp.where(live, log_probs, 0.0), jnp.where(live, along, 0.0), masses, slopes
 
     _, along, masses, slopes = derivatives(moving)
     drift = jnp.cumsum(along, 1)

@@ -1,5 +1,6 @@
 // Networks of tanh layers behind XLA's foreign function interface, for live steps only: of softmax policies the actions,
-// the log-probabilities and their gradients; for all others the outputs of the network, and the gradients through them.
+// the log-probabilities, their gradients, and their slopes along a direction with the gradients of these; for all others
+// the outputs of the network, and the gradients through them.
 //
 // The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
 // where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
@@ -80,19 +81,21 @@ template <typename T>
 struct Block {
   const Shape& shape;
   std::vector<T>& room;
-  std::vector<T*> layers;
-  T *errors, *spare, *zeros;
+  std::vector<T*> layers, slopes;
+  T *errors, *spare, *bends, *spare_bends, *zeros;
   int64_t rows = 0;
   int64_t place[ROWS];  // where each row came from
 
   explicit Block(const Shape& shape) : shape(shape), room(all_room()) {
-    int64_t size = (2 * ROWS + 1) * shape.widest;
-    for (int64_t width : shape.widths) size += ROWS * width;
+    int64_t size = (4 * ROWS + 1) * shape.widest;
+    for (int64_t width : shape.widths) size += 2 * ROWS * width;
     if (static_cast<int64_t>(room.size()) < size) room.resize(size);
     T* next = room.data();
-    layers.reserve(shape.widths.size());
-    for (int64_t width : shape.widths) layers.push_back(next), next += ROWS * width;
-    errors = next, spare = errors + ROWS * shape.widest, zeros = spare + ROWS * shape.widest;
+    for (auto* list : {&layers, &slopes}) {
+      list->reserve(shape.widths.size());
+      for (int64_t width : shape.widths) list->push_back(next), next += ROWS * width;
+    }
+    for (T** place : {&errors, &spare, &bends, &spare_bends, &zeros}) *place = next, next += ROWS * shape.widest;
     std::fill(zeros, zeros + shape.widest, T{0});
   }
 
@@ -115,8 +118,21 @@ struct Block {
     pass(shape, turned, rows, layers.data(), errors, spare, zeros, gradient);
   }
 
+  void forward_along(const T* parameters, const T* direction) {
+    forward(parameters);
+    const auto pass = is_wide ? wide::forward_along<T> : plain::forward_along<T>;
+    pass(shape, parameters, direction, rows, layers.data(), slopes.data());
+  }
+
+  void backward_along(const T* turned, const T* turned_direction, T* gradient) {
+    const auto pass = is_wide ? wide::backward_along<T> : plain::backward_along<T>;
+    pass(shape, turned, turned_direction, rows, layers.data(), slopes.data(), errors, spare, bends, spare_bends, zeros,
+         gradient);
+  }
+
   int64_t actions() const { return shape.sizes.back(); }
   const T* logits(int64_t row) const { return layers.back() + row * shape.widths.back(); }
+  const T* logit_slopes(int64_t row) const { return slopes.back() + row * shape.widths.back(); }
 
   // Writes the probabilities of the actions, and returns what the logarithms of all of them are shifted by.
   T softmax(int64_t row, T* probs) const {
@@ -125,6 +141,14 @@ struct Block {
     for (int64_t a = 0; a < actions(); ++a) total += probs[a] = std::exp(begin[a] - most);
     for (int64_t a = 0; a < actions(); ++a) probs[a] /= total;
     return most + std::log(total);
+  }
+
+  // Writes the probabilities of the actions, and returns the expectation of the slopes of their logits.
+  T expected_slope(int64_t row, T* probs) const {
+    softmax(row, probs);
+    T mean = 0;
+    for (int64_t a = 0; a < actions(); ++a) mean += probs[a] * logit_slopes(row)[a];
+    return mean;
   }
 };
 
@@ -189,36 +213,65 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
   return ffi::Error::Success();
 }
 
-// The log-probability of every live action, and zeros for the others.
-template <ffi::DataType D>
-ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
-                    In<ffi::S32> lengths, ffi::Span<const int64_t> sizes, Out<D> log_probs) {
+// A number for every live step, and zeros for the others; write(run, block, action, result) gives those of a block.
+template <ffi::DataType D, typename Write>
+ffi::Error each_step(ffi::ThreadPool pool, const Shape& shape, In<D> observations, In<ffi::S32> actions,
+                     In<ffi::S32> lengths, Out<D> numbers, const Write& write) {
   using T = ffi::NativeType<D>;
-  const Shape shape(sizes);
-  const auto lead = leading(log_probs->dimensions(), 2);
-  const int64_t horizon = log_probs->dimensions().back(), n = lengths.dimensions().back(), runs = product(lead);
-  const auto network = in(parameters, 1, lead);
+  const auto lead = leading(numbers->dimensions(), 2);
+  const int64_t horizon = numbers->dimensions().back(), n = lengths.dimensions().back(), runs = product(lead);
   const auto seen = in(observations, 3, lead);
   const auto action = in(actions, 2, lead);
   const auto length = in(lengths, 1, lead);
-  const auto results = out(log_probs, 2, lead);
-  if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
+  const auto results = out(numbers, 2, lead);
+  if (seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
   if (!within(actions, 0, shape.sizes.back() - 1) || !within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
   const int64_t parts = (n + PART - 1) / PART;
   in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t run = unit / parts, first = unit % parts * PART, last = std::min(n, first + PART);
     T* const result = results.at(run);
     std::fill(result + first * horizon, result + last * horizon, T{0});
-    std::vector<T> probs(shape.sizes.back());
-    each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
-      block.forward(network.at(run));
-      for (int64_t row = 0; row < block.rows; ++row) {
-        const int64_t t = block.place[row];
-        result[t] = block.logits(row)[action.at(run)[t]] - block.softmax(row, probs.data());
-      }
-    });
+    each_block(shape, seen.at(run), length.at(run), horizon, first, last,
+               [&](Block<T>& block) { write(run, block, action.at(run), result); });
   });
   return ffi::Error::Success();
+}
+
+// The log-probability of every live action, and zeros for the others.
+template <ffi::DataType D>
+ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
+                    In<ffi::S32> lengths, ffi::Span<const int64_t> sizes, Out<D> log_probs) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto network = in(parameters, 1, leading(log_probs->dimensions(), 2));
+  if (network.size != shape.total) return refused(PARAMETERS);
+  const auto write = [&](int64_t run, Block<T>& block, const int32_t* action, T* result) {
+    block.forward(network.at(run));
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const int64_t t = block.place[row];
+      result[t] = block.logits(row)[action[t]] - block.softmax(row, block.errors);
+    }
+  };
+  return each_step<D>(pool, shape, observations, actions, lengths, log_probs, write);
+}
+
+// The derivative of the log-probability of every live action along a direction, and zeros for the others.
+template <ffi::DataType D>
+ffi::Error Slopes(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
+                  In<ffi::S32> lengths, In<D> direction, ffi::Span<const int64_t> sizes, Out<D> along) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(along->dimensions(), 2);
+  const auto network = in(parameters, 1, lead), moved = in(direction, 1, lead);
+  if (network.size != shape.total || moved.size != shape.total) return refused(PARAMETERS);
+  const auto write = [&](int64_t run, Block<T>& block, const int32_t* action, T* result) {
+    block.forward_along(network.at(run), moved.at(run));
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const int64_t t = block.place[row];
+      result[t] = block.logit_slopes(row)[action[t]] - block.expected_slope(row, block.errors);
+    }
+  };
+  return each_step<D>(pool, shape, observations, actions, lengths, along, write);
 }
 
 // What the network makes of every live observation, and zeros for the others.
@@ -250,21 +303,9 @@ ffi::Error Outputs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   return ffi::Error::Success();
 }
 
-// The sum over live steps of the gradient of <outputs, errors>; errors_of(run, block) writes the errors of a block.
-template <ffi::DataType D, typename ErrorsOf>
-ffi::Error sum_gradients(ffi::ThreadPool pool, const Shape& shape, In<D> parameters, In<D> observations,
-                         In<ffi::S32> lengths, const std::vector<int64_t>& lead, Out<D> gradient,
-                         const ErrorsOf& errors_of) {
-  using T = ffi::NativeType<D>;
-  const int64_t horizon = observations.dimensions()[observations.dimensions().size() - 2];
-  const int64_t n = lengths.dimensions().back(), runs = product(lead);
-  const auto network = in(parameters, 1, lead);
-  const auto seen = in(observations, 3, lead);
-  const auto length = in(lengths, 1, lead);
-  const auto results = out(gradient, 1, lead);
-  if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
-  if (!within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
-
+// The weights of all runs with their axes exchanged.
+template <typename T>
+std::vector<T> turned_weights(const Shape& shape, const Operand<const T>& network, int64_t runs) {
   std::vector<T> turned(runs * shape.all_turned);
   for (int64_t run = 0; run < runs; ++run)
     for (int64_t l = 1; l < shape.depth; ++l) {
@@ -274,15 +315,28 @@ ffi::Error sum_gradients(ffi::ThreadPool pool, const Shape& shape, In<D> paramet
         for (int64_t o = 0; o < shape.sizes[l + 1]; ++o)
           to[o * shape.widths[l] + i] = weights[i * shape.widths[l + 1] + o];
     }
+  return turned;
+}
+
+// The sum over live steps of gradients; add(run, block, sum) adds those of a block, whose errors are zeros.
+template <ffi::DataType D, typename Add>
+ffi::Error sum_gradients(ffi::ThreadPool pool, const Shape& shape, In<D> observations, In<ffi::S32> lengths,
+                         const std::vector<int64_t>& lead, Out<D> gradient, const Add& add) {
+  using T = ffi::NativeType<D>;
+  const int64_t horizon = observations.dimensions()[observations.dimensions().size() - 2];
+  const int64_t n = lengths.dimensions().back(), runs = product(lead);
+  const auto seen = in(observations, 3, lead);
+  const auto length = in(lengths, 1, lead);
+  const auto results = out(gradient, 1, lead);
+  if (seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
+  if (!within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
   const int64_t most = (n + PART - 1) / PART, parts = std::min(most, MOST_SUMS), each = (n + parts - 1) / parts;
   std::vector<T> sums(runs * parts * shape.total, T{0});
   in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t run = unit / parts, first = std::min(n, unit % parts * each), last = std::min(n, first + each);
     each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
-      block.forward(network.at(run));
       std::fill(block.errors, block.errors + block.rows * shape.widths.back(), T{0});
-      errors_of(run, block);
-      block.backward(&turned[run * shape.all_turned], &sums[unit * shape.total]);
+      add(run, block, &sums[unit * shape.total]);
     });
   });
   for (int64_t run = 0; run < runs; ++run) {
@@ -302,10 +356,14 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
   const auto lead = leading(gradient->dimensions(), 1);
+  const auto network = in(parameters, 1, lead);
   const auto action = in(actions, 2, lead);
   const auto coefficient = in(coefficients, 2, lead);
+  if (network.size != shape.total) return refused(PARAMETERS);
   if (!within(actions, 0, shape.sizes.back() - 1)) return refused(STEPS_TAKEN);
-  const auto errors_of = [&](int64_t run, Block<T>& block) {
+  const auto turned = turned_weights(shape, network, product(lead));
+  const auto add = [&](int64_t run, Block<T>& block, T* sum) {
+    block.forward(network.at(run));
     for (int64_t row = 0; row < block.rows; ++row) {
       const T weight = coefficient.at(run)[block.place[row]];
       T* const error = block.errors + row * shape.widths.back();
@@ -313,8 +371,44 @@ ffi::Error Gradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
       for (int64_t a = 0; a < block.actions(); ++a) error[a] *= -weight;
       error[action.at(run)[block.place[row]]] += weight;
     }
+    block.backward(&turned[run * shape.all_turned], sum);
   };
-  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, errors_of);
+  return sum_gradients<D>(pool, shape, observations, lengths, lead, gradient, add);
+}
+
+// The same, and the sum of a second coefficient times the gradient of the slope of the log-probability along a direction.
+template <ffi::DataType D>
+ffi::Error SlopeGradient(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
+                         In<ffi::S32> lengths, In<D> direction, In<D> coefficients, In<D> slope_coefficients,
+                         ffi::Span<const int64_t> sizes, Out<D> gradient) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(gradient->dimensions(), 1);
+  const auto network = in(parameters, 1, lead), moved = in(direction, 1, lead);
+  const auto action = in(actions, 2, lead);
+  const auto coefficient = in(coefficients, 2, lead), of_slope = in(slope_coefficients, 2, lead);
+  if (network.size != shape.total || moved.size != shape.total) return refused(PARAMETERS);
+  if (!within(actions, 0, shape.sizes.back() - 1)) return refused(STEPS_TAKEN);
+  const auto turned = turned_weights(shape, network, product(lead));
+  const auto turned_direction = turned_weights(shape, moved, product(lead));
+  const auto add = [&](int64_t run, Block<T>& block, T* sum) {
+    block.forward_along(network.at(run), moved.at(run));
+    std::fill(block.bends, block.bends + block.rows * shape.widths.back(), T{0});
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const int64_t t = block.place[row], chosen = action.at(run)[t];
+      const T weight = coefficient.at(run)[t], slope_weight = of_slope.at(run)[t], *const slopes = block.logit_slopes(row);
+      T *const error = block.errors + row * shape.widths.back(), *const bend = block.bends + row * shape.widths.back();
+      const T mean = block.expected_slope(row, error);
+      for (int64_t a = 0; a < block.actions(); ++a) {
+        bend[a] = -slope_weight * error[a];
+        error[a] *= -weight - slope_weight * (slopes[a] - mean);
+      }
+      bend[chosen] += slope_weight;
+      error[chosen] += weight;
+    }
+    block.backward_along(&turned[run * shape.all_turned], &turned_direction[run * shape.all_turned], sum);
+  };
+  return sum_gradients<D>(pool, shape, observations, lengths, lead, gradient, add);
 }
 
 // The sum over live steps of the gradient of <outputs, errors>, for errors that are given.
@@ -324,15 +418,20 @@ ffi::Error Through(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
   const auto lead = leading(gradient->dimensions(), 1);
+  const auto network = in(parameters, 1, lead);
   const auto given = in(errors, 3, lead);
   const int64_t size = shape.sizes.back();
-  const auto errors_of = [&](int64_t run, Block<T>& block) {
+  if (network.size != shape.total) return refused(PARAMETERS);
+  const auto turned = turned_weights(shape, network, product(lead));
+  const auto add = [&](int64_t run, Block<T>& block, T* sum) {
+    block.forward(network.at(run));
     for (int64_t row = 0; row < block.rows; ++row) {
       const T* const from = given.at(run) + block.place[row] * size;
       std::copy(from, from + size, block.errors + row * shape.widths.back());
     }
+    block.backward(&turned[run * shape.all_turned], sum);
   };
-  return sum_gradients<D>(pool, shape, parameters, observations, lengths, lead, gradient, errors_of);
+  return sum_gradients<D>(pool, shape, observations, lengths, lead, gradient, add);
 }
 
 template <ffi::DataType D>
@@ -391,6 +490,16 @@ auto bind_gradient() {
       .template Ret<ffi::Buffer<D>>();
 }
 
+template <ffi::DataType D>
+auto bind_slope_gradient() {
+  return STEPS(D)
+      .template Arg<In<D>>()
+      .template Arg<In<D>>()
+      .template Arg<In<D>>()
+      .template Attr<ffi::Span<const int64_t>>("sizes")
+      .template Ret<ffi::Buffer<D>>();
+}
+
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float32, Act<ffi::F32>, bind_act<ffi::F32>());
@@ -399,6 +508,10 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float32, LogProbs<ffi::F32>, bin
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float64, LogProbs<ffi::F64>, bind_log_probs<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_gradient_float32, Gradient<ffi::F32>, bind_gradient<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_gradient_float64, Gradient<ffi::F64>, bind_gradient<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slopes_float32, Slopes<ffi::F32>, bind_gradient<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slopes_float64, Slopes<ffi::F64>, bind_gradient<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slope_gradient_float32, SlopeGradient<ffi::F32>, bind_slope_gradient<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slope_gradient_float64, SlopeGradient<ffi::F64>, bind_slope_gradient<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float32, Outputs<ffi::F32>, bind_outputs<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float64, Outputs<ffi::F64>, bind_outputs<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_through_float32, Through<ffi::F32>, bind_through<ffi::F32>());

@@ -127,3 +127,48 @@ void backward(const Shape& shape, const T* turned, int64_t rows, T* const* layer
     std::swap(errors, spare);
   }
 }
+
+// Fills layers 1 and above of `slopes`, [rows][width] each: the derivatives of `layers` along a direction of the
+// parameters.
+template <typename T>
+void forward_along(const Shape& shape, const T* parameters, const T* direction, int64_t rows, const T* const* layers,
+                   T* const* slopes) {
+  for (int64_t l = 0; l < shape.depth; ++l) {
+    const int64_t width = shape.widths[l + 1], before = shape.widths[l], terms = shape.sizes[l];
+    T* const to = slopes[l + 1];
+    const Matrix<T> biases{direction + shape.biases[l], 0, 1}, turns{direction + shape.weights[l], width, 1};
+    multiply(rows, biases, {layers[l], before, 1}, terms, turns, to, width);
+    const Matrix<T> weights{parameters + shape.weights[l], width, 1};
+    if (l > 0) multiply(rows, {to, width, 1}, {slopes[l], before, 1}, terms, weights, to, width);
+    if (l + 1 == shape.depth) return;
+    for (int64_t i = 0; i < rows * width; ++i) to[i] *= 1 - layers[l + 1][i] * layers[l + 1][i];
+  }
+}
+
+// Adds to `gradient` the derivative of the sum of <logits, errors> + <their slopes, bends> over rows. `turned` and
+// `turned_direction` are the weights and their directions with axes exchanged; the four arrays of errors, of the last
+// layer [rows][width] at first, are written over.
+template <typename T>
+void backward_along(const Shape& shape, const T* turned, const T* turned_direction, int64_t rows,
+                    const T* const* layers, const T* const* slopes, T* errors, T* spare, T* bends, T* spare_bends,
+                    const T* zeros, T* gradient) {
+  for (int64_t l = shape.depth; l-- > 0;) {
+    const int64_t width = shape.widths[l + 1], before = shape.widths[l], terms = shape.sizes[l + 1];
+    T *const weights = gradient + shape.weights[l], *const bias = gradient + shape.biases[l];
+    multiply(shape.sizes[l], {weights, width, 1}, {layers[l], 1, before}, rows, {errors, width, 1}, weights, width);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < width; ++c) bias[c] += errors[r * width + c];
+    if (l == 0) return;
+    multiply(shape.sizes[l], {weights, width, 1}, {slopes[l], 1, before}, rows, {bends, width, 1}, weights, width);
+    const Matrix<T> back{turned + shape.turned[l], before, 1}, aside{turned_direction + shape.turned[l], before, 1};
+    multiply(rows, {zeros, 0, 1}, {errors, width, 1}, terms, back, spare, before);
+    multiply(rows, {spare, before, 1}, {bends, width, 1}, terms, aside, spare, before);
+    multiply(rows, {zeros, 0, 1}, {bends, width, 1}, terms, back, spare_bends, before);
+    for (int64_t i = 0; i < rows * before; ++i) {
+      const T out = layers[l][i], rise = 1 - out * out;
+      spare[i] = spare[i] * rise - 2 * out * slopes[l][i] * spare_bends[i];
+      spare_bends[i] *= rise;
+    }
+    std::swap(errors, spare), std::swap(bends, spare_bends);
+  }
+}

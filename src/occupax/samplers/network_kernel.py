@@ -1,6 +1,6 @@
 """Policies over a network of tanh layers, with the network in the compiled kernel, and all else in plain JAX.
 
-Of a softmax the kernel draws actions, and gives log-probabilities and their gradients. Of all others it gives the
+Of a softmax the kernel draws actions, and gives log-probabilities with their first and second derivatives. Of all others it gives the
 outputs of the network and the gradients through them: what the policy makes of the outputs is left to JAX. In both
 cases the network computes nothing for steps that are not live.
 """
@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from occupax import kernels
+from occupax import estimators, kernels
 from occupax.batch import Target, Trajectories
-from occupax.estimators import LogProbs
+from occupax.estimators import LogProbs, LogProbsAlong
 from occupax.policies import Policy, Softmax, dense_layers
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
@@ -71,6 +71,11 @@ class NetworkBatch(SampledBatch):
         """The kernel; the log-probabilities of the policy that acted are recorded already."""
         return recorded_log_probs if target is None or target is self.policy else kernel_log_probs
 
+    @property
+    def log_probs_along(self) -> LogProbsAlong:
+        """The kernel, for a softmax; plain JAX for all others."""
+        return kernel_log_probs_along if isinstance(self.policy, Softmax) else estimators.log_probs_along
+
 
 def recorded_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:
     """Those that were recorded when the policy acted; their derivative is computed by the kernel."""
@@ -117,6 +122,45 @@ def _log_probs_backward(sizes: Sizes, operands: Any, coefficients: Float[Array, 
 
 
 _log_probs.defvjp(lambda sizes, *operands: (_log_probs(sizes, *operands), operands[:-1]), _log_probs_backward)
+
+
+def kernel_log_probs_along(
+    policy: Policy, vector: Policy, trajectories: Trajectories
+) -> tuple[Float[Array, "B H"], Float[Array, "B H"]]:
+    """The log-probabilities that were recorded when a softmax acted, and their derivatives along a vector."""
+    parameters, sizes = _network(policy)
+    direction, _ = _network(eqx.combine(vector, policy))
+    observations = _rows(trajectories.observations, 2, parameters.dtype)
+    actions, lengths = trajectories.actions.astype(jnp.int32), trajectories.lengths.astype(jnp.int32)
+    return _log_probs_along(sizes, parameters, observations, actions, lengths, direction, trajectories.log_probs)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _log_probs_along(
+    sizes: Sizes,
+    parameters: Float[Array, " P"],
+    observations: Float[Array, "B H D"],
+    actions: Int[Array, "B H"],
+    lengths: Int[Array, " B"],
+    direction: Float[Array, " P"],
+    recorded: Float[Array, "B H"],
+) -> tuple[Float[Array, "B H"], Float[Array, "B H"]]:
+    operands = parameters, observations, actions, lengths, direction
+    output = jax.ShapeDtypeStruct(actions.shape, parameters.dtype)
+    return recorded, kernels.call("network_slopes", parameters.dtype, output, *operands, sizes=np.array(sizes))
+
+
+def _log_probs_along_backward(sizes: Sizes, operands: Any, coefficients: tuple[Array, Array]) -> Any:
+    parameters = operands[0]
+    output = jax.ShapeDtypeStruct(parameters.shape, parameters.dtype)
+    operands = *operands, *coefficients
+    gradient = kernels.call("network_slope_gradient", parameters.dtype, output, *operands, sizes=np.array(sizes))
+    return gradient, None, None, None, None, None  # nothing asks for derivatives by the direction
+
+
+_log_probs_along.defvjp(
+    lambda sizes, *operands: (_log_probs_along(sizes, *operands), operands[:-1]), _log_probs_along_backward
+)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -11,7 +11,7 @@ from occupax.baselines import Fit, Regression
 from occupax.batch import AnyBaseline, Batch, Earnings, Target, Trajectories, Transitions
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import number_of_states
-from occupax.estimators import LogProbs
+from occupax.estimators import LogProbs, LogProbsAlong
 from occupax.policies import Observed, Policy, observed
 from occupax.problem import Problem
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
@@ -32,6 +32,11 @@ class SampledBatch(Block):
     def log_probs_of(self, target: Target) -> LogProbs:
         """How the log-probabilities of a target are computed."""
         return Policy.log_probs
+
+    @property
+    def log_probs_along(self) -> LogProbsAlong:
+        """How the log-probabilities of the policy that acted, and their derivatives along a vector, are computed."""
+        return estimators.log_probs_along
 
     def occupancy(self, target: Target = None) -> Float[Array, " d"]:
         """The mean occupancy estimate, by `estimators.occupancy`."""
@@ -93,7 +98,8 @@ class SampledBatch(Block):
         self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
     ) -> tuple[Float[Array, " d"], Policy]:
         """The derivatives of both estimates along a vector, by `estimators.hessian_vector`."""
-        return estimators.hessian_vector(self.problem, self.trajectories, self.policy, vector, quasi_reward, baseline)
+        about = self.problem, self.trajectories, self.policy
+        return estimators.hessian_vector(*about, vector, quasi_reward, baseline, self.log_probs_along)
 
     def transitions(self) -> Transitions:
         """What led where, counted."""
