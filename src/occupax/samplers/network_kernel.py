@@ -1,8 +1,8 @@
 """Policies over a network of tanh layers, with the network in the compiled kernel, and all else in plain JAX.
 
-Of a softmax the kernel draws actions, and gives log-probabilities with their first and second derivatives. Of all others it gives the
-outputs of the network and the gradients through them: what the policy makes of the outputs is left to JAX. In both
-cases the network computes nothing for steps that are not live.
+Of a softmax the kernel draws actions, and gives log-probabilities with their first and second derivatives. Of all
+others it gives the outputs of the network and the gradients through them: what the policy makes of the outputs is left
+to JAX. In both cases the network computes nothing for steps that are not live.
 """
 
 from functools import partial
