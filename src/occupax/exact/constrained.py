@@ -16,7 +16,8 @@ FEASIBLE = 1e-7
 DECIDED = 1e-8
 """How precisely the smallest violation is found, squared and relative to the scale of the limits."""
 ROUNDS, MOST_ITERATIONS = 60, 100
-"""Rounds of the method of multipliers, and of Frank-Wolfe in each: where one stalls, the next multipliers help."""
+"""Rounds of the method of multipliers, and of Frank-Wolfe in each, which begins with the policies that the last one
+mixed."""
 STIFFNESS = 10.0
 """The penalty of an excess as large as the scale of its limit, relative to the range of the utility."""
 
@@ -89,15 +90,14 @@ def maximise(
     Returns:
         The occupancy, of each step if timed, and the multipliers.
     """
-    from occupax.exact.optimum import frank_wolfe, image, policy_of, timed_occupancy
+    from occupax.exact.optimum import Mixture, frank_wolfe, only
 
     utility, K = problem.utility, len(problem.constraints)
     assert isinstance(utility, Sum)  # noqa: S101
-    mass = timed_occupancy(model, start)
-    first = image(model, mass)
-    excess = evaluation.excesses_of(problem, first)
+    found = only(model, start)
+    excess = evaluation.excesses_of(problem, found.image)
     scales = _scales(problem, excess)
-    unlimited = evaluation.certify(problem, model, first, np.zeros(K))
+    unlimited = evaluation.certify(problem, model, found.image, np.zeros(K))
     reach = unlimited.gap or 1.0
     tolerance = max(tolerance, share * max(reach, 1e-3 * (1 + abs(unlimited.value))))
 
@@ -106,34 +106,33 @@ def maximise(
         kept = bool((excess <= FEASIBLE * scales).all())
         return kept and evaluation.certify(problem, model, features, multipliers).gap <= tolerance
 
-    if multipliers is not None and solved(first, multipliers):
-        return mass, multipliers
+    if multipliers is not None and solved(found.image, multipliers):
+        return found.mass, multipliers
 
-    def ascend(augmented: Augmented, mass: Timed, accuracy: float) -> tuple[Timed, Features]:
+    def ascend(augmented: Augmented, found: Mixture, accuracy: float) -> Mixture:
         most = min(max_iterations, MOST_ITERATIONS)
-        found = frank_wolfe(problem.with_utility(augmented), model, policy_of(mass), accuracy, 0.0, most)
-        return found, image(model, found)
+        return frank_wolfe(problem.with_utility(augmented), model, found, accuracy, 0.0, most)
 
     if (excess > 0).any():
         violation = Augmented(utility, problem.constraints, np.zeros(K), 1 / scales**2, 0.0)
-        mass, features = ascend(violation, mass, DECIDED)
-        left = evaluation.certify(problem.with_utility(violation), model, features)
-        if left.upper_bound < 0 and (evaluation.excesses_of(problem, features) > FEASIBLE * scales).any():
-            raise ValueError(_said(problem, evaluation.excesses_of(problem, features)))
+        found = ascend(violation, found, DECIDED)
+        left = evaluation.certify(problem.with_utility(violation), model, found.image)
+        if left.upper_bound < 0 and (evaluation.excesses_of(problem, found.image) > FEASIBLE * scales).any():
+            raise ValueError(_said(problem, evaluation.excesses_of(problem, found.image)))
 
     multipliers = np.zeros(K) if multipliers is None else multipliers
     penalties, before = STIFFNESS * reach / scales**2, np.inf
     for number in range(ROUNDS):
         augmented = Augmented(utility, problem.constraints, multipliers, penalties, 1.0)
-        mass, features = ascend(augmented, mass, max(0.1 * tolerance, 0.01 * 0.1**number * reach))
-        excess = evaluation.excesses_of(problem, features)
+        found = ascend(augmented, found, max(0.1 * tolerance, 0.01 * 0.1**number * reach))
+        excess = evaluation.excesses_of(problem, found.image)
         multipliers = np.maximum(multipliers + penalties * excess, 0.0)
-        if solved(features, multipliers):
+        if solved(found.image, multipliers):
             break
         # complementarity counts, too: a limit with slack and a multiplier is not solved yet
         residual = float(np.abs(np.where(multipliers > 0, excess, np.maximum(excess, 0.0)) / scales).max())
         penalties, before = (penalties if residual <= 0.25 * before else 4 * penalties), residual
-    return mass, multipliers
+    return found.mass, multipliers
 
 
 def _scales(problem: Problem, first: Excesses) -> Excesses:

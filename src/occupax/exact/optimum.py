@@ -5,7 +5,6 @@ knows.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
 
@@ -70,8 +69,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         problem: a tabular problem with a concave utility.
         method: "frank-wolfe" takes any concave utility and needs nothing installed. "conic" hands the problem to
             Clarabel through cvxpy (the extra `exact`) first, and to Frank-Wolfe only where its answer is not within
-            the tolerance. "auto" is "frank-wolfe", which was the faster and the more accurate of the two; but with
-            constraints it begins with "conic" if that is installed.
+            the tolerance. "auto" is "frank-wolfe", which was the faster and the more accurate of the two.
         tolerance: the gap to reach.
         max_iterations: of Frank-Wolfe, each a planning problem.
 
@@ -85,7 +83,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
     max_iterations = check_integer("max_iterations", max_iterations)
     model = evaluation.concave_dynamics(problem)
     start, multipliers = _uniform(model), None
-    known = conic.maximise(problem, model) if method == "conic" else _quickly(problem, model, method)
+    known = conic.maximise(problem, model) if method == "conic" else None
     if known is not None:
         start, multipliers = policy_of(known[0]), known[1]
     found = _find(problem, model, start, multipliers, tolerance, 0.0, max_iterations)
@@ -95,15 +93,6 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
             "tolerance or more iterations."
         )
     return found
-
-
-def _quickly(problem: Problem, model: Dynamics, method: Method) -> tuple[Timed, Vector] | None:
-    """What the conic solver finds where it is much faster: under constraints."""
-    if method != "auto" or not problem.constraints or conic.missing():
-        return None
-    with suppress(ValueError, RuntimeError):  # a utility it does not know, or no solution
-        return conic.maximise(problem, model)
-    return None
 
 
 def _find(
@@ -117,7 +106,8 @@ def _find(
 ) -> Optimum:
     """The optimum from a start and, if there are constraints, from multipliers."""
     if not problem.constraints:
-        return _certified(problem, model, frank_wolfe(problem, model, start, tolerance, share, max_iterations))
+        found = frank_wolfe(problem, model, only(model, start), tolerance, share, max_iterations)
+        return _certified(problem, model, found.mass)
     mass, found = constrained.maximise(problem, model, start, multipliers, tolerance, share, max_iterations)
     return _certified(problem, model, mass, found)
 
@@ -126,9 +116,7 @@ def solve_roughly(problem: Problem, share: float, max_iterations: int) -> Optimu
     """The optimum to within a share of the way to it from the uniform policy; None if the iterations do not suffice."""
     model = evaluation.concave_dynamics(problem)
     start = _uniform(model)
-    known = _quickly(problem, model, "auto")
-    begun = (start, None) if known is None else (policy_of(known[0]), known[1])
-    found = _find(problem, model, *begun, 0.0, share, max_iterations)
+    found = _find(problem, model, start, None, 0.0, share, max_iterations)
     way = found.value - utility_value(problem.utility, image(model, timed_occupancy(model, start)))
     return found if found.gap <= max(share * way, 1e3 * ROUNDING * (1 + abs(found.value))) else None
 
@@ -157,20 +145,46 @@ def policy_of(mass: Timed) -> Timed:
     return np.divide(mass, total, out=np.full_like(mass, 1 / mass.shape[-1]), where=total > 0)
 
 
+class Mixture(NamedTuple):
+    """A mixture of policies by its shares of their occupancies, of each step if timed, with what these count."""
+
+    corners: list[Timed]
+    images: Images
+    shares: Vector
+
+    @property
+    def mass(self) -> Timed:
+        """The occupancy of the mixture."""
+        return np.tensordot(self.shares, np.stack(self.corners), 1)
+
+    @property
+    def image(self) -> Features:
+        """What it counts."""
+        return self.shares @ self.images
+
+
+def only(model: Dynamics, policy: Timed) -> Mixture:
+    """The mixture of a single policy."""
+    mass = timed_occupancy(model, policy)
+    return Mixture([mass], image(model, mass)[None], np.ones(1))
+
+
 def frank_wolfe(
-    problem: Problem, model: Dynamics, start: Timed, tolerance: float, share: float, max_iterations: int
-) -> Timed:
+    problem: Problem, model: Dynamics, start: Mixture, tolerance: float, share: float, max_iterations: int
+) -> Mixture:
     """Maximise the utility of a problem without its constraints, from a start."""
     # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that are kept anew;
     # the gap to reach is the tolerance, or a share of the way from the start
-    corners = [timed_occupancy(model, start)]
-    images, shares, way = image(model, corners[0])[None], np.ones(1), 0.0
-    first = utility_value(problem.utility, images[0]) if share else 0.0
+    corners, images, shares = list(start.corners), start.images, start.shares
+    first, way = utility_value(problem.utility, start.image) if share else 0.0, 0.0
     for _ in range(max_iterations):
         mixture = shares @ images
         quasi_reward = utility_gradient(problem.utility, mixture)
         if not np.isfinite(quasi_reward).all():
             raise ValueError("the utility has no finite gradient where nothing is visited: smooth it.")
+        if not np.isfinite(utility_value(problem.utility, mixture)):
+            undefined = f"{type(problem.objective).__name__} has no finite value at the occupancy of a policy"
+            raise ValueError(f"{undefined}: it must be defined wherever policies go.")
         best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
         linear_value = float(quasi_reward @ mixture)
         gap, rounding = best.upper_bound - linear_value, ROUNDING * (1 + abs(linear_value))
@@ -178,7 +192,7 @@ def frank_wolfe(
             break
         corner = timed_occupancy(model, best.policy)
         if problem.utility.linear:
-            return corner
+            return Mixture([corner], image(model, corner)[None], np.ones(1))
         corners.append(corner)
         images = np.concatenate([images, image(model, corner)[None]])
         accuracy = max(rounding, 1e-4 * share * way)
@@ -190,7 +204,7 @@ def frank_wolfe(
         if without >= with_all - rounding:
             corners, images, shares = [corners[i] for i in kept], images[kept], fewer
         way = with_all - first
-    return np.tensordot(shares, np.stack(corners), 1)
+    return Mixture(corners, images, shares)
 
 
 def image(model: Dynamics, mass: Timed) -> Features:
