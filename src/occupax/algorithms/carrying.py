@@ -1,9 +1,12 @@
 """The recursion with two quasi-rewards, which carries estimates for any utility along from policy to policy."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from abc import abstractmethod
 
-from occupax.algorithms.base import RecursiveState, WeightedAlgorithm, add, choose, no_gradient, scale, subtract
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from occupax.algorithms.base import Phase, RecursiveState, WeightedAlgorithm, add, choose, no_gradient, scale, subtract
 from occupax.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -25,6 +28,21 @@ class CarryingAlgorithm(WeightedAlgorithm[CarriedState]):
     The quasi-rewards are one step old because r_t depends on the batch of iteration t: used there, it would bias the
     estimate.
     """
+
+    batch: int = eqx.field(static=True, default=20)
+
+    @property
+    def phases(self) -> tuple[Phase[CarriedState], ...]:
+        """N trajectories, or B."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
+
+    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
+        """The first iteration alone is large."""
+        return (iteration > 0) * 1
+
+    @abstractmethod
+    def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
+        """The next state after a small batch."""
 
     def init(self, problem: Problem, policy: Policy) -> CarriedState:
         """No estimates yet."""

@@ -4,10 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Key
 
 from occupax._errors import check_share
-from occupax.algorithms.base import Phase
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
 from occupax.batch import Batch
 from occupax.steps import Number
@@ -30,7 +29,6 @@ class NVRPG(CarryingAlgorithm):
         radius, baseline, output: see `Algorithm`.
     """
 
-    batch: int = eqx.field(static=True, default=20)
     decay: Number = 0.5
     step_decay: Number = 1 / 3
     step_size: Number | None = eqx.field(kw_only=True, default=0.3)
@@ -39,15 +37,6 @@ class NVRPG(CarryingAlgorithm):
     def __check_init__(self) -> None:
         check_share("decay", self.decay)
         check_share("step_decay", self.step_decay)
-
-    @property
-    def phases(self) -> tuple[Phase[CarriedState], ...]:
-        """N trajectories once, then B each time."""
-        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
-
-    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
-        """The first iteration alone is large."""
-        return (iteration > 0) * 1
 
     def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
         share = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 from occupax._errors import check_integer
-from occupax.algorithms.base import Phase
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
 from occupax.batch import Batch
 
@@ -26,16 +25,10 @@ class PAGE(CarryingAlgorithm):
         step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
-    batch: int = eqx.field(static=True, default=20)
     coin: int = eqx.field(static=True, default=0)
 
     def __check_init__(self) -> None:
         check_integer("coin", self.coin, minimum=0)
-
-    @property
-    def phases(self) -> tuple[Phase[CarriedState], ...]:
-        """N trajectories, or B."""
-        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
 
     def phase(self, iteration: int | Int[Array, ""]) -> Int[Array, ""]:
         """The toss of the coin; the first iteration is large."""

@@ -1,10 +1,8 @@
 """STORM-PG: recursive estimates with momentum (Yuan, Lian, Liu and Zhou, 2020)."""
 
-import equinox as eqx
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Key
 
 from occupax._errors import check_share
-from occupax.algorithms.base import Phase
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
 from occupax.batch import Batch
 from occupax.steps import Number
@@ -24,20 +22,10 @@ class STORM(CarryingAlgorithm):
         step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
-    batch: int = eqx.field(static=True, default=20)
     fresh: Number = 0.7
 
     def __check_init__(self) -> None:
         check_share("fresh", self.fresh)
-
-    @property
-    def phases(self) -> tuple[Phase[CarriedState], ...]:
-        """N trajectories once, then B each time."""
-        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
-
-    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
-        """The first iteration alone is large."""
-        return (iteration > 0) * 1
 
     def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
         return self._carry(state, batch, 1 - self.fresh, self.step())
