@@ -59,12 +59,19 @@ class Sweep:
         some = zip(self.results, self.scores, strict=True)
         return np.array([bool(np.isfinite(score)) and learned(result) for result, score in some])
 
+    @cached_property
+    def violations(self) -> np.ndarray:
+        """By how much each point violates a constraint at most, on average over its seeds; 0 where all are kept."""
+        means = [[excess.mean() for excess in result.excesses.values()] for result in self.results]
+        return np.array([max(0.0, *excesses, 0.0) for excesses in means])
+
     @property
     def best(self) -> int:
-        """The number of the point with the highest score, of those that learned anything."""
+        """The number of the point with the highest score, of those that learned anything and violate limits least."""
         if not self.learned.any():
             raise ValueError(f"{NOTHING_LEARNED}; `scores` has what they are worth.")
-        return int(np.argmax(np.where(self.learned, self.scores, -np.inf)))
+        least = self.learned & (self.violations <= self.violations[self.learned].min())
+        return int(np.argmax(np.where(least, self.scores, -np.inf)))
 
     def __repr__(self) -> str:
         lines = [f"{'score':>12}  settings", *(f"{score:>12}  {settings}" for settings, score in self._ranking())]
@@ -127,11 +134,9 @@ def sweep(
     variants = [dataclasses.replace(chosen_algorithm, **point) for point in points]
     chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
     on_cluster = isinstance(sampler, Ray)
-    groups = [[i] for i in range(len(variants))] if on_cluster else _groups(variants)
-    setups = [
-        make_setup(problem, [variants[i] for i in group], policy, chosen, seed, record_every, False, sampler)
-        for group in groups
-    ]
+    whole = make_setup(problem, variants, policy, chosen, seed, record_every, False, sampler)
+    groups = [[i] for i in range(len(variants))] if on_cluster else _groups(whole.algorithms)
+    setups = [replace(whole, algorithms=tuple(whole.algorithms[i] for i in group)) for group in groups]
     for setup in setups:
         paid_iterations(setup, episodes)
     folder = None if out is None else Path(out)
