@@ -172,6 +172,14 @@ CASES: dict[str, Case] = {
         lambda: ox.demonstrations(lake(), {"observations": [0], "actions": [1]}),
         ("demonstrations", "list of episodes", "dict"),
     ),
+    "demonstrations that are not finite": (
+        lambda: ox.demonstrations(cartpole(), [[(np.full(4, np.nan), 1)]], features=lambda o, _: o[0]),
+        ("episode 0", "observations", "finite"),
+    ),
+    "demonstrations by another policy": (
+        lambda: ox.demonstrations(lake(), ox.policies.tabular()(ox.TabularMDP.chain(3), jax.random.key(0))),
+        ("3", "16"),
+    ),
     "no demonstrations": (lambda: ox.demonstrations(lake(), []), ("demonstrations", "at least one", "none")),
     "demonstration of numbers": (lambda: ox.demonstrations(lake(), [5]), ("episode 0", "(observation, action)", "5")),
     "demonstrations elsewhere": (

@@ -191,6 +191,23 @@ def test_limits_on_the_command_line():
         constraint("entropi>=1")
 
 
+def test_names_stand_for_what_is_limited():
+    limits = [ox.Constraint(*it) for it in (("info.cost", 25.0), ("reward", None, -3.0), ("entropy", None, 1.0))]
+    assert [str(it) for it in limits] == ["info.cost <= 25", "reward >= -3", "entropy >= 1"]
+    assert [type(it.subject).__name__ for it in limits] == ["Total", "Total", "Entropy"]
+    assert limits[0].subject.features() == ox.features.Info("cost")
+    with pytest.raises(ValueError, match="Did you mean 'entropy'"):
+        ox.Constraint("entropi", at_least=1.0)
+
+
+def test_the_best_point_of_a_sweep_keeps_the_limits():
+    done = ox.sweep(muddy(), "reinforce", {"step_size": [0.3, 0.001]}, episodes=2_000, seeds=2, progress=False)
+    excesses = [result.excesses["mud"].mean() for result in done.results]
+    assert excesses[0] < 0 < excesses[1] == pytest.approx(done.violations[1])
+    done.__dict__["scores"] = np.array([0.0, 1.0])  # whatever it earns
+    assert done.best == 0
+
+
 def test_constraints_of_one_name_are_numbered_and_share_features_with_the_utility():
     state = ox.utilities.Entropy()
     problem = ox.Problem(

@@ -166,3 +166,20 @@ def test_utilities_of_something_on_the_command_line(tmp_path, monkeypatch):
     assert utility("own_goal:spread").value(jnp.ones(2)) == -2
     with pytest.raises(ValueError, match="takes a file of NumPy"):
         utility("kl:missing.npy")
+
+
+def test_a_utility_that_is_not_defined_where_policies_go_is_refused():
+    with pytest.raises(ValueError, match="NashWelfare has no finite value at the occupancy of a policy"):
+        ox.solve(ox.Problem(ENV, NashWelfare(-REWARDS), discount=0.8))
+
+
+@pytest.mark.parametrize(("name", "needed"), [("kl", "KL(target)"), ("soft-min", "SoftMin(rewards)")])
+def test_a_name_that_needs_something_says_what(name, needed):
+    from occupax.cli.names import utility
+
+    for make in (utility, ox.utilities.as_utility):
+        with pytest.raises(ValueError, match=f"^utility '{name}' needs its [^\n]*$") as caught:
+            make(name)
+        assert f"give occupax.utilities.{needed}" in str(caught.value)
+    with pytest.raises(ValueError, match="Did you mean 'soft-min'"):
+        ox.Problem(ENV, "soft-mn")

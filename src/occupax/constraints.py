@@ -13,7 +13,7 @@ from occupax._errors import check_number
 from occupax.envs.base import DecisionProcess
 from occupax.features import Feature, Stack
 from occupax.utilities.base import Sum, Utility
-from occupax.utilities.custom import bind
+from occupax.utilities.custom import as_utility, bind
 from occupax.utilities.library import Total, as_feedback
 
 
@@ -23,7 +23,8 @@ class Constraint(eqx.Module):
     Args:
         subject: what is limited: a feature of one number, such as `features.Info("cost")`, a function of (observation,
             action) or an array [S, A], whose discounted sum is expected to keep the limit; or a utility, concave for
-            `at_least` and convex for `at_most`, so that mixtures of policies that keep the limit keep it, too.
+            `at_least` and convex for `at_most`, so that mixtures of policies that keep the limit keep it, too. The
+            names "info.cost", "reward" and those of utilities stand for what they say.
         at_most: the largest value that is allowed.
         at_least: the smallest value that is allowed; one of the two must be given.
         name: what it is called in records and reports; by default what the subject is called.
@@ -46,6 +47,8 @@ class Constraint(eqx.Module):
         self.upper = at_most is not None
         bound, given = ("at_most", at_most) if self.upper else ("at_least", at_least)
         self.limit = check_number(bound, given, low=-float("inf"), open_low=True)
+        if isinstance(subject, str):
+            name, subject = subject if name is None else name, _named(subject)
         self.subject = subject if isinstance(subject, Utility) else Total(as_feedback("subject", subject))
         self.name = _name(subject) if name is None else name
 
@@ -130,6 +133,14 @@ def lagrangian(utility: Sum, constraints: Sequence[Constraint], multipliers: Any
     """F, times a weight, minus the sum of multiplier times excess, but for a constant."""
     weights = [-constraint.sign * multipliers[k] for k, constraint in enumerate(constraints)]
     return eqx.tree_at(lambda it: it.weights, utility, (weight, *weights))
+
+
+def _named(name: str) -> Feature | Utility:
+    """What a name stands for: a value of info, the reward, or a utility."""
+    kind, _, rest = name.partition(".")
+    if kind == "info" and rest:
+        return feature_maps.Info(rest)
+    return feature_maps.Reward() if name == "reward" else as_utility(name)
 
 
 def _name(given: Any) -> str:

@@ -12,7 +12,7 @@ from occupax import estimators, exact
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, StateAction, Visit, as_feature
-from occupax.policies import Policy
+from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.samplers import sample
 from occupax.training.assessment import probabilities
@@ -53,6 +53,7 @@ def demonstrations(
 
 
 def _of_policy(problem: Problem, policy: Policy) -> Float[np.ndarray, " d"]:
+    refuse_unless_fitting(policy, problem.env)
     if isinstance(problem.env, TabularMDP):
         return exact.feature_occupancy(problem, probabilities(problem, policy))
     drawn = sample(problem, policy, EPISODES, jax.random.key(0))
@@ -106,6 +107,8 @@ def _of_episode(problem: Problem, number: int, observations: Sequence[Any], acti
         if given.shape[1:] != wanted.shape:
             shapes = f"shape {wanted.shape}, got {given.shape[1:]}"
             raise ValueError(f"episode {number} does not fit the environment: its {what} must have {shapes}.")
+        if not np.isfinite(given).all():
+            raise ValueError(f"episode {number} does not fit the environment: its {what} must be finite numbers.")
         if most is not None and not ((given >= 0) & (given < most) & (given == np.round(given))).all():
             worst = given[~((given >= 0) & (given < most) & (given == np.round(given)))][0]
             allowed = f"whole numbers from 0 to {most - 1}, got {worst}"

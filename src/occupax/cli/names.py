@@ -1,49 +1,34 @@
 """What the command line calls things, and `occupax list`, which shows it."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from occupax import algorithms, envs, features, policies, samplers, utilities
-from occupax._errors import unknown
 from occupax.cli.output import print_json
 from occupax.cli.settings import known
 from occupax.constraints import Constraint
 from occupax.envs.lookup import find
 
-OF_SOMETHING: dict[str, Callable[..., utilities.Utility]] = {
-    "kl": utilities.KL,
-    "forward-kl": utilities.ForwardKL,
-    "soft-min": utilities.SoftMin,
-    "nash-welfare": utilities.NashWelfare,
-    "log-det": utilities.LogDet,
-}
-"""Utilities that need a target, rewards or regressors, which follow their name and a colon."""
-
 
 def utility(name: str) -> utilities.Utility:
     """The utility of a name, of something, or of one's own."""
-    if ":" in name:
-        return _utility_of(name)
-    if name not in utilities.UTILITIES:
-        raise unknown("utility", name, [*utilities.UTILITIES, *OF_SOMETHING])
-    return utilities.as_utility(name)
+    return _utility_of(name) if ":" in name else utilities.as_utility(name)
 
 
 def _utility_of(text: str) -> utilities.Utility:
     """A utility of something, such as kl:target.npy or soft-min:info.a,info.b, or one's own, module:function."""
     name, _, rest = text.partition(":")
-    if name not in OF_SOMETHING:
+    if name not in utilities.OF_SOMETHING:
         return utilities.as_utility(find(text))
     if name.endswith("kl"):
         try:
-            return OF_SOMETHING[name](np.load(rest, allow_pickle=False))
+            return utilities.OF_SOMETHING[name](np.load(rest, allow_pickle=False))
         except (OSError, ValueError) as error:
             raise ValueError(f"--utility {name}:FILE takes a file of NumPy with the target: {error}") from error
-    return OF_SOMETHING[name](*(_feature(part) for part in rest.split(",")))
+    return utilities.OF_SOMETHING[name](*(_feature(part) for part in rest.split(",")))
 
 
 def _feature(name: str) -> Any:
@@ -63,8 +48,8 @@ def constraint(text: str) -> Constraint:
         raise ValueError(
             f"--constrain takes NAME<=NUMBER or NAME>=NUMBER, such as info.cost<=25, got {text!r}."
         ) from None
-    counted = name == "reward" or ":" in name or name.startswith("info.")
-    subject = _feature(name) if counted else utility(name)
+    kind, _, rest = name.partition(":")
+    subject = utility(name) if kind in utilities.OF_SOMETHING else find(name) if rest else name
     return Constraint(subject, **{"at_most" if sign == "<=" else "at_least": limit}, name=name)
 
 
@@ -87,7 +72,7 @@ def list_names(json: bool = False) -> None:
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},
         "utilities": {name: known({"utility": make()}) for name, make in utilities.UTILITIES.items()}
-        | {f"{name}:{'FILE' if name.endswith('kl') else 'FEATURE,...'}": {} for name in OF_SOMETHING},
+        | {f"{name}:{'FILE' if name.endswith('kl') else 'FEATURE,...'}": {} for name in utilities.OF_SOMETHING},
         "algorithms": {name: known({"": make()}) for name, make in algorithms.ALGORITHMS.items()},
         "policies": {name: {} for name in policies.INITIALISERS},
     }

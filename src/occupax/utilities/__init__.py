@@ -1,7 +1,7 @@
 """What is maximised: utilities of the occupancy, and the convex sets for constraints."""
 
 from occupax.utilities.base import Smoothness, Sum, Utility
-from occupax.utilities.custom import Custom, as_utility, check
+from occupax.utilities.custom import OF_SOMETHING, Custom, as_utility, check
 from occupax.utilities.library import UTILITIES, Entropy, Linear, LogCoverage, Reward, SetDistance, Total
 from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
 from occupax.utilities.several import LogDet, NashWelfare, SoftMin
@@ -9,6 +9,7 @@ from occupax.utilities.targets import KL, ForwardKL
 
 __all__ = [
     "KL",
+    "OF_SOMETHING",
     "UTILITIES",
     "Ball",
     "Box",

@@ -11,13 +11,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_integer, check_number, named
+from occupax._errors import check_integer, check_number, unknown
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
 from occupax.utilities.library import UTILITIES, Entropy, Linear, Reward, Total
-from occupax.utilities.targets import Imitation
+from occupax.utilities.several import LogDet, NashWelfare, SoftMin
+from occupax.utilities.targets import KL, ForwardKL, Imitation
+
+OF_SOMETHING: dict[str, Callable[..., Utility]] = {
+    "kl": KL,
+    "forward-kl": ForwardKL,
+    "soft-min": SoftMin,
+    "nash-welfare": NashWelfare,
+    "log-det": LogDet,
+}
+"""Utilities that need a target, rewards or regressors; on the command line these follow the name and a colon."""
 
 SLACK = 1e-6
 """By how much what is measured may exceed what is declared."""
@@ -91,7 +101,14 @@ class Custom(Utility):
 def as_utility(value: Any) -> Utility:
     """Return a utility as it is, make the one of a name, and wrap a plain function."""
     if isinstance(value, str):
-        return named("utility", value, UTILITIES)
+        if value in OF_SOMETHING:
+            kind = OF_SOMETHING[value].__name__
+            needed = {"kl": "target", "forward-kl": "target", "log-det": "regressors"}.get(value, "rewards")
+            given = f"give occupax.utilities.{kind}({needed}), or {value}:{needed.upper()} on the command line"
+            raise ValueError(f"utility {value!r} needs its {needed}, which no name has: {given}.")
+        if value not in UTILITIES:
+            raise unknown("utility", value, [*UTILITIES, *OF_SOMETHING])
+        return UTILITIES[value]()
     return value if isinstance(value, Utility) else Custom(value)
 
 
