@@ -46,9 +46,6 @@ docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 reproduce: $(READY)  ## the paper's experiments with a verdict on each claim, into docs/reproduction.md; an hour
-	$(BIN)/occupax reproduce --scale full --only reward --out runs/reproduction & \
-		$(BIN)/occupax reproduce --scale full --only rate --out runs/reproduction && \
-		$(BIN)/occupax reproduce --scale full --only utility --out runs/reproduction; wait
 	$(BIN)/occupax reproduce --scale full --out runs/reproduction
 	mkdir -p docs/figures
 	cp runs/reproduction/report.md docs/reproduction.md

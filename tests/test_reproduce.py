@@ -20,7 +20,7 @@ from test_page import opened
 
 PARTS = ("reward", "rate", "utility")
 TINY = SCALES["quick"]._replace(name="tiny", networks=True, whole=True)
-FIGURES = {"reward": 5, "rate": 3 + 3 + 3, "utility": 2}
+FIGURES = {"reward": 5, "rate": 3 + 3 + 4, "utility": 2}
 
 
 def made_up(task, algorithms, episodes, seeds, seed, records, logger=None, mixtures=True) -> list[Outcome]:
@@ -55,6 +55,7 @@ def use_made_up(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "exact_ascent", lambda *arguments: -1.0 / np.arange(1.0, 1.0 + len(arguments[-1])))
     for name, value in (("optimum", 5.0), ("least_probability", 0.1)):
         patch.setattr(small.SmallProblem, name, value)
+    patch.setenv("XLA_FLAGS", "")  # which would be that of later processes, too
     patch.setitem(SCALES, "tiny", TINY)
     patch.setitem(TEXTS["scales"], "tiny", "tiny")
 

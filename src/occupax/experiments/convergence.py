@@ -186,7 +186,7 @@ def sections(done: Mapping[Run, Outcome], made: Mapping[Run, Cell], exactly: Map
         Section(
             **text("sections", "convergence", **values),
             claims=claims,
-            figures=[figures],
+            figures=figures,
             tables=[table("convergence", rows)],
         )
     ]
@@ -200,6 +200,11 @@ def _chart(name: str, x: np.ndarray, ours: PowerLaw, plain: PowerLaw, control: n
         Series("slope -1/2", x, ours.line[0] * (x / x[0]) ** THEORY, style="dashed"),
     )
     kind = slug("convergence", name)
-    numbers = {"slope": float(ours.slope.estimate), "ratio": ours.means[-1] / plain.means[-1]}
-    words = text("titles", kind, **numbers), text("captions", "convergence"), "sampled episodes", "gap to the optimum"
+    numbers = {"name": name, "slope": float(ours.slope.estimate), "ratio": ours.means[-1] / plain.means[-1]}
+    words = (
+        text("titles", "convergence", **numbers),
+        text("captions", "convergence"),
+        "sampled episodes",
+        "gap to the optimum",
+    )
     return Chart(kind, *words, series, log=True)

@@ -15,11 +15,12 @@ from scipy.special import softmax
 from occupax.exact import Evaluator
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.samplers import sample
+from occupax.samplers.kernel import program_sampler
 
 EVALUATION = 40
 """Episodes that a network is judged by at each record."""
-TABLES_AT_ONCE = 500
+TABLES_AT_ONCE, AT_ONCE = 500, 5
+"""How many tables, and how many networks, are judged together."""
 
 Values = Float[np.ndarray, "run record"]
 
@@ -96,10 +97,18 @@ class EvaluationJudge(Judge):
         self._key, self._found = jax.random.fold_in(jax.random.key(seed), 2**31), list[np.ndarray]()
 
     def _see(self, policies: Sequence[Policy]) -> None:
-        arrays, rest = zip(*(eqx.partition(policy, eqx.is_array) for policy in policies), strict=True)
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
-        found = np.array(_mean_returns(self.problem, stacked, rest[0], jax.random.fold_in(self._key, self.records)))
-        self._found.append(np.where(_finite(stacked), found, np.nan))
+        key = jax.random.fold_in(self._key, self.records)
+        groups = [policies[at : at + AT_ONCE] for at in range(0, len(policies), AT_ONCE)]
+        found = [self._returns(group, jax.random.fold_in(key, at)) for at, group in enumerate(groups)]
+        self._found.append(np.concatenate(found))
+
+    def _returns(self, policies: Sequence[Policy], key: Key[Array, ""]) -> np.ndarray:
+        """What some policies earn, filled up to a number for which the program is compiled already."""
+        filled = [*policies, *[policies[-1]] * (AT_ONCE - len(policies))]
+        arrays, rest = zip(*(eqx.partition(policy, eqx.is_array) for policy in filled), strict=True)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *arrays)
+        found = np.array(_mean_returns(self.problem, stacked, rest[0], key))
+        return np.where(_finite(stacked), found, np.nan)[: len(policies)]
 
     def tables(self) -> Float[np.ndarray, "run S A"]:
         """Nothing."""
@@ -120,7 +129,9 @@ def _mean_returns(problem: Problem, stacked: Any, rest: Any, key: Key[Array, ""]
     """Run k has the key of its place."""
 
     def mean(arrays: Any, place: Array) -> Array:
-        drawn = sample(problem, eqx.combine(arrays, rest), EVALUATION, jax.random.fold_in(key, place))
-        return drawn.rewards.sum(1).mean()
+        policy = eqx.combine(arrays, rest)
+        source: Any = program_sampler(problem, policy).open(problem, policy)
+        drawn = source.block(policy, jax.random.fold_in(key, place), 0, EVALUATION, EVALUATION)
+        return drawn.trajectories.rewards.sum(1).mean()
 
     return jax.vmap(mean)(stacked, jnp.arange(len(jax.tree.leaves(stacked)[0])))

@@ -7,11 +7,11 @@ import numpy as np
 
 from occupax.experiments import convergence, payoff, rate, utility
 from occupax.experiments.cells import Cell, Outcome
-from occupax.experiments.inference import difference, mean, median, power_law
+from occupax.experiments.inference import above, difference, mean, median, power_law
 from occupax.experiments.methods import OURS, PLAIN
 from occupax.experiments.readings import CUT, PRINTED, SMALL
 from occupax.experiments.reward import SAME_STEP, family
-from occupax.experiments.sections import shown, text
+from occupax.experiments.sections import ordered, shown, text
 from occupax.experiments.small import GARNET
 from occupax.experiments.store import Arrays
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, LAKE, tasks
@@ -31,8 +31,8 @@ def reward_sentences(done: Mapping[Any, Outcome], read: Mapping[Any, Outcome]) -
     tuned = difference(done["area", LAKE, OURS].area(), done["area", LAKE, PLAIN].area(), family(done))
     told = [
         _say("lake", ours=times[OURS], plain=times[PLAIN], threshold=lake.threshold),
-        _say("same-step", gain=shown(gain)),
-        _say("lake-tuned", gain=shown(tuned)),
+        _say("same-step", gain=shown(gain), order=ordered(above(gain))),
+        _say("lake-tuned", gain=shown(tuned), order=ordered(above(tuned))),
     ]
     if (CARTPOLE, "control", CUT) not in read:
         return told
@@ -79,9 +79,9 @@ def rate_sentences(
     slope, control = _slopes(LAKE, done, made, exactly)
     given, given_control = _slopes(rate.GIVEN, done, made, exactly)
     law, ratio = _convergence(converged, small)
-    place = payoff.SHARES.index(0.1)
+    place = payoff.SHARES.index(payoff.HEADLINE)
     found = {
-        method: shown(median(payoff.envelope(GARNET, times[GARNET, method]["times"]).times[place]))
+        method: shown(median(payoff.envelope(GARNET, method, times[GARNET, method]["times"]).times[place]))
         for method in (OURS, PLAIN)
     }
     return [
@@ -102,5 +102,5 @@ def utility_sentences(done: Mapping[Any, Outcome]) -> list[str]:
     shares = [f"{(it.final.mean() - task.uniform) / way:.0%}" for it in ends]
     return [
         _say("maxent", free=shown(free), own=shown(owned)),
-        _say("today", ours=shares[0], default=shares[1], plug=shares[2]),
+        _say("today", ours=shares[0], default=shares[1], fresh=shares[2]),
     ]

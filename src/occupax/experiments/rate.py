@@ -145,7 +145,7 @@ def sections(done: Mapping[Key, Outcome], made: Mapping[Key, Cell], exactly: Map
                 without = power_law(episodes, [np.full(2, gap) for gap in control])
                 fitted = [f"{it.estimate:.3f}" for it in (without.slope, without.curvature)]
                 rows.append([name, "exact gradient", *fitted, f"{control[0]:.4g}", f"{control[-1]:.4g}"])
-                figures.append(_chart(name, episodes, gaps, law, control))
+                figures.append(_chart(name, episodes, gaps, law, control, float(without.slope.estimate)))
                 claims += _claims(name, way, law, float(without.slope.estimate))
     first = next(iter(made.values()))
     values = {"epochs": EPOCHS, "seeds": first.seeds, "algorithm": first.algorithm, "searched": SEARCHED}
@@ -155,12 +155,12 @@ def sections(done: Mapping[Key, Outcome], made: Mapping[Key, Cell], exactly: Map
             "episodes", {"": drawn == expected}, text("measured", "episodes", drawn=drawn, expected=expected), "counted"
         )
     )
-    return [
-        Section(**text("sections", "rate", **values), claims=claims, figures=[figures], tables=[table("rate", rows)])
-    ]
+    return [Section(**text("sections", "rate", **values), claims=claims, figures=figures, tables=[table("rate", rows)])]
 
 
-def _chart(name: str, episodes: Sequence[int], gaps: Sequence[np.ndarray], law: PowerLaw, control: np.ndarray) -> Chart:
+def _chart(
+    name: str, episodes: Sequence[int], gaps: Sequence[np.ndarray], law: PowerLaw, control: np.ndarray, without: float
+) -> Chart:
     x = np.array(episodes, float)
     spread = np.array([np.log(gap).std(ddof=1) for gap in gaps])
     series = (
@@ -170,9 +170,8 @@ def _chart(name: str, episodes: Sequence[int], gaps: Sequence[np.ndarray], law: 
         Series("slope -1/2", x, law.line[-1] * (x / x[-1]) ** THEORY, style="dashed"),
     )
     kind = slug("rate", name).replace(".", "-")
-    return Chart(
-        kind, text("titles", kind), text("captions", "rate"), "sampled episodes", "gap to the optimum", series, log=True
-    )
+    title = text("titles", "rate", name=name, slope=float(law.slope.estimate), control=without)
+    return Chart(kind, title, text("captions", "rate"), "sampled episodes", "gap to the optimum", series, log=True)
 
 
 def _claims(name: str, way: Gaps, law: PowerLaw, control: float) -> list[Claim]:

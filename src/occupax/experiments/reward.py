@@ -1,12 +1,13 @@
 """Section 6.1: all algorithms maximise the cumulative reward."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import inf
 from typing import Any
 
 from occupax.analysis.charts import Chart
+from occupax.analysis.statistics import Interval
 from occupax.experiments import methods, tuning
 from occupax.experiments.cells import Cell, Outcome, run_name, slug
 from occupax.experiments.figures import curves, table
@@ -100,42 +101,41 @@ def family(done: Mapping[Key, Outcome]) -> int:
     return (len(REWARD) - 1) * len({task for _, task, _ in done})
 
 
-def _claims(done: Mapping[Key, Outcome], setting: str, name: str) -> list[Claim]:
-    """The four claims on a task; intervals hold for all tasks of a claim together."""
-    task, count = tasks()[name], family(done)
-    by_area, by_end = (of_setting(done, setting, name, by) for by in ("area", "end"))
+def tests_of(
+    task: Task, by_area: Mapping[str, Outcome], by_end: Mapping[str, Outcome], count: int
+) -> dict[str, tuple[Tests, str]]:
+    """The four claims on the outcomes of the five methods: what each test says, and what was measured."""
     areas = {method: it.area(common(by_area)) for method, it in by_area.items()}
     times = {method: it.reached(task.threshold, task.tabular) for method, it in by_end.items()}
     ends = {method: mean(it.final, count) for method, it in by_end.items()}
-    solved: Tests = {method: _solved(it, task.threshold, count) for method, it in by_end.items()}
+    others, plainer = ([it for it in REWARD if it != method] for method in (OURS, PLAIN))
+    over = {other: difference(areas[other], areas[PLAIN], count) for other in plainer}
+    ahead = {other: difference(areas[OURS], areas[other], count) for other in others}
 
-    def against(method: str, test: Callable[[str], bool | None]) -> Tests:
-        return {other: test(other) for other in REWARD if other != method}
+    def listed(intervals: Mapping[str, Interval]) -> str:
+        return ", ".join(f"{method} {shown(it)}" for method, it in intervals.items())
 
-    def differences(first: str, sign: int) -> str:
-        gains = {other: difference(areas[first], areas[other], count) for other in REWARD if other != first}
-        turned = {
-            other: it if sign > 0 else difference(areas[other], areas[first], count) for other, it in gains.items()
-        }
-        return ", ".join(f"{other} {shown(it)}" for other, it in turned.items())
-
-    slowest = against(PLAIN, lambda other: later(times[PLAIN], times[other], count))
-    faster = against(PLAIN, lambda other: above(difference(areas[other], areas[PLAIN], count)))
-    ahead = against(OURS, lambda other: above(difference(areas[OURS], areas[other], count)))
-    on = f"{name}, {setting}"
     reached = ", ".join(f"{method} {shown(median(it))} ({_count(it)})" for method, it in times.items())
-    worth = ", ".join(f"{method} {shown(it)}" for method, it in ends.items())
-    return [
-        claim("solved", solved, f"In the end ({task.threshold:.4g} is solved): {worth}.{parts(solved)}", on),
-        claim(
-            "slowest",
-            slowest,
-            f"Median episodes until solved (and seeds that solve it): {reached}.{parts(slowest)}",
-            on,
+    found: dict[str, tuple[Tests, str]] = {
+        "solved": (
+            {method: _solved(it, task.threshold, count) for method, it in by_end.items()},
+            f"In the end ({task.threshold:.4g} is solved): {listed(ends)}.",
         ),
-        claim("faster", faster, f"Area minus that of REINFORCE: {differences(PLAIN, -1)}.{parts(faster)}", on),
-        claim("outperforms", ahead, f"Area of TSIVR-PG minus: {differences(OURS, 1)}.{parts(ahead)}", on),
-    ]
+        "slowest": (
+            {other: later(times[PLAIN], times[other], count) for other in plainer},
+            f"Median episodes until solved (and seeds that solve it): {reached}.",
+        ),
+        "faster": ({other: above(it) for other, it in over.items()}, f"Area minus that of REINFORCE: {listed(over)}."),
+        "outperforms": ({other: above(it) for other, it in ahead.items()}, f"Area of TSIVR-PG minus: {listed(ahead)}."),
+    }
+    return found
+
+
+def _claims(done: Mapping[Key, Outcome], setting: str, name: str) -> list[Claim]:
+    """The four claims on a task; intervals hold for all tasks of a claim together."""
+    by_area, by_end = (of_setting(done, setting, name, by) for by in ("area", "end"))
+    found = tests_of(tasks()[name], by_area, by_end, family(done))
+    return [claim(of, tests, f"{said}{parts(tests)}", f"{name}, {setting}") for of, (tests, said) in found.items()]
 
 
 def _count(times: Seeds) -> str:
@@ -173,6 +173,26 @@ def _sizes() -> Claim:
     return claim("sizes", {"": max(errors) < ROUNDING}, measured, "as printed")
 
 
+def _gains(done: Mapping[Key, Outcome], task: Task) -> str:
+    """By how much tuned settings beat the printed ones of the same method within the episodes of both."""
+    told = []
+    for method in REWARD:
+        tuned, printed = done["area", task.name, method], done["printed", task.name, method]
+        until = common({"tuned": tuned, "printed": printed})
+        told.append(f"{method} {shown(difference(tuned.area(until), printed.area(until), len(REWARD)))}")
+    return f"Area with tuned minus that with printed settings, over the episodes that both have: {', '.join(told)}."
+
+
+def _title(kind: str, outcomes: Mapping[str, Outcome]) -> str:
+    """Who leads by the area, alone or within chance, and who comes last."""
+    until = common(outcomes)
+    areas = {method: it.area(until) for method, it in outcomes.items()}
+    first, second, *_, last = sorted(areas, key=lambda method: -float(areas[method].mean()))
+    alone = above(difference(areas[first], areas[second], len(areas))) is True
+    names = {"first": first, "second": second, "last": last}
+    return text("titles", "reward-alone" if alone else "reward-shared", kind=kind.capitalize(), **names)
+
+
 def _section(done: Mapping[Key, Outcome], task: Task) -> Section:
     printed = of_setting(done, "printed", task.name)
     if task.name == LAKE:
@@ -182,10 +202,10 @@ def _section(done: Mapping[Key, Outcome], task: Task) -> Section:
         kinds["tuned"] = of_setting(done, "tuned", task.name)
     anchor = slug("reward", task.name)
     pair: list[Chart] = [
-        curves(f"{anchor}-{kind}", title, task, outcomes, LOOK, LIMITS[task.name])
+        curves(f"{anchor}-{kind}", _title(kind, outcomes), task, outcomes, LOOK, LIMITS[task.name])
         for kind, outcomes in kinds.items()
-        for title in [text("titles", anchor, kind)]
     ]
+    gains = _gains(done, task) if task.name in TUNED else ""
     rows: list[list[str]] = []
     for setting, areas in kinds.items():
         until = common(of_setting(done, setting, task.name))
@@ -194,7 +214,5 @@ def _section(done: Mapping[Key, Outcome], task: Task) -> Section:
             times = it.reached(task.threshold, task.tabular)
             numbers = [shown(mean(area.area(until))), shown(median(times)), _count(times), shown(mean(it.final))]
             rows.append([setting, method, *numbers])
-    values = {"task": task, "slug": anchor, "seeds": len(printed[OURS].values)}
-    return Section(
-        **text("sections", "reward-task", **values), figures=[pair], tables=[table("reward", rows, **values)]
-    )
+    values = {"task": task, "slug": anchor, "seeds": len(printed[OURS].values), "gains": gains}
+    return Section(**text("sections", "reward-task", **values), figures=pair, tables=[table("reward", rows, **values)])

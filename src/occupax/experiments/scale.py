@@ -39,5 +39,5 @@ class Scale(NamedTuple):
 
 SCALES = {
     "quick": Scale("quick", 0.02, 2_000, 3, False, (4, 8, 16), (4, 8, 16), False),
-    "full": Scale("full", 1.0, 1, 50, True, (4, 8, 16, 32, 64, 128, 256), (4, 6, 8, 12, 16, 24, 32, 48, 64), True),
+    "full": Scale("full", 1.0, 1, 50, True, (4, 8, 16, 32, 64, 128, 256), (4, 8, 16, 32, 64), True),
 }

@@ -41,6 +41,8 @@ class TextTable:
     header: Sequence[str]
     words: int
     rows: Sequence[Sequence[str]]
+    folded: bool = False
+    """Whether a reader must open it to see more than its caption."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,13 @@ class Section:
     title: str
     text: str
     claims: Sequence[Claim] = ()
-    figures: Sequence[Sequence[Chart | Maps]] = ()
-    """Those that belong together stand side by side."""
+    figures: Sequence[Chart | Maps] = ()
     tables: Sequence[TextTable] = ()
+
+    @property
+    def pairs(self) -> list[Sequence[Chart | Maps]]:
+        """The figures, two side by side."""
+        return [self.figures[at : at + 2] for at in range(0, len(self.figures), 2)]
 
 
 def text(*place: str, **values: Any) -> Any:
@@ -96,6 +102,11 @@ def parts(tests: Mapping[str, bool | None]) -> str:
 def answer(test: bool | None) -> str:
     """The outcome of a test in words."""
     return {True: "yes", False: "no", None: "cannot tell"}[test]
+
+
+def ordered(test: bool | None) -> str:
+    """Where the first of two stands, by the test whether it is above the second."""
+    return {True: "ahead of", False: "behind", None: "not told apart from"}[test]
 
 
 def shown(interval: Interval) -> str:

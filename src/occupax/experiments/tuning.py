@@ -2,14 +2,16 @@
 
 It begins with five settings for each N, spread over a range of step sizes that all methods share, the printed setting
 among them. Then the neighbours of the best are tried, by the mean over the training and by the end in turn, a factor of
-sqrt(10) away in one number, whether or not that lies in the first range. All trials have the full number of episodes
-and two seeds. The best few by each score are tried again on other seeds, and there the winner is found.
+sqrt(10) away in one number, whether or not that lies in the first range. As long as the best by a score has no
+neighbour on one side, its neighbours are tried, too, up to a limit. All trials have the full number of episodes and two
+seeds. The best few by each score that have neighbours on all sides, and the printed setting, are tried again on other
+seeds, and there the winner is found.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from math import nan, sqrt
+from math import inf, nan, sqrt
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -30,13 +32,14 @@ SCORES: tuple[Score, ...] = ("area", "end")
 SEED = 1
 """The seed of the search; runs that are shown have another, and so share no random number with it."""
 AT_ONCE = 5
-"""Settings that are trained together, in one program for each N."""
+"""Settings that are trained together."""
 RECORDS = 25
 """How often policies are judged during a trial."""
-SEEDS = (0, 1)
-CONFIRMING = ((2, 3), (4, 5))
-"""The seeds of a trial, and those on which the best are tried again; always two at once, which one program trains."""
+SEEDS, CONFIRMING = (0, 1), (2, 3, 4, 5)
+"""The seeds of a trial, and those on which the best are tried again."""
 ROUNDS = SCORES
+MOST_EXTENSIONS = 6
+"""So many rounds more are spent on a best setting at an edge: three decades beyond the first range."""
 FINALISTS = 2
 FACTOR = sqrt(10)
 """Between a number and its neighbour, for every number of every method."""
@@ -102,30 +105,49 @@ class Search(NamedTuple):
         }
         printed = {} if self.printed is None else {"printed": words(*serial.pack(self.printed))}
         name = slug("search", self.task.name, self.method, *(name for name, value in self.changes if value))
-        trials = (len(self.task.snapshots) + len(self.rounds)) * AT_ONCE * 2 + 6 * 8
+        trials = (len(self.task.snapshots) + len(self.rounds) + 1) * AT_ONCE * len(SEEDS) + 5 * len(CONFIRMING)
         seconds = 10.0 + trials * self.episodes / (4e5 if self.task.tabular else 5e3)
         return Unit(name, described(self.task) | about | printed, seconds, lambda logger: _packed(self.trials(logger)))
 
     def algorithm(self, point: Point) -> Algorithm[Any]:
         """The algorithm with a setting; N as printed has the printed B and m."""
-        at, second = point.snapshot, METHODS[self.method].second
+        at, second = point.snapshot, self._second
         given = getattr(self.printed, "snapshot_batch", None)
         sizes = (self.printed.batch, self.printed.epoch_length) if given == at else None
         settings = {"step_size": point.step_size} | ({second: point.second} if second else {})
         return methods.make(self.method, at, sizes, **settings, **dict(self.changes))
 
+    @property
+    def _second(self) -> str | None:
+        """What is searched for besides the step size: no share of a mixture whose shares fade by themselves."""
+        second = METHODS[self.method].second
+        return None if second == "mixing" and dict(self.changes).get("fading") else second
+
     def trials(self, logger: Logger | None = None) -> list[Trial]:
         """Try all settings, one after the other."""
         tried = [trial for at in self.task.snapshots for trial in self._try(self._first(at), logger)]
         for by in self.rounds:
-            found = best(tried, by)[0].point
-            tried += self._try(list(self._neighbours(found, {it.point for it in tried})), logger)
+            tried += self._around(best(tried, by)[0], tried, logger)
+        for _ in range(MOST_EXTENSIONS):
+            at_edges = [it for by in self.rounds for it in best(tried, by)[:1] if not self.enclosed(tried, it)]
+            if not at_edges:
+                break
+            tried += self._around(at_edges[0], tried, logger)
         return [*self._confirm(tried, logger)]
+
+    def enclosed(self, trials: Sequence[Trial], found: Trial) -> bool:
+        """Whether smaller and larger numbers than those of a trial were tried with its N; no share is above 1."""
+        mine = [it.point for it in trials if it.point.snapshot == found.point.snapshot]
+        inside = _inside([it.step_size for it in mine], found.point.step_size)
+        if self._second is None:
+            return inside
+        most = 1.0 if self._second == "mixing" else inf
+        return inside and _inside([it.second for it in mine], found.point.second, most)
 
     def _first(self, snapshot: int) -> list[Point]:
         """Five settings for an N: the step sizes are those of every method, the second numbers are drawn."""
         low, high = np.log10(self.task.step_sizes)
-        random, second = np.random.default_rng(snapshot), METHODS[self.method].second
+        random, second = np.random.default_rng(snapshot), self._second
         edges = np.linspace(low, high, AT_ONCE + 1)
         exponents = np.round(2 * random.uniform(edges[:-1], edges[1:])) / 2
         points = [_point(snapshot, 10**it) for it in exponents]
@@ -133,15 +155,25 @@ class Search(NamedTuple):
             low, high = np.log10(SECOND[second])
             seconds = 10 ** (np.round(2 * random.permutation(np.linspace(low, high, AT_ONCE))) / 2)
             points = [_point(it.snapshot, it.step_size, number) for it, number in zip(points, seconds, strict=True)]
-        if self.printed is not None and getattr(self.printed, "snapshot_batch", self.printed.batch) == snapshot:
-            given = _point(snapshot, self.printed.step_size, getattr(self.printed, second) if second else 0.0)
+        given = self._printed_point
+        if given is not None and given.snapshot == snapshot:
             nearest = min(points, key=lambda it: abs(np.log(it.step_size / given.step_size)))
             points[points.index(nearest)] = given
         return points
 
+    @property
+    def _printed_point(self) -> Point | None:
+        if self.printed is None:
+            return None
+        second = getattr(self.printed, self._second) if self._second else 0.0
+        return _point(getattr(self.printed, "snapshot_batch", self.printed.batch), self.printed.step_size, second)
+
+    def _around(self, found: Trial, tried: Sequence[Trial], logger: Logger | None) -> list[Trial]:
+        return self._try(list(self._neighbours(found.point, {it.point for it in tried})), logger)
+
     def _neighbours(self, best: Point, tried: set[Point]) -> Iterator[Point]:
         """The five nearest settings of the same N that were not tried: in one number first, then in both."""
-        second = METHODS[self.method].second
+        second = self._second
         reach = range(-20, 21)
         moves = [(i, j) for i, j in product(reach, reach if second else (0,)) if (i, j) != (0, 0)]
         moves.sort(key=lambda it: (abs(it[0]) + abs(it[1]), abs(it[0] * it[1]), -it[0], -it[1]))
@@ -155,24 +187,20 @@ class Search(NamedTuple):
         return [Trial(point, *map(_mean, (it.area(), it.final))) for point, it in zip(points, outcomes, strict=True)]
 
     def _confirm(self, tried: Sequence[Trial], logger: Logger | None) -> Iterator[Trial]:
-        finalists = {trial.point for by in SCORES for trial in best(tried, by)[:FINALISTS]}
-        scores: dict[Point, list[np.ndarray]] = {}
+        inside = [it for it in tried if self.enclosed(tried, it)] or tried
+        finalists = {trial.point for by in SCORES for trial in best(inside, by)[:FINALISTS]}
+        finalists |= {it.point for it in tried if it.point == self._printed_point}
+        scores: dict[Point, list[float]] = {}
         for snapshot in sorted({point.snapshot for point in finalists}):
             mine = sorted(point for point in finalists if point.snapshot == snapshot)
-            for first in range(0, len(mine), AT_ONCE):
-                chosen = mine[first : first + AT_ONCE]
-                for seeds in CONFIRMING:
-                    for point, it in zip(chosen, self._run(chosen, seeds, logger), strict=True):
-                        scores.setdefault(point, []).append(np.array([it.area(), it.final]))
+            for point, it in zip(mine, self._run(mine, CONFIRMING, logger), strict=True):
+                scores[point] = [_mean(it.area()), _mean(it.final)]
         for trial in tried:
-            again = scores.get(trial.point)
-            means = map(_mean, np.concatenate(again, axis=1)) if again else (nan, nan)
-            yield Trial(*trial[:3], *means)
+            yield Trial(*trial[:3], *scores.get(trial.point, (nan, nan)))
 
     def _run(self, points: Sequence[Point], seeds: Sequence[int], logger: Logger | None) -> list[Outcome]:
-        padded = [*points, *[points[-1]] * (AT_ONCE - len(points))]  # so that there is one program for each N
-        algorithms = [self.algorithm(point) for point in padded]
-        return judged(self.task, algorithms, self.episodes, seeds, SEED, RECORDS, logger, mixtures=False)[: len(points)]
+        algorithms = [self.algorithm(point) for point in points]
+        return judged(self.task, algorithms, self.episodes, seeds, SEED, RECORDS, logger, mixtures=False)
 
 
 def best(trials: Sequence[Trial], by: Score, confirmed: bool = False) -> list[Trial]:
@@ -185,10 +213,9 @@ def winner(trials: Sequence[Trial], by: Score) -> Trial:
     return best(trials, by, confirmed=True)[0]
 
 
-def enclosed(trials: Sequence[Trial], found: Trial) -> bool:
-    """Whether smaller and larger step sizes than that of a trial were tried with its N."""
-    sizes = [it.point.step_size for it in trials if it.point.snapshot == found.point.snapshot]
-    return min(sizes) < found.point.step_size < max(sizes)
+def _inside(tried: Sequence[float], number: float, most: float = inf) -> bool:
+    """Whether smaller and larger numbers were tried, as far as there are any."""
+    return min(tried) < number and (number < max(tried) or number >= most)
 
 
 def read(arrays: Arrays) -> list[Trial]:
@@ -201,7 +228,7 @@ def _packed(trials: Sequence[Trial]) -> Arrays:
 
 
 def _point(snapshot: int, step_size: float, second: float = 0.0) -> Point:
-    return Point(snapshot, float(f"{step_size:.3g}"), float(f"{second:.3g}"))
+    return Point(snapshot, float(f"{step_size:.6g}"), float(f"{second:.6g}"))
 
 
 def _mean(values: np.ndarray) -> float:
