@@ -34,7 +34,7 @@ def test_every_option_has_a_help_text(command):
 def test_help_calls_values_by_words(command):
     code, out, _ = occupax(command, "--help")
     assert code == 0
-    assert not re.search(r"\b(STR|INT|FLOAT|PATH|None)\b", out)
+    assert not re.search(r"\b(STR|INT|FLOAT|PATH|None|False)\b|\(default: \)", out)
 
 
 def test_the_version_is_told():
@@ -50,15 +50,35 @@ def test_the_version_is_told():
             ("sweep", "E", "--set", "radius=2", "--algorithm", "tsivr-pg", "--epoch-length", "5"),
             ("sweep", "E", "--set", "epoch_length=5", "radius=2", "--algorithm", "tsivr-pg"),
         ),
-        (("train", "E", "--epoch-length", "5"), ("train", "E", "--epoch-length", "5")),  # REINFORCE has none
         (("train", "E", "--seeds", "5", "--no-progress"), ("train", "E", "--seeds", "5", "--no-progress")),
-        (("solve", "E", "--step-size", "5"), ("solve", "E", "--step-size", "5")),
+        (("solve", "E", "--set", "utility.sigma=5"), ("solve", "E", "--set", "utility.sigma=5")),
         (("nothing",), ("nothing",)),
         ((), ()),
     ],
 )
 def test_settings_of_the_algorithm_are_options_too(words, expected):
     assert with_settings(words, cli.COMMANDS) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        ("train E --stepsize 0.1", "--step-size"),
+        ("sweep E --overs step_size=1", "--over"),
+        ("report a --output b.html", "--out"),
+        ("solve E --discuont 0.9", "--discount"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_told_the_nearest_one(words, nearest):
+    wrong = next(word for word in words.split() if word.startswith("--")).partition("=")[0]
+    with pytest.raises(ValueError, match=f"option '{wrong}' is not known. Did you mean '{nearest}'"):
+        with_settings(words.split(), cli.COMMANDS)
+
+
+def test_a_setting_of_another_algorithm_is_told_whose_it_is():
+    told = "--epoch-length is not a setting of reinforce, but of --algorithm svrpg or srvr-pg or hspga or tsivr-pg."
+    with pytest.raises(ValueError, match=re.escape(told)):
+        with_settings(("train", "E", "--epoch-length=5"), cli.COMMANDS)
 
 
 def test_the_first_command_of_the_readme_is_its_first_example():

@@ -4,7 +4,8 @@
   `pages` for report and reproduce, `bench` for bench.
 - `choices`: what is trained, by options that several commands share or by the folder of a run.
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
-- `settings`: `--set name=value`; `own_options`: the same for `--step-size 0.1`.
+- `settings`: `--set name=value`; `own_options`: the same for `--step-size 0.1`, and options that do not exist.
+- `options`: how options read their values, and what the help says of them.
 - `output`: how lines, tables and JSON are printed.
 - `cache`: where compiled programs are kept.
 - `help.toml`: what `--help` says of each command, after the docstring of its function.

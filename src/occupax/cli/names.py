@@ -7,6 +7,7 @@ import numpy as np
 from rich.console import Console
 
 from occupax import algorithms, envs, features, policies, samplers, utilities
+from occupax.cli.options import Flag
 from occupax.cli.output import print_json
 from occupax.cli.settings import known
 from occupax.constraints import Constraint
@@ -67,7 +68,7 @@ def sampler(text: str) -> samplers.Sampler:
     raise ValueError(f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {names}, got {text!r}.")
 
 
-def list_names(json: bool = False) -> None:
+def list_names(json: Flag = False) -> None:
     """Show the names of environments, utilities, algorithms and policies, and what can be set."""
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},

@@ -5,29 +5,43 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from occupax._errors import unknown
 from occupax.algorithms import ALGORITHMS
 from occupax.cli.choices import DEFAULTS, Choices
+from occupax.training.setup import as_algorithm
 
 SET = "--set"
+RENAMED = {"given": "set", "progress": "no_progress"}
+"""Arguments of commands whose options have another name."""
+WITHOUT_NAME = {"choices", "env", "runs"}
+"""Arguments that are no options of their own, or stand without a name."""
 
 
 def with_settings(words: Sequence[str], commands: dict[str, Callable[..., None]]) -> list[str]:
-    """The words of a command line in which options that are settings of the algorithm became `--set name=value`."""
+    """The words of a command line in which options that are settings of the algorithm became `--set name=value`.
+
+    An option that the command does not have is refused, with the nearest one that it has.
+    """
     command = commands.get(words[0]) if words else None
-    options = {} if command is None else inspect.signature(inspect.unwrap(command)).parameters
-    if "choices" not in options:
+    if command is None:
         return list(words)
-    own = {*options, *(field.name for field in dataclasses.fields(Choices)), "set", "no_progress", "help"}
-    settings = _settings_of(_value(words, "--algorithm") or DEFAULTS["algorithm"])
+    options = {*inspect.signature(inspect.unwrap(command)).parameters, "help"}
+    algorithm = (_value(words, "--algorithm") or DEFAULTS["algorithm"]) if "choices" in options else None
+    settings = {} if algorithm is None else _settings_of(algorithm)
+    if algorithm is not None:
+        options |= {field.name for field in dataclasses.fields(Choices)}
+    own = {RENAMED.get(name, name) for name in options - WITHOUT_NAME}
     kept: list[str] = []
     given: list[str] = []
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
         field = name.removeprefix("--").replace("-", "_")
-        if not name.startswith("--") or field in own or field not in settings:
+        if not name.startswith("--") or field in own:
             kept.append(word)
             continue
+        if field not in settings:
+            raise _no_such_option(name, field, own | settings.keys(), algorithm)
         value = value if equals else next(rest, "")
         if not value:
             raise ValueError(f"{name} must be followed by a value, as in {SET} {field}={settings[field]}.")
@@ -38,10 +52,17 @@ def with_settings(words: Sequence[str], commands: dict[str, Callable[..., None]]
     return [*kept[:place], *([] if SET in kept else [SET]), *given, *kept[place:]]
 
 
+def _no_such_option(name: str, field: str, known: set[str], algorithm: str | None) -> ValueError:
+    others = [it for it in ALGORITHMS if algorithm is not None and field in _settings_of(it)]
+    if others:
+        return ValueError(f"{name} is not a setting of {algorithm}, but of --algorithm {' or '.join(others)}.")
+    return unknown("option", name, (f"--{it.replace('_', '-')}" for it in known))
+
+
 def _settings_of(name: str) -> dict[str, Any]:
-    """The settings of an algorithm, with their defaults; none of one that is not known."""
-    make = ALGORITHMS.get(name)
-    return {} if make is None else {field.name: getattr(make(), field.name) for field in dataclasses.fields(make())}
+    """The settings of an algorithm, with their defaults."""
+    algorithm = as_algorithm(name)
+    return {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
 
 
 def _value(words: Sequence[str], option: str) -> str | None:

@@ -7,7 +7,7 @@ import tyro
 
 import occupax as ox
 from occupax.algorithms import Algorithm
-from occupax.cli.choices import number, shown
+from occupax.cli.options import Flag, number, shown
 from occupax.cli.output import print_line, print_table
 from occupax.envs.lookup import find
 from occupax.training.setup import as_algorithm
@@ -17,7 +17,7 @@ def bench(
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")],
     suite: Literal["quick", "full"] = "quick",
     algorithm: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, shown("ox.train", "NAME")] = (),
-    tuned: bool = False,
+    tuned: Flag = False,
     half: Literal["development", "test", "both"] = "both",
     fresh: Annotated[int | None, number(int), shown("the problems that all have")] = None,
     seeds: Annotated[int, number(int)] = 5,

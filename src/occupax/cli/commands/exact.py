@@ -9,7 +9,8 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.cli.choices import make_problem, number, shown
+from occupax.cli.choices import make_problem
+from occupax.cli.options import Flag, number, shown
 from occupax.cli.output import print_json, print_line, print_table
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
@@ -33,7 +34,7 @@ def solve(
     seed: Annotated[int, number(int)] = 0,
     constrain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")] = (),
     given: Settings = (),
-    json: bool = False,
+    json: Flag = False,
 ) -> None:
     """Solve a tabular problem exactly, and check the exact values by sampling."""
     options = {"discount": discount, "horizon": horizon, "termination": termination}
@@ -87,7 +88,7 @@ def theory(
     smoothness_psi: Annotated[float | None, number(float), shown("that of a table")] = None,
     reward_bound: Annotated[float | None, number(float), shown("that of the table")] = None,
     given: Settings = (),
-    json: bool = False,
+    json: Flag = False,
 ) -> None:
     """Show what the theory of TSIVR-PG prescribes for a problem: batches, step sizes, and what they cost."""
     problem = make_problem(env, utility, given, discount=discount)

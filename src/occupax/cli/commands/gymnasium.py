@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 import occupax as ox
-from occupax.cli.choices import number, shown
+from occupax.cli.options import Flag, number, shown
 from occupax.cli.output import print_json, print_line, print_table
 from occupax.envs.lookup import find
 from occupax.policies import Policy
@@ -23,7 +23,7 @@ def check_env(
     seed: Annotated[int, number(int)] = 0,
     max_steps: Annotated[int, number(int)] = 1000,
     timeout: Annotated[float, number(float)] = 10.0,
-    json: bool = False,
+    json: Flag = False,
 ) -> None:
     """Check whether an environment, of Gymnasium or in JAX, is fit for training, and say how to mend what is wrong."""
     with contextlib.redirect_stdout(sys.stderr):  # what the environment itself prints
@@ -51,8 +51,8 @@ def evaluate(
     episodes: Annotated[int, number(int)] = 100,
     seed: Annotated[int, number(int)] = 0,
     max_steps: Annotated[int | None, number(int), shown("the time limit of the environment")] = None,
-    trust: bool = False,
-    json: bool = False,
+    trust: Flag = False,
+    json: Flag = False,
 ) -> None:
     """Show what trained policies are worth: utility and constraints of their problem, and return without discount."""
     policies, problem = _read(policy, trust)

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 import tyro
 
 import occupax as ox
-from occupax.cli.choices import shown
+from occupax.cli.options import Flag, shown
 from occupax.cli.output import print_line
 
 
 def report(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, shown("", "RUN [RUN ...]")],
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("report.html"),
-    trust: bool = False,
+    trust: Flag = False,
 ) -> None:
     """Write a page about training runs: each of them, and how they compare."""
     from occupax.analysis.report import write_report

@@ -11,7 +11,8 @@ import tyro
 
 import occupax as ox
 from occupax.cli import names, settings
-from occupax.cli.choices import DEFAULTS, FOLDER, Choices, TrainingArguments, build, number, restore, shown
+from occupax.cli.choices import DEFAULTS, Choices, TrainingArguments, build, restore
+from occupax.cli.options import FOLDER, Flag, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 from occupax.training.sweeps import NOTHING_LEARNED
 
@@ -23,13 +24,13 @@ def train(
     choices: Annotated[Choices, tyro.conf.arg(name="")],
     episodes: Annotated[int | None, number(int), shown("")] = None,
     out: Annotated[Path | None, FOLDER, shown("nothing is saved", "FOLDER")] = None,
-    resume: bool = False,
+    resume: Flag = False,
     workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
-    exact: bool = False,
+    exact: Flag = False,
     tensorboard: Annotated[Path | None, shown("none", "FOLDER")] = None,
     progress: Annotated[bool, shown("")] = True,
-    trust: bool = False,
-    json: bool = False,
+    trust: Flag = False,
+    json: Flag = False,
 ) -> None:
     """Train a policy for each seed, and show what it is worth."""
     training, episodes = _arguments(choices, episodes, out, resume, trust)
@@ -143,10 +144,10 @@ def sweep(
     over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE ...", help_behavior_hint="(required)")],
     episodes: Annotated[int, number(int)],
     out: Annotated[Path | None, FOLDER, shown("nothing is saved", "FOLDER")] = None,
-    resume: bool = False,
+    resume: Flag = False,
     workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
     progress: Annotated[bool, shown("")] = True,
-    json: bool = False,
+    json: Flag = False,
 ) -> None:
     """Train with every combination of some settings, and rank them by what the policies are worth."""
     training = build(replace(choices, algorithm=choices.algorithm or DEFAULTS["algorithm"]))

@@ -1,0 +1,53 @@
+"""How options read their values, and what the help says of them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
+
+from occupax.cli import settings
+
+
+def number(kind: type[int] | type[float]) -> PrimitiveConstructorSpec[Any]:
+    """How an option reads a number: as a setting does, so that 5e4 is a whole number."""
+    described, reader = settings.READERS[kind]
+
+    def read(words: list[str]) -> Any:
+        try:
+            return reader(words[0])
+        except ValueError:
+            raise ValueError(f"it takes {described}, got {words[0]!r}.") from None
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="N" if kind is int else "X",
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, (int, float)),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _read_folder(words: list[str]) -> Path:
+    if not words[0].strip():
+        raise ValueError(f"it takes the path of a folder, got {words[0]!r}.")
+    return Path(words[0])
+
+
+FOLDER = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="FOLDER",
+    instance_from_str=_read_folder,
+    is_instance=lambda value: isinstance(value, Path),
+    str_from_instance=lambda value: [str(value)],
+)
+"""How an option reads a folder: an empty text would be the present one."""
+
+
+def shown(default: Any, metavar: str | None = None) -> Any:
+    """What the help says of an option: its default where None stands for it, and how its value is called."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="" if default == "" else f"(default: {default})")
+
+
+Flag = Annotated[bool, shown("")]
+"""An option without a value, which is off unless it is given."""
