@@ -138,7 +138,7 @@ def test_solve_prints_json_for_machines():
 def test_list_names_what_there_is():
     done = run("list")
     assert done.returncode == 0
-    for name in [*ox.envs.list(), "log-coverage"]:
+    for name in [*ox.envs.list(), "log-coverage", "visit everything", "utility.sigma=0.125", "step_size=none"]:
         assert name in done.stdout
 
 

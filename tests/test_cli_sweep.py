@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
+from occupax.cli.output import number_text
 from test_cli_train import ICE, SIZES, interrupt_after, occupax
 
 BASE = (ICE, "--utility", "log-coverage", "--horizon", "10", "--seeds", "2", "--no-progress", *SIZES)
@@ -43,7 +44,7 @@ def test_the_best_settings_can_be_pasted(done):
     code, printed, _ = occupax("train", *BASE[:-4], "--set", *best, "--episodes", 40, "--json")
     assert code == 0
     score = np.mean([seed["utility"] for seed in json.loads(printed)["seeds"]])
-    assert f"{score:.6f}" in next(line for line in out.splitlines() if line.startswith("│"))
+    assert number_text(score) in next(line for line in out.splitlines() if line.startswith("│"))
 
 
 def test_what_learned_nothing_is_not_called_the_best():

@@ -17,6 +17,7 @@ import occupax as ox
 from occupax import cli
 from occupax.cli.choices import Choices, build, restore
 from occupax.cli.commands.training import summarise
+from occupax.cli.output import number_text
 from occupax.training import folder as run_folder
 from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.setup import make_setup
@@ -83,10 +84,10 @@ def test_the_text_has_a_row_for_each_seed_a_certificate_and_ends_with_the_report
     assert lines[0] == "TSIVRPG maximises LogCoverage on FrozenLake-v1: discount 0.99, horizon 10, episodic"
     for seed, utility in enumerate(result.utilities):
         (line,) = (line for line in lines if line.startswith(f"│ {seed} "))
-        assert f"{utility:.6f}" in line
-        assert f"{result.certificate(seed).gap:.6f}" in line
+        assert number_text(utility) in line
+        assert number_text(result.certificate(seed).gap) in line
         assert "finished" in line
-    assert f"{np.median(result.utilities):.6f}" in next(line for line in lines if "median" in line)
+    assert number_text(np.median(result.utilities)) in next(line for line in lines if "median" in line)
     best = result.certificate(int(np.argmax(result.utilities)))
     assert f"{best.value:.6g}, by more than {best.gap:.3g}, a certified bound that may be loose" in lines[-3]
     assert lines[-2] == result.headline
@@ -256,8 +257,8 @@ def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
     assert (code, err) == (0, "")
     expected = ox.evaluate(ox.load_result(folder).policy(1), ICE, 50, 7, 8)
     (line,) = (line for line in out.splitlines() if line.startswith("│ seed 1"))
-    assert f"{expected.mean_length:.6f}" in line
-    assert f"{expected.terminated.mean():.6f}" in line
+    assert number_text(expected.mean_length) in line
+    assert number_text(expected.terminated.mean()) in line
     file = folder / "policies" / "seed-1.safetensors"
     code, out, _ = occupax("evaluate", file, ICE, "--episodes", 50, "--seed", 7, "--max-steps", 8, "--json")
     (row,) = json.loads(out)["policies"]

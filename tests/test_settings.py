@@ -214,3 +214,8 @@ def test_json_has_no_infinities(capsys):
     values = json.loads(printed, parse_constant=refuse)
     assert values == {"a": ["Infinity", "-Infinity", "NaN", 1.5], "b": [1, None, True, "x"]}
     assert [float(text) for text in values["a"][:2]] == [math.inf, -math.inf]
+
+
+def test_numbers_of_tables_have_six_digits():
+    shown = [output.number_text(it) for it in (-25.5227886, 500.0, 0.15, 0.0, -1.234e-5, 123456.7, 1234567.0)]
+    assert shown == ["-25.5228", "500.000", "0.150000", "0", "-1.2e-05", "123457", "1.23457e+06"]

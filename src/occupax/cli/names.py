@@ -1,17 +1,20 @@
 """What the command line calls things, and `occupax list`, which shows it."""
 
+import inspect
 import re
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from occupax import algorithms, envs, features, policies, samplers, utilities
 from occupax.cli.options import Flag
-from occupax.cli.output import print_json
+from occupax.cli.output import print_json, print_line
 from occupax.cli.settings import known
 from occupax.constraints import Constraint
 from occupax.envs.lookup import find
+
+WIDTH = 24
+"""Of the names that are listed."""
 
 
 def utility(name: str) -> utilities.Utility:
@@ -80,9 +83,13 @@ def list_names(json: Flag = False) -> None:
     if json:
         print_json(kinds)
         return
-    console = Console()
+    tables = (utilities.UTILITIES, utilities.OF_SOMETHING, algorithms.ALGORITHMS, policies.INITIALISERS)
+    about = {name: (inspect.getdoc(it) or "").partition("\n")[0] for made in tables for name, it in made.items()}
     for kind, entries in kinds.items():
-        console.print(f"[bold]{kind}[/]")
+        print_line(kind)
         for name, settings in entries.items():
-            shown = "".join(f" {setting}={str(value).lower()}" for setting, value in settings.items())
-            console.print(f"  {name:<12}{shown}".rstrip(), highlight=False, soft_wrap=True)
+            print_line(f"  {name:<{WIDTH}} {about.get(name.partition(':')[0], '')}".rstrip())
+            if settings:
+                shown = (f"{setting}={str(value).lower()}" for setting, value in settings.items())
+                print_line(f"  {'':{WIDTH}} {' '.join(shown)}")
+    print_line("Settings that are none depend on the environment or on the rule of steps.")

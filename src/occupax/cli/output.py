@@ -86,7 +86,12 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-
     Console().print(table)
 
 
+def number_text(value: float) -> str:
+    """Six digits, two of a number next to nothing, and no zeros of nothing at all."""
+    return "0" if value == 0 else f"{value:.2g}" if abs(value) < 1e-3 else f"{value:#.6g}".removesuffix(".")
+
+
 def _show(entry: Any, missing: str) -> str:
     if isinstance(entry, float):
-        return f"{entry:.2g}" if 0 < abs(entry) < 1e-3 else f"{entry:.6f}"
+        return number_text(entry)
     return missing if entry is None else escape(str(entry))
