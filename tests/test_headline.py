@@ -98,7 +98,8 @@ def test_what_is_not_a_table_is_compared_with_its_first_policy():
     problem = ox.Problem(ox.make("MountainCar-v0"), horizon=5)
     result = ox.train(problem, ox.REINFORCE(batch=2), 2, policy=ox.policies.linear(), progress=False)
     earned = -sum(0.99**t for t in range(5))  # whatever the policy
-    assert result.headline == f"{earned:#.3g} (estimated); first policy {earned:#.3g}"
+    told = f"{earned:#.3g} (estimated); first policy {earned:#.3g}"
+    assert result.headline == f"{told}; undiscounted return -5.00 at the end"
     (level,) = [line for line in result.plot().axes[0].lines if line.get_label().startswith("first policy")]
     assert level.get_ydata()[0] == pytest.approx(earned, rel=1e-4)  # a mean in single precision
 

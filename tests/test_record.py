@@ -93,7 +93,7 @@ def test_an_mp4_is_a_film(policy, tmp_path, monkeypatch):
         (Coloured, "a.avi", "path must end in .gif or .mp4"),
         (lambda render_mode: Coloured(render_mode, broken=True), "a.gif", "could not be drawn: there is no screen"),
         (lambda: Coloured(), "a.gif", "cannot be made with render_mode='rgb_array'"),  # noqa: PLW0108
-        (ox.make("FrozenLake-v1"), "a.gif", "env must be one that Gymnasium can draw, got TabularMDP"),
+        (ox.TabularMDP.chain(5), "a.gif", "env must be one that Gymnasium can draw, got TabularMDP"),
     ],
 )
 def test_what_cannot_be_recorded_is_told_in_a_sentence(policy, env, path, said, tmp_path):
@@ -106,7 +106,7 @@ def test_a_small_picture_has_few_frames_and_never_fails(policy):
     assert content is not None
     assert 3 < len(frames_of(content)) <= FEW
     assert small_picture(policy, ox.make(Coloured, broken=True)) is None
-    assert small_picture(policy, ox.make("FrozenLake-v1")) is None
+    assert small_picture(policy, ox.TabularMDP.chain(5)) is None
 
 
 def test_a_simulator_that_hangs_is_left_behind(policy, monkeypatch):
@@ -126,3 +126,11 @@ def test_twins_are_drawn_as_those_of_gymnasium_and_the_variables_of_the_process_
     assert {name: value for name, value in os.environ.items() if name.startswith("SDL")} == {
         name: value for name, value in before.items() if name.startswith("SDL")
     }
+
+
+def test_a_table_of_gymnasium_is_drawn_as_its_own():
+    pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
+    env = ox.make("FrozenLake-v1")
+    content = small_picture(ox.policies.tabular()(env, jax.random.key(0)), env)
+    assert content is not None
+    assert frames_of(content)[0].shape == (240, 240, 3)

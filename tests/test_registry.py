@@ -71,6 +71,13 @@ def test_twins_are_of_their_own_kind():
     assert isinstance(envs.make("Acrobot-v1"), Acrobot)
 
 
+def test_tables_of_gymnasium_are_known_again():
+    names = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
+    assert [registry.table_name(make(name)) for name in names] == list(names)
+    assert registry.table_name(make("FrozenLake-v1", is_slippery=False)) is None
+    assert registry.table_name(make("FrozenLake-v1", desc=["SFFG", "FFFF", "FHFF", "FFFF"])) is None
+
+
 def test_slippery_cliff_is_slippery():
     still, slippery = envs.make("CliffWalking-v1"), envs.make("CliffWalkingSlippery-v1")
     assert isinstance(still, TabularMDP)

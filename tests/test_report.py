@@ -82,7 +82,7 @@ def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(tmp_path: Pa
     order = [
         'class="headline"',
         "Utility and return",
-        "Where the policy goes",
+        "What the policy does",
         "<h3>Seeds",
         "<h3>Settings",
         "Diagnostics",

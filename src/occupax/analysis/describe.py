@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from occupax._display import environment_words, words
+from occupax._display import words
 from occupax._errors import unknown
 from occupax.analysis import plots, verdict
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
@@ -85,7 +85,7 @@ def settings(result: Result) -> list[tuple[str, str]]:
         "termination",
     )
     return [
-        ("Environment", environment_words(problem.get("env"), arrays)),
+        ("Environment", verdict.environment_text(result)),
         *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),
         ("Algorithm", words(setup["algorithm"], arrays)),
         ("Policy", class_name(setup["policy"])),

@@ -87,7 +87,9 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment, mar
     full, recorded, others = describe.complete(result), result.metrics, result.references
     told = [*(name for name in recorded if name.startswith(OF_CONSTRAINTS)), *DIAGNOSTICS]
     constant = [it for it in told if it in recorded and np.ptp(recorded[it]) == 0]
-    drawn = [it for it in told if it in recorded and it not in constant and _known(recorded[it])]
+    same = np.array_equal(recorded.get("running_utility", ()), recorded["utility"], equal_nan=True)  # as of REINFORCE
+    left_out = {*constant, *(["running_utility"] if same else [])}
+    drawn = [it for it in told if it in recorded and it not in left_out and _known(recorded[it])]
     reached = np.nan if others is None else others.share(_median(assessment.utilities))
     return {
         "anchor": anchor,

@@ -7,10 +7,13 @@ import numpy as np
 from occupax._display import Description, environment_words, in_words, words
 from occupax.analysis import statistics
 from occupax.analysis.charts import Level
+from occupax.envs.registry import table_name
+from occupax.envs.tabular import TabularMDP
 from occupax.samplers import EpisodeError
 from occupax.serial import class_name
 from occupax.training.assessment import References
 from occupax.training.result import Finding, Result
+from occupax.utilities import Reward
 
 NEARLY_ALL = 0.99
 """From this share of the way on, a tenth of a per cent is shown."""
@@ -31,7 +34,18 @@ def headline(result: Result) -> str:
     value = float(np.median(known))
     references = result.references or References(np.nan)
     remark = _remark(len(known), len(result.utilities), result.assessment.source)
-    return short(value, references.way) + remark + _compared(value, references) + _limits(result)
+    return short(value, references.way) + remark + _compared(value, references) + _return(result) + _limits(result)
+
+
+def _return(result: Result) -> str:
+    """The undiscounted return of the last iteration, which readers know; for rewards of what is not a table."""
+    if result.problem is None or not isinstance(result.problem.objective, Reward):
+        return ""
+    last = result.metrics["return"][:, -1:]
+    known = last[np.isfinite(last)]
+    if isinstance(result.problem.env, TabularMDP) or not known.size:
+        return ""
+    return f"; undiscounted return {short(float(np.median(known)))} at the end"
 
 
 def _limits(result: Result) -> str:
@@ -131,9 +145,12 @@ def algorithm_text(result: Result) -> str:
 
 
 def environment_text(result: Result) -> str:
-    """The environment, even of one that could not be restored."""
+    """The environment, by its id if it is a table of Gymnasium's, even of one that could not be restored."""
     if result.problem is not None:
-        return in_words(result.problem.env)
+        env = result.problem.env
+        if isinstance(env, TabularMDP) and (name := table_name(env)):
+            return f"{name} ({env.num_states:,} states, {env.num_actions:,} actions)"
+        return in_words(env)
     return environment_words(result.config["setup"]["problem"].get("fields", {}).get("env"), result.arrays)
 
 

@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
+import equinox as eqx
+
 from occupax._errors import unknown
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
@@ -30,7 +32,14 @@ _FACTORIES: dict[str, Callable[..., DecisionProcess]] = {
     "Pendulum-v1": partial(Pendulum, time_limit=200),
     "ContinuousCartPole-v1": partial(ContinuousCartPole, time_limit=500),
 }
-_GYMNASIUM_TABLES = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
+_GYMNASIUM_TABLES = {
+    "FrozenLake-v1": (16, 4, 3),
+    "FrozenLake8x8-v1": (64, 4, 3),
+    "CliffWalking-v1": (48, 4, 1),
+    "CliffWalkingSlippery-v1": (48, 4, 3),
+    "Taxi-v4": (500, 6, 1),
+}
+"""How many states, actions and outcomes of an action the table of an id has."""
 
 
 def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
@@ -47,6 +56,16 @@ def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
 def list() -> builtins.list[str]:  # noqa: A001
     """The names `make` knows, sorted."""
     return sorted([*_FACTORIES, *_GYMNASIUM_TABLES])
+
+
+def table_name(env: TabularMDP) -> str | None:
+    """The id of Gymnasium whose table, with default options, this is; None if it is another."""
+    for name, shape in _GYMNASIUM_TABLES.items():
+        if env.successors.shape == shape:
+            with suppress(ValueError):  # Gymnasium may be of another version
+                if eqx.tree_equal(make(name), env):
+                    return name
+    return None
 
 
 def make(

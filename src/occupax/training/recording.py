@@ -18,6 +18,8 @@ from occupax._watch import Watch
 from occupax.envs.base import DecisionProcess
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find
+from occupax.envs.registry import table_name
+from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy, refuse_unless_policy, with_spaces
 from occupax.training.setup import refuse_unless_path
 
@@ -141,9 +143,10 @@ def _make(env: Any) -> Any:
     if isinstance(source, GymnasiumEnv):
         source, options = source.source, dict(source.options) | options
     elif isinstance(source, DecisionProcess):
-        if type(source).__name__ not in TWINS:
+        name = table_name(source) if isinstance(source, TabularMDP) else TWINS.get(type(source).__name__)
+        if name is None:
             raise ValueError(f"env must be one that Gymnasium can draw, got {source!r:.60}; give an id instead.")
-        source, options["max_episode_steps"] = TWINS[type(source).__name__], source.time_limit
+        source, options["max_episode_steps"] = name, source.time_limit
     try:
         made = gym.make(source, **options) if isinstance(source, str) else source(**options)
     except Exception as error:
