@@ -19,8 +19,8 @@ from occupax.samplers.kernel import program_sampler
 
 EVALUATION = 40
 """Episodes that a network is judged by at each record."""
-TABLES_AT_ONCE, AT_ONCE = 500, 5
-"""How many tables, and how many networks, are judged together."""
+TABLES_AT_ONCE, AT_ONCE = 100, 5
+"""How many tables, and how many networks, are judged together: few enough for dense matrices on the lake."""
 
 Values = Float[np.ndarray, "run record"]
 

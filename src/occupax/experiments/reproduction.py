@@ -109,7 +109,7 @@ def reproduce(scale: str, out: str | Path, only: str | None = None, progress: bo
         scale: "quick", a small version of everything, or "full".
         out: folder for the report, the figures, the numbers and the outcomes.
         only: the one part to run, "reward" (6.1), "rate" (6.2) or "utility" (6.3); by default all, in two processes.
-            Several processes may run one each into the same folder; a last call for all of them then writes the report.
+            Several processes may work in the same folder.
         progress: show how far it is.
 
     Returns:
@@ -120,21 +120,24 @@ def reproduce(scale: str, out: str | Path, only: str | None = None, progress: bo
     if only is not None and only not in RUN:
         raise unknown("only", only, RUN)
     refuse_unless_path(out, "out")
-    refuse_others_files(Path(out), ("units",))
+    refuse_others_files(Path(out), ("units", "locks"))
     os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)
     work, sections, told = Work(Path(out), SCALES[scale], progress), list[Section](), list[str]()
     if only is None:
-        beside = get_context("spawn").Process(target=reproduce, args=(scale, out, "reward", False), daemon=True)
-        beside.start()
-        for part in ("rate", "utility"):
-            RUN[part](Work(work.folder, work.scale, progress))
-        beside.join()  # what it may have left undone is done below
+        get_context("spawn").Process(target=train_parts, args=(scale, out, [*reversed(RUN)]), daemon=True).start()
     for part in RUN if only is None else [only]:
         found, sentences = RUN[part](work)
         sections += found
         told += sentences
     command = f"occupax reproduce --scale {scale}{f' --only {only}' if only else ''}"
     return write_page(work, command, sections, told)
+
+
+def train_parts(scale: str, out: str | Path, parts: Sequence[str]) -> None:
+    """Do the work of some parts, one after the other, beside a process that does so in another order."""
+    os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)
+    for part in parts:
+        RUN[part](Work(Path(out), SCALES[scale], progress=False))
 
 
 def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequence[str]) -> Path:
