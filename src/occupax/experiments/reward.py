@@ -24,7 +24,7 @@ SAME_STEP = "SRVR-PG (TSIVR-PG's step size)"
 BUDGETS: dict[str, dict[str, int]] = {
     LAKE: dict.fromkeys(REWARD, 2_000_000) | {"SVRPG": 3_000_000, PLAIN: 10_000_000},
     CARTPOLE: dict.fromkeys(REWARD, 4_000),
-    ACROBOT: dict.fromkeys(REWARD, 2_500),
+    ACROBOT: dict.fromkeys(REWARD, 2_000),
 }
 """How many episodes the printed settings get."""
 LOOK = {method: i for i, method in enumerate((*REWARD, SAME_STEP))}

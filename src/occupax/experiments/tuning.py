@@ -38,8 +38,8 @@ RECORDS = 25
 SEEDS, CONFIRMING = (0, 1), (2, 3, 4, 5)
 """The seeds of a trial, and those on which the best are tried again."""
 ROUNDS = SCORES
-MOST_EXTENSIONS = 6
-"""So many rounds more are spent on a best setting at an edge: three decades beyond the first range."""
+MOST_EXTENSIONS = 3
+"""So many rounds more are spent on a best setting at an edge."""
 FINALISTS = 2
 FACTOR = sqrt(10)
 """Between a number and its neighbour, for every number of every method."""

@@ -66,9 +66,9 @@ def printed_algorithm(method: str, reading: tuple[bool, bool, bool]) -> Any:
 
 
 def searches(scale: Scale) -> dict[Name, Search]:
-    """The searches for tuned settings, of the episodic task."""
+    """The searches for tuned settings, of the episodic task; of MaxEnt at lambda only."""
     found: dict[Name, Search] = {}
-    for method, reading in names(scale, COVERAGE):
+    for method, reading in (name for name in names(scale, COVERAGE) if not name[1][2]):
         printed = printed_algorithm(method, reading) if method in (*BOTH, MAXENT) else None
         changes = tuple(zip(FLAGS, reading, strict=True)) if method == MAXENT else ()
         found[method, reading] = Search.at(scale, tasks()[COVERAGE], method, printed, changes)
