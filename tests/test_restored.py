@@ -25,6 +25,8 @@ TARGET = np.full(4, 0.25)
 CURVED = ox.Constraint(ox.utilities.Entropy(), at_least=0.5)
 NORMAL = ox.policies.gaussian((4,))(ox.envs.LQR.random(3, 2), KEY)
 ARRAY = jnp.array(0.5)
+NETWORK = ox.policies.mlp((4,))(CART, KEY)
+LAYER = ("psi", "network", "layers", "tuple", 0)
 GYMNAX = ox.make("gymnax/CartPole-v1")
 
 
@@ -163,6 +165,11 @@ CASES = {
     "a table of one axis": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros(3, np.float32)),
     "a table of integers": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros((4, 2), np.int32)),
     "a network that is a text": (ox.policies.mlp((4,))(CART, KEY), ("psi",), "tanh"),
+    "a layer with fewer rows": (NETWORK, (*LAYER, "weight"), lambda array: array[:-1]),
+    "a layer with a number more": (NETWORK, (*LAYER, "bias"), lambda array: np.append(array, array)),
+    "a layer of integers": (NETWORK, (*LAYER, "weight"), lambda array: array.astype(np.int32)),
+    "a layer without a bias": (NETWORK, (*LAYER, "bias"), None),
+    "a layer from nowhere": (NETWORK, (*LAYER, "in_features"), -1),
     "a time limit of -1": (CART, ("time_limit",), -1),
     "a cost that is not positive": (ox.envs.LQR.random(2, 1), ("action_cost",), np.array([[-1.0]])),
     "a root of something else": (ox.envs.LQR.random(2, 1), ("noise_root",), np.eye(2)),
@@ -179,6 +186,12 @@ def test_what_no_constructor_makes_is_not_restored(case):
     description, arrays = changed(value, place, new)
     with pytest.raises(ValueError, match=r"(was saved with a value that it cannot have: .+\.|jax.enable_x64)"):
         serial.unpack(description, arrays)
+
+
+def test_layers_that_do_not_follow_each_other_are_refused():
+    layers = eqx.tree_at(lambda it: it.psi.network.layers[2], NETWORK, eqx.nn.Linear(5, 2, key=KEY))
+    with pytest.raises(ValueError, match=r"policy does not take the observations of CartPole\. TypeError: dot_general"):
+        ox.train(ox.Problem(CART, horizon=5), ox.REINFORCE(), 8, policy=layers, progress=False)
 
 
 @pytest.mark.usefixtures("as_users_run")

@@ -5,10 +5,14 @@ it after every constructor, and `check_restored` after an instance was filled fr
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import equinox as eqx
+import jax
 from jaxtyping import jaxtyped
 
 
@@ -24,9 +28,26 @@ def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
         for base in kind.__mro__:
             if "__check_init__" in vars(base):
                 vars(base)["__check_init__"](instance)
+        if kind.__module__.startswith("equinox.nn."):
+            _check_layer(kind, values)
     except Exception as error:  # a check was not written for everything that a file may hold
-        said = str(error).partition("\n")[0] or type(error).__name__
-        raise ValueError(f"{kind.__name__} was saved with a value that it cannot have: {said}") from error
+        said = (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")
+        raise ValueError(f"{kind.__name__} was saved with a value that it cannot have: {said}.") from error
+
+
+def _check_layer(kind: Any, values: Mapping[str, Any]) -> None:
+    """Refuse a layer with other arrays than those that its constructor makes of its sizes."""
+    wanted = inspect.signature(kind.__init__).parameters
+    given = {name: values[name] for name in wanted if name in values and not eqx.is_array(values[name])}
+    needed = {it.name for it in wanted.values() if it.default is it.empty and it.kind is not it.VAR_KEYWORD}
+    if not needed <= {"self", "key", *given} or not any(eqx.is_array(value) for value in values.values()):
+        return
+    keys = {"key": jax.random.key(0)} if "key" in wanted else {}
+    made = eqx.filter_eval_shape(partial(kind, **given, **keys))
+    for name, value in values.items():
+        expected = getattr(made, name)
+        if hasattr(expected, "shape") and not (eqx.is_inexact_array(value) and value.shape == expected.shape):
+            raise ValueError(f"{name} must be real numbers of shape {expected.shape}, got {_shown(value)}.")
 
 
 def _check_field(name: str, value: Any, hint: Any, converter: Callable[[Any], Any] | None) -> None:

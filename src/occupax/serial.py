@@ -246,8 +246,9 @@ def unpack_as(kind: type, description: Any, arrays: Mapping[str, np.ndarray]) ->
 
 def class_name(description: Any) -> str:
     """The name of what is described, without its module and its fields."""
-    names = (description.get(kind) for kind in ("class", "opaque", "function")) if description else ()
-    return next((name.rpartition(".")[2] for name in names if name), "unknown")
+    parts = description if isinstance(description, dict) else {}
+    names = (parts.get(kind) for kind in ("class", "opaque", "function"))
+    return next((name.rpartition(".")[2] for name in names if isinstance(name, str)), "unknown")
 
 
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]) -> None:

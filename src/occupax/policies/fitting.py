@@ -1,5 +1,6 @@
 """Which policy fits which environment, and the compiled kernel."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -61,18 +62,27 @@ def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
         got = f"got {acts_in!r}; the environment takes {space}"
         raise ValueError(f"action_space of {type(policy).__name__} must be {allowed}, {got}.")
     if isinstance(policy, Categorical):
-        logits = jax.eval_shape(policy.logits, observation)
+        logits = _tried(env, policy.logits, observation)
         if logits.shape != (env.num_actions,):
             raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
         return
-    action, drawn = jax.eval_shape(policy.draw, observation, jax.random.key(0))
+    action, drawn = _tried(env, policy.draw, observation, jax.random.key(0))
     wanted = space.spec()
     number = jnp.floating if jnp.issubdtype(wanted.dtype, jnp.floating) else jnp.integer
     if action.shape != wanted.shape or not jnp.issubdtype(action.dtype, number):
         raise ValueError(f"draw of the policy must return an action such as {wanted}, got {action}.")
-    for name, found in (("draw", drawn), ("log_prob", jax.eval_shape(policy.log_prob, observation, action))):
+    for name, found in (("draw", drawn), ("log_prob", _tried(env, policy.log_prob, observation, action))):
         if found.shape != () or not jnp.issubdtype(found.dtype, jnp.floating):
             raise ValueError(f"{name} of the policy must return one log-probability, got {found}.")
+
+
+def _tried(env: DecisionProcess, method: Callable[..., Any], *given: Any) -> Any:
+    """What a method of a policy returns, in shape and type."""
+    try:
+        return jax.eval_shape(method, *given)
+    except Exception as error:
+        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0].rstrip('.')}"
+        raise ValueError(f"policy does not take the observations of {type(env).__name__}. {said}.") from error
 
 
 def refuse_other_states(policy: Policy, env: DecisionProcess) -> None:

@@ -90,7 +90,9 @@ class NashWelfare(SeveralRewards):
         if self.weights is not None:
             refuse_infinite("weights", self.weights)
             if self.weights.ndim != 1 or not self.weights.size or (self.weights < 0).any():
-                raise ValueError(f"weights must be a list of numbers that are not negative, got {self.weights}.")
+                raise ValueError(
+                    f"weights must be a list of numbers that are not negative, got {self.weights.tolist()}."
+                )
 
     def shares(self, occupancy: Any) -> Any:
         """The weights, one for each entry of an occupancy."""
