@@ -1,7 +1,10 @@
 """What becomes of shards whose workers are lost, slow or wrong, without a cluster: Ray is played by this module."""
 
+import builtins
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -236,6 +239,34 @@ def test_large_policies_are_sent_once_a_batch_and_shards_drawn_once(
     halves = batch.halves()
     np.testing.assert_allclose(sum(half.occupancy() for half in halves) / 2, batch.occupancy(), rtol=1e-6)
     assert len(drawn) == SHARDS
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_wait_for_the_import_of_ray_and_find_their_handlers(number: int, monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+    real = builtins.__import__
+
+    def loses_exceptions(name: str, *given: Any) -> Any:
+        if name == "ray":
+            with suppress(BaseException):
+                signal.raise_signal(number)
+            said.append("imported")
+        return real(name, *given)
+
+    def init(**_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as Ray does
+        said.append("joined")
+
+    before = signal.signal(number, lambda *_: said.append("signal"))
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("builtins.__import__", loses_exceptions)
+            patch.setattr("ray.init", init)
+            Cluster("auto", None)
+        signal.raise_signal(number)
+        assert said == ["imported", "signal", "joined", "signal"]
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +27,8 @@ class Cluster:
         """Join a cluster, or start one with so many cores."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         try:
-            import ray
+            with _later_signals():
+                import ray
         except ImportError:
             raise ValueError("a cluster needs Ray: pip install 'occupax[ray]'.") from None
         self.ray = ray
@@ -35,7 +40,8 @@ class Cluster:
             try:
                 with warnings.catch_warnings():  # of a fork, which is followed by another program at once
                     warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-                    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **more)
+                    with _kept_handler():
+                        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **more)
             except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
                 why = str(error).strip().splitlines()[-1].rstrip(".")  # Ray adds what its server printed
                 raise ValueError(
@@ -58,6 +64,33 @@ class Cluster:
         """End the connection, if it was made here."""
         if self._ours:
             self.ray.shutdown()
+
+
+@contextmanager
+def _later_signals() -> Generator[None]:
+    """Let Ctrl-C and SIGTERM wait: in the middle of its import, Ray may lose an exception."""
+    noticed: list[int] = []
+    with _kept_handler(signal.SIGINT), _kept_handler():
+        for number in (signal.SIGINT, signal.SIGTERM) if _in_main_thread() else ():
+            signal.signal(number, lambda number, _: noticed.append(number))
+        yield
+    for number in noticed:
+        signal.raise_signal(number)
+
+
+@contextmanager
+def _kept_handler(number: int = signal.SIGTERM) -> Generator[None]:
+    """Put the handler of a signal back that was there before; Ray has one of its own for SIGTERM."""
+    before = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        if _in_main_thread():
+            signal.signal(number, before)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 @dataclass(frozen=True)
