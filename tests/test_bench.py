@@ -271,3 +271,13 @@ def test_a_cell_names_the_settings_that_its_algorithm_has_by_default():
 def describe_by_hand(batch, mixing, step_size, decay_after):
     steps = f"step_size={step_size}, decay_after={decay_after}, radius=inf, rule=adam, baseline=mean, output=last"
     return f"REINFORCE({steps}, batch={batch}, mixing={mixing})"
+
+
+@pytest.mark.parametrize("track", ["default", "tuned"])
+def test_a_problem_that_an_algorithm_does_not_take_has_a_score_of_zero(track):
+    problem = by_name("linear-2-1/return")
+    done = cells.measure(cells.Cell(problem, "plug-in", ox.PlugIn(), track, 3))
+    assert done.settings == "does not take this problem"
+    best = exact.lqr.optimum(problem.problem).value
+    for name, scores in done.curve.scores(best, problem.row.episodes).items():
+        np.testing.assert_array_equal(scores, np.zeros(3), err_msg=name)

@@ -13,7 +13,7 @@ import numpy as np
 from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.bench.families import BenchProblem
-from occupax.bench.measure import Curve, first_policy, train
+from occupax.bench.measure import Curve, first_policy, train, unmoved
 from occupax.problem import Problem
 from occupax.training.loggers import Logger
 from occupax.training.schedule import Schedule
@@ -89,6 +89,8 @@ def measure(cell: Cell, logger: Logger | None = None) -> Done:
     """Train a cell; in the tuned track, search for its settings first."""
     began, it = time.monotonic(), cell.problem
     chosen = _with_its_settings(it.problem, cell.algorithm)
+    if not _takes(it.problem, chosen):
+        return Done(cell, "does not take this problem", unmoved(it.problem, it.row.episodes, range(cell.seeds)), 0.0)
     if cell.track == "tuned":
         chosen = _search(it, chosen)
     curve = train(it.problem, [chosen], it.row.episodes, range(cell.seeds), SEED, logger)[0]
@@ -98,6 +100,15 @@ def measure(cell: Cell, logger: Logger | None = None) -> Done:
 def _with_its_settings(problem: Problem, algorithm: Algorithm[Any] | None) -> Algorithm[Any]:
     """The algorithm with the settings that it has by default for a problem."""
     return make_setup(problem, [algorithm], first_policy(problem), 1, SEED, 1, exact=False).algorithms[0]
+
+
+def _takes(problem: Problem, algorithm: Algorithm[Any]) -> bool:
+    """Whether an algorithm is for such a problem: PlugIn is for tables only."""
+    try:
+        algorithm.init(problem, make_setup(problem, [algorithm], first_policy(problem), 1, SEED, 1, False).policies[0])
+    except ValueError:
+        return False
+    return True
 
 
 def describe(algorithm: Algorithm[Any]) -> str:

@@ -41,6 +41,11 @@ episodes of each policy, at {ESTIMATES} places; the estimate of a coverage or an
 algorithms alike.""",
     "Tracks": f"""Default: the algorithm with its own settings, the same for every problem. Tuned: the best of
 {SETTINGS} settings for each problem, by the mean utility over the training of {len(SEARCH_SEEDS)} other seeds.""",
+    "The default": """`ox.train` is what `occupax.train` takes when it is given no algorithm: PlugIn for tables of up to
+128 states without constraints, because on those of the development half it beats all others, and REINFORCE elsewhere.
+The rule of the choice is in `benchmarks/default.py`.""",
+    "Not taken": """A problem that an algorithm does not take, as PlugIn those without a table, counts as if its first
+policy had been left as it is, with a score of 0.""",
     "Intervals": """Of 95%, by drawing the seeds of every problem anew: they tell how much the numbers change with other
 seeds on these problems, not with other problems.""",
     "Lost runs": f"""Runs that end below their first policy by more than {-LOST:.0%} of the way. Those whose numbers are

@@ -85,6 +85,13 @@ def train(
     return [Curve(np.array(places), part) for part in np.split(np.array(values, float).T, len(results))]
 
 
+def unmoved(problem: Problem, episodes: int, seeds: Sequence[int]) -> Curve:
+    """The curve of an algorithm that leaves the first policy as it is; a score of it is 0."""
+    like = make_setup(problem, [None], first_policy(problem), 1, 0, 1, exact=False).policies[0]
+    value = evaluator(problem, like)([like], 0)[0]
+    return Curve(np.array([0, episodes]), np.full((len(seeds), 2), value))
+
+
 def first_policy(problem: Problem) -> Initialiser | None:
     """The policy to train where it is not the default: of linear systems, values are known for linear-normal ones."""
     return gaussian(hidden=()) if isinstance(problem.env, LQR) else None
