@@ -27,6 +27,7 @@ class ProcessSlots:
         from gymnasium.vector.utils import CloudpickleWrapper
 
         context = multiprocessing.get_context("forkserver")  # not forked, because JAX has threads
+        context.set_forkserver_preload(["__main__", "gymnasium", __name__])  # imported once, not by each process
         kind = slot_type(env)
         memory: Any = context.RawArray(ctypes.c_byte, envs * kind.itemsize)
         self.entries = np.frombuffer(memory, kind)
