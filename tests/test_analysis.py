@@ -3,8 +3,6 @@
 import io
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -418,13 +416,3 @@ def test_descriptions_read_like_python():
     assert text.startswith("(Sum(terms=(Reward(")
     assert text.endswith("weights=(1, 0.5)), [1, 2.5], array 3 x 4, inf, none)")
     assert words(*serial.pack([jnp.float32(0.25), np.array([True]), jnp.tanh])) == "(0.25, [1], tanh)"
-
-
-def test_figures_are_lazy_and_have_no_window():
-    code = (
-        "import sys, occupax.analysis.report; first = 'matplotlib' in sys.modules\n"
-        "from occupax.analysis.charts import Chart; from occupax.analysis.page.figures import interactive\n"
-        "interactive(Chart('a', '', '', 'x', 'y', ())); print(first, 'matplotlib.pyplot' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]

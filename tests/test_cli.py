@@ -125,9 +125,10 @@ def test_solve_takes_settings_of_the_utility_and_the_environment():
 
 
 def test_solve_prints_json_for_machines():
-    done = run("solve", "FrozenLake-v1", "--discount", "0.9", "--horizon", "20", "--json", "--trajectories", "2000")
-    assert done.returncode == 0, done.stderr
-    uniform, optimal = json.loads(done.stdout)["policies"]
+    words = ("--discount", "0.9", "--horizon", "20", "--json", "--trajectories", "2000")
+    code, out, err = occupax("solve", "FrozenLake-v1", *words)
+    assert (code, err) == (0, "")
+    uniform, optimal = json.loads(out)["policies"]
     best = ox.exact.value_iteration(ox.Problem(ox.make("FrozenLake-v1"), discount=0.9, horizon=20)).value
     assert optimal["utility"] == pytest.approx(best, abs=1e-9)
     assert "sampled" not in optimal  # the optimum depends on time: there is no stationary policy to sample

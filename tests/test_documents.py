@@ -117,11 +117,16 @@ def test_the_page_of_each_algorithm_names_its_settings_and_its_records():
         assert ("`restarted`" in page) == isinstance(algorithm, WeightedAlgorithm)
 
 
-def test_importing_the_package_stays_light():
+def test_importing_the_package_stays_light_and_figures_have_no_window():
     heavy = ["matplotlib", "cvxpy", "clarabel", "ray", "gymnasium", "tyro", "rich", "scipy.optimize"]
-    code = f"import occupax, sys; print([name for name in {heavy} if name in sys.modules])"
+    code = (
+        "import occupax, occupax.training.evaluation, occupax.analysis.report, sys\n"
+        f"print([name for name in {heavy} if name in sys.modules])\n"
+        "from occupax.analysis.charts import Chart; from occupax.analysis.page.figures import interactive\n"
+        "interactive(Chart('a', '', '', 'x', 'y', ())); print('matplotlib.pyplot' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.split() == ["[]", "False"]
 
 
 def test_the_constraints_name_versions_and_no_addresses():

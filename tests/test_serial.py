@@ -269,20 +269,41 @@ def test_whatever_differs_changes_the_fingerprint(other):
     assert fingerprint(other) != fingerprint(PROBLEMS["coverage"])
 
 
-def test_fingerprints_are_the_same_in_another_process():
-    script = (
-        "import sys, json, jax, occupax as ox\n"
-        "from occupax import serial\n"
-        "lake = ox.Problem(ox.make('FrozenLake8x8-v1'), ox.utilities.LogCoverage(0.25), 0.9, 20, 'absorbing')\n"
-        "own = ox.utilities.Custom(lambda u: u.sum(), domain=print)\n"
-        "description, arrays = serial.pack((lake, own, ox.policies.mlp()(lake.env, jax.random.key(1)), object()))\n"
-        "print(serial.checksum(json.dumps(description), arrays), serial.checksum(*[\n"
-        "    f(serial.pack(lake)) for f in (lambda p: json.dumps(p[0]), lambda p: p[1])]))\n"
-    )
-    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
-    command = [sys.executable, "-c", script]
-    runs = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for env in environments]
-    (first, second) = [run.communicate()[0].split() for run in runs]
+ELSEWHERE = """
+import sys, json, jax, jax.numpy as jnp, numpy as np, occupax as ox
+from occupax import serial
+
+folder = sys.argv[1]
+for i in range(8):
+    ox.save_policy(ox.policies.Tabular(jnp.ones((3, 2))), f"{folder}/policy-{i}")
+    arrays = {"snow \N{SNOWMAN}": np.ones(3, np.int8), "b": np.ones(2), "a": np.array(True)}
+    serial.write(f"{folder}/file-{i}", arrays, {"title": "snow \N{SNOWMAN}"})
+lake = ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(0.25), 0.9, 20, "absorbing")
+own = ox.utilities.Custom(lambda u: u.sum(), domain=print)
+description, arrays = serial.pack((lake, own, ox.policies.mlp()(lake.env, jax.random.key(1)), object()))
+print(serial.checksum(json.dumps(description), arrays), serial.checksum(*[
+    f(serial.pack(lake)) for f in (lambda p: json.dumps(p[0]), lambda p: p[1])]))
+"""
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """What two processes print that order sets and dictionaries in other ways, and a folder with what they write."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", ELSEWHERE, folder / seed],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "2")
+    ]
+    return [run.communicate()[0].split() for run in runs], folder
+
+
+def test_fingerprints_are_the_same_in_another_process(elsewhere):
+    (first, second), _ = elsewhere
     assert first == second
     assert first[1] == fingerprint(PROBLEMS["coverage"])
 
@@ -375,23 +396,12 @@ def test_writing_replaces_a_file_and_leaves_nothing_beside_it(written):
     assert written.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_equal_content_is_written_as_equal_bytes_by_every_process(tmp_path):
-    script = (
-        "import sys, jax, jax.numpy as jnp, numpy as np, occupax as ox\n"
-        "from occupax import serial\n"
-        "folder = sys.argv[1]\n"
-        "for i in range(8):\n"
-        "    ox.save_policy(ox.policies.Tabular(jnp.ones((3, 2))), f'{folder}/policy-{i}')\n"
-        "    arrays = {'snow \u2603': np.ones(3, np.int8), 'b': np.ones(2), 'a': np.array(True)}\n"
-        "    serial.write(f'{folder}/file-{i}', arrays, {'title': 'snow \u2603'})\n"
-    )
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        subprocess.run([sys.executable, "-c", script, tmp_path / seed], env=environment, check=True)
+def test_equal_content_is_written_as_equal_bytes_by_every_process(elsewhere):
+    _, folder = elsewhere
     for kind in ("policy", "file"):
-        files = sorted(tmp_path.rglob(f"{kind}-*"))
+        files = sorted(folder.rglob(f"{kind}-*"))
         assert (len(files), len({file.read_bytes() for file in files})) == (16, 1)
-    arrays, content = serial.read(tmp_path / "1" / "file-0")
+    arrays, content = serial.read(folder / "1" / "file-0")
     assert (arrays.keys(), content) == ({"snow \u2603", "b", "a"}, {"title": "snow \u2603"})
     np.testing.assert_array_equal(arrays["b"], [1.0, 1.0])
 

@@ -6,6 +6,7 @@ import pytest
 
 import occupax as ox
 from occupax.steps import Step, global_norm
+from occupax.training.setup import make_setup
 
 START = ox.policies.Tabular(jnp.array([[1.0, 2.0], [0.0, -1.0]]))
 SLOPE = ox.policies.Tabular(jnp.array([[3.0, 0.0], [0.0, 4.0]]))  # of length 5
@@ -124,7 +125,7 @@ def test_the_default_of_a_network_shrinks_its_steps_and_takes_fresh_occupancies(
     problem = ox.Problem("FrozenLake-v1", "entropy", horizon=5)
 
     def settings(policy, **given):
-        made = ox.train(problem, ox.REINFORCE(**given), 20, policy=policy, progress=False).algorithm
+        [made] = make_setup(problem, [ox.REINFORCE(**given)], policy, 1, 0, 1, False).algorithms  # as `ox.train` does
         assert isinstance(made, ox.REINFORCE)
         return made.batch, made.step_size, made.decay_after, made.mixing
 
