@@ -3,13 +3,13 @@
 python benchmarks/baselines.py choose FIRST             five seeds from number FIRST on; 0 decides, and 5 confirms
 python benchmarks/baselines.py reach BASELINE [NAME...]  what a baseline reaches with ten seeds, on all problems or some
 
-The rule for all networks, which was written before any of its seeds was run: `REINFORCE()` with its default settings, once with
-baseline="mean" and once with baseline="linear", on CartPole-v1, on the problems of the development half of the
-benchmark that have a cart, on three linear systems, and on ContinuousCartPole-v1, with five seeds each. A score is the
-share of the way from the first policy to the best one (500 steps; the reference of the benchmark; the Riccati optimum),
-on average over the training. "linear" becomes the default of networks if its score, on average over the problems, is
-higher, and on no problem lower by more than 0.02, with the seeds 0 to 4; and it stays so only if that holds with the
-seeds 5 to 9, too. It did not.
+The rule for all networks, which was written before any of its seeds was run: `REINFORCE()` with its default settings,
+once with baseline="mean" and once with baseline="linear", on CartPole-v1, on the problems of the development half of
+the benchmark that have a cart, on three linear systems, and on ContinuousCartPole-v1, with five seeds each. A score is
+the share of the way from the first policy to the best one (500 steps; the reference of the benchmark; the Riccati
+optimum), on average over the training. "linear" becomes the default of networks if its score, on average over the
+problems, is higher, and on no problem lower by more than 0.02, with the seeds 0 to 4; and it stays so only if that
+holds with the seeds 5 to 9, too. It did not.
 
 The rule for normal policies that maximise a return. "linear" was chosen on the seeds 100 to 104 of Pendulum-v1,
 ContinuousCartPole-v1 and two of the three linear systems, with steps that shrink. It becomes the default if with the

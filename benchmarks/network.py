@@ -1,12 +1,12 @@
 """Training of networks against the rate of the machine's matrix products.
 
 Fifty seeds train a network of 4 x 64 x 64 x 2 with tanh on CartPole with a limit of 200 steps, for about 2,000 episodes
-each. Useful operations are the multiplications and additions of the matrix products that cannot be saved, for live
-steps only: one pass to act, two for the gradient of each policy that is asked for, and one for the log-probabilities of
-a second policy; that is three passes for a step of a snapshot and six for one of a refinement, and a pass is twice the
-number of weights. Activations that are computed again, tanh, the environment and everything else count as nothing. The
-peak is the best of forty products of two square matrices of 2,048 in JAX. Figures are the best of three runs,
-compilation left out.
+each: a softmax over two pushes, and a normal law of a continuous force, whose network has one output. Useful operations
+are the multiplications and additions of the matrix products that cannot be saved, for live steps only: one pass to act,
+two for the gradient of each policy that is asked for, and one for the log-probabilities of a second policy; that is
+three passes for a step of a snapshot and six for one of a refinement, and a pass is twice the number of weights.
+Activations that are computed again, tanh, the environment and everything else count as nothing. The peak is the best of
+forty products of two square matrices of 2,048 in JAX. Figures are the best of three runs, compilation left out.
 
 The second table has the kernels by themselves, on steps that are all live. The third counts slots, which are steps of
 an episode be they live or not, for policies before any training: those of the network are computed for live steps only,
@@ -15,6 +15,7 @@ horizon computes.
 """
 
 import time
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -30,7 +31,9 @@ from occupax.samplers.network_kernel import kernel_log_probs, recorded_log_probs
 from occupax.training.schedule import Schedule
 
 SEEDS, REPEATS, LIMIT = 50, 3, 200
-WEIGHTS = 4 * 64 + 64 * 64 + 64 * 2
+HIDDEN = 4 * 64 + 64 * 64
+HEADS = {"softmax": ("CartPole-v1", HIDDEN + 64 * 2), "normal": ("ContinuousCartPole-v1", HIDDEN + 64)}
+"""Environments, and how many weights their networks have, by the kind of the policy."""
 BASE: dict[str, Any] = {"baseline": "mean", "step_size": 5e-3, "radius": 0.1, "rule": "gradient", "weight_guard": None}
 CASES: list[tuple[str, ox.TSIVRPG | ox.REINFORCE, int]] = [
     ("TSIVR-PG, N = 25, B = m = 5", ox.TSIVRPG(25, 5, 5, **BASE), 40),
@@ -63,27 +66,43 @@ def passes(algorithm: Any, result: ox.Result) -> float:
     return float((steps * needed).sum() / steps.sum())
 
 
-def train(algorithm: Any, epochs: int) -> tuple[float, float, float]:
+def problem_of(head: str) -> tuple[ox.Problem, int]:
+    """What a policy of this kind is trained on, and the number of its weights."""
+    name, weights = HEADS[head]
+    return ox.Problem(ox.make(name), discount=0.99, horizon=LIMIT), weights
+
+
+def train(head: str, algorithm: Any, epochs: int) -> tuple[float, float, float]:
     """Live steps and useful operations a second, and the mean length of an episode."""
-    problem = ox.Problem(ox.make("CartPole-v0"), discount=0.99)
+    problem, weights = problem_of(head)
     result = ox.train(problem, algorithm, epochs * epoch_episodes(algorithm), seeds=SEEDS, progress=False)
     rate = result.steps[:, -1].sum() / result.seconds
-    return rate, rate * passes(algorithm, result) * 2 * WEIGHTS, float(result.metrics["episode_length"].mean())
+    return rate, rate * passes(algorithm, result) * 2 * weights, float(result.metrics["episode_length"].mean())
 
 
 def training() -> Table:
     peaks: list[float] = []
     found: list[tuple[float, float, float]] = []
-    for _, algorithm, epochs in CASES:
-        train(algorithm, 1)
-        peaks.append(peak())
-        found.append(max(train(algorithm, epochs) for _ in range(REPEATS)))
-    most, names = max(*peaks, peak()), [name for name, _, _ in CASES]
+    names: list[str] = []
+    for head in HEADS:
+        for name, algorithm, epochs in CASES:
+            train(head, algorithm, 1)
+            peaks.append(peak())
+            found.append(max(train(head, algorithm, epochs) for _ in range(REPEATS)))
+            names.append(f"{head}, {name}")
+    most = max(*peaks, peak())
     rows = [
         [name, f"{rate / 1e6:.2f}", f"{length:.0f}", f"{useful / 1e9:.1f}", f"{most / 1e9:.1f}", f"{useful / most:.3f}"]
         for name, (rate, useful, length) in zip(names, found, strict=True)
     ]
-    columns = ["algorithm", "millions of live steps a second", "mean length", "useful GFLOP/s", "peak GFLOP/s", "share"]
+    columns = [
+        "policy and algorithm",
+        "millions of live steps a second",
+        "mean length",
+        "useful GFLOP/s",
+        "peak GFLOP/s",
+        "share",
+    ]
     targets = [
         at_least(0.3, useful / most, f"of the peak with {name}", digits=3)
         for name, (_, useful, _) in zip(names, found, strict=True)
@@ -93,36 +112,44 @@ def training() -> Table:
 
 def kernels() -> Table:
     """What the kernels reach where every step is live and nothing else is done: the limit of all the above."""
-    problem = ox.Problem(ox.make("CartPole-v0"), discount=0.99)
-    policy = ox.policies.mlp()(problem.env, jax.random.key(0))
-    drawn = ox.sample(problem, policy, 1_000, jax.random.key(0))
-    everywhere = jnp.ones_like(drawn.live)
-    taken = eqx.tree_at(lambda it: it.live, drawn, everywhere)
-
-    def log_probs(policy: Any) -> jax.Array:
-        return kernel_log_probs(policy, taken)
-
-    requests: dict[str, tuple[Any, int]] = {
-        "log-probabilities": (log_probs, 1),
-        "their gradient": (eqx.filter_grad(lambda policy: recorded_log_probs(policy, taken).sum()), 2),
-    }
-    most, count = peak(), everywhere.size
-    rows: list[list[str]] = []
-    for name, (request, needed) in requests.items():
-        ask = eqx.filter_jit(request)
-        jax.block_until_ready(ask(policy))
-        took: list[float] = []
-        for _ in range(50):
-            start = time.perf_counter()
+    most, rows = peak(), list[list[str]]()
+    for head in HEADS:
+        problem, weights = problem_of(head)
+        policy = ox.policies.default_policy(problem.env)(problem.env, jax.random.key(0))
+        program_sampler(problem, policy, "kernel")
+        drawn = ox.sample(problem, policy, 1_000, jax.random.key(0))
+        taken = eqx.tree_at(lambda it: it.live, drawn, jnp.ones_like(drawn.live))
+        requests: dict[str, tuple[Any, int]] = {
+            "log-probabilities": (partial(log_probs, taken), 1),
+            "their gradient": (partial(gradient, taken), 2),
+        }
+        for name, (request, needed) in requests.items():
+            ask = eqx.filter_jit(request)
             jax.block_until_ready(ask(policy))
-            took.append(time.perf_counter() - start)
-        useful = needed * 2 * WEIGHTS * count / min(took)
-        rows.append([name, f"{1e9 * min(took) / count:.0f}", f"{useful / 1e9:.1f}", f"{useful / most:.2f}"])
+            took: list[float] = []
+            for _ in range(50):
+                start = time.perf_counter()
+                jax.block_until_ready(ask(policy))
+                took.append(time.perf_counter() - start)
+            count = taken.live.size
+            useful = needed * 2 * weights * count / min(took)
+            figures = f"{1e9 * min(took) / count:.0f}", f"{useful / 1e9:.1f}", f"{useful / most:.2f}"
+            rows.append([f"{head}, {name}", *figures])
     remark = (
         "A gradient computes the activations again, which is a third of its products. Of the time of the "
         "log-probabilities, six tenths are those of the products and a quarter that of tanh (by `perf`)."
     )
     return Table("The kernels alone", ["", "nanoseconds a step", "useful GFLOP/s", "share"], rows, remarks=[remark])
+
+
+def log_probs(taken: ox.Trajectories, policy: Any) -> jax.Array:
+    """By the kernel."""
+    return kernel_log_probs(policy, taken)
+
+
+def gradient(taken: ox.Trajectories, policy: Any) -> Any:
+    """That of the sum of log-probabilities, by the kernel."""
+    return eqx.filter_grad(lambda policy: recorded_log_probs(policy, taken).sum())(policy)
 
 
 def slots() -> Table:

@@ -47,21 +47,27 @@ def log_probs_along(
 
 
 @eqx.filter_jit
-def weights(trajectories: Trajectories, target: Policy, log_probs: LogProbs = Policy.log_probs) -> Float[Array, "B H"]:
+def weights(
+    trajectories: Trajectories, target: Policy, log_probs: LogProbs = Policy.log_probs, acted: bool = False
+) -> Float[Array, "B H"]:
     """The importance weights w_t of `target` (eq. defn:ratio); after the end, that of the last live step.
 
     They are capped at the square root of the largest float, far beyond any weight of use, so that a sum over a long
-    horizon with far-apart policies stays finite.
+    horizon with far-apart policies stays finite. If it is known that the target `acted`, they are 1.
     """
-    return _weights(_log_ratios(trajectories, target, log_probs))
+    return _weights(_log_ratios(trajectories, target, log_probs), acted)
 
 
 @eqx.filter_jit
 def occupancy(
-    problem: Problem, trajectories: Trajectories, target: Policy, log_probs: LogProbs = Policy.log_probs
+    problem: Problem,
+    trajectories: Trajectories,
+    target: Policy,
+    log_probs: LogProbs = Policy.log_probs,
+    acted: bool = False,
 ) -> Float[Array, " d"]:
     """The occupancy of `target` (eq. defn:weight-lambda-estimator), averaged over the batch."""
-    visits = _visits(problem, trajectories, target, weights(trajectories, target, log_probs))
+    visits = _visits(problem, trajectories, target, weights(trajectories, target, log_probs, acted))
     total = sum(counts.total(mass, problem.size) for counts, mass in visits)
     return jnp.asarray(total) / len(trajectories.actions)
 
@@ -74,6 +80,7 @@ def gradient(
     quasi_reward: Float[Array, " d"],
     baseline: AnyBaseline = "none",
     log_probs: LogProbs = Policy.log_probs,
+    acted: bool = False,
 ) -> PolicyType:
     """The gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
 
@@ -90,6 +97,7 @@ def gradient(
             leaves; training makes one where "linear" is asked for. Where the trajectories are a part of a batch, the
             `earnings` of the whole of it.
         log_probs: how log-probabilities are computed.
+        acted: whether it is known that the target is the policy that acted, so that its weights are 1.
 
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
@@ -104,7 +112,7 @@ def gradient(
 
     def objective(policy: Policy) -> Float[Array, ""]:
         log_ratios = _log_ratios(trajectories, policy, log_probs)
-        weight = jax.lax.stop_gradient(_weights(log_ratios))
+        weight = jax.lax.stop_gradient(_weights(log_ratios, acted))
         earned, live = _earned(problem, trajectories, policy, weight, quasi_reward), trajectories.live
         gain = to_go = _to_go(earned, live)
         if baseline != "none":
@@ -127,9 +135,10 @@ def earnings(
     quasi_reward: Float[Array, " d"],
     fit: Fit | None = None,
     log_probs: LogProbs = Policy.log_probs,
+    acted: bool = False,
 ) -> Earnings:
     """What the mean baseline of `gradient` is made of, which parts of a batch add up; the arguments are the same."""
-    weight = weights(trajectories, target, log_probs)
+    weight = weights(trajectories, target, log_probs, acted)
     earned = _earned(problem, trajectories, target, weight, _checked(problem, quasi_reward))
     to_go = _to_go(earned, trajectories.live)
     return Earnings(_without(fit, problem, trajectories, weight, to_go).sum(0), trajectories.live.sum(0))
@@ -262,7 +271,9 @@ def _log_ratios(trajectories: Trajectories, target: Policy, log_probs: LogProbs)
     return jnp.where(trajectories.live, log_probs(target, trajectories) - trajectories.log_probs, 0.0)
 
 
-def _weights(log_ratios: Float[Array, "B H"]) -> Float[Array, "B H"]:
+def _weights(log_ratios: Float[Array, "B H"], acted: bool) -> Float[Array, "B H"]:
+    if acted:
+        return jnp.ones_like(log_ratios)
     cap = 0.5 * jnp.log(jnp.finfo(log_ratios.dtype).max)
     return jnp.exp(jnp.minimum(jnp.cumsum(log_ratios, 1), cap))
 

@@ -32,7 +32,10 @@ class Visit(NamedTuple):
 
 
 class Count(eqx.Module):
-    """A vector phi(s, a) by its entries: `value[k]` stands at `index[k]`, and the rest is zero."""
+    """A vector phi(s, a) by its entries: `value[k]` stands at `index[k]`, and the rest is zero.
+
+    As many entries as the vector has stand in their order: then nothing is looked up, which would take the longest.
+    """
 
     index: Int[Array, "*batch k"]
     value: Float[Array, "*batch k"]
@@ -40,11 +43,14 @@ class Count(eqx.Module):
     def total(self, weight: Float[Array, "*batch"], size: int) -> Float[Array, " d"]:
         """The weighted sum of all the vectors of a batch."""
         values = self.value * weight[..., None]
+        if values.shape[-1] == size:
+            return values.reshape(-1, size).sum(0)
         return jnp.zeros(size, values.dtype).at[self.index].add(values)
 
     def inner(self, quasi_reward: Float[Array, " d"]) -> Float[Array, "*batch"]:
         """The inner product of each vector with `quasi_reward`."""
-        return (quasi_reward[self.index] * self.value).sum(-1)
+        dense = self.value.shape[-1] == len(quasi_reward)
+        return ((quasi_reward if dense else quasi_reward[self.index]) * self.value).sum(-1)
 
 
 class Feature(eqx.Module):

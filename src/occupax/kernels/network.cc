@@ -1,6 +1,6 @@
 // Networks of tanh layers behind XLA's foreign function interface, for live steps only: of softmax policies the actions,
-// the log-probabilities, their gradients, and their slopes along a direction with the gradients of these; for all others
-// the outputs of the network, and the gradients through them.
+// the log-probabilities, their gradients, and their slopes along a direction with the gradients of these; of normal laws
+// the gradients; for all others the outputs of the network, and the gradients through them.
 //
 // The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
 // where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -183,7 +184,8 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
   const auto chances = out(log_probs, 1, lead);
   if (network.size != shape.total || seen.size != alive.size * shape.sizes[0]) return refused(PARAMETERS);
   const int64_t n = actions->dimensions().back(), runs = product(lead), parts = (n + ROWS - 1) / ROWS;
-  in_parallel(pool, runs * parts, 1 + runs * n / WORTH_A_THREAD, [&](int64_t unit) {
+  const int64_t rows = std::count(live.typed_data(), live.typed_data() + live.element_count(), true);
+  in_parallel(pool, runs * parts, 1 + rows / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t run = unit / parts, first = unit % parts * ROWS, last = std::min(n, first + ROWS);
     int32_t* const action = chosen.at(run);
     T* const chance = chances.at(run);
@@ -290,7 +292,8 @@ ffi::Error Outputs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
   if (!within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
   const int64_t part = std::max(PART, ROWS / horizon), parts = (n + part - 1) / part;
-  in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
+  const int64_t rows = std::accumulate(lengths.typed_data(), lengths.typed_data() + lengths.element_count(), int64_t{0});
+  in_parallel(pool, runs * parts, 1 + rows / WORTH_A_THREAD, [&](int64_t unit) {
     const int64_t run = unit / parts, first = unit % parts * part, last = std::min(n, first + part);
     T* const result = results.at(run);
     std::fill(result + first * horizon * size, result + last * horizon * size, T{0});
@@ -411,6 +414,36 @@ ffi::Error SlopeGradient(ffi::ThreadPool pool, In<D> parameters, In<D> observati
   return sum_gradients<D>(pool, shape, observations, lengths, lead, gradient, add);
 }
 
+// The same for normal laws, of which the network returns the means and behind them the logarithms of the deviations.
+template <ffi::DataType D>
+ffi::Error Normal(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<D> values, In<ffi::S32> lengths,
+                  In<D> coefficients, ffi::Span<const int64_t> sizes, Out<D> gradient) {
+  using T = ffi::NativeType<D>;
+  const Shape shape(sizes);
+  const auto lead = leading(gradient->dimensions(), 1);
+  const auto network = in(parameters, 1, lead);
+  const auto value = in(values, 3, lead);
+  const auto coefficient = in(coefficients, 2, lead);
+  const int64_t size = shape.sizes.back() / 2;
+  if (network.size != shape.total || value.size != coefficient.size * size) return refused(PARAMETERS);
+  const auto turned = turned_weights(shape, network, product(lead));
+  const auto add = [&](int64_t run, Block<T>& block, T* sum) {
+    block.forward(network.at(run));
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const T weight = coefficient.at(run)[block.place[row]];
+      const T *const drawn = value.at(run) + block.place[row] * size, *const means = block.logits(row);
+      T* const error = block.errors + row * shape.widths.back();
+      for (int64_t i = 0; i < size; ++i) {
+        const T precision = std::exp(-means[size + i]), away = (drawn[i] - means[i]) * precision;
+        error[i] = weight * away * precision;
+        error[size + i] = weight * (away * away - 1);
+      }
+    }
+    block.backward(&turned[run * shape.all_turned], sum);
+  };
+  return sum_gradients<D>(pool, shape, observations, lengths, lead, gradient, add);
+}
+
 // The sum over live steps of the gradient of <outputs, errors>, for errors that are given.
 template <ffi::DataType D>
 ffi::Error Through(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> lengths, In<D> errors,
@@ -483,6 +516,19 @@ auto bind_through() {
 }
 
 template <ffi::DataType D>
+auto bind_normal() {
+  return ffi::Ffi::Bind()
+      .template Ctx<ffi::ThreadPool>()
+      .template Arg<In<D>>()
+      .template Arg<In<D>>()
+      .template Arg<In<D>>()
+      .template Arg<In<ffi::S32>>()
+      .template Arg<In<D>>()
+      .template Attr<ffi::Span<const int64_t>>("sizes")
+      .template Ret<ffi::Buffer<D>>();
+}
+
+template <ffi::DataType D>
 auto bind_gradient() {
   return STEPS(D)
       .template Arg<In<D>>()
@@ -512,6 +558,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slopes_float32, Slopes<ffi::F32>, bind_gra
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slopes_float64, Slopes<ffi::F64>, bind_gradient<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slope_gradient_float32, SlopeGradient<ffi::F32>, bind_slope_gradient<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slope_gradient_float64, SlopeGradient<ffi::F64>, bind_slope_gradient<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_normal_float32, Normal<ffi::F32>, bind_normal<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_normal_float64, Normal<ffi::F64>, bind_normal<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float32, Outputs<ffi::F32>, bind_outputs<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float64, Outputs<ffi::F64>, bind_outputs<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_through_float32, Through<ffi::F32>, bind_through<ffi::F32>());

@@ -51,6 +51,10 @@ class Normal(Policy):
         return means, log_deviations
 
     @abstractmethod
+    def z(self, drawn: Vector) -> Vector:
+        """The z of what was drawn."""
+
+    @abstractmethod
     def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
         """The logarithm of the density of an action."""
 
@@ -79,10 +83,14 @@ class Gaussian(Normal):
         action = _at(self.box, self._draw_z(observation, key))
         return action, self.log_prob(observation, action)
 
+    def z(self, drawn: Vector) -> Vector:
+        """The action in units of the box."""
+        middle, reach = (jnp.asarray(part, drawn.dtype) for part in (self.box.middle, self.box.reach))
+        return (drawn - middle) / reach
+
     def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
         """The logarithm of the density of an action, which may lie outside of the box."""
-        middle, reach = (jnp.asarray(part, action.dtype) for part in (self.box.middle, self.box.reach))
-        return self._log_density(observation, (action - middle) / reach)
+        return self._log_density(observation, self.z(action))
 
 
 @final
@@ -98,6 +106,10 @@ class Squashed(Normal):
         """Draw z; return it with the logarithm of the density of its action."""
         z = self._draw_z(observation, key)
         return z, self.log_prob(observation, z)
+
+    def z(self, drawn: Vector) -> Vector:
+        """It is what was drawn."""
+        return drawn
 
     def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
         """The logarithm of the density of the action that z, here called action, stands for."""

@@ -1,8 +1,9 @@
 """How trajectories are sampled.
 
 * `base`: the abstract `Sampler`, and the `Source` of batches that it opens.
-* `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`), which has the simulation of episodes, or C++
-  (`Kernel`), with the sources of the kernels in `tabular_kernel` and `network_kernel`.
+* `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`), which has the simulation of episodes, with
+  random keys that compile well in `fused_keys`; or C++ (`Kernel`), with the sources of the kernels in `tabular_kernel`
+  and `network_kernel`.
 * `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the episodes of
   Gymnasium in `episodes`, who draws their actions in `acting`, `processes` for environments in processes of their own,
   and `cluster` and `workers` for Ray.

@@ -2,7 +2,8 @@
 
 Of a softmax the kernel draws actions, and gives log-probabilities with their first and second derivatives. Of all
 others it gives the outputs of the network and the gradients through them: what the policy makes of the outputs is left
-to JAX. In both cases the network computes nothing for steps that are not live.
+to JAX, but for the gradient of a normal law that acted. In all cases the network computes nothing for steps that are
+not live.
 """
 
 from functools import partial
@@ -12,12 +13,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Num
 
 from occupax import estimators, kernels
 from occupax.batch import Target, Trajectories
 from occupax.estimators import LogProbs, LogProbsAlong
 from occupax.policies import Policy, Softmax, dense_layers
+from occupax.policies.gaussian import Normal
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
 from occupax.samplers.batches.sampled import SampledBatch
@@ -86,42 +88,52 @@ def kernel_log_probs(
     policy: Policy, trajectories: Trajectories, recorded: Float[Array, "B H"] | None = None
 ) -> Float[Array, "B H"]:
     """The log-probabilities of live steps; zero after the end."""
-    parameters, sizes = _network(policy)
+    acted, lengths = recorded is not None and isinstance(policy, Normal), trajectories.lengths.astype(jnp.int32)
+    parameters, sizes = _network(policy, with_deviations=acted)
     observations = _rows(trajectories.observations, 2, parameters.dtype)
-    lengths = trajectories.lengths.astype(jnp.int32)
-    if not isinstance(policy, Softmax):
-        outputs = _outputs(sizes, parameters, observations, lengths)
-        found = jax.vmap(jax.vmap(_head(policy).log_prob))(outputs, trajectories.actions)
-        return jnp.where(trajectories.live, found, 0.0)
-    actions = trajectories.actions.astype(jnp.int32)
-    return _log_probs(sizes, parameters, observations, actions, lengths, recorded)
+    if isinstance(policy, Softmax):
+        actions = trajectories.actions.astype(jnp.int32)
+        return _log_probs("gradient", sizes, parameters, observations, actions, lengths, recorded)
+    if isinstance(policy, Normal) and acted:
+        z = jax.vmap(jax.vmap(policy.z))(trajectories.actions)
+        return _log_probs("normal", sizes, parameters, observations, z, lengths, recorded)
+    outputs = _outputs(sizes, parameters, observations, lengths)
+    found = jax.vmap(jax.vmap(_head(policy).log_prob))(outputs, trajectories.actions)
+    return jnp.where(trajectories.live, found, 0.0)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _log_probs(
+    kind: str,
     sizes: Sizes,
     parameters: Float[Array, " P"],
     observations: Float[Array, "B H D"],
-    actions: Int[Array, "B H"],
+    actions: Num[Array, "B H *k"],
     lengths: Int[Array, " B"],
     recorded: Float[Array, "B H"] | None,
 ) -> Float[Array, "B H"]:
+    """Those that were recorded or else, of a softmax, of the kernel; `kind` is its function for their gradient."""
     if recorded is not None:
         return recorded
+    assert kind == "gradient"  # noqa: S101  other laws have outputs
     output = jax.ShapeDtypeStruct(actions.shape, parameters.dtype)
     operands = parameters, observations, actions, lengths
     return kernels.call("network_log_probs", parameters.dtype, output, *operands, sizes=np.array(sizes))
 
 
-def _log_probs_backward(sizes: Sizes, operands: Any, coefficients: Float[Array, "B H"]) -> Any:
+def _log_probs_forward(kind: str, sizes: Sizes, *operands: Any) -> Any:
+    return _log_probs(kind, sizes, *operands), operands[:-1]
+
+
+def _log_probs_backward(kind: str, sizes: Sizes, operands: Any, coefficients: Float[Array, "B H"]) -> Any:
     parameters = operands[0]
     output = jax.ShapeDtypeStruct(parameters.shape, parameters.dtype)
     operands = *operands, coefficients
-    gradient = kernels.call("network_gradient", parameters.dtype, output, *operands, sizes=np.array(sizes))
-    return gradient, None, None, None, None
+    found = kernels.call(f"network_{kind}", parameters.dtype, output, *operands, sizes=np.array(sizes))
+    return found, None, None, None, None
 
 
-_log_probs.defvjp(lambda sizes, *operands: (_log_probs(sizes, *operands), operands[:-1]), _log_probs_backward)
+_log_probs.defvjp(_log_probs_forward, _log_probs_backward)
 
 
 def kernel_log_probs_along(
@@ -192,16 +204,23 @@ def _as_it_is(outputs: Float[Array, " k"]) -> Float[Array, " k"]:
     return outputs
 
 
-def _network(policy: Policy) -> tuple[Float[Array, " P"], Sizes]:
-    """All weights [inputs, outputs] and biases, with outputs filled up to a multiple of `FILL`, and all sizes."""
+def _network(policy: Policy, with_deviations: bool = False) -> tuple[Float[Array, " P"], Sizes]:
+    """All weights [inputs, outputs] and biases, with outputs filled up to a multiple of `FILL`, and all sizes.
+
+    The logarithms of deviations that are parameters can be outputs of their own: biases without weights.
+    """
     layers = dense_layers(policy)
     if layers is None:
         raise ValueError(f"the compiled kernel takes networks of tanh layers, got {type(policy).__name__}.")
+    arrays = [(layer.weight, jnp.asarray(layer.bias)) for layer in layers]
+    if with_deviations and isinstance(policy, Normal) and policy.log_deviation is not None:
+        weight, bias = arrays[-1]
+        arrays[-1] = jnp.pad(weight, ((0, len(bias)), (0, 0))), jnp.concatenate([bias, policy.log_deviation])
     parts: list[Array] = []
-    for layer in layers:
-        more = -layer.weight.shape[0] % FILL
-        parts += [jnp.pad(layer.weight.T, ((0, 0), (0, more))).ravel(), jnp.pad(jnp.asarray(layer.bias), (0, more))]
-    return jnp.concatenate(parts), (layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in layers))
+    for weight, bias in arrays:
+        more = -len(bias) % FILL
+        parts += [jnp.pad(weight.T, ((0, 0), (0, more))).ravel(), jnp.pad(bias, (0, more))]
+    return jnp.concatenate(parts), (arrays[0][0].shape[1], *(len(bias) for _, bias in arrays))
 
 
 def _rows(observations: Array, axes: int, dtype: Any) -> Float[Array, "*axes D"]:

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float, Int, Key, Num
+from jaxtyping import Array, Bool, Float, Int, Key, Num, Shaped
 
 from occupax._errors import check_integer, check_key
 from occupax.batch import Trajectories
@@ -21,6 +21,7 @@ from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource, Sampler
 from occupax.samplers.batches.sampled import SampledBatch
 from occupax.samplers.episodes import EpisodeRunner
+from occupax.samplers.fused_keys import fused, unfused
 
 
 def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
@@ -80,6 +81,10 @@ class JaxSource(ProgramSource):
         acting = eqx.Partial(_act, policy)
         drawn = rollout(self.problem, policy.action_space, acting, numbers, numbers < stop, key)
         return SampledBatch(self.problem, drawn, policy)
+
+
+FILLED = 16
+"""Steps after the end that are written at once."""
 
 
 class Draws(NamedTuple):
@@ -149,7 +154,7 @@ def _side_by_side(
     env, horizon = problem.env, problem.sampling_horizon()
     if not isinstance(env, Environment):
         raise ValueError(f"{type(env).__name__} does not run in JAX and cannot be part of a compiled program.")
-    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(run_keys, numbers)
+    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(fused(run_keys), numbers)
 
     def each(function: Any, *arguments: Any) -> Any:
         return jax.vmap(jax.vmap(function))(*arguments)
@@ -166,29 +171,46 @@ def _side_by_side(
         step_keys = each(lambda key: jax.random.split(jax.random.fold_in(key, t + 1)), keys)
         live, observations = ~ended, each(env.observe, state)
         drawn, actions, log_probs = act(t, observations, live, step_keys[..., 0])
-        following, rewards = each(env.step, state, env.action_space.clip(actions), step_keys[..., 1])
+        following, rewards = each(env.step, state, env.action_space.clip(actions), unfused(step_keys[..., 1]))
         state = jax.tree.map(lambda old, new: _where(live, new, old), state, following)
         ended = ended | each(env.terminated, state) | each(env.truncated, state)
-        return state, ended, (observations, drawn, log_probs, rewards, live)
+        taken = (_where(live, leaf, jnp.zeros_like(leaf)) for leaf in (drawn, log_probs, rewards))
+        return state, ended, (observations, *taken, live)
 
     def write(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         t, state, ended, kept = carry
         state, ended, row = step(t, state, ended)
-        return t + 1, state, ended, jax.tree.map(lambda rows, new: rows.at[t].set(new), kept, row)
 
-    first = each(lambda key: env.reset(jax.random.fold_in(key, 0)), keys)
+        def put(rows: Array, new: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(rows, new[:, :, None], t, 2)
+
+        return t + 1, state, ended, jax.tree.map(put, kept, row)
+
+    first = each(lambda key: env.reset(unfused(jax.random.fold_in(key, 0))), keys)
     ended = each(env.terminated, first) | ~there
     start = jnp.zeros((), jnp.int32)
     shapes = jax.eval_shape(step, start, first, ended)[2]
-    empty = jax.tree.map(lambda leaf: jnp.zeros((horizon, *leaf.shape), leaf.dtype), shapes)
-    _, last, _, rows = jax.lax.while_loop(
+    empty = jax.tree.map(lambda leaf: jnp.zeros((*ended.shape, horizon, *leaf.shape[2:]), leaf.dtype), shapes)
+    stop, last, _, (observations, *numbers_of_steps) = jax.lax.while_loop(
         lambda carry: (carry[0] < horizon) & ~jnp.all(carry[2]), write, (start, first, ended, empty)
     )
-    observations, *numbers_of_steps, live = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), rows)
     final = each(env.observe, last)
-    observations = jax.tree.map(lambda seen, end: _where(live, seen, end[:, :, None]), observations, final)
-    masked = [_where(live, leaf, jnp.zeros_like(leaf)) for leaf in numbers_of_steps]
-    return observations, *masked, live, each(env.terminated, last) & there, final
+    observations = jax.tree.map(lambda rows, end: _filled(rows, end, stop), observations, final)
+    return observations, *numbers_of_steps, each(env.terminated, last) & there, final
+
+
+def _filled(rows: Shaped[Array, "R n H *shape"], end: Shaped[Array, "R n *shape"], stop: Int[Array, ""]) -> Array:
+    """The rows with `end` from time `stop` on; a few at a time, because those before may be most of the memory."""
+    horizon = rows.shape[2]
+    size = min(FILLED, horizon)
+
+    def fill(block: Int[Array, ""], rows: Array) -> Array:
+        first = jnp.minimum(block * size, horizon - size)
+        after = (first + jnp.arange(size) >= stop).reshape(size, *(1 for _ in rows.shape[3:]))
+        part = jax.lax.dynamic_slice_in_dim(rows, first, size, 2)
+        return jax.lax.dynamic_update_slice_in_dim(rows, jnp.where(after, end[:, :, None], part), first, 2)
+
+    return jax.lax.fori_loop(stop // size, -(-horizon // size), fill, rows)
 
 
 def _where(condition: Bool[Array, "R n *H"], yes: Array, no: Array) -> Array:

@@ -44,14 +44,14 @@ class SampledBatch(Block):
 
     def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean gradient estimate, by `estimators.gradient`."""
-        trajectories, policy, log_probs = self._about(target)
-        return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, log_probs)
+        trajectories, policy, *known = self._about(target)
+        return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, *known)
 
     def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
         """The sums that a mean baseline needs, by `estimators.earnings`."""
-        trajectories, policy, log_probs = self._about(target)
+        trajectories, policy, *known = self._about(target)
         fit = baseline if isinstance(baseline, Fit) else None
-        return estimators.earnings(self.problem, trajectories, policy, quasi_reward, fit, log_probs)
+        return estimators.earnings(self.problem, trajectories, policy, quasi_reward, fit, *known)
 
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """The sums that a linear baseline of later batches needs, by `estimators.regression`."""
@@ -62,8 +62,10 @@ class SampledBatch(Block):
         policy = self.policy if target is None else target
         return observed(policy, self.trajectories.observations, self.trajectories.live)
 
-    def _about(self, target: Target) -> tuple[Trajectories, Policy, LogProbs]:
-        return self.trajectories, self.policy if target is None else target, self.log_probs_of(target)
+    def _about(self, target: Target) -> tuple[Trajectories, Policy, LogProbs, bool]:
+        """The trajectories, the target, how its log-probabilities are computed, and whether it acted."""
+        acted = target is None or target is self.policy
+        return self.trajectories, self.policy if target is None else target, self.log_probs_of(target), acted
 
     def tally(self, target: Target = None) -> Tally:
         """Sums over the trajectories that took a step."""
