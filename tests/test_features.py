@@ -90,6 +90,15 @@ def test_the_inner_products_of_counts_are_those_of_the_vectors(x64: None) -> Non
     np.testing.assert_allclose(counts.inner(jnp.asarray(quasi_reward)), vectors @ quasi_reward, rtol=1e-12)
 
 
+def test_vectors_with_all_of_their_entries_are_added_up_as_they_are(x64: None) -> None:
+    random = np.random.default_rng(3)
+    vectors, weight, reward = random.normal(size=(2, 3, 5)), random.normal(size=(2, 3)), random.normal(size=5)
+    counts = Count(jnp.broadcast_to(jnp.arange(5), (2, 3, 5)), jnp.asarray(vectors))
+    expected = np.einsum("bh,bhd->d", weight, vectors)
+    np.testing.assert_allclose(counts.total(jnp.asarray(weight), 5), expected, rtol=1e-12)
+    np.testing.assert_allclose(counts.inner(jnp.asarray(reward)), vectors @ reward, rtol=1e-12)
+
+
 # Each feature.
 
 
