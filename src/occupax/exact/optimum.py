@@ -26,6 +26,8 @@ Method = Literal["auto", "conic", "frank-wolfe"]
 NEWTON_STEPS = 100
 PADDING = 64
 ROUNDING = 1e-12
+SHORTEST = 1e-6
+"""The share of a Newton step below which nothing is gained by it."""
 
 Timed = Float[np.ndarray, "*H S A"]
 Vector = Float[np.ndarray, " k"]
@@ -239,6 +241,8 @@ def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: flo
         shares_move, level_move = move[:k], move[k]
         slack_move = (target - slack * shares_move) / shares - slack
         descent = _line_search(utility, images, shares, shares_move, target)
+        if not descent:
+            break  # rounding hides what is left
         length = min(1.0, 0.99 * _room(slack, slack_move))
         shares, slack = shares + descent * shares_move, slack + length * slack_move
         level += length * level_move
@@ -250,8 +254,10 @@ def _line_search(utility: Utility, images: Images, shares: Vector, move: Vector,
         return -utility_value(utility, at @ images) - target * float(np.log(at).sum())
 
     length, start = min(1.0, 0.99 * _room(shares, move)), barrier(shares)
-    while length > 1e-12 and not barrier(shares + length * move) <= start:
+    while not barrier(shares + length * move) <= start:
         length *= 0.5
+        if length < SHORTEST:
+            return 0.0
     return length
 
 
