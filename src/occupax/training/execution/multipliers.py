@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 from occupax.problem import Problem
 
 PROPORTIONAL, INTEGRAL = 3.0, 0.01
-"""What a recent excess of one standard deviation adds to a multiplier, though never more than one, and what an excess
-adds to it for good in each iteration, at most."""
+"""What a recent excess of one standard deviation adds to a multiplier, relative to one plus its integral, though never
+more than all of that, and what an excess adds to it for good in each iteration, at most."""
 NOTICED = 0.05
 """The excess, in standard deviations, from which on that most is added: a small one that lasts would go on for ever."""
 CAUTION = 2.0
@@ -97,7 +97,7 @@ def follow(
     integral = jnp.maximum(
         seen.integral + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / NOTICED, -1.0, 1.0), 0.0
     )
-    size = jnp.maximum(integral + jnp.clip(PROPORTIONAL * relative, -1.0, 1.0), 0.0)
+    size = jnp.maximum(integral + (1 + integral) * jnp.clip(PROPORTIONAL * relative, -1.0, 1.0), 0.0)
     utility, *limits = seen.deviation
     unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
     value = jnp.where(is_first, 0.0, size * unit)
