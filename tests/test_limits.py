@@ -74,7 +74,7 @@ def test_a_concave_limit_is_kept_and_any_multipliers_bound_the_optimum():
         assert certificate.upper_bound >= best.value
     tight = ox.exact.certificate(problem, best.policy)
     assert tight.gap <= 1e-3
-    assert ox.exact.certificate(problem, uniform).violation == pytest.approx(
+    assert ox.exact.certificate(problem, uniform, best.multipliers).violation == pytest.approx(
         max(0.0, excesses_of(problem, ox.exact.feature_occupancy(problem, uniform)).max())
     )
 
@@ -109,7 +109,8 @@ def test_training_keeps_a_limit_that_the_best_policy_breaks(trained):
     broken = (ox.exact.occupancy(free, ox.solve(free).policy) * MUD).sum()
     assert broken > 2 * 0.2
     best = ox.solve(trained.problem)
-    assert (trained.excesses["mud"] <= 0.2 * 0.2).all()  # where the best policy exceeds it by more than all of it
+    # Two standard errors of what 6,000 episodes cost, whose deviation is 0.38: no more is known in the last half of them.
+    assert (trained.excesses["mud"] <= 2 * 0.38 / 6_000**0.5).all()
     assert (trained.utilities >= 0.9 * best.value).all()
     assert "; mud <= 0.2: " in trained.headline
     late = trained.metrics["multiplier/mud"][:, -200:].mean()
