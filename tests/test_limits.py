@@ -109,7 +109,7 @@ def test_training_keeps_a_limit_that_the_best_policy_breaks(trained):
     broken = (ox.exact.occupancy(free, ox.solve(free).policy) * MUD).sum()
     assert broken > 2 * 0.2
     best = ox.solve(trained.problem)
-    # Two standard errors of what 6,000 episodes cost, whose deviation is 0.38: no more is known in the last half of them.
+    # two standard errors of what the last 6,000 episodes cost, whose deviation is 0.38: no more is known
     assert (trained.excesses["mud"] <= 2 * 0.38 / 6_000**0.5).all()
     assert (trained.utilities >= 0.9 * best.value).all()
     assert "; mud <= 0.2: " in trained.headline
