@@ -3,7 +3,7 @@
 python examples/limits.py               all of it, some minutes on two cores
 python examples/limits.py grid both     some of it
 
-The gains of the multipliers (`training/execution/multipliers.py`) were chosen on "grid", "both" and five drawn grids
+The gains of the multipliers (`training/execution/multipliers.py`) were chosen on "grid", "both" and ten drawn grids
 with seeds from 0 on. "drawn-0" to "drawn-7" are others, with seeds from 100 on: nothing was chosen on them.
 """
 
