@@ -4,6 +4,8 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from occupax.experiments import (
 )
 from occupax.experiments.cells import Cell, Outcome
 from occupax.experiments.inference import above, difference, equivalent, later, mean, median, power_law
+from occupax.experiments.judges import EvaluationJudge
 from occupax.experiments.maxent import MaxEntReading
 from occupax.experiments.scale import SCALES
 from occupax.experiments.sections import parts, shown, verdict
@@ -148,12 +151,19 @@ def test_the_quasi_reward_of_a_distribution_is_taken_at_it():
 
 
 def test_networks_are_judged_by_episodes_of_their_own():
-    task = replace(tasks()["CartPole-v0"], name="pole")
-    it = cells.judged(task, [ox.REINFORCE(batch=20, step_size=1e-3)], 40, range(2), 0, records=2)[0]
-    np.testing.assert_array_equal(it.episodes, [0, 20, 40])
-    assert it.values.shape == (2, 3)
-    assert ((it.values > 9) & (it.values < 100)).all()  # a random policy lasts some twenty steps
-    assert it.tables.shape == (2, 0, 0)
+    problem = tasks()["CartPole-v0"].problem
+    first = make_setup(problem, [ox.REINFORCE()], tasks()["CartPole-v0"].policy, 1, 0, 1, exact=False).policies[0]
+    lost = jax.tree.map(lambda leaf: leaf * np.nan if eqx.is_inexact_array(leaf) else leaf, first)
+    judge = EvaluationJudge(problem, 0)
+    judge([first] * 6 + [lost])  # more than are judged at once
+    judge([first] * 7)
+    values = judge.values()
+    assert values.shape == (7, 2)
+    assert np.isnan(values).tolist() == [[False, False]] * 6 + [[True, False]]
+    known = values[~np.isnan(values)]
+    assert ((known > 15) & (known < 35)).all()  # a random policy lasts some twenty steps
+    assert len(set(known)) > 6  # every run and record has episodes of its own
+    assert judge.tables().shape == (7, 0, 0)
 
 
 def outcome(values, episodes=None) -> Outcome:

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import occupax as ox
+from occupax import serial
+from occupax.analysis import plots
+from occupax.analysis.charts import csv_text
 from occupax.experiments import cells, convergence, payoff, rate, reproduce, reproduction, small, tuning
 from occupax.experiments.cells import Outcome
 from occupax.experiments.reproduction import BADGES, RUN
@@ -19,6 +22,8 @@ from test_cli_train import occupax
 from test_page import opened
 
 PARTS = ("reward", "rate", "utility")
+DRAWN = "utility"
+"""The part whose figures are drawn."""
 TINY = SCALES["quick"]._replace(name="tiny", networks=True, whole=True)
 FIGURES = {"reward": 5, "rate": 3 + 3 + 4, "utility": 2}
 
@@ -60,6 +65,11 @@ def use_made_up(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(TEXTS["scales"], "tiny", "tiny")
 
 
+def save_numbers(figure, folder) -> None:
+    """Of a figure the numbers alone, because drawing takes long."""
+    serial.write_text(folder / f"{figure.name}.csv", csv_text(figure))
+
+
 @pytest.fixture
 def _made_up(monkeypatch):
     use_made_up(monkeypatch)
@@ -71,8 +81,11 @@ def reports(tmp_path_factory):
     folders = {part: tmp_path_factory.mktemp(part) for part in PARTS}
     with pytest.MonkeyPatch.context() as patch:
         use_made_up(patch)
-        for part, folder in folders.items():
-            assert reproduce("tiny", folder, part, progress=False) == folder / "report.html"
+        assert reproduce("tiny", folders[DRAWN], DRAWN, progress=False) == folders[DRAWN] / "report.html"
+        patch.setattr(plots, "save", save_numbers)
+        patch.setattr(plots, "svg_text", lambda *_, **__: "<svg></svg>")
+        for part in (part for part in PARTS if part != DRAWN):
+            reproduce("tiny", folders[part], part, progress=False)
     return folders
 
 
@@ -95,9 +108,10 @@ def test_a_report_has_all_that_belongs_to_it(reports, part):
     figures = re.findall(r"!\[[^]]*\]\(figures/([\w-]+)\.svg\)", text)
     assert len(figures) == len(set(figures)) == FIGURES[part]
     for name in figures:
-        assert (folder / "figures" / f"{name}.svg").read_text().startswith("<?xml")
-        assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert len((folder / "figures" / f"{name}.csv").read_text().splitlines()) > 3
+        if part == DRAWN:
+            assert (folder / "figures" / f"{name}.svg").read_text().startswith("<?xml")
+            assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert not re.search(r"(?:src|href)=[\"'](?!#|data:)|url\((?!#)|@import", page)  # nothing is loaded
 
 
@@ -127,7 +141,8 @@ def test_all_trials_and_seeds_are_written(reports):
     with (reports["utility"] / "numbers" / "search.csv").open() as stream:
         trials = list(csv.DictReader(stream))
     counts = {name: sum(trial["search"] == name for trial in trials) for name in {it["search"] for it in trials}}
-    assert len(set(counts.values())) == 1  # as many trials for every method
+    least = 5 * (2 + len(tuning.ROUNDS))
+    assert all(least <= count <= least + 5 * tuning.MOST_EXTENSIONS for count in counts.values())
     with (reports["utility"] / "numbers" / "seeds.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert {row["seed"] for row in rows} == {str(seed) for seed in range(TINY.most_seeds)}

@@ -55,7 +55,8 @@ def searches(scale: Scale) -> dict[str, Search]:
     for name in TASKS:
         task = replace(tasks()[name], snapshots=(SEARCHED,))
         episodes = scale.episodes(EPOCHS * epoch_episodes(sized(methods.make(OURS, SEARCHED), 32)))
-        found[name] = Search(replace(task, name=f"{name} rate"), OURS, episodes, rounds=("end", "end"))
+        searched, extensions = replace(task, name=f"{name} rate"), tuning.MOST_EXTENSIONS if scale.whole else 0
+        found[name] = Search(searched, OURS, episodes, rounds=("end", "end"), extensions=extensions)
     return found
 
 

@@ -44,13 +44,13 @@ class Work:
     def __init__(self, folder: Path, scale: Scale, progress: bool):
         self.folder, self.scale, self.progress = folder, scale, progress
         self.searches: list[tuple[Search, Sequence[Trial]]] = []
-        self.cells: list[tuple[Cell, Outcome]] = []
-        self.seconds = 0.0
+        self.cells: dict[str, tuple[Cell, Outcome]] = {}
+        self.seconds: dict[str, float] = {}
 
     def run(self, units: Mapping[Any, Unit]) -> dict[Any, Arrays]:
         """The arrays of units, by the same keys."""
         found = run_units(self.folder, list(units.values()), self.progress)
-        self.seconds += sum(float(it[SECONDS]) for it in found.values())
+        self.seconds |= {name: float(it[SECONDS]) for name, it in found.items()}
         return {key: found[unit.name] for key, unit in units.items()}
 
     def search(self, searches: Mapping[Any, Search]) -> dict[Any, list[Trial]]:
@@ -63,7 +63,7 @@ class Work:
         """The outcomes of cells."""
         found = {key: Outcome(*(it[name] for name in Outcome._fields)) for key, it in
                  self.run({key: cell.unit for key, cell in made.items()}).items()}  # fmt: skip
-        self.cells += [(cell, found[key]) for key, cell in made.items()]
+        self.cells |= {cell.name: (cell, found[key]) for key, cell in made.items()}
         return found
 
 
@@ -152,12 +152,12 @@ def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequ
             plots.save(figure, folder / "figures")
     for name, it in numbers.items():
         serial.write_text(folder / "numbers" / f"{name}.csv", csv_lines([it.header, *it.rows]))
-    serial.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds(work.cells)))
+    serial.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds([*work.cells.values()])))
     serial.write_text(folder / "numbers" / "search.csv", csv_lines(_trials(work.searches)))
     used = ", ".join(f"{name} {version}" for name, version in versions().items() if name != "float64")
-    seeds = sum(len(it.values) for _, it in work.cells)
+    seeds = sum(len(it.values) for _, it in work.cells.values())
     facts = text("facts", command=command, scale=text("scales", work.scale.name), runs=len(work.cells), seeds=seeds,
-                 searches=len(work.searches), minutes=work.seconds / 60, versions=used)  # fmt: skip
+                 searches=len(work.searches), minutes=sum(work.seconds.values()) / 60, versions=used)  # fmt: skip
     listed = {name: list(text(name).items()) for name in ("rules", "conventions")}
     words = text("report") | listed | {"facts": list(facts.items()), "told": told, "changed": text("changed")["after"]}
     for kind in ("md", "html"):
@@ -168,7 +168,8 @@ def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequ
 
 def _runs(work: Work) -> Any:
     rows = [
-        [cell.name, methods.described(cell.algorithm), f"{cell.episodes:,}", f"{cell.seeds}"] for cell, _ in work.cells
+        [cell.name, methods.described(cell.algorithm), f"{cell.episodes:,}", f"{cell.seeds}"]
+        for cell, _ in work.cells.values()
     ]
     return table("runs", rows, seed=cells.SEED)
 

@@ -81,16 +81,18 @@ class Search(NamedTuple):
     rounds: tuple[Score, ...] = ROUNDS
     changes: tuple[tuple[str, Any], ...] = ()
     """Fields of the algorithm that are not those of the method."""
+    extensions: int = MOST_EXTENSIONS
 
     @classmethod
     def at(
         cls, scale: Scale, task: Task, method: str, printed: Any, changes: tuple[tuple[str, Any], ...] = ()
     ) -> "Search":
-        """A search at a scale: a small one has the printed N, or the largest, and one round only."""
+        """A search at a scale: a small one has the printed N, or the largest, one round, and stays within edges."""
         given = getattr(printed, "snapshot_batch", getattr(printed, "batch", None))
         sizes = task.snapshots if scale.whole or given is None else (given,)
         searched = replace(task, snapshots=tuple(scale.some(sizes[::-1], 1)))
-        return cls(searched, method, scale.episodes(task.episodes), printed, tuple(scale.some(ROUNDS, 1)), changes)
+        rounds, extensions = tuple(scale.some(ROUNDS, 1)), MOST_EXTENSIONS if scale.whole else 0
+        return cls(searched, method, scale.episodes(task.episodes), printed, rounds, changes, extensions)
 
     @property
     def unit(self) -> Unit:
@@ -100,6 +102,7 @@ class Search(NamedTuple):
             "method": self.method,
             "episodes": self.episodes,
             "rounds": list(self.rounds),
+            "extensions": self.extensions,
             "changes": kinds,
             "N": list(self.task.snapshots),
         }
@@ -128,7 +131,7 @@ class Search(NamedTuple):
         tried = [trial for at in self.task.snapshots for trial in self._try(self._first(at), logger)]
         for by in self.rounds:
             tried += self._around(best(tried, by)[0], tried, logger)
-        for _ in range(MOST_EXTENSIONS):
+        for _ in range(self.extensions):
             at_edges = [it for by in self.rounds for it in best(tried, by)[:1] if not self.enclosed(tried, it)]
             if not at_edges:
                 break
