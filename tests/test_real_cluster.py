@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def trained(sampler: ox.samplers.Sampler, episodes: int, **options: Any) -> ox.Result:
-    problem = ox.Problem(ox.GymnasiumEnv("CartPole-v1"), horizon=10)
+    problem = ox.Problem(ox.GymnasiumEnv("CartPole-v1"), horizon=40)
     options |= {"policy": ox.policies.linear(), "progress": False}
     return ox.train(problem, ox.REINFORCE(batch=4), episodes, sampler=sampler, **options)
 
@@ -83,6 +83,7 @@ def head(compiled_fast: dict[str, str]) -> Iterator[Head]:
         port = free.getsockname()[1]
     env = compiled_fast | {"RAY_TMPDIR": str(place), "RAY_USAGE_STATS_ENABLED": "0"}
     env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-secret-of-this-test"}
+    env["RAY_worker_niceness"] = "0"  # with Ray's own, they starve where other tests keep all cores busy
     env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), env.get("PYTHONPATH", "")])
     ray = str(Path(sys.executable).with_name("ray"))
     more = [f"--ray-client-server-port={port}"] if importlib.util.find_spec("grpc") else []
