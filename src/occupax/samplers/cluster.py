@@ -29,6 +29,7 @@ class Cluster:
         try:
             with _later_signals():
                 import ray
+                from ray.exceptions import RayError
         except ImportError:
             raise ValueError("a cluster needs Ray: pip install 'occupax[ray]'.") from None
         self.ray = ray
@@ -42,7 +43,7 @@ class Cluster:
                     warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
                     with _kept_handler():
                         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **more)
-            except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            except (OSError, ValueError, RuntimeError, RayError) as error:
                 why = str(error).strip().splitlines()[-1].rstrip(".")  # Ray adds what its server printed
                 raise ValueError(
                     f"no Ray cluster at {address!r} could be joined: {why}. If it asks for a token, set "
