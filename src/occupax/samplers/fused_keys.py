@@ -70,7 +70,8 @@ FUSED = define_prng_impl(
 
 def fused(keys: Key[Array, "*n"]) -> Key[Array, "*n"]:
     """Keys that stand for the same numbers; those of another kind, or of JAX's older ways to count, as they are."""
-    if str(jax.random.key_impl(keys)) != THREEFRY or not jax.config.jax_threefry_partitionable:
+    counts_alike = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
+    if str(jax.random.key_impl(keys)) != THREEFRY or not counts_alike:
         return keys
     return jax.random.wrap_key_data(jax.random.key_data(keys), impl=FUSED)
 

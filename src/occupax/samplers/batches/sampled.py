@@ -44,14 +44,14 @@ class SampledBatch(Block):
 
     def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
         """The mean gradient estimate, by `estimators.gradient`."""
-        trajectories, policy, *known = self._about(target)
-        return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, *known)
+        trajectories, policy, log_probs, acted = self._about(target)
+        return estimators.gradient(self.problem, trajectories, policy, quasi_reward, baseline, log_probs, acted)
 
     def earnings(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Earnings:
         """The sums that a mean baseline needs, by `estimators.earnings`."""
-        trajectories, policy, *known = self._about(target)
+        trajectories, policy, log_probs, acted = self._about(target)
         fit = baseline if isinstance(baseline, Fit) else None
-        return estimators.earnings(self.problem, trajectories, policy, quasi_reward, fit, *known)
+        return estimators.earnings(self.problem, trajectories, policy, quasi_reward, fit, log_probs, acted)
 
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
         """The sums that a linear baseline of later batches needs, by `estimators.regression`."""
