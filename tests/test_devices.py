@@ -20,7 +20,7 @@ sizes = dict(snapshot_batch=9, batch=4, epoch_length=3, step_size=0.02)
 cases = {
     "trajectories": (lake, ox.HSPGA(**sizes), 2),
     "network": (pole, ox.REINFORCE(batch=5, step_size=0.001, baseline="linear"), 1),
-    "runs": (lake, ox.HSPGA(**sizes), 7),
+    "runs": (lake, ox.REINFORCE(batch=9, step_size=0.02), 7),
 }
 found = {}
 for name, (problem, algorithm, seeds) in cases.items():
