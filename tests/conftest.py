@@ -41,12 +41,22 @@ if OPTIMISATIONS not in os.environ:
         jax.devices()  # XLA reads its flags here, and never again
 
 
+SLOW = "documents cluster contract site real_cluster checkpoint interruption training failures exact eager batches"
+"""The files that take longest. They come first, so that no worker is left with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = [f"test_{name}" for name in SLOW.split()]
+    items.sort(key=lambda item: order.index(item.path.stem) if item.path.stem in order else len(order))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker one stretch of the tests, so that it compiles what neighbours share once."""
-    from xdist.scheduler import WorkStealingScheduling
+    """Give a worker one file after the other: tests of a file share fixtures and what they compile."""
+    from xdist.scheduler import LoadFileScheduling
 
-    return WorkStealingScheduling(config, log)
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
 
 
 PAGES = "occupax.analysis.report.write_pages"
