@@ -3,19 +3,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check browser learn sanitize attack bench leaderboard docs reproduce release clean
+.PHONY: run test check lint types pytest browser learn sanitize attack bench leaderboard docs reproduce release clean
 
 run: $(READY)  ## train policies that cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
 	$(BIN)/occupax train FrozenLake8x8-v1 --utility log-coverage --episodes 50000 --seeds 10 --out runs/coverage
 
-test: check browser  ## all checks and tests
-	$(BIN)/python -m pytest -n 2
+test: lint browser  ## all checks and tests
+	$(MAKE) --jobs 2 types pytest
 
-check: $(READY)  ## lint, format, types
+check: lint types  ## lint, format, types
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/pyright
+
+pytest: $(READY)
+	$(BIN)/python -m pytest -n 2
 
 browser: $(READY)  ## a Chromium for the tests of pages, unless there is one; without it they fail
 	-$(BIN)/python tests/browser.py
