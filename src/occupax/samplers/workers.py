@@ -91,7 +91,7 @@ class Workers:
     def close(self) -> None:
         """End the workers, and the connection to the cluster.
 
-        Ray must not be shut down under a thread that waits inside of it: that is a segmentation fault.
+        Ray must not be shut down under a thread that waits inside of it: that ends the whole process.
         """
         with self._changed:
             self._closed = True
