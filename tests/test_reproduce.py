@@ -11,13 +11,15 @@ import occupax as ox
 from occupax import serial
 from occupax.analysis import plots
 from occupax.analysis.charts import csv_text
-from occupax.experiments import cells, convergence, payoff, rate, reproduce, reproduction, small, tuning
+from occupax.experiments import cells, convergence, payoff, rate, reproduce, reproduction, small, store, tuning
 from occupax.experiments.cells import Outcome
 from occupax.experiments.reproduction import BADGES, RUN
 from occupax.experiments.scale import SCALES
 from occupax.experiments.sections import TEXTS
 from occupax.experiments.sections import text as words
+from occupax.experiments.store import Unit
 from occupax.experiments.tasks import LAKE, Task, tasks
+from occupax.training.loggers import Console
 from test_cli_train import occupax
 from test_page import opened
 
@@ -170,6 +172,26 @@ def test_a_second_call_trains_nothing_and_an_interrupted_one_goes_on(tmp_path, m
     for module in (cells, tuning):
         monkeypatch.setattr(module, "judged", lambda *_: pytest.fail("everything is there already"))
     assert reproduce("tiny", tmp_path, "utility", progress=False) == tmp_path
+
+
+def test_what_another_process_is_at_is_left_to_it(tmp_path):
+    order = []
+
+    def unit(name, do) -> Unit:
+        return Unit(name, {"name": name}, 1.0, lambda _: order.append(name) or do())
+
+    first = unit("first", lambda: {"values": np.zeros(1)})
+    other = store._claimed(tmp_path / "locks" / "first", wait=False)
+    assert other.__enter__()  # as another process would
+
+    def second():
+        first.do(tmp_path, Console())
+        other.__exit__(None, None, None)
+        return {"values": np.ones(1)}
+
+    found = store.run_units(tmp_path, [first, unit("second", second)], progress=False)
+    assert order == ["second", "first"]  # what is claimed is left for the end, and not done again
+    assert [it["values"].item() for it in found.values()] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def grounds() -> dict[str, Ground]:
     return made
 
 
-def settings(name: str, method: str) -> list[dict[str, float]]:
+def settings(name: str, method: str) -> list[dict[str, Any]]:
     """The settings of a method on a problem, for each N."""
     sizes = grounds()[name].step_sizes
     if method != OURS:
