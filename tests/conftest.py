@@ -20,6 +20,10 @@ import jax
 import jaxtyping
 import pytest
 
+# A cluster of Ray is found by all who look into the folder that it writes into: each worker of the tests has its own.
+os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="ray-")
+atexit.register(shutil.rmtree, os.environ["RAY_TMPDIR"], ignore_errors=True)
+
 # A suite that is started in the background of a shell inherits that interrupts are ignored, and so would the processes
 # that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

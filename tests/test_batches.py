@@ -228,6 +228,6 @@ def test_a_single_huge_weight_is_an_effective_sample_of_one_and_stays_finite():
         ),
         ox.policies.Tabular(jnp.zeros((3, 2))),
     )
-    found = batch.statistics()
+    found = batch.statistics(ox.policies.Tabular(jnp.zeros((3, 2))))  # the policy that acted has weights of 1
     assert float(found.effective_sample_size) == pytest.approx(1, abs=1e-6)
     assert np.isfinite(found.largest_weight)

@@ -30,7 +30,7 @@ def test_the_ranking_has_a_row_for_each_point_the_best_first(done):
     assert scores == sorted(scores, reverse=True)
     for score, step_size, radius, learned, stopped, name in rows:
         result = ox.load_result(folder / name)
-        assert float(score) == pytest.approx(np.mean(result.utilities), abs=1e-6)
+        assert float(score) == pytest.approx(np.mean(result.utilities), rel=5e-6)  # six digits
         assert result.algorithm == ox.TSIVRPG(6, 4, 3, step_size=float(step_size), radius=float(radius), output="last")
         assert (learned, stopped) == ("yes", "0")
     assert out.splitlines()[-1] == f"saved: {folder}"

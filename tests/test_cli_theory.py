@@ -1,5 +1,6 @@
 import json
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -146,7 +147,8 @@ def test_every_command_shows_an_example_of_itself(run, command):
 def test_list_shows_settings_and_their_defaults(run):
     code, out, _ = run("list")
     assert code == 0
-    (line,) = (line for line in out.splitlines() if line.startswith("  hspga"))
+    lines = out.splitlines()
+    (line,) = (after for line, after in pairwise(lines) if line.startswith("  hspga"))
     for shown in ("snapshot_batch=20", "mixing=none", "radius=inf", "rule=adam"):
         assert shown in line.split()
     assert "utility.sigma=0.125" in out

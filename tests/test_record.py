@@ -110,11 +110,13 @@ def test_a_small_picture_has_few_frames_and_never_fails(policy):
 
 
 def test_a_simulator_that_hangs_is_left_behind(policy, monkeypatch):
-    answer = threading.Event()
+    answer, before = threading.Event(), set(threading.enumerate())
     monkeypatch.setattr(recording, "PATIENCE", 0.1)
     monkeypatch.setattr(Coloured, "render", lambda _: answer.wait())
     assert small_picture(policy, ox.make(Coloured)) is None
     answer.set()
+    for thread in set(threading.enumerate()) - before:  # which has variables of the process set for others too
+        thread.join(10)
 
 
 def test_twins_are_drawn_as_those_of_gymnasium_and_the_variables_of_the_process_stay():
