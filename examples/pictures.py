@@ -44,7 +44,7 @@ def lake() -> Figure:
     """Maps of the uniform policy, of the one that the first page trains, and of the best stationary one."""
     coverage = ox.utilities.LogCoverage(sigma=0.125)
     problem = ox.Problem("FrozenLake8x8-v1", coverage, discount=0.99, horizon=200)
-    result = ox.train(problem, ox.REINFORCE(), episodes=10_000, seeds=5, progress=False)
+    result = ox.train(problem, episodes=10_000, seeds=5, progress=False)
     states = jnp.arange(SIDE * SIDE)
     trained: Any = result.best_policy
     learned = np.asarray(jax.vmap(trained.probs)(states), float)
