@@ -76,7 +76,7 @@ def _ours(root: int, step_size: float) -> Algorithm[Any]:
 
 
 def cells(scale: Scale, found: Mapping[str, Arrays]) -> dict[Run, Cell]:
-    """Every run."""
+    """The cell of every run: each problem with each method, size and step size."""
     made: dict[Run, Cell] = {}
     for name in small_problems():
         place = int(np.argmin(found[name]["gaps"]))

@@ -111,7 +111,7 @@ class EvaluationJudge(Judge):
         return np.where(_finite(stacked), found, np.nan)[: len(policies)]
 
     def tables(self) -> Float[np.ndarray, "run S A"]:
-        """Nothing."""
+        """No tables: networks are judged by what they earn, and have none."""
         return np.zeros((len(self._found[0]), 0, 0))
 
     def values(self) -> Values:
