@@ -204,6 +204,9 @@ def test_an_occupancy_that_left_its_domain():
     assert "domain" in kinds(drifted)
     loss = ox.Problem(corridor(FREE), ox.utilities.Linear(FREE - 1.0), horizon=STEPS)
     assert "domain" not in kinds(replace(drifted, problem=loss))  # which may be negative
+    regressors = np.random.default_rng(0).standard_normal((*FREE.shape, 3))
+    design = ox.Problem(corridor(FREE), ox.utilities.LogDet(regressors), horizon=STEPS)
+    assert "domain" not in kinds(replace(drifted, problem=design))  # of a matrix, entries of which may be negative
 
 
 def test_seeds_that_disagree():
