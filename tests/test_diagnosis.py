@@ -73,6 +73,8 @@ def test_no_progress_by_exact_values_and_by_noisy_ones(well):
     assert "the mean utility of the first records" in next(it.sentence for it in noisy.diagnosis)
     assert kinds(noisy) == ["no-progress"]
     assert kinds(rising) == []
+    (planned,) = replace(still, algorithm=ox.PlugIn(10)).diagnosis
+    assert "step_size" not in planned.advice + planned.sentence  # which plans have none of
 
 
 def test_a_radius_that_cuts_every_step_is_what_to_enlarge():

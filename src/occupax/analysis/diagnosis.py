@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from occupax.algorithms import PlugIn
 from occupax.algorithms.base import EpochAlgorithm
 from occupax.analysis.evidence import FEW, GOOD, Evidence, may_end
 from occupax.analysis.verdict import share_text, short
@@ -140,11 +141,10 @@ def _no_progress(run: Evidence) -> Finding | None:
     adam = "rule='adam', whose steps do not depend on the size of the utility, or "
     plain = getattr(run.result.algorithm, "rule", None) == "gradient"
     pace = "a larger radius" if clipped > HALF else f"{adam if plain else ''}a larger step_size"
-    return Finding(
-        "no-progress",
-        f"{run.no_progress}; {', '.join(numbers)}.",
-        f"{pace}; baseline='mean' or a larger batch, against noise; more episodes.",
-    )
+    advice = f"{pace}; baseline='mean' or a larger batch, against noise; more episodes."
+    if isinstance(run.result.algorithm, PlugIn):  # which plans, and estimates no gradient
+        return Finding("no-progress", f"{run.no_progress}.", f"more episodes; a larger explore; or {EXPLORE}.")
+    return Finding("no-progress", f"{run.no_progress}; {', '.join(numbers)}.", advice)
 
 
 def _collapse(run: Evidence) -> Finding | None:
