@@ -2,6 +2,8 @@
 
 import json
 import re
+import threading
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -13,6 +15,7 @@ from occupax import exact
 from occupax.analysis.statistics import interquartile_mean
 from occupax.bench import cells, families, measure, references, summary, tables
 from occupax.bench.families import FAMILIES, QUICK, Row, problems
+from occupax.experiments.progress import Job, share_jobs
 from own_algorithms import Turns
 from test_cli_train import occupax
 
@@ -197,6 +200,27 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
         ox.bench.run(tmp_path / folder, **options, progress=False)
         assert (tmp_path / folder / "numbers" / "runs.csv").read_bytes() == numbers
     assert trained == [*both, both[1], *both]
+
+
+def test_two_processes_share_the_jobs_of_a_folder(tmp_path):
+    """One that was begun elsewhere comes last, after the other has finished; all that was not is done here."""
+    order, begun, finish = [], threading.Event(), threading.Event()
+
+    def there(_):
+        begun.set()
+        assert finish.wait(10)
+        order.append("there")
+
+    def here(name, _):
+        order.append(name)
+        finish.set()
+
+    other = threading.Thread(target=share_jobs, args=([Job("a/1", 1.0, there)], tmp_path, False))
+    other.start()
+    assert begun.wait(10)
+    share_jobs([Job(name, 1.0, partial(here, name)) for name in ("a/1", "b")], tmp_path, False)
+    other.join()
+    assert order == ["b", "there", "a/1"]
 
 
 def test_the_page_has_all_entrants_and_escapes_their_names(tiny, tmp_path):

@@ -156,6 +156,13 @@ def _mean_utility(curve: Curve) -> float:
     return float(np.mean(curve.values[:, 1:] @ (np.diff(curve.episodes) / curve.episodes[-1])))
 
 
+def keep(folder: Path, cell: Cell, logger: Logger | None = None) -> Done:
+    """Train a cell, and keep what comes of it in a file."""
+    done = measure(cell, logger)
+    save(folder, done)
+    return done
+
+
 def save(folder: Path, done: Done) -> None:
     """Keep what came of a cell in a file."""
     values = [[value if np.isfinite(value) else None for value in row] for row in done.curve.values.tolist()]

@@ -12,7 +12,7 @@ from occupax.bench.cells import Cell
 from occupax.bench.families import BenchProblem, Half, Suite, problems
 from occupax.bench.leaderboard import Leaderboard
 from occupax.bench.references import keep_reference, known_reference
-from occupax.experiments.progress import Job, run_jobs
+from occupax.experiments.progress import Job, share_jobs
 from occupax.training.folder import refuse_others_files
 from occupax.training.loggers import Logger
 from occupax.training.setup import as_algorithm, refuse_unless_path
@@ -36,7 +36,8 @@ def run(
     """Run the benchmark, and write its pages, `bench.html` and `bench.md`, its figures and its numbers.
 
     Args:
-        out: folder for all of it; a cell of problem, algorithm and track that it has already is not run again.
+        out: folder for all of it; a cell of problem, algorithm and track that it has already is not run again. Several
+            processes may work in the same folder: each leaves to the others what they are at.
         algorithms: what is entered, by the name it gets on the leaderboard; None is what `occupax.train` takes by
             default, which is entered if nothing is.
         suite: "quick", eight problems, or "full", all of them.
@@ -55,7 +56,7 @@ def run(
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
     refuse_unless_path(out, "out")
     folder, chosen = Path(out), problems(suite, half, fresh)
-    refuse_others_files(folder, ("cells", "optima"))
+    refuse_others_files(folder, ("cells", "optima", "locks"))
     tracks: tuple[cells.Track, ...] = ("default", "tuned") if tuned else ("default",)
     every = [Cell(it, *entry, track, seeds) for track in tracks for entry in entered.items() for it in chosen]
     if len({cell.name for cell in every}) < len(every):
@@ -65,11 +66,10 @@ def run(
     done = {cell.name: found for cell in every if (found := cells.load(folder / "cells", cell)) is not None}
 
     def solve(it: BenchProblem, _: Logger) -> None:
-        references[it.name] = keep_reference(it, optima)
+        references[it.name] = known_reference(it, optima) or keep_reference(it, optima)
 
     def train(cell: Cell, logger: Logger) -> None:
-        done[cell.name] = cells.measure(cell, logger)
-        cells.save(folder / "cells", done[cell.name])
+        done[cell.name] = cells.load(folder / "cells", cell) or cells.keep(folder / "cells", cell, logger)
 
     unknown = [it for it in chosen if it.name not in references]
     jobs = [Job(f"the best value of {it.name}", SOLVING, partial(solve, it)) for it in unknown]
@@ -78,7 +78,7 @@ def run(
         for cell in every
         if cell.name not in done
     ]
-    run_jobs(jobs, progress)
+    share_jobs(jobs, folder / "locks", progress)
     command = _command(entered, suite, half, tuned, fresh)
     board = Leaderboard(tuple(done[cell.name] for cell in every), references, command)
     board.save(folder)

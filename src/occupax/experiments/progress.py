@@ -1,6 +1,10 @@
 """Jobs that take a while, one after the other, with a progress bar over all of them."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from occupax._progress import ProgressBar
@@ -14,6 +18,37 @@ class Job(NamedTuple):
     expected_seconds: float
     work: Callable[[Logger], None]
     """Does it; the logger, which is given to its training, moves the bar."""
+
+
+def share_jobs(jobs: Sequence[Job], locks: Path, shown: bool = True) -> None:
+    """Run jobs, each of which keeps what comes of it in a file, beside other processes that may do the same ones.
+
+    What another process is at is left to it, and waited for in the end: a job is asked to work once the other process
+    has finished, and then finds the file.
+    """
+    taken: list[Job] = []
+
+    def claim(job: Job, wait: bool, logger: Logger) -> None:
+        with _claimed(locks / re.sub(r"\W+", "-", job.name), wait) as mine:
+            job.work(logger) if mine else taken.append(job)
+
+    run_jobs([job._replace(work=partial(claim, job, False)) for job in jobs], shown)
+    run_jobs([job._replace(work=partial(claim, job, True)) for job in taken], shown)
+
+
+@contextmanager
+def _claimed(file: Path, wait: bool) -> Generator[bool]:
+    """Whether no other process has the lock of a file; if so, or after waiting, it is held meanwhile."""
+    import fcntl  # which other systems do not have
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def run_jobs(jobs: Sequence[Job], shown: bool = True) -> None:

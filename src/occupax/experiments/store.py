@@ -1,8 +1,7 @@
 """Work that takes a while and leaves arrays behind: each piece is kept in a file, and not done again."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from occupax import serial
-from occupax.experiments.progress import Job, run_jobs
+from occupax.experiments.progress import Job, share_jobs
 from occupax.training.loggers import Logger
 from occupax.training.setup import versions
 
@@ -55,32 +54,14 @@ class Unit:
 def run_units(folder: Path, units: Sequence[Unit], progress: bool = True) -> dict[str, Arrays]:
     """The arrays of all units by name; those that the folder has are not worked out again.
 
-    Several processes may do so at the same time: what another one is at is left to it, and waited for in the end.
+    Several processes may do so at the same time.
     """
     every = {unit.name: unit for unit in units}
     done = {name: found for name, unit in every.items() if (found := unit.stored(folder)) is not None}
 
-    def work(unit: Unit, wait: bool, logger: Logger) -> None:
-        with _claimed(folder / "locks" / unit.name, wait) as mine:
-            if mine:
-                done[unit.name] = unit.stored(folder) or unit.do(folder, logger)
+    def work(unit: Unit, logger: Logger) -> None:
+        done[unit.name] = unit.stored(folder) or unit.do(folder, logger)
 
-    for wait in (False, True):
-        left = [unit for name, unit in every.items() if name not in done]
-        run_jobs([Job(unit.name, unit.seconds, partial(work, unit, wait)) for unit in left], progress)
+    left = [Job(unit.name, unit.seconds, partial(work, unit)) for name, unit in every.items() if name not in done]
+    share_jobs(left, folder / "locks", progress)
     return {name: done[name] for name in every}
-
-
-@contextmanager
-def _claimed(file: Path, wait: bool) -> Generator[bool]:
-    """Whether no other process has the lock of a file; if so, or after waiting, it is held meanwhile."""
-    import fcntl  # which other systems do not have
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
