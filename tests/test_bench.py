@@ -15,7 +15,7 @@ from occupax import exact
 from occupax.analysis.statistics import interquartile_mean
 from occupax.bench import cells, families, measure, references, summary, tables
 from occupax.bench.families import FAMILIES, QUICK, Row, problems
-from occupax.experiments.progress import Job, share_jobs
+from occupax.experiments.progress import KEPT, Job, run_jobs, share_jobs
 from own_algorithms import Turns
 from test_cli_train import occupax
 
@@ -221,6 +221,14 @@ def test_two_processes_share_the_jobs_of_a_folder(tmp_path):
     share_jobs([Job(name, 1.0, partial(here, name)) for name in ("a/1", "b")], tmp_path, False)
     other.join()
     assert order == ["b", "there", "a/1"]
+
+
+def test_programs_of_many_jobs_are_not_all_kept():
+    compiled = jax.jit(lambda x: x + 1)
+    run_jobs([Job("compile", 1.0, lambda _: compiled(1.0)) for _ in range(KEPT - 1)], False)
+    assert compiled._cache_size() == 1
+    run_jobs([Job("compile", 1.0, lambda _: compiled(1.0)) for _ in range(KEPT)], False)
+    assert compiled._cache_size() == 0
 
 
 def test_the_page_has_all_entrants_and_escapes_their_names(tiny, tmp_path):

@@ -7,8 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 from occupax._progress import ProgressBar
 from occupax.training.loggers import Logger
+
+KEPT = 20
+"""Of how many jobs compiled programs are kept. Those of some hundreds take more pieces of memory than a process may
+have, and then it dies."""
 
 
 class Job(NamedTuple):
@@ -60,6 +66,8 @@ def run_jobs(jobs: Sequence[Job], shown: bool = True) -> None:
             job.work(_JobLogger(bar, done, job.expected_seconds))
             done += job.expected_seconds
             bar.update(done)
+            if number % KEPT == 0:
+                jax.clear_caches()
 
 
 class _JobLogger(Logger):
