@@ -11,7 +11,18 @@ import occupax as ox
 from occupax import serial
 from occupax.analysis import plots
 from occupax.analysis.charts import csv_text
-from occupax.experiments import cells, convergence, payoff, rate, reproduce, reproduction, small, store, tuning
+from occupax.experiments import (
+    cells,
+    convergence,
+    payoff,
+    progress,
+    rate,
+    reproduce,
+    reproduction,
+    small,
+    store,
+    tuning,
+)
 from occupax.experiments.cells import Outcome
 from occupax.experiments.reproduction import BADGES, RUN
 from occupax.experiments.scale import SCALES
@@ -181,7 +192,7 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path):
         return Unit(name, {"name": name}, 1.0, lambda _: order.append(name) or do())
 
     first = unit("first", lambda: {"values": np.zeros(1)})
-    other = store._claimed(tmp_path / "locks" / "first", wait=False)
+    other = progress._claimed(tmp_path / "locks" / "first", wait=False)
     assert other.__enter__()  # as another process would
 
     def second():

@@ -32,7 +32,7 @@ TOLD = (0.5, 0.1, 0.03, 0.01)
 """The shares of which the table tells."""
 HEADLINE = 0.1
 """The share that titles and claims speak of."""
-SEEDS, RECORDS = 5, 40
+SEEDS, RECORDS = 10, 240
 LOOK = {method: i for i, method in enumerate(REWARD)}
 
 
@@ -56,9 +56,9 @@ def grounds() -> dict[str, Ground]:
     made: dict[str, Ground] = {}
     for name, small in small_problems().items():
         task = task_of(name)
-        made[name] = Ground(task, small.optimum, task.uniform, sizes(0.01), 30_000)
+        made[name] = Ground(task, small.optimum, task.uniform, sizes(0.01), 300_000)
     lake = tasks()[LAKE]
-    made[LAKE] = Ground(lake, lake.optimum, lake.uniform, sizes(0.3), 60_000)
+    made[LAKE] = Ground(lake, lake.optimum, lake.uniform, sizes(0.3), 400_000)
     return made
 
 

@@ -20,7 +20,7 @@ from occupax.experiments.tasks import CARTPOLE, LAKE, Task, tasks
 from occupax.problem import Problem
 
 SEEDS = 10
-EPISODES = {LAKE: 100_000, CARTPOLE: BUDGETS[CARTPOLE][OURS]}
+EPISODES = {LAKE: 300_000, CARTPOLE: BUDGETS[CARTPOLE][OURS]}
 """How many episodes each reading gets; the long budget of the printed settings of the lake is a reading of its own."""
 RECORDS = 50
 """How often tables are judged during a run."""

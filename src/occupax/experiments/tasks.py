@@ -84,7 +84,7 @@ def tasks() -> dict[str, Task]:
         )
 
     listed = [
-        Task(LAKE, Problem(lake, None, 0.99, 200), 100_000, 10, (25, 100), (1e-2, 1e2)),
+        Task(LAKE, Problem(lake, None, 0.99, 200), 300_000, 10, (25, 100), (1e-2, 1e2)),
         Task(CARTPOLE, Problem(make("CartPole-v0"), None, 0.99, 200), 4_000, 10, (10, 25), (1e-4, 1e-1), 195.0),
         Task(ACROBOT, Problem(make("Acrobot-v1"), None, 0.999, 500), 2_000, 10, (100,), (1e-4, 1e-1), -100.0),
         coverage(COVERAGE, "episodic"),
