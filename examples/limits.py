@@ -6,11 +6,11 @@ python examples/limits.py grid both     some of it
 The gains of the multipliers (`training/execution/multipliers.py`) for tables were chosen on "grid", "both" and ten
 drawn grids with seeds from 0 on. "drawn-0" to "drawn-7" are others, with seeds from 100 on: nothing was chosen on them.
 
-Those for networks were chosen on CartPole with limits of 10 and 3 for the distance from the centre and of 1.5 for the
-angle of the pole, and on ContinuousCartPole with a limit of 5 for the distance, with seeds from 100 on. They stay if,
-with seeds from 0 on, all ten of "cart" are reached, and so are those of "cart-tight" (a limit of 5), "cart-level"
-(ContinuousCartPole, a limit of 1 for the angle) and "twin", none of which was looked at. They were, but for "twin", which
-had 1,000 episodes, too few for multipliers to grow: one of ten seeds was above the limit by half of it. It has more now.
+That of networks was chosen on CartPole with limits of 10 and 3 for the distance from the centre and of 1.5 for the
+angle of the pole, on ContinuousCartPole with a limit of 5 for the distance, on "twin" with 1,000 episodes, which were
+too few, and on the thermostat of the tutorials, with seeds from 100 on. It stays if all ten seeds are reached of "cart"
+and "twin", with seeds from 0 on, and of "cart-tight" (a limit of 5) and "cart-level" (ContinuousCartPole, a limit of 1
+for the angle), with seeds from 300 on, of which nothing was looked at with this gain.
 """
 
 import sys
@@ -183,8 +183,8 @@ LESSONS = {
     "grid": Lesson(half_the_mud, 100_000, 0.02, 0.95, exact_way),
     "both": Lesson(both, 100_000, 0.02, 0.95, exact_way),
     "cart": Lesson(cart, 5_000, 0.05, 0.90, lambda _: swept()),
-    "cart-tight": Lesson(partial(cart, 5.0), 5_000, 0.05, 0.90, whole_way),
-    "cart-level": Lesson(level, 5_000, 0.05, 0.90, whole_way),
+    "cart-tight": Lesson(partial(cart, 5.0), 5_000, 0.05, 0.90, whole_way, 300),
+    "cart-level": Lesson(level, 5_000, 0.05, 0.90, whole_way, 300),
     "twin": Lesson(twin, 3_000, 0.05, 0.90, lambda _: swept()),
     **{f"drawn-{k}": Lesson(partial(drawn, k), 100_000, 0.02, 0.95, exact_way, 100) for k in range(8)},
 }
