@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 import occupax as ox
 from occupax.exact.evaluation import excesses_of
-from occupax.training.execution.multipliers import first_multipliers, follow, proportional_gain
+from occupax.training.execution.multipliers import OF_TABLES, first_multipliers, follow, gains
 
 COSTS = np.random.default_rng(0).random((3, 5, 3))
 
@@ -153,7 +153,7 @@ def test_multipliers_rise_with_a_violation_and_fall_with_slack_to_zero():
     problem = muddy()
     state: Any = first_multipliers(problem)
     rng = np.random.default_rng(0)
-    step = jax.jit(lambda state, fresh: follow(state, problem, fresh, 20, 3.0))
+    step = jax.jit(lambda state, fresh: follow(state, problem, fresh, 20, OF_TABLES))
     for excess, wanted in ((0.3, lambda mu: mu > 1), (-0.19, lambda mu: mu == 0)):
         for _ in range(400):
             noise = 0.02 * rng.normal(size=2)
@@ -168,9 +168,8 @@ def test_multipliers_follow_a_network_more_slowly():
     found = []
     for policy in (ox.policies.Tabular(jnp.zeros((2, 2))), network):
         state: Any = first_multipliers(problem)
-        gain = proportional_gain(policy)
         for k in range(10):
-            state = follow(state, problem, jnp.asarray([0.7 + 0.1 * (k % 2), 0.3 + 0.1 * (k % 3)]), 20, gain)
+            state = follow(state, problem, jnp.asarray([0.7 + 0.1 * (k % 2), 0.3 + 0.1 * (k % 3)]), 20, gains(policy))
         found.append(float(state.value[0]))
     assert found[0] > 3 * found[1] > 0
 

@@ -18,7 +18,7 @@ from occupax.envs.actions import BoxActions
 from occupax.policies import Observed, Policy, normaliser_of, with_statistics
 from occupax.problem import Problem
 from occupax.steps import global_norm
-from occupax.training.execution.multipliers import Multipliers, first_multipliers, follow, proportional_gain
+from occupax.training.execution.multipliers import Multipliers, first_multipliers, follow, gains
 
 FAILURES = (
     "",
@@ -250,7 +250,7 @@ def _conclude(
     utility = problem.estimated_utility(fresh)
     multipliers = run.multipliers
     if multipliers is not None:
-        multipliers = follow(multipliers, problem, fresh, trajectories, proportional_gain(state.policy))
+        multipliers = follow(multipliers, problem, fresh, trajectories, gains(state.policy))
     excess = jnp.zeros_like(utility) if multipliers is None else jnp.maximum(multipliers.relative_excess.max(), 0.0)
     kept, kept_score = _keep(algorithm.output, judging, run, (excess, utility), key, iteration)
     failed_before = run.failure > 0

@@ -9,6 +9,8 @@ Nothing depends on the units of utility and limits. An excess is measured in sta
 adds up, and a multiplier is the ratio of that of the utility to that of the limit times a number of the order of one.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,8 +20,6 @@ from occupax.problem import Problem
 
 INTEGRAL = 0.01
 """What an excess adds to a multiplier for good in each iteration, at most."""
-NOTICED = 0.05
-"""The excess, in standard deviations, from which on that most is added: a small one that lasts would go on for ever."""
 CAUTION = 2.0
 """How many standard errors of the mean of all trajectories so far are kept away from a limit: no more can be known."""
 MEMORY, LONG_MEMORY = 0.9, 0.99
@@ -72,13 +72,24 @@ def first_multipliers(problem: Problem) -> Multipliers | None:
     return Multipliers(none, none, jnp.zeros(problem.size), none, more, more, jnp.zeros(()), jnp.zeros(2))
 
 
-def proportional_gain(policy: Policy) -> float:
-    """What a recent excess of one standard deviation adds to a multiplier, relative to one plus its integral.
+class Gains(NamedTuple):
+    """How multipliers follow excesses, which are measured in standard deviations."""
 
-    Never more than all of that is added. A network changes all of its behaviour with each step: where multipliers jump,
-    it gives up its utility for good. How both numbers were chosen is said in examples/limits.py.
-    """
-    return 3.0 if isinstance(policy, Tabular) else 0.1
+    proportional: float
+    """What a recent excess of one adds to a multiplier, relative to one plus its integral, though never more than all
+    of that."""
+    noticed: float
+    """The excess from which on `INTEGRAL` is added in each iteration; smaller ones add less."""
+
+
+OF_TABLES, OF_NETWORKS = Gains(3.0, 0.05), Gains(0.1, 0.5)
+"""Those of tables keep a limit closely. A network changes all of its behaviour with each step, and where multipliers jump
+it gives up its utility for good. How they were chosen is said in examples/limits.py."""
+
+
+def gains(policy: Policy) -> Gains:
+    """How multipliers follow what a policy does."""
+    return OF_TABLES if isinstance(policy, Tabular) else OF_NETWORKS
 
 
 def follow(
@@ -86,12 +97,9 @@ def follow(
     problem: Problem,
     fresh: Float[Array, " d"],
     trajectories: int | Float[Array, ""],
-    gain: float,
+    gains: Gains,
 ) -> Multipliers:
-    """The multipliers after an iteration, from its own estimate of the occupancy, of so many trajectories.
-
-    `gain` is that of `proportional_gain`.
-    """
+    """The multipliers after an iteration, from its own estimate of the occupancy, of so many trajectories."""
     now = jnp.concatenate([problem.estimated_utility(fresh)[None], problem.excesses(fresh)])
     is_first = multipliers.weight[0] == 0
     # of consecutive estimates, so that neither a trend nor an offset counts
@@ -111,9 +119,9 @@ def follow(
     )
     relative = seen.relative_excess + CAUTION / jnp.sqrt(seen.trajectories)
     integral = jnp.maximum(
-        seen.integral + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / NOTICED, -1.0, 1.0), 0.0
+        seen.integral + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / gains.noticed, -1.0, 1.0), 0.0
     )
-    size = jnp.maximum(integral + (1 + integral) * jnp.clip(gain * relative, -1.0, 1.0), 0.0)
+    size = jnp.maximum(integral + (1 + integral) * jnp.clip(gains.proportional * relative, -1.0, 1.0), 0.0)
     utility, *limits = seen.deviation
     unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
     value = jnp.where(is_first, 0.0, size * unit)
