@@ -83,7 +83,7 @@ class Gains(NamedTuple):
 
 
 OF_TABLES, OF_NETWORKS = Gains(3.0, 0.05), Gains(0.1, 0.5)
-"""Those of tables keep a limit closely. A network changes all of its behaviour with each step, and where multipliers jump
+"""Those of tables keep a limit closely. A network changes all of its behaviour with each step: where multipliers jump,
 it gives up its utility for good. How they were chosen is said in examples/limits.py."""
 
 
