@@ -90,12 +90,27 @@ def x64() -> Iterator[None]:
         yield
 
 
+SHAPES = (
+    "actions algorithms baseline batches estimators exact features later_algorithms lqr objectives policies sampling "
+    "sets steps tabular utilities"
+)
+"""The files in which the shapes and types of calls are checked against their annotations: they go through all of the
+mathematics. In the others, which train on top of it, that would take a quarter of the time."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shapes(request: pytest.FixtureRequest) -> None:
+    checked = request.path.stem.removeprefix("test_") in SHAPES.split()
+    jaxtyping.config.update("jaxtyping_disable", not checked)
+
+
 @pytest.fixture
 def as_users_run() -> Iterator[None]:
-    """Without the checks of annotations that pytest adds, which users do not see."""
+    """Without these checks, which users do not see."""
+    before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")
