@@ -10,9 +10,10 @@ Those of networks were chosen on CartPole with limits of 10 and 3 for the distan
 angle of the pole, on ContinuousCartPole with limits of 5 for the distance and of 1 for the angle, on "twin" with 1,000
 episodes, which were too few, and on the thermostat of the tutorials, with seeds from 100 on. They stay if all ten seeds
 are reached of "cart" and "twin", with seeds from 0 on, and of "cart-tight", a limit of 5, with seeds from 300 on. They
-were, but for "twin", where the median kept the limit with the whole return, and the worst seed was above it by 10%, and
-the one with the lowest return had 0.75 of it. They stay because with the gains before, which were those of tables, five
-of thirty seeds of "cart" lost their return. With the limit of 1 for the angle four of ten seeds fell at once, which costs little, and stayed so.
+were, but for "twin", where the median kept the limit with the whole return, the worst seed was above it by 10%, and the
+one with the lowest return had 0.75 of it. They stay because with the gains before, which were those of tables, five of
+thirty seeds of "cart" lost their return. With the limit of 1 for the angle four of ten seeds fell at once, which costs
+little, and stayed so.
 """
 
 import sys
