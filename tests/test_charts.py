@@ -124,3 +124,13 @@ def test_mistakes_are_named():
         Maps("a b", "", "", ())
     with pytest.raises(ValueError, match=r"the arrows of the grid 'a' must be 2 rows of 2 texts\."):
         HeatMap("a", np.eye(2), [["", ""]])
+
+
+def test_a_long_title_stays_inside_of_its_figure():
+    title = "FrozenLake8x8: REINFORCE needs the fewest episodes for 10% of the gap"
+    figure = plots.draw(Chart("long", title, "", "x", "y", (Series("one", np.arange(3.0), np.arange(3.0)),)))
+    figure.draw_without_rendering()
+    (shown,) = [text for text in figure.texts if text.get_text()]
+    box = shown.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+    assert shown.get_text().split() == title.split()

@@ -4,6 +4,7 @@ import io
 import re
 from math import ceil
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ MOVES = {"←": (-1, 0), "↓": (0, 1), "→": (1, 0), "↑": (0, -1)}
 MAPS_ABREAST = 3
 MAP_WIDTHS = {1: 4.2, 2: 2.6}
 """How wide a map is in a page, in inches, where there are few of them."""
+LETTERS_A_TITLE_ROW = 56
 LETTERS_A_LEGEND_ROW = 100
 
 
@@ -114,7 +116,7 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
         longest = max((len(part.name) for part in (*chart.series, *chart.levels)), default=0)
         columns = max(1, min(4, LETTERS_A_LEGEND_ROW // (longest + 7)))  # seven for the sample of the line
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, fontsize=9)
-        figure.suptitle(chart.title, fontsize=13, fontweight="bold")
+        figure.suptitle(fill(chart.title, LETTERS_A_TITLE_ROW), fontsize=13, fontweight="bold")
     return figure
 
 
