@@ -131,6 +131,8 @@ def _no_progress(run: Evidence) -> Finding | None:
     fallen = sum(_collapsed(run, i) is not None for i in range(len(run.curves)))
     if run.no_progress is None or fallen >= HALF * len(run.curves):  # which had learned something before
         return None
+    if isinstance(run.result.algorithm, PlugIn):  # which plans, and estimates no gradient
+        return Finding("no-progress", f"{run.no_progress}.", f"more episodes; a larger explore; or {EXPLORE}.")
     lengths, steps, cuts = (np.concatenate(run.known(it)) for it in ("grad_norm", "step_length", "clipped"))
     clipped = float(np.mean(cuts)) if cuts.size else 0.0
     numbers = [
@@ -141,10 +143,11 @@ def _no_progress(run: Evidence) -> Finding | None:
     adam = "rule='adam', whose steps do not depend on the size of the utility, or "
     plain = getattr(run.result.algorithm, "rule", None) == "gradient"
     pace = "a larger radius" if clipped > HALF else f"{adam if plain else ''}a larger step_size"
-    advice = f"{pace}; baseline='mean' or a larger batch, against noise; more episodes."
-    if isinstance(run.result.algorithm, PlugIn):  # which plans, and estimates no gradient
-        return Finding("no-progress", f"{run.no_progress}.", f"more episodes; a larger explore; or {EXPLORE}.")
-    return Finding("no-progress", f"{run.no_progress}; {', '.join(numbers)}.", advice)
+    return Finding(
+        "no-progress",
+        f"{run.no_progress}; {', '.join(numbers)}.",
+        f"{pace}; baseline='mean' or a larger batch, against noise; more episodes.",
+    )
 
 
 def _collapse(run: Evidence) -> Finding | None:
