@@ -1,6 +1,6 @@
 """All benchmarks, each in a process of its own; the figures become docs/performance.md.
 
-python benchmarks                      all of them, about a quarter of an hour
+python benchmarks                      all of them, about half an hour
 python benchmarks tabular scaling      some of them, printed only
 """
 
@@ -20,7 +20,7 @@ from tables import Table, measured, show
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 BENCHMARKS = (
-    *("tabular", "network", "published", "solving", "scaling"),
+    *("tabular", "network", "second_order", "published", "solving", "scaling"),
     *("memory", "startup", "host", "simulators", "others", "before"),
 )
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "gymnax", "torch", "stable-baselines3")
