@@ -52,29 +52,57 @@ struct Shape {
 constexpr const char* PARAMETERS = "the parameters and observations must be those of a network of these sizes.";
 constexpr const char* STEPS_TAKEN = "actions must lie in 0..A-1, and lengths in 0..H.";
 
+// The passes of a network over a block of rows; `network_math.h` says what they do.
+template <typename T>
+struct Passes {
+  void (*forward)(const Shape&, const T*, int64_t, T* const*);
+  void (*backward)(const Shape&, const T*, int64_t, T* const*, T*, T*, const T*, T*);
+  void (*forward_along)(const Shape&, const T*, const T*, int64_t, const T* const*, T* const*);
+  void (*backward_along)(const Shape&, const T*, const T*, int64_t, const T* const*, const T* const*, T*, T*, T*, T*,
+                         const T*, T*);
+};
+
 namespace plain {
+constexpr int BYTES = 32;
 #include "network_math.h"
 }
 
 #ifdef VECTORS
+#define PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#define FOR_PROCESSORS_WITH(names) PRAGMA(clang attribute push(__attribute__((target(names))), apply_to = function))
+#define FOR_ALL_PROCESSORS PRAGMA(clang attribute pop)
 #else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#define FOR_PROCESSORS_WITH(names) PRAGMA(GCC push_options) PRAGMA(GCC target(names))
+#define FOR_ALL_PROCESSORS PRAGMA(GCC pop_options)
 #endif
+
+FOR_PROCESSORS_WITH("avx2,fma")
 namespace wide {
+constexpr int BYTES = 32;
 #include "network_math.h"
 }
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+FOR_ALL_PROCESSORS
+
+FOR_PROCESSORS_WITH("avx2,fma,avx512f,avx512vl")
+namespace widest {
+constexpr int BYTES = 64;
+#include "network_math.h"
+}
+FOR_ALL_PROCESSORS
+
 const bool is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+const bool is_widest = is_wide && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+
+template <typename T>
+const Passes<T>& passes() {
+  return is_widest ? widest::all_passes<T> : is_wide ? wide::all_passes<T> : plain::all_passes<T>;
+}
 #else
-namespace wide = plain;
-const bool is_wide = false;
+template <typename T>
+const Passes<T>& passes() {
+  return plain::all_passes<T>;
+}
 #endif
 
 // Room for a block of rows and for what a network makes of them; one for each thread, and used again.
@@ -110,25 +138,20 @@ struct Block {
     place[rows++] = from;
   }
 
-  void forward(const T* parameters) {
-    (is_wide ? wide::forward<T> : plain::forward<T>)(shape, parameters, rows, layers.data());
-  }
+  void forward(const T* parameters) { passes<T>().forward(shape, parameters, rows, layers.data()); }
 
   void backward(const T* turned, T* gradient) {
-    const auto pass = is_wide ? wide::backward<T> : plain::backward<T>;
-    pass(shape, turned, rows, layers.data(), errors, spare, zeros, gradient);
+    passes<T>().backward(shape, turned, rows, layers.data(), errors, spare, zeros, gradient);
   }
 
   void forward_along(const T* parameters, const T* direction) {
     forward(parameters);
-    const auto pass = is_wide ? wide::forward_along<T> : plain::forward_along<T>;
-    pass(shape, parameters, direction, rows, layers.data(), slopes.data());
+    passes<T>().forward_along(shape, parameters, direction, rows, layers.data(), slopes.data());
   }
 
   void backward_along(const T* turned, const T* turned_direction, T* gradient) {
-    const auto pass = is_wide ? wide::backward_along<T> : plain::backward_along<T>;
-    pass(shape, turned, turned_direction, rows, layers.data(), slopes.data(), errors, spare, bends, spare_bends, zeros,
-         gradient);
+    passes<T>().backward_along(shape, turned, turned_direction, rows, layers.data(), slopes.data(), errors, spare, bends,
+                             spare_bends, zeros, gradient);
   }
 
   int64_t actions() const { return shape.sizes.back(); }

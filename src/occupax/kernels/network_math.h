@@ -1,14 +1,17 @@
 // Products of small matrices and the passes of a network of tanh layers over a block of rows. `network.cc` includes this
-// once for every processor it is compiled for, each time in a namespace of its own.
+// once for every kind of processor it is compiled for, each time in a namespace of its own, which says how many BYTES
+// its vectors have.
 //
 // Every sum is taken in the order of its terms, whatever the tile or block it falls into: a row's results do not depend
-// on the rows around it, nor a gradient on how rows were cut into blocks.
+// on the rows around it, nor a gradient on how rows were cut into blocks or on the size of vectors.
 
-template <typename T>
+constexpr int SMALLEST = 32;  // bytes that the widths of all layers are multiples of
+
+template <typename T, int WIDE = BYTES>
 struct Vector {
-  static constexpr int64_t SIZE = 32 / sizeof(T);
-  typedef T type __attribute__((vector_size(32)));
-  typedef T loose __attribute__((vector_size(32), aligned(alignof(T)), may_alias));  // as it lies in memory
+  static constexpr int64_t SIZE = WIDE / sizeof(T);
+  typedef T type __attribute__((vector_size(WIDE)));
+  typedef T loose __attribute__((vector_size(WIDE), aligned(alignof(T)), may_alias));  // as it lies in memory
 };
 
 // A matrix as it lies in memory: entry [r][k] is at data[r * apart + k * step].
@@ -21,12 +24,12 @@ struct Matrix {
 };
 
 // to[r][c] = begin[r][c] + sum_k left[r][k] * right[k][c], for ROWS rows and COLUMNS vectors of columns.
-template <typename T, int ROWS, int COLUMNS>
+template <typename T, int WIDE, int ROWS, int COLUMNS>
 void multiply_tile(const Matrix<T>& begin, const Matrix<T>& left, int64_t terms, const Matrix<T>& right, T* to,
                    int64_t to_apart) {
-  using V = typename Vector<T>::type;
-  using Loose = typename Vector<T>::loose;
-  constexpr int64_t SIZE = Vector<T>::SIZE;
+  using V = typename Vector<T, WIDE>::type;
+  using Loose = typename Vector<T, WIDE>::loose;
+  constexpr int64_t SIZE = Vector<T, WIDE>::SIZE;
   V sums[ROWS][COLUMNS];
   for (int r = 0; r < ROWS; ++r)
     for (int c = 0; c < COLUMNS; ++c)
@@ -50,8 +53,11 @@ void multiply_rows(const Matrix<T>& begin, const Matrix<T>& left, int64_t terms,
   constexpr int64_t SIZE = Vector<T>::SIZE;
   int64_t c = 0;
   for (; c + 2 * SIZE <= width; c += 2 * SIZE)
-    multiply_tile<T, ROWS, 2>(begin.from_column(c), left, terms, right.from_column(c), to + c, width);
-  if (c < width) multiply_tile<T, ROWS, 1>(begin.from_column(c), left, terms, right.from_column(c), to + c, width);
+    multiply_tile<T, BYTES, ROWS, 2>(begin.from_column(c), left, terms, right.from_column(c), to + c, width);
+  for (; c + SIZE <= width; c += SIZE)
+    multiply_tile<T, BYTES, ROWS, 1>(begin.from_column(c), left, terms, right.from_column(c), to + c, width);
+  if (BYTES > SMALLEST && c < width)
+    multiply_tile<T, SMALLEST, ROWS, 1>(begin.from_column(c), left, terms, right.from_column(c), to + c, width);
 }
 
 // The same for any number of rows.
@@ -71,26 +77,31 @@ void multiply(int64_t rows, Matrix<T> begin, Matrix<T> left, int64_t terms, cons
 }
 
 // The rational function of Eigen and XLA, whose error is a few units in the last place.
-void apply_tanh(float* values, int64_t size) {
-  using V = Vector<float>::type;
-  using Loose = Vector<float>::loose;
+template <int WIDE>
+void tanh_of_vector(float* values) {
+  using V = typename Vector<float, WIDE>::type;
+  using Loose = typename Vector<float, WIDE>::loose;
   const V most = V{} + 7.90531110763549805f;
-  for (int64_t i = 0; i < size; i += Vector<float>::SIZE) {
-    V x = *reinterpret_cast<const Loose*>(values + i);
-    x = x > most ? most : x;
-    x = x < -most ? -most : x;  // what is not a number remains so
-    const V y = x * x;
-    V above = y * -2.76076847742355e-16f + 2.00018790482477e-13f;
-    above = above * y - 8.60467152213735e-11f;
-    above = above * y + 5.12229709037114e-08f;
-    above = above * y + 1.48572235717979e-05f;
-    above = above * y + 6.37261928875436e-04f;
-    above = above * y + 4.89352455891786e-03f;
-    V below = y * 1.19825839466702e-06f + 1.18534705686654e-04f;
-    below = below * y + 2.26843463243900e-03f;
-    below = below * y + 4.89352518554385e-03f;
-    *reinterpret_cast<Loose*>(values + i) = x * above / below;
-  }
+  V x = *reinterpret_cast<const Loose*>(values);
+  x = x > most ? most : x;
+  x = x < -most ? -most : x;  // what is not a number remains so
+  const V y = x * x;
+  V above = y * -2.76076847742355e-16f + 2.00018790482477e-13f;
+  above = above * y - 8.60467152213735e-11f;
+  above = above * y + 5.12229709037114e-08f;
+  above = above * y + 1.48572235717979e-05f;
+  above = above * y + 6.37261928875436e-04f;
+  above = above * y + 4.89352455891786e-03f;
+  V below = y * 1.19825839466702e-06f + 1.18534705686654e-04f;
+  below = below * y + 2.26843463243900e-03f;
+  below = below * y + 4.89352518554385e-03f;
+  *reinterpret_cast<Loose*>(values) = x * above / below;
+}
+
+void apply_tanh(float* values, int64_t size) {
+  int64_t i = 0;
+  for (; i + Vector<float>::SIZE <= size; i += Vector<float>::SIZE) tanh_of_vector<BYTES>(values + i);
+  if (BYTES > SMALLEST && i < size) tanh_of_vector<SMALLEST>(values + i);
 }
 
 void apply_tanh(double* values, int64_t size) {
@@ -172,3 +183,6 @@ void backward_along(const Shape& shape, const T* turned, const T* turned_directi
     std::swap(errors, spare), std::swap(bends, spare_bends);
   }
 }
+
+template <typename T>
+constexpr Passes<T> all_passes{forward<T>, backward<T>, forward_along<T>, backward_along<T>};
