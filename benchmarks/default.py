@@ -1,6 +1,7 @@
 """Choose the algorithm that `occupax.train` takes by default, on the development half of the benchmark.
 
-python benchmarks/default.py FOLDER        goes on with what the folder has already
+python benchmarks/default.py FOLDER                 goes on with what the folder has already
+python benchmarks/default.py FOLDER n-harpg         only this group of candidates
 
 The rule, for tables and for networks apart: among the candidates with the fewest runs that end below their first policy
 by more than 5% of the way and which, on FrozenLake8x8-v1 after 50,000 episodes, reach 0.93 of the way to the best
@@ -11,6 +12,10 @@ gradients before those that are carried along. All but PlugIn have steps of Adam
 What came out on the tables: PlugIn, which was entered after the rule was written, with an interquartile mean of 0.970
 over the training and 0.998 in the end, no lost run, and 0.999 and 0.977 on the lake (ten seeds); next, in an earlier
 run, "fresh, 20, step 0.04, mixing 0.5" with 0.871 and 0.971.
+
+The step size of N-HARPG for policies that are not tables, of which its 0.3 loses many, is chosen on the same problems:
+the fewest lost runs and, among those, the highest interquartile mean over the training. It becomes the default if on
+the problems of the test half that have no table it loses fewer runs than 0.3 does, and ends higher on average.
 """
 
 import sys
@@ -23,7 +28,7 @@ import occupax as ox
 from occupax.algorithms import Algorithm
 from occupax.analysis.statistics import interquartile_mean
 from occupax.bench import cells
-from occupax.bench.families import BenchProblem, problems
+from occupax.bench.families import BenchProblem, Half, problems
 from occupax.bench.references import known_reference
 
 SEEDS = 5
@@ -45,6 +50,13 @@ NETWORKS = {
     "fresh, 20, step 0.01": ox.REINFORCE(20, step_size=0.01, mixing=1.0),
     "TSIVR-PG, 10 10 2, step 0.01": ox.TSIVRPG(10, 10, 2, step_size=0.01),
 }
+N_HARPG = {f"N-HARPG, step {size:g}": ox.NHARPG(step_size=size) for size in (0.3, 0.1, 0.03, 0.01, 0.003)}
+GROUPS: dict[str, tuple[dict[str, Any], bool]] = {
+    "tables": (TABLES, True),
+    "networks": (NETWORKS, False),
+    "n-harpg": (N_HARPG, False),
+}
+"""Candidates, and whether they are for tables."""
 
 
 def scores(folder: Path, it: BenchProblem, label: str, algorithm: Algorithm[Any]) -> np.ndarray:
@@ -68,10 +80,10 @@ def lake(algorithm: Algorithm[Any]) -> list[float]:
     return shares
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, groups: list[str], half: Half = "development") -> None:
     """Print the scores of each candidate on each problem, and all of them together."""
-    for candidates, tabular in ((TABLES, True), (NETWORKS, False)):
-        chosen = [it for it in problems("full", "development") if it.tabular == tabular]
+    for candidates, tabular in (GROUPS[name] for name in groups or GROUPS):
+        chosen = [it for it in problems("full", half) if it.tabular == tabular]
         for label, algorithm in candidates.items():
             found = []
             for it in chosen:
@@ -84,4 +96,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])
