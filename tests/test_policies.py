@@ -93,6 +93,23 @@ def test_policies_start_uniform_unless_a_scale_is_given(name: str) -> None:
     np.testing.assert_array_equal(ready(name).probs(observation_of(SHAPES[name][1])), [0.5, 0.5])
 
 
+def test_a_network_sees_numbers_between_their_bounds_and_those_of_wide_ranges_also_as_they_are() -> None:
+    env = ox.make("Acrobot-v1")  # cosines and sines between -1 and 1, speeds up to 4 pi and 9 pi
+    plain, scaled = (
+        ox.policies.mlp(normalise=it)(env, jax.random.key(0)).psi.network.layers[0] for it in (False, None)
+    )
+    seen = np.asarray(plain.weight / scaled.weight)
+    np.testing.assert_allclose(seen[:, :4], 1.0)
+    np.testing.assert_allclose(seen[::2, 4:], 1.0)
+    np.testing.assert_allclose(seen[1::2, 4:], np.broadcast_to([4 * np.pi, 9 * np.pi], (32, 2)), rtol=1e-6)
+    car = ox.make("MountainCar-v0")  # positions between -1.2 and 0.6, speeds up to 0.07
+    plain, scaled = (
+        ox.policies.mlp(normalise=it)(car, jax.random.key(0)).psi.network.layers[0] for it in (False, None)
+    )
+    np.testing.assert_allclose(plain.weight / scaled.weight, np.broadcast_to([0.9, 0.07], (64, 2)), rtol=1e-6)
+    np.testing.assert_allclose(scaled.bias, plain.bias + 0.3 * scaled.weight[:, 0], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("init", "env"), [(tabular(scale=2.0), CHAIN), (linear(scale=2.0), CARTPOLE), (mlp((5,)), CHAIN)]
 )

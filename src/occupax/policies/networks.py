@@ -21,6 +21,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 LARGEST_RANGE = 1e6
 """Bounds that are further apart than this are none."""
+WIDE = 5.0
+"""Half of the range of a number, from which on most of its values may be close together."""
 
 
 class Flat(eqx.Module):
@@ -78,7 +80,9 @@ class Layers:
 def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
     """The layer that sees observations as `layer` sees them once their bounds, where there are any, are -1 and 1.
 
-    Otherwise a small number such as a velocity of at most 0.07 would hardly count in a first policy, nor for long.
+    Otherwise a small number such as a velocity of at most 0.07 would hardly count in a first policy, nor for long. The
+    same would come of a wide range of which little is visited: Acrobot's speeds may be 28, and are seldom above 3. So
+    every second unit sees a number of a wide range as it is, but for the middle.
     """
     if number_of_states(env) is not None or len(env.observation_bounds) == 0:
         return layer
@@ -86,7 +90,8 @@ def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
     known = _bounded(env)
     half = np.where(known, (high - low) / 2, 1.0)
     middle = np.where(known, low + half, 0.0)
-    weight, bias = layer.weight / half, layer.bias
+    as_it_is = (half > WIDE) & (np.arange(layer.out_features) % 2 == 0)[:, None]
+    weight, bias = layer.weight / np.where(as_it_is, 1.0, half), layer.bias
     assert bias is not None  # noqa: S101  layers are made with one
     return eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, bias - weight @ middle))
 
