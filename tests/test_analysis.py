@@ -189,7 +189,6 @@ def test_huge_weights_are_drawn_on_a_logarithmic_scale():
     assert plot_metric(result, "largest_weight").axes[0].get_yscale() == "log"
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_unknown_words_are_answered_with_the_nearest_one():
     with pytest.raises(ValueError, match=r"metric 'utilty' is not known. Did you mean 'utility'\?"):
         plot_metric(make_result(), "utilty")

@@ -59,7 +59,7 @@ def test_problems_without_a_table_stay_as_they_are():
 
 
 @pytest.mark.parametrize(("argument", "value"), [("suite", "large"), ("half", "third"), ("fresh", -1)])
-def test_what_is_not_known_is_refused(argument, value, as_users_run):
+def test_what_is_not_known_is_refused(argument, value):
     with pytest.raises(ValueError, match=argument):
         problems(**{argument: value})
 

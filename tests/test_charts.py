@@ -110,7 +110,6 @@ def test_arrows_point_where_the_text_says():
     np.testing.assert_array_equal(np.sign(arrows.V), [0, 0, -1])  # rows grow downwards
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"the arrays of the series 'a' must have one length, got \[3, 2\]\."):
         Series("a", X, X[:2])

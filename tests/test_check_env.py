@@ -543,7 +543,6 @@ def test_control_c_ends_a_check_at_once(hang):
         (Walk, {"timeout": "10"}, r"^timeout must be a finite number above 0, got '10'\.$"),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_wrong_use_is_answered_with_a_sentence(env, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         ox.check_env(env, **options)
@@ -640,7 +639,7 @@ def test_warnings_alone_are_no_failure():
         (":cart", "ENV must be a Gymnasium id, or module:factory, got ':cart'."),
     ],
 )
-@pytest.mark.usefixtures("as_users_run", "here")
+@pytest.mark.usefixtures("here")
 def test_mistakes_end_in_a_sentence_and_exit_code_2(env, said):
     code, out, err = occupax("check-env", env)
     assert (code, out) == (2, "")

@@ -156,7 +156,6 @@ def test_list_names_what_there_is():
         (("sovle",), "solve"),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
     code, out, err = occupax(*arguments)
     assert code == 2

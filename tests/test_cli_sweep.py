@@ -100,7 +100,6 @@ def test_an_interrupted_sweep_goes_on(done, tmp_path):
         ((ICE, "--over", "batch=10", "--episodes", "200", "--resume"), "resume=True needs out"),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
     code, out, err = occupax("sweep", *arguments)
     assert code == 2

@@ -129,7 +129,6 @@ def test_without_a_table_all_constants_are_given(run):
         ((), "environment"),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_end_in_a_sentence_and_exit_code_2(run, arguments, said):
     code, out, err = run("theory", *arguments)
     assert code == 2

@@ -191,7 +191,6 @@ def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
         (("train", "--resume", "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_what_does_not_agree_with_the_folder_is_refused(copy, arguments, said):
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     code, _, err = occupax(*arguments, "--out", copy)
@@ -315,7 +314,6 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         (("evaluate", "nowhere"), "nowhere does not exist."),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
     code, out, err = occupax(*arguments)
     assert code == 2
@@ -333,7 +331,6 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
         ((ICE, "--max-steps", "0"), "max_steps must be a whole number of at least 1, got 0."),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_policies_are_evaluated_only_where_they_belong(done, arguments, said):
     code, _, err = occupax("evaluate", done[0], *arguments)
     assert code == 2

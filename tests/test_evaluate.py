@@ -230,7 +230,6 @@ def test_an_evaluation_reads_well():
     assert str(alone) == "return 2 +- nan (1 episode of 1.0 steps on average, 100% ended by themselves)"
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("policy", "env", "options", "sentence"),
     [

@@ -93,7 +93,6 @@ def test_restarts_are_recorded_on_every_sampler():
 
 
 @pytest.mark.parametrize("guard", [-0.1, 1.1, "half", float("nan")])
-@pytest.mark.usefixtures("as_users_run")
 def test_a_guard_that_is_no_share_is_refused(guard):
     with pytest.raises(ValueError, match="weight_guard must be"):
         ox.TSIVRPG(weight_guard=guard)

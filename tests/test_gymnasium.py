@@ -275,7 +275,6 @@ def test_environments_are_made_by_id_with_options_and_by_module():
         ox.make("simulators:Chian")
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [

@@ -191,7 +191,6 @@ def test_philox_gives_the_published_numbers(tmp_path):
     assert int(batch.events[0]) == first_word >> 16
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_the_engine_is_chosen_by_what_there_is(monkeypatch):
     task = tiny()
     assert isinstance(source_of(task, policy()), TabularKernelSource)

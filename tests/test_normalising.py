@@ -115,7 +115,7 @@ class Spaces(gym.Env[Any, Any]):
         return np.zeros(2), 0.0, True, False, {}
 
 
-def test_what_normalise_stands_for(as_users_run):
+def test_what_normalise_stands_for():
     key = jax.random.key(0)
     bounded, unbounded = (ox.GymnasiumEnv(Spaces, high=high) for high in ([2.0, 4.0], [2.0, np.inf]))
     made = {

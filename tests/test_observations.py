@@ -103,7 +103,7 @@ def test_shapes_that_make_no_sense_are_refused(shape, says):
         ox.policies.cnn()(env, jax.random.key(0))
 
 
-def test_a_grid_over_named_parts_counts_the_right_cells(as_users_run):
+def test_a_grid_over_named_parts_counts_the_right_cells():
     env = ox.GymnasiumEnv(Robot)
     assert [(part.name, part.shape, part.start) for part in env.parts] == [
         ("arm", (2, 2), 0), ("pos", (2,), 4), ("speed", (), 6)

@@ -158,7 +158,6 @@ def test_a_run_is_resumed_with_its_own_random_numbers_alone(played):
 # What is no sampler
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     "wrong",
     [Played, object(), 3, None, PlayedSource(PROBLEM, Played())],

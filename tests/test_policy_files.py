@@ -118,7 +118,6 @@ def test_what_is_no_policy_of_this_version_is_refused(change, sentence, tmp_path
         load_policy(tmp_path / "policy")
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_bad_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match="policy must be an occupax policy, got function; call the initialiser"):
         save_policy(ox.policies.tabular(), tmp_path / "policy")

@@ -56,7 +56,6 @@ def test_the_radius_of_the_theory_is_refused_for_an_mlp():
         step(policy, policy, step.init(policy))
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_an_unknown_word_is_refused():
     with pytest.raises(ValueError, match="Did you mean 'theory'"):
         Step(0.1, radius="theorie")

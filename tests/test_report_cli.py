@@ -60,7 +60,6 @@ def test_an_algorithm_that_cannot_be_restored_is_told_in_a_sentence(runs: Path, 
     assert err.count("\n") == 1
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_end_in_a_sentence(runs: Path, tmp_path: Path):
     run = runs / "first" / "run"
     unfinished = tmp_path / "unfinished"
@@ -104,7 +103,6 @@ def test_the_comparison_has_the_mean_height_of_the_curves(tmp_path: Path):
     assert "No two of the runs have a range of sampled episodes in common." in page.words
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_two_runs_of_one_name_are_refused(tmp_path: Path):
     with pytest.raises(ValueError, match=r"runs must have different names, got a, a\."):
         ox.analysis.write_report([("a", make_result()), ("a", make_result())], tmp_path / "page.html")

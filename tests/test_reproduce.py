@@ -220,7 +220,6 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
     assert "Traceback" not in out + err
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_mistakes_in_python_are_answered_with_a_sentence(tmp_path):
     with pytest.raises(ValueError, match=r"only 'rewards' is not known\. Did you mean 'reward'\?"):
         reproduce("quick", tmp_path, "rewards")

@@ -179,7 +179,6 @@ CASES = {
 }
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("case", CASES)
 def test_what_no_constructor_makes_is_not_restored(case):
     value, place, new = CASES[case]
@@ -194,7 +193,6 @@ def test_layers_that_do_not_follow_each_other_are_refused():
         ox.train(ox.Problem(CART, horizon=5), ox.REINFORCE(), 8, policy=layers, progress=False)
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_what_a_constructor_makes_is_restored():
     for value, _, _ in CASES.values():
         assert eqx.tree_equal(serial.unpack(*serial.pack(value)), value), value

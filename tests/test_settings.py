@@ -159,7 +159,6 @@ def test_a_value_that_cannot_be_read_is_named_with_what_the_setting_takes(word, 
         ("utility.sigma=0", "sigma must be a finite number above 0, got 0.0."),
     ],
 )
-@pytest.mark.usefixtures("as_users_run")
 def test_the_checks_of_the_constructor_reach_the_user(word, said):
     with pytest.raises(ValueError) as refused:  # noqa: PT011
         set_to(word)

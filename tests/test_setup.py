@@ -35,20 +35,17 @@ def test_samplers_are_named_in_any_case(name, kind):
     assert isinstance(ox.samplers.choose_sampler(name, problem(), policy), kind)
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_a_policy_of_numpy_arrays_will_do():
     table = np.array([[0.1, 0.2], [0.0, -0.3], [0.5, 0.0]])
     given, usual = train(ox.policies.Tabular(table)), train(ox.policies.Tabular(jnp.asarray(table)))
     np.testing.assert_array_equal(given.policy().table, usual.policy().table)
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_an_initialiser_that_was_not_called_is_refused():
     with pytest.raises(ValueError, match=r"initialiser that was called, such as occupax.policies.mlp\(\)"):
         train(ox.policies.mlp)
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_the_random_numbers_that_were_used_belong_to_the_run(tmp_path, monkeypatch):
     ox.train(problem(), TINY, episodes=10, out=tmp_path, progress=False)
     expected = "jax" if kernels.missing() else "kernel"

@@ -301,7 +301,6 @@ def test_the_interval_of_a_slope_covers_it_at_its_level():
 ONES = np.ones(4)
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -86,7 +86,7 @@ def test_a_sweep_is_saved_and_every_point_can_be_loaded(tmp_path):
         assert_same_bits(ox.load_result(tmp_path / entry["folder"]), result)
 
 
-def test_numbers_of_numpy_are_written_down_as_numbers(tmp_path, as_users_run):
+def test_numbers_of_numpy_are_written_down_as_numbers(tmp_path):
     done = sweep({"step_size": np.array([0.25, 0.5], np.float32), "batch": np.arange(2, 3)}, out=tmp_path)
     assert done.points == ({"step_size": 0.25, "batch": 2}, {"step_size": 0.5, "batch": 2})
     summary = json.loads((tmp_path / "sweep.json").read_text())
@@ -120,7 +120,7 @@ def test_a_sweep_goes_on_after_an_interruption_to_the_same_bits(tmp_path, monkey
         sweep({**over, "step_size": [0.1, 0.6]}, ox.REINFORCE(), out=tmp_path, resume=True)
 
 
-def test_every_point_is_checked_before_the_first_is_trained(tmp_path, as_users_run):
+def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
     for over, said in (
         ({"snapshot_batch": [4, 50]}, "episodes must pay for a first batch of 50 trajectories, got 20"),
         ({"step_size": [0.1, -1.0]}, "step_size must be a finite number"),
@@ -134,7 +134,6 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path, as_users_r
 # Bad input
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -174,7 +173,6 @@ def test_bad_input_is_answered_with_a_sentence(wrong, said):
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -193,7 +191,7 @@ def test_bad_input_of_training_alone_is_answered_with_a_sentence(wrong, said):
         ox.train(**{**good, **wrong})
 
 
-def test_whole_numbers_of_any_kind_are_taken(tmp_path, as_users_run):
+def test_whole_numbers_of_any_kind_are_taken(tmp_path):
     result = train(TSIVRPG, np.int64(20), np.int64(2), seed=np.int32(0), record_every=2.0, out=str(tmp_path))
     assert ox.load_result(tmp_path).config["episodes"] == 20
     assert_same_bits(result, train(TSIVRPG, 20.0, np.arange(2), record_every=2))
@@ -205,7 +203,6 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
         train(TSIVRPG, out=tmp_path / "file")
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("over", "said"),
     [

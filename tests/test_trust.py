@@ -59,7 +59,6 @@ def edit(file, change):
 # Folders of strangers
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_mutated_folders_are_refused_or_change_nothing(original, tmp_path):
     before = attacked.loaded(original)
     outcomes = []
@@ -77,7 +76,6 @@ BAD = {
 }
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("what", BAD)
 def test_a_table_that_no_constructor_makes_is_neither_trained_nor_reported(run, what):
     name, change = BAD[what]
@@ -90,7 +88,6 @@ def test_a_table_that_no_constructor_makes_is_neither_trained_nor_reported(run, 
     assert ox.load_result(run).problem is None
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
@@ -394,7 +391,6 @@ def test_a_platform_that_is_not_there_is_named(monkeypatch):
 # Sizes and kinds that make no sense
 
 
-@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from scipy import stats
 
 import occupax as ox
@@ -43,7 +42,6 @@ def p_value(one, other):
     return test.pvalue
 
 
-@pytest.mark.usefixtures("as_users_run")
 def test_the_twins_learn_alike_and_another_cart_pole_does_not():
     simulated = learned(ox.make("CartPole-v1", "gymnasium"), range(100, 108))
     assert p_value(simulated, learned(ox.make("CartPole-v1"), 32)) > 0.01
