@@ -15,7 +15,9 @@ run, "fresh, 20, step 0.04, mixing 0.5" with 0.871 and 0.971.
 
 The step size of N-HARPG for policies that are not tables, of which its 0.3 loses many, is chosen on the same problems:
 the fewest lost runs and, among those, the highest interquartile mean over the training. It becomes the default if on
-the problems of the test half that have no table it loses fewer runs than 0.3 does, and ends higher on average.
+the problems of the test half that have no table it loses fewer runs than 0.3 does, and ends higher on average. What
+came out: 0.03, with no lost run of 25 and 0.330 over the training (0.3: 20 lost; 0.1: 9 lost and 0.619); on the test
+half none of 25 was lost, instead of 2, and it ends at 0.236 on average, instead of 0.230.
 """
 
 import sys

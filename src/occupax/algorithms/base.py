@@ -16,7 +16,7 @@ from occupax._errors import check_integer, check_number, is_traced, unknown
 from occupax.batch import Baseline, Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.steps import Memory, Number, Radius, Step
+from occupax.steps import Memory, Number, Radius, Step, default_size
 
 Output = Literal["last", "uniform", "best", "average"]
 
@@ -103,6 +103,10 @@ class Algorithm(eqx.Module, Generic[State]):
     def _repr_html_(self) -> str:
         rows = [(field.name, in_words(getattr(self, field.name))) for field in fields(self)]
         return Description(type(self).__name__, rows).html()
+
+    def step_size_for(self, policy: Policy) -> Number:
+        """The step size eta or, if none was given, that of the rule for this kind of policy."""
+        return default_size(self.rule, policy) if self.step_size is None else self.step_size
 
     def step(self) -> Step:
         """The rule by which a gradient estimate becomes a step."""

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float, Int, Key
 from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, add, no_gradient, scale, subtract
 from occupax.batch import Batch
-from occupax.policies import Policy
+from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.steps import Number
+from occupax.steps import Memory, Number
 
 
 class NHARPGState(AlgorithmState):
@@ -44,7 +44,7 @@ class NHARPG(Algorithm[NHARPGState]):
         batch: trajectories of each later one (B).
         decay: the power with which the share of the fresh estimate falls (p), in (0, 1].
         step_decay: the power with which the length of the steps falls (q), in (0, 1].
-        step_size: eta, the length of the first steps.
+        step_size: eta, the length of the first steps; by default 0.3 for tables and 0.03 for other policies.
         rule: "normalised", unless told otherwise.
         radius, baseline, output: see `Algorithm`.
     """
@@ -53,12 +53,17 @@ class NHARPG(Algorithm[NHARPGState]):
     batch: int = eqx.field(static=True, default=10)
     decay: Number = 0.5
     step_decay: Number = 1 / 3
-    step_size: Number | None = eqx.field(kw_only=True, default=0.3)
     rule: Any = eqx.field(kw_only=True, static=True, default="normalised")
 
     def __check_init__(self) -> None:
         check_share("decay", self.decay)
         check_share("step_decay", self.step_decay)
+
+    def step_size_for(self, policy: Policy) -> Number:
+        """The step size eta or, if none was given, that for this kind of policy."""
+        if self.step_size is None and self.rule == "normalised":
+            return 0.3 if isinstance(policy, Tabular) else 0.03
+        return super().step_size_for(policy)
 
     @property
     def phases(self) -> tuple[Phase[NHARPGState], ...]:
@@ -79,7 +84,7 @@ class NHARPG(Algorithm[NHARPGState]):
         u = batch.occupancy()
         r = batch.quasi_reward(u)  # r_t, and r_{t-1} as well
         d = batch.gradient(None, r, self.baseline)
-        policy, memory = self.step()(state.policy, d, state.memory, batch)
+        policy, memory = self._ascend(state, d, batch)
         return NHARPGState(policy, u, d, memory, state.policy, r, r)
 
     def _point_between(self, state: NHARPGState, key: Key[Array, ""]) -> Policy:
@@ -101,6 +106,9 @@ class NHARPG(Algorithm[NHARPGState]):
         r, old = state.quasi_reward, state.previous_quasi_reward
         fresh = batch.gradient(None, r - kept * old, self.baseline)  # both terms at once: g_hat is linear in r
         d = add(scale(kept, state.gradient), fresh)
-        step = replace(self.step(), size=share**self.step_decay * self.step().sized(state.policy))
-        policy, memory = step(state.policy, d, state.memory, batch)
+        policy, memory = self._ascend(state, d, batch, share**self.step_decay)
         return NHARPGState(policy, u, d, memory, state.policy, batch.quasi_reward(u), r)
+
+    def _ascend(self, state: NHARPGState, d: Policy, batch: Batch, share: Number = 1.0) -> tuple[Policy, Memory]:
+        step = replace(self.step(), size=share * self.step_size_for(state.policy))
+        return step(state.policy, d, state.memory, batch)

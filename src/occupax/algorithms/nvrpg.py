@@ -40,5 +40,5 @@ class NVRPG(CarryingAlgorithm):
 
     def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
         share = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
-        step = replace(self.step(), size=share**self.step_decay * self.step().sized(state.policy))
+        step = replace(self.step(), size=share**self.step_decay * self.step_size_for(state.policy))
         return self._carry(state, batch, 1 - share**self.decay, step)

@@ -27,7 +27,7 @@ from occupax.policies import (
 )
 from occupax.problem import Problem
 from occupax.samplers import Sampler, choose_sampler
-from occupax.steps import default_decay, default_size
+from occupax.steps import default_decay
 from occupax.training.schedule import Schedule
 
 PLANNED_STATES = 128
@@ -208,7 +208,7 @@ def _with_numbers(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -
     """The algorithm with the settings that were left open as numbers, and delta = 1 / (2 H l_psi) if asked for."""
     if algorithm.step_size is None:
         decay = default_decay(algorithm.rule, policy) if algorithm.decay_after is None else algorithm.decay_after
-        algorithm = replace(algorithm, step_size=default_size(algorithm.rule, policy), decay_after=decay)
+        algorithm = replace(algorithm, step_size=algorithm.step_size_for(policy), decay_after=decay)
     if algorithm.output is None:
         algorithm = replace(algorithm, output="average" if problem.constraints else "last")
     if getattr(algorithm, "batch", 0) is None:
