@@ -8,6 +8,7 @@ from occupax import kernels
 from occupax.training.setup import make_setup
 
 TINY = ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3)
+ANGLES = ox.features.Grid([-1.0, -1.0], [1.0, 1.0], [4, 4], coordinates=[0, 1])
 
 
 def problem():
@@ -92,3 +93,16 @@ def chain(states, **given):
 )
 def test_the_default_plans_small_tables_and_follows_gradients_elsewhere(task, policy, kind):
     assert type(make_setup(task, [None], policy, 1, 0, 1, exact=False).algorithms[0]) is kind
+
+
+@pytest.mark.parametrize(
+    ("task", "baseline"),
+    [
+        (ox.Problem("Pendulum-v1"), "linear"),
+        (ox.Problem("Pendulum-v1", utility=ox.utilities.LogCoverage(), features=ANGLES), "mean"),
+        (ox.Problem("Pendulum-v1", constraints=[ox.Constraint(ox.features.Reward(), at_least=-1e3)]), "mean"),
+        (ox.Problem("CartPole-v1"), "mean"),
+    ],
+)
+def test_the_default_predicts_what_is_still_earned_where_actions_are_real_numbers(task, baseline):
+    assert make_setup(task, [None], None, 1, 0, 1, exact=False).algorithms[0].baseline == baseline

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Num, Shaped
 
-from occupax.envs.base import number_of_states
+from occupax.envs.base import number_of_states, observation_spec
 from occupax.policies.networks import input_size
 from occupax.problem import Problem
 
@@ -67,6 +67,11 @@ class Regression(eqx.Module):
     def later(self, batch: "Regression") -> "Regression":
         """These sums once a batch has joined the ones before it."""
         return jax.tree.map(lambda old, new: KEPT * old + new, self, batch)
+
+
+def can_be_fitted(problem: Problem) -> bool:
+    """Whether observations are arrays with no more numbers than a fit takes."""
+    return hasattr(observation_spec(problem.env), "shape") and input_size(problem.env) <= MOST_NUMBERS
 
 
 def nothing_seen(problem: Problem) -> Regression:

@@ -16,6 +16,7 @@ from occupax import serial, theory
 from occupax._errors import check_integer, check_integers, named
 from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, PlugIn
 from occupax.algorithms.base import default_batch, default_mixing
+from occupax.baselines import can_be_fitted
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import (
     INITIALISERS,
@@ -132,9 +133,14 @@ def default_algorithm(problem: Problem, policy: Policy) -> Algorithm[Any]:
 
     A small table is planned in a model that is learned, which takes the fewest episodes by far. Elsewhere what is
     observed may not be all of the state, and under constraints multipliers change with every batch, which plans do not.
+    Where actions are real numbers and the goal is a return, the linear baseline is the better one (docs/actions.md).
     """
     small = isinstance(problem.env, TabularMDP) and problem.env.num_states <= PLANNED_STATES
-    return PlugIn() if small and type(policy) is Tabular and not problem.constraints else REINFORCE()
+    if small and type(policy) is Tabular and not problem.constraints:
+        return PlugIn()
+    is_return = problem.utility.linear and not problem.constraints
+    real_actions = policy.action_space in ("box", "squashed")
+    return REINFORCE(baseline="linear" if is_return and real_actions and can_be_fitted(problem) else "mean")
 
 
 def as_algorithm(algorithm: Any) -> Algorithm[Any]:
