@@ -14,7 +14,8 @@ were, but for "twin", where the median kept the limit with the whole return, the
 one with the lowest return had 0.75 of it, after 3,000 episodes. They stay because with the gains before, which were
 those of tables, five of thirty seeds of "cart" lost their return. With the limit of 1 for the angle four of ten seeds
 fell at once, which costs little, and stayed so. "twin" was then given the 5,000 episodes of "cart" and seeds from 500
-on, to tell a short training from one that fails.
+on, to tell a short training from one that fails: all ten seeds have the whole return, and the worst is 8% below the
+limit.
 """
 
 import sys
