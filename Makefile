@@ -22,7 +22,7 @@ types: $(READY)
 	$(BIN)/pyright
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 2
 
 browser: $(READY)  ## a Chromium for the tests of pages, unless there is one; without it they fail
 	-$(BIN)/python tests/browser.py

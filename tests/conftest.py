@@ -45,12 +45,8 @@ if OPTIMISATIONS not in os.environ:
         jax.devices()  # XLA reads its flags here, and never again
 
 
-SLOW = (
-    "documents checkpoint cluster site exact contract training interruption real_cluster eager batches failures "
-    "cli cli_train kernel devices"
-)
-"""The files that take longest. They come first, so that no worker is left with one of them at the end, and those that
-start clusters of Ray not all at once."""
+SLOW = "documents cluster contract site real_cluster checkpoint interruption training failures exact eager batches"
+"""The files that take longest. They come first, so that no worker is left with one of them at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
