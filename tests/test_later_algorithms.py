@@ -403,12 +403,3 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
 def test_bad_settings_are_refused_in_one_sentence(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.parametrize(("name", "length"), [("FrozenLake-v1", 0.3), ("CartPole-v1", 0.03)])
-def test_the_first_step_of_nharpg_is_shorter_for_a_network_than_for_a_table(name: str, length: float):
-    problem = ox.Problem(ox.make(name), ox.utilities.Entropy() if name == "FrozenLake-v1" else None, horizon=60)
-    result = ox.train(problem, ox.NHARPG(4, 4), 4, progress=False)
-    np.testing.assert_allclose(result.metrics["step_length"], length, rtol=1e-5)
-    told = ox.train(problem, ox.NHARPG(4, 4, step_size=0.1), 4, progress=False)
-    np.testing.assert_allclose(told.metrics["step_length"], 0.1, rtol=1e-5)

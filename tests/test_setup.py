@@ -106,3 +106,10 @@ def test_the_default_plans_small_tables_and_follows_gradients_elsewhere(task, po
 )
 def test_the_default_predicts_what_is_still_earned_where_actions_are_real_numbers(task, baseline):
     assert make_setup(task, [None], None, 1, 0, 1, exact=False).algorithms[0].baseline == baseline
+
+
+@pytest.mark.parametrize(("task", "length"), [(chain(3), 0.3), (ox.Problem("CartPole-v1"), 0.03)])
+def test_the_steps_of_nharpg_are_shorter_where_the_policy_is_no_table(task, length):
+    given = [ox.NHARPG(), ox.NHARPG(step_size=0.1), ox.NHARPG(rule="adam")]
+    sizes = [make_setup(task, [it], None, 1, 0, 1, exact=False).algorithms[0].step_size for it in given]
+    assert sizes == [length, 0.1, 0.04 if length == 0.3 else 0.01]
