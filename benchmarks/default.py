@@ -10,7 +10,7 @@ problems and seeds, of the mean score over the training. One within 0.01 of it i
 gradients before those that are carried along. All but PlugIn have steps of Adam and the mean as the baseline.
 
 What came out on the tables: PlugIn, which was entered after the rule was written, with an interquartile mean of 0.970
-over the training and 0.998 in the end, no lost run, and 0.999 and 0.977 on the lake (ten seeds); next, in an earlier
+over the training and 0.998 in the end, no lost run, and 0.998 and 0.977 on the lake; next, in an earlier
 run, "fresh, 20, step 0.04, mixing 0.5" with 0.871 and 0.971.
 
 The step size of N-HARPG for policies that are not tables, of which its 0.3 loses many, is chosen on the same problems:
