@@ -1,7 +1,7 @@
 """Choose the algorithm that `occupax.train` takes by default, on the development half of the benchmark.
 
 python benchmarks/default.py FOLDER                 goes on with what the folder has already
-python benchmarks/default.py FOLDER n-harpg         only this group of candidates
+python benchmarks/default.py FOLDER n-harpg test    only this group of candidates, on the test half
 
 The rule, for tables and for networks apart: among the candidates with the fewest runs that end below their first policy
 by more than 5% of the way and which, on FrozenLake8x8-v1 after 50,000 episodes, reach 0.93 of the way to the best
@@ -30,7 +30,7 @@ import occupax as ox
 from occupax.algorithms import Algorithm
 from occupax.analysis.statistics import interquartile_mean
 from occupax.bench import cells
-from occupax.bench.families import BenchProblem, Half, problems
+from occupax.bench.families import BenchProblem, problems
 from occupax.bench.references import known_reference
 
 SEEDS = 5
@@ -82,9 +82,9 @@ def lake(algorithm: Algorithm[Any]) -> list[float]:
     return shares
 
 
-def main(folder: Path, groups: list[str], half: Half = "development") -> None:
+def main(folder: Path, group: str | None = None, half: Any = "development") -> None:
     """Print the scores of each candidate on each problem, and all of them together."""
-    for candidates, tabular in (GROUPS[name] for name in groups or GROUPS):
+    for candidates, tabular in (GROUPS[name] for name in ([group] if group else GROUPS)):
         chosen = [it for it in problems("full", half) if it.tabular == tabular]
         for label, algorithm in candidates.items():
             found = []
@@ -98,4 +98,4 @@ def main(folder: Path, groups: list[str], half: Half = "development") -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), *sys.argv[2:])

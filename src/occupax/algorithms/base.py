@@ -16,7 +16,7 @@ from occupax._errors import check_integer, check_number, is_traced, unknown
 from occupax.batch import Baseline, Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.steps import Memory, Number, Radius, Step, default_size
+from occupax.steps import Memory, Number, Radius, Step
 
 Output = Literal["last", "uniform", "best", "average"]
 
@@ -106,7 +106,7 @@ class Algorithm(eqx.Module, Generic[State]):
 
     def step_size_for(self, policy: Policy) -> Number:
         """The step size eta or, if none was given, that of the rule for this kind of policy."""
-        return default_size(self.rule, policy) if self.step_size is None else self.step_size
+        return self.step().sized(policy)
 
     def step(self) -> Step:
         """The rule by which a gradient estimate becomes a step."""

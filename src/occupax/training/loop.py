@@ -79,7 +79,8 @@ def train(
     Args:
         problem: what to maximise, and where.
         algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.PlugIn()` for tables of up to
-            128 states without constraints, and `occupax.REINFORCE()` otherwise.
+            128 states without constraints, and `occupax.REINFORCE()` otherwise, with the linear baseline where
+            actions are real numbers and the goal is a return.
         episodes: trajectories each seed may sample; it must be given. Never exceeded: an iteration that does not
             fit is not begun.
         seeds: how many seeds, or which.
