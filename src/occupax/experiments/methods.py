@@ -40,7 +40,7 @@ class Method(NamedTuple):
 OURS, PLAIN = "TSIVR-PG", "REINFORCE"
 METHODS = {
     OURS: Method(algorithms.TSIVRPG, "radius", (1 / 2, 1 / 2)),
-    PLAIN: Method(partial(algorithms.REINFORCE, mixing=1.0)),
+    PLAIN: Method(partial(algorithms.REINFORCE, mixing=1.0, restarts=False)),
     "SVRPG": Method(algorithms.SVRPG, None, (2 / 3, 1 / 3)),
     "SRVR-PG": Method(algorithms.SRVRPG, None, (1 / 2, 1 / 2)),
     "HSPGA": Method(algorithms.HSPGA, None, (1 / 2, 1 / 2)),

@@ -6,6 +6,7 @@
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
 * `images`: softmax policies over convolutions of an image.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
+* `redrawing`: other policies of the same kind, to try where the present one shows nothing.
 * `fitting`: which policy fits which environment, and the compiled kernel.
 * `predicting`: what Gymnasium's `step` takes from what it returned, and the adapter for Stable-Baselines3.
 * `on_host`: the same policies evaluated by NumPy, where environments are stepped outside of JAX.
@@ -29,6 +30,7 @@ from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.images import Pixels, cnn
 from occupax.policies.networks import ACTIVATIONS, Flat
 from occupax.policies.normalising import Normalised, Observed, normaliser_of, observed, with_statistics
+from occupax.policies.redrawing import can_be_redrawn, redraw
 
 __all__ = [
     "ACTIVATIONS",
@@ -47,6 +49,7 @@ __all__ = [
     "Squashed",
     "Tabular",
     "action_probs",
+    "can_be_redrawn",
     "cnn",
     "default_policy",
     "dense_layers",
@@ -55,6 +58,7 @@ __all__ = [
     "mlp",
     "normaliser_of",
     "observed",
+    "redraw",
     "refuse_other_states",
     "refuse_unless_fitting",
     "refuse_unless_policy",
