@@ -232,7 +232,9 @@ class RecursiveAlgorithm(EpochAlgorithm[RecursiveState]):
 
 def default_batch(policy: Policy) -> int:
     """How many trajectories a fresh estimate is made of, which depends on the kind of policy alone."""
-    return 20 if isinstance(policy, Tabular) else 10
+    if isinstance(policy, Tabular):
+        return 20
+    return 5 if policy.action_space in ("discrete", "multi-discrete") else 10
 
 
 def default_mixing(policy: Policy) -> float:
