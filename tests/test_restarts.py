@@ -12,9 +12,7 @@ import pytest
 import occupax as ox
 from occupax.policies import can_be_redrawn, redraw
 
-ALIKE = ox.Problem(
-    "CartPole-v1", horizon=5
-)  # nobody falls within five steps: all trajectories are alike
+ALIKE = ox.Problem("CartPole-v1", horizon=5)  # nobody falls within five steps: all trajectories are alike
 FALLING = ox.Problem("CartPole-v1", horizon=60)
 NET = ox.policies.mlp(hidden=(8,))
 
