@@ -3,7 +3,7 @@
 What a user would pick instead: A2C with 16 environments and PPO with 8, with their default settings. Counted are the
 steps of the environment until the task is solved for good: the first time that the mean return of 20 episodes of
 training in a row is at least 475 on CartPole-v1, or -100 on Acrobot-v1, and that of the next 20 as well. On Acrobot
-seeds differ by a factor of ten, and the median of five of them by a factor of two, so that there are fifteen of each but
+seeds differ by a factor of ten, and the median of five of them by a factor of two, so that each has fifteen but
 PPO, which takes long and comes far behind; those of Occupax are 100 to 114, on which nothing was chosen.
 A seed that does not get there within its budget (150,000 steps; 2,000 episodes of Occupax) counts as infinitely many.
 Steps are counted, not seconds, so the seeds of Stable-Baselines3 run side by side, and end where they are solved.
