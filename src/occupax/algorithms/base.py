@@ -230,11 +230,14 @@ class RecursiveAlgorithm(EpochAlgorithm[RecursiveState]):
         return RecursiveState(policy, u, g, memory, jnp.zeros((), bool), state.policy)
 
 
-def default_batch(policy: Policy) -> int:
-    """How many trajectories a fresh estimate is made of, which depends on the kind of policy alone."""
+def default_batch(policy: Policy, constrained: bool) -> int:
+    """How many trajectories a fresh estimate is made of, by the kind of policy.
+
+    Networks for discrete actions learn most from small batches, but under constraints multipliers follow every batch.
+    """
     if isinstance(policy, Tabular):
         return 20
-    return 5 if policy.action_space in ("discrete", "multi-discrete") else 10
+    return 5 if policy.action_space in ("discrete", "multi-discrete") and not constrained else 10
 
 
 def default_mixing(policy: Policy) -> float:

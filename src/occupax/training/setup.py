@@ -218,7 +218,8 @@ def _with_numbers(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -
     if algorithm.output is None:
         algorithm = replace(algorithm, output="average" if problem.constraints else "last")
     if getattr(algorithm, "batch", 0) is None:
-        algorithm = replace(algorithm, batch=default_batch(policy))  # pyright: ignore[reportCallIssue]
+        default = default_batch(policy, constrained=len(problem.constraints) > 0)
+        algorithm = replace(algorithm, batch=default)  # pyright: ignore[reportCallIssue]
     if isinstance(algorithm, REINFORCE) and algorithm.mixing is None:
         algorithm = replace(algorithm, mixing=default_mixing(policy))
     if algorithm.radius != "theory":
