@@ -10,7 +10,9 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-# Compiled programs are kept in a folder of this run: workers and the processes that tests start have many in common.
+# Compiled programs are kept in two folders of this run, one of the workers and one of the processes that tests start:
+# the former have many in common, and so have the latter. These may leave half a program behind, for example as they are
+# killed.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occupax-tests-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
@@ -19,6 +21,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 import jax
 import jaxtyping
 import pytest
+
+jax.config.update("jax_compilation_cache_dir", f"{os.environ['JAX_COMPILATION_CACHE_DIR']}/workers")
 
 # A cluster of Ray is found by all who look into the folder that it writes into: each worker of the tests has its own.
 os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="ray-")
@@ -47,6 +51,12 @@ if OPTIMISATIONS not in os.environ:
 
 SLOW = "documents cluster contract site real_cluster checkpoint interruption training failures exact eager batches"
 """The files that take longest. They come first, so that no worker is left with one of them at the end."""
+
+
+def pytest_collection() -> None:
+    from occupax.cli.cache import write_whole_entries
+
+    write_whole_entries()  # two workers compile the same at the same time
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -478,8 +478,9 @@ def outcome(call: Callable[[], Any]) -> tuple[str, str, bool]:
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, tuple[str, str, bool]]:
-    run = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
+def outcomes(compiled_fast: dict[str, str]) -> dict[str, tuple[str, str, bool]]:
+    command = [sys.executable, __file__]
+    run = subprocess.run(command, env=compiled_fast, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 

@@ -8,7 +8,7 @@ import runpy
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -41,14 +41,34 @@ def reader(tmp_path):
     return tmp_path
 
 
-def run(script):
+EPISODES = {"docs/training.md": 10_000}  # it prints when a return is reached
+"""The most of a training on a page; on others 1,000, after which the lines that are printed are those after many."""
+
+
+@contextmanager
+def at_most(episodes):
+    """End trainings after so many episodes; all else is as printed."""
+    from occupax.training import loop
+
+    paid = loop.paid_iterations
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "paid_iterations", lambda setup, printed: paid(setup, min(printed, episodes)))
+        yield patch
+
+
+def run_notebook(cells):
+    with at_most(1000):
+        return notebooks.run(cells)
+
+
+def run(script, episodes):
     """Run a file as Python runs a script that is started in its folder, and return what it prints.
 
     Processes that it starts import it, as they do for a reader.
     """
     for saved in script.parent.glob("*.py"):  # those of an earlier page
         sys.modules.pop(saved.stem, None)
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+    with at_most(episodes) as patch, redirect_stdout(io.StringIO()) as printed:
         patch.chdir(script.parent)
         patch.syspath_prepend(script.parent)
         runpy.run_path(str(script), run_name="__main__")
@@ -77,7 +97,8 @@ def test_the_code_of_a_page_runs_as_printed(page, reader, scripts):
     whole = [block for block in blocks_of(page) if not NAME_OF_A_FILE.match(block)]
     (reader / "page_of_the_docs.py").write_text("\n".join(whole))
     files = [found[1] for block in blocks_of(page) if (found := NAME_OF_A_FILE.match(block))]
-    texts = [scripts.submit(run, reader / name).result() for name in ("page_of_the_docs.py", *files)]
+    most = EPISODES.get(page, 1000)
+    texts = [scripts.submit(run, reader / name, most).result() for name in ("page_of_the_docs.py", *files)]
     printed = sum(block.count("print(") for block in blocks_of(page))
     lines = shape("".join(texts))
     assert len(lines) >= printed  # loops print more
@@ -89,7 +110,7 @@ def test_the_code_of_a_page_runs_as_printed(page, reader, scripts):
 def test_a_notebook_runs_and_shows_what_it_has_stored(path, scripts):
     cells = notebooks.read(path)
     stored = [cell.get("outputs", []) for cell in cells]
-    found = scripts.submit(notebooks.run, cells).result()
+    found = scripts.submit(run_notebook, cells).result()
     assert any("image/png" in output.get("data", {}) for outputs in stored for output in outputs)
     assert [[*map(shown, outputs)] for outputs in found] == [[*map(shown, outputs)] for outputs in stored]
 

@@ -14,8 +14,10 @@ from occupax import serial
 SCRIPT = """
 import os, sys, time
 import occupax as ox
+from occupax.analysis import report
 from occupax.training import loop
 
+report.write_pages = lambda *_: None  # it would take longer than the training
 folder, pace = sys.argv[1:]
 if pace != "fast":
     loop.MOST_ITERATIONS = 25  # so that there are many moments to be killed at

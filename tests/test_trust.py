@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.lru_cache import LRUCache
 
 import occupax as ox
 from attacks import folders as attacked
@@ -355,6 +356,28 @@ def test_the_cache_of_programs_is_bounded_and_optional(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "expanduser", lambda _: (_ for _ in ()).throw(RuntimeError("no home")))
     keep_compiled_programs()
     assert not updated
+
+
+def test_no_process_reads_half_of_a_kept_program(tmp_path, monkeypatch):
+    whole = LRUCache(str(tmp_path), max_size=-1)
+    files, seen = type(whole.path), []
+    write = files.write_bytes
+
+    def write_in_two_halves(path, value):
+        write(path, value[:5])
+        seen.append(whole.get("key"))  # as another process would at this moment
+        if value == b"it is killed":
+            raise InterruptedError
+        return write(path, value)
+
+    monkeypatch.setattr(files, "write_bytes", write_in_two_halves)
+    keep_compiled_programs()  # as each command does
+    with pytest.raises(InterruptedError):
+        whole.put("key", b"it is killed")
+    assert whole.get("key") is None
+    whole.put("key", b"a program")
+    assert whole.get("key") == b"a program"
+    assert seen == [None, None]
 
 
 def test_json_is_all_that_is_printed_whatever_a_simulator_prints(monkeypatch, tmp_path, capfd):

@@ -1,8 +1,10 @@
 """Compiled programs are kept for the next command, as long as there is a place for them."""
 
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -15,6 +17,7 @@ def keep_compiled_programs() -> None:
 
     Where there is no home, or nothing can be written there, programs are not kept.
     """
+    write_whole_entries()
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     try:
@@ -27,6 +30,28 @@ def keep_compiled_programs() -> None:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def write_whole_entries() -> None:
+    """Let JAX write a program into a file of another name, and rename it when all of it is there.
+
+    JAX writes it in place. Another process that compiles the same would read half of it, and all later ones would if
+    this process were killed meanwhile; they warn and compile again.
+    """
+    try:
+        from jax._src.lru_cache import LRUCache
+    except ImportError:  # JAX keeps them in some other way
+        return
+    if jax.config.values["jax_compilation_cache_max_size"] == -1:  # otherwise JAX locks the folder
+        LRUCache.put = _put
+
+
+def _put(self: Any, key: str, value: bytes) -> None:
+    entry: Path = self.path / f"{key}-cache"
+    if not entry.exists():
+        part = entry.with_name(f"{key}-{os.getpid()}-{threading.get_ident()}-part")
+        part.write_bytes(value)
+        part.replace(entry)
 
 
 def remove_oldest(folder: Path, most: int) -> None:

@@ -20,6 +20,7 @@ THREEFRY = "threefry2x32"
 Words = tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]
 
 
+@jax.jit  # its hundred operations are traced once for each shape
 def _hash(key: UInt32[Array, "2"], high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]) -> Words:
     """Threefry-2x32 in 20 rounds (Salmon et al., 2011)."""
     words = key[0], key[1], key[0] ^ key[1] ^ PARITY

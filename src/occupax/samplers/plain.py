@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -167,6 +168,7 @@ def _side_by_side(
 
         return jax.vmap(in_run)(parts, observations, live, run_keys, numbers, step_keys)
 
+    @partial(jax.jit, inline=True)  # traced once, for the shapes and for the loop
     def step(t: Int[Array, ""], state: Any, ended: Bool[Array, "R n"]) -> tuple[Any, Any, tuple[Any, ...]]:
         step_keys = each(lambda key: jax.random.split(jax.random.fold_in(key, t + 1)), keys)
         live, observations = ~ended, each(env.observe, state)

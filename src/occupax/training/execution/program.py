@@ -5,6 +5,7 @@ iteration does depends on the key of the run and the number of the iteration alo
 begins or ends, nor on the other runs.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -100,6 +101,7 @@ def _advance(
 
     branches = [iteration_of(phase) for phase in range(len(stretch.sizes))]
 
+    @partial(jax.jit, inline=True)  # traced once, for the shapes and for the loop
     def carry_out(moving: Any, i: Int[Array, ""]) -> tuple[Any, Row]:
         if len(branches) == 1:
             return branches[0](moving, i)
@@ -110,7 +112,7 @@ def _advance(
         moving, row = carry_out(moving, i)
         return moving, jax.tree.map(lambda column, entry: column.at[i].set(entry), table, row)
 
-    shapes = jax.eval_shape(carry_out, moving, stretch.first)[1]
+    shapes = jax.eval_shape(carry_out, moving, 0)[1]
     table = jax.tree.map(lambda leaf: jnp.zeros((MOST_ITERATIONS, *leaf.shape), leaf.dtype), shapes)
     moving, table = jax.lax.fori_loop(0, stretch.count, body, (moving, table))
     return eqx.combine(moving, fixed), table
