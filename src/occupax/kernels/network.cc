@@ -1,6 +1,7 @@
 // Networks of tanh layers behind XLA's foreign function interface, for live steps only: of softmax policies the actions,
 // the log-probabilities, their gradients, and their slopes along a direction with the gradients of these; of normal laws
-// the gradients; for all others the outputs of the network, and the gradients through them.
+// the gradients; for all others the outputs of the network, and the gradients through them. Also the room in which
+// observations are kept until then.
 //
 // The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
 // where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
@@ -490,6 +491,27 @@ ffi::Error Through(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   return sum_gradients<D>(pool, shape, observations, lengths, lead, gradient, add);
 }
 
+// Room in which nothing is written: memory that is not touched costs nothing. The operand is there so that a loop makes
+// new room at every turn, and not a copy of what it had before.
+ffi::Error Room(ffi::AnyBuffer, ffi::Result<ffi::AnyBuffer>) { return ffi::Error::Success(); }
+
+// Puts what live trajectories see at step `time` into rows [trajectory, step], in place; all else stays as it is.
+ffi::Error Keep(ffi::AnyBuffer, ffi::AnyBuffer seen, In<ffi::PRED> live, In<ffi::S32> time,
+                ffi::Result<ffi::AnyBuffer> rows) {
+  const int64_t n = live.element_count(), times = time.element_count();
+  if (n == 0 || seen.size_bytes() == 0) return ffi::Error::Success();
+  const int64_t size = seen.size_bytes() / n, horizon = rows->size_bytes() / seen.size_bytes();
+  const bool fits = n * size == static_cast<int64_t>(seen.size_bytes()) && n % std::max<int64_t>(times, 1) == 0;
+  if (!fits || n * size * horizon != static_cast<int64_t>(rows->size_bytes()) || !within(time, 0, horizon - 1))
+    return refused("what is seen must have a row for each trajectory, and the time must lie in 0..H-1.");
+  const auto* const from = static_cast<const char*>(seen.untyped_data());
+  auto* const to = static_cast<char*>(rows->untyped_data());
+  for (int64_t i = 0; i < n; ++i)
+    if (live.typed_data()[i])
+      std::memcpy(to + (i * horizon + time.typed_data()[i * times / n]) * size, from + i * size, size);
+  return ffi::Error::Success();
+}
+
 template <ffi::DataType D>
 auto bind_act() {
   return ffi::Ffi::Bind()
@@ -569,8 +591,19 @@ auto bind_slope_gradient() {
       .template Ret<ffi::Buffer<D>>();
 }
 
+#define BIND_ROOM ffi::Ffi::Bind().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>()
+#define BIND_KEEP            \
+  ffi::Ffi::Bind()           \
+      .Arg<ffi::AnyBuffer>() \
+      .Arg<ffi::AnyBuffer>() \
+      .Arg<In<ffi::PRED>>()  \
+      .Arg<In<ffi::S32>>()   \
+      .Ret<ffi::AnyBuffer>()
+
 }  // namespace
 
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_room, Room, BIND_ROOM);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_keep, Keep, BIND_KEEP);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float32, Act<ffi::F32>, bind_act<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float64, Act<ffi::F64>, bind_act<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float32, LogProbs<ffi::F32>, bind_log_probs<ffi::F32>());
