@@ -1,5 +1,7 @@
 """The kernel for networks, against plain JAX on the same trajectories and against finite differences."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -247,7 +249,8 @@ def mostly_zeros(rows, inputs=40):
 
 def of_kernel(parameters, seen, actions, inputs=40):
     lengths = jnp.full(1, seen.shape[1], jnp.int32)
-    return _log_probs("gradient", (inputs, 8, 3), parameters, seen, actions, lengths, None)
+    found: Any = _log_probs("gradient", (inputs, 8, 3), parameters, seen, actions, lengths, None)
+    return found
 
 
 def in_plain_jax(parameters, seen, actions, inputs=40):
