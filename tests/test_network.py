@@ -1,5 +1,7 @@
 """The kernel for networks, against plain JAX on the same trajectories and against finite differences."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import occupax as ox
 from occupax import kernels
 from occupax.envs import ActionSpace, DiscreteActions
 from occupax.envs.base import Environment
-from occupax.samplers.network_kernel import NetworkKernelSource, kernel_log_probs
+from occupax.samplers.network_kernel import NetworkKernelSource, _log_probs, kernel_log_probs
 from occupax.samplers.plain import JaxSource
 from sources import source_of
 
@@ -233,3 +235,93 @@ def test_the_kernel_is_for_networks_of_tanh_fed_with_vectors():
         assert isinstance(source_of(other, make(env, KEY)), JaxSource)
         with pytest.raises(ValueError, match="networks of tanh layers fed with vectors"):
             source_of(other, make(env, KEY), "kernel")
+
+
+# Inputs that are mostly zeros, and room that is not written
+
+
+def mostly_zeros(rows, inputs=40):
+    """Observations with a few numbers each, a zero that has a sign, and rows that are all zeros."""
+    there = jax.random.uniform(jax.random.key(1), (1, rows, inputs)) < 0.15
+    seen = jnp.where(there, jax.random.normal(jax.random.key(2), there.shape), 0.0)
+    return seen.at[0, 0].set(0.0).at[0, 1, 3].set(-0.0)
+
+
+def of_kernel(parameters, seen, actions, inputs=40):
+    lengths = jnp.full(1, seen.shape[1], jnp.int32)
+    found: Any = _log_probs("gradient", (inputs, 8, 3), parameters, seen, actions, lengths, None)
+    return found
+
+
+def in_plain_jax(parameters, seen, actions, inputs=40):
+    parts = jnp.split(parameters, np.cumsum([inputs * 8, 8, 64]))
+    hidden = jnp.tanh(seen @ parts[0].reshape(inputs, 8) + parts[1])
+    logits = (hidden @ parts[2].reshape(8, 8) + parts[3])[..., :3]
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), actions[..., None], -1)[..., 0]
+
+
+@pytest.mark.parametrize("rows", [7, 200])
+def test_inputs_that_are_zero_are_left_out_and_change_nothing(x64, rows):
+    seen, actions = mostly_zeros(rows), jnp.arange(rows, dtype=jnp.int32)[None] % 3
+    parameters = jax.random.normal(jax.random.key(3), (40 * 8 + 8 + 64 + 8,))
+    weights = jnp.cos(jnp.arange(rows))
+
+    def both(log_probs):
+        def total(parameters):
+            found = log_probs(parameters, seen, actions)
+            return jnp.sum(found * weights), found
+
+        return jax.jit(jax.grad(total, has_aux=True))(parameters)
+
+    assert_close(both(of_kernel), both(in_plain_jax), rtol=1e-9, atol=1e-12)
+
+
+def test_a_row_has_the_same_bits_whether_its_zeros_are_left_out_or_not():
+    parameters = jax.random.normal(jax.random.key(3), (40 * 8 + 8 + 64 + 8,))
+    seen, actions = mostly_zeros(30), jnp.zeros((1, 31), jnp.int32)
+    dense = jnp.concatenate([seen, jnp.ones((1, 1, 40))], 1)  # one full row, and nothing is left out
+    alone, among = of_kernel(parameters, seen, actions[:, :30]), of_kernel(parameters, dense, actions)
+    np.testing.assert_array_equal(alone, among[:, :30])
+    slopes = [
+        jax.grad(lambda it, x=x, a=a, n=n: jnp.sum(of_kernel(it, x, a)[:, :n]))(parameters)
+        for x, a, n in ((seen, actions[:, :30], 30), (dense, actions, 30))
+    ]
+    np.testing.assert_array_equal(*slopes)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_not_hidden_by_zeros(value):
+    parameters = jax.random.normal(jax.random.key(3), (40 * 8 + 8 + 64 + 8,))
+    seen, actions = mostly_zeros(6).at[0, 4, 7].set(value), jnp.zeros((1, 6), jnp.int32)
+    found = of_kernel(parameters, seen, actions)
+    expected = in_plain_jax(parameters, seen, actions)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    # of an error that is not finite the gradient of a bias tells, though each input of its row is zero
+    coefficients = jnp.zeros(6).at[0].set(value)  # the row of zeros
+    gradient = jax.grad(lambda it: jnp.sum(of_kernel(it, mostly_zeros(6), actions) * coefficients))(parameters)
+    assert not np.isfinite(gradient[40 * 8 : 40 * 8 + 8]).any()
+    # but a weight that nothing is multiplied with is not looked at: training refuses such parameters by themselves
+    broken = parameters.reshape(-1).at[:8].set(value)
+    unseen = mostly_zeros(6).at[:, :, 0].set(0.0)
+    assert np.isfinite(of_kernel(broken, unseen, actions)).all()
+
+
+def test_only_live_rows_are_put_into_room_and_the_rest_stays():
+    rows = jnp.full((2, 3, 4, 5), 7, jnp.uint8)
+    seen, live = jnp.arange(30, dtype=jnp.uint8).reshape(2, 3, 5), jnp.arange(6).reshape(2, 3) % 2 == 0
+    found = jax.jit(kernels.keep)(rows, seen, live, jnp.asarray(2, jnp.int32))
+    expected = np.array(rows)
+    expected[:, :, 2] = np.where(np.asarray(live)[..., None], seen, 7)
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the time must lie in"):
+        jax.block_until_ready(kernels.keep(rows, seen, live, jnp.asarray(4, jnp.int32)))
+
+
+def test_what_is_seen_after_the_end_is_what_is_seen_there():
+    task = cart()
+    policy = ox.policies.mlp((5,))(task.env, jax.random.key(0))
+    taken = drawn(source_of(task, policy), policy, KEY, 23).trajectories
+    ends = np.broadcast_to(np.asarray(taken.final_observations)[:, None], taken.observations.shape)
+    after = ~np.asarray(taken.live)
+    np.testing.assert_array_equal(np.asarray(taken.observations)[after], ends[after])
+    assert 100 < after.sum() < after.size

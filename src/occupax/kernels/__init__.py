@@ -14,6 +14,7 @@ TARGETS = {
     "tabular": ("sample", "occupancy", "gradient", "earnings", "product", "tally"),
     "network": ("act", "log_probs", "gradient", "slopes", "slope_gradient", "normal", "outputs", "through"),
 }
+FOR_ANY_NUMBERS = ("network_room", "network_keep")
 
 
 @functools.cache
@@ -24,7 +25,8 @@ def missing() -> str:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         targets = [f"{kernel}_{target}" for kernel, targets in TARGETS.items() for target in targets]
-        for name in (f"{target}_{dtype}" for target in targets for dtype in ("float32", "float64")):
+        typed = [f"{target}_{dtype}" for target in targets for dtype in ("float32", "float64")]
+        for name in (*typed, *FOR_ANY_NUMBERS):
             capsule = jax.ffi.pycapsule(getattr(library, name))
             jax.ffi.register_ffi_target(f"occupax_{name}", capsule, platform="cpu")
     except (OSError, AttributeError, RuntimeError) as error:
@@ -36,3 +38,15 @@ def call(name: str, dtype: Any, outputs: Any, *operands: Any, **settings: Any) -
     """Call a function of the kernel; vmap adds leading axes, of length one to what all runs share."""
     target = jax.ffi.ffi_call(f"occupax_{name}_{dtype}", outputs, vmap_method="expand_dims")
     return target(*operands, **settings)
+
+
+def room(like: jax.ShapeDtypeStruct, beside: Any) -> Any:
+    """An array of any values, which takes no time; a new one wherever `beside` is another."""
+    return jax.ffi.ffi_call("occupax_network_room", like, vmap_method="expand_dims")(beside)
+
+
+def keep(rows: Any, seen: Any, live: Any, time: Any) -> Any:
+    """The rows [..., H, *shape] with what is seen [..., *shape] at a time, where `live` [...]; in place."""
+    like = jax.ShapeDtypeStruct(rows.shape, rows.dtype)
+    put = jax.ffi.ffi_call("occupax_network_keep", like, vmap_method="expand_dims", input_output_aliases={0: 0})
+    return put(rows, seen, live, time)

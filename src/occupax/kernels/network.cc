@@ -1,6 +1,7 @@
 // Networks of tanh layers behind XLA's foreign function interface, for live steps only: of softmax policies the actions,
 // the log-probabilities, their gradients, and their slopes along a direction with the gradients of these; of normal laws
-// the gradients; for all others the outputs of the network, and the gradients through them.
+// the gradients; for all others the outputs of the network, and the gradients through them. Also the room in which
+// observations are kept until then.
 //
 // The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
 // where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
@@ -24,6 +25,8 @@ constexpr int64_t FILL = 8;             // what a width is a multiple of
 constexpr int64_t ROWS = 96;            // in a block
 constexpr int64_t WORTH_A_THREAD = 64;  // rows that take longer than waking a thread
 constexpr int64_t PART = 8;             // trajectories that are not shared out among threads
+constexpr int64_t MANY = 32;            // inputs, among which zeros are looked for
+constexpr int64_t FEW = 4;              // a share of the inputs: one in so many
 
 int64_t filled(int64_t size) { return (size + FILL - 1) / FILL * FILL; }
 
@@ -52,14 +55,44 @@ struct Shape {
 constexpr const char* PARAMETERS = "the parameters and observations must be those of a network of these sizes.";
 constexpr const char* STEPS_TAKEN = "actions must lie in 0..A-1, and lengths in 0..H.";
 
+// The places of those inputs of a block of rows that are not zero, where they are few in every row: images of many
+// colours. Zeros then take no time. They add nothing, whatever the weight or the error they would be multiplied with: an
+// infinite weight of an input that is never seen says nothing, and an infinite error is in the gradient of a bias.
+struct Sparse {
+  bool few = false;
+  int64_t ends[ROWS + 1] = {};  // those of row r are places[ends[r]] to places[ends[r + 1]]
+  std::vector<int32_t> places;
+
+  // Looks at the inputs of row number `row`; those before it are known.
+  template <typename T>
+  void add(int64_t row, const T* inputs, int64_t size) {
+    constexpr int64_t AT_ONCE = 8, WORDS = AT_ONCE * sizeof(T) / sizeof(uint64_t);
+    if (row == 0) few = size >= MANY, places.resize(ROWS * (size / FEW + AT_ONCE));
+    if (!few) return;
+    int32_t* const found = places.data();
+    int64_t end = ends[row];
+    const int64_t most = end + size / FEW;
+    for (int64_t first = 0; first < size && end <= most; first += AT_ONCE) {
+      const int64_t last = std::min(size, first + AT_ONCE);
+      uint64_t words[WORDS] = {}, any = 0;
+      std::memcpy(words, inputs + first, (last - first) * sizeof(T));
+      for (uint64_t word : words) any |= word;
+      if (any == 0) continue;  // as most are
+      for (int64_t k = first; k < last; ++k) found[end] = static_cast<int32_t>(k), end += inputs[k] != 0;
+    }
+    few = end <= most;
+    ends[row + 1] = end;
+  }
+};
+
 // The passes of a network over a block of rows; `network_math.h` says what they do.
 template <typename T>
 struct Passes {
-  void (*forward)(const Shape&, const T*, int64_t, T* const*);
-  void (*backward)(const Shape&, const T*, int64_t, T* const*, T*, T*, const T*, T*);
-  void (*forward_along)(const Shape&, const T*, const T*, int64_t, const T* const*, T* const*);
-  void (*backward_along)(const Shape&, const T*, const T*, int64_t, const T* const*, const T* const*, T*, T*, T*, T*,
-                         const T*, T*);
+  void (*forward)(const Shape&, const T*, int64_t, const Sparse&, T* const*);
+  void (*backward)(const Shape&, const T*, int64_t, const Sparse&, T* const*, T*, T*, const T*, T*);
+  void (*forward_along)(const Shape&, const T*, const T*, int64_t, const Sparse&, const T* const*, T* const*);
+  void (*backward_along)(const Shape&, const T*, const T*, int64_t, const Sparse&, const T* const*, const T* const*, T*,
+                         T*, T*, T*, const T*, T*);
 };
 
 namespace plain {
@@ -110,12 +143,13 @@ template <typename T>
 struct Block {
   const Shape& shape;
   std::vector<T>& room;
+  Sparse& inputs;
   std::vector<T*> layers, slopes;
   T *errors, *spare, *bends, *spare_bends, *zeros;
   int64_t rows = 0;
   int64_t place[ROWS];  // where each row came from
 
-  explicit Block(const Shape& shape) : shape(shape), room(all_room()) {
+  explicit Block(const Shape& shape) : shape(shape), room(all_room()), inputs(all_inputs()) {
     int64_t size = (4 * ROWS + 1) * shape.widest;
     for (int64_t width : shape.widths) size += 2 * ROWS * width;
     if (static_cast<int64_t>(room.size()) < size) room.resize(size);
@@ -133,25 +167,31 @@ struct Block {
     return room;
   }
 
+  static Sparse& all_inputs() {
+    thread_local Sparse inputs;
+    return inputs;
+  }
+
   void add(const T* observation, int64_t from) {
+    inputs.add(rows, observation, shape.sizes[0]);
     std::copy(observation, observation + shape.sizes[0], layers[0] + rows * shape.sizes[0]);
     place[rows++] = from;
   }
 
-  void forward(const T* parameters) { passes<T>().forward(shape, parameters, rows, layers.data()); }
+  void forward(const T* parameters) { passes<T>().forward(shape, parameters, rows, inputs, layers.data()); }
 
   void backward(const T* turned, T* gradient) {
-    passes<T>().backward(shape, turned, rows, layers.data(), errors, spare, zeros, gradient);
+    passes<T>().backward(shape, turned, rows, inputs, layers.data(), errors, spare, zeros, gradient);
   }
 
   void forward_along(const T* parameters, const T* direction) {
     forward(parameters);
-    passes<T>().forward_along(shape, parameters, direction, rows, layers.data(), slopes.data());
+    passes<T>().forward_along(shape, parameters, direction, rows, inputs, layers.data(), slopes.data());
   }
 
   void backward_along(const T* turned, const T* turned_direction, T* gradient) {
-    passes<T>().backward_along(shape, turned, turned_direction, rows, layers.data(), slopes.data(), errors, spare, bends,
-                             spare_bends, zeros, gradient);
+    passes<T>().backward_along(shape, turned, turned_direction, rows, inputs, layers.data(), slopes.data(), errors,
+                             spare, bends, spare_bends, zeros, gradient);
   }
 
   int64_t actions() const { return shape.sizes.back(); }
@@ -490,6 +530,27 @@ ffi::Error Through(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   return sum_gradients<D>(pool, shape, observations, lengths, lead, gradient, add);
 }
 
+// Room in which nothing is written: memory that is not touched costs nothing. The operand is there so that a loop makes
+// new room at every turn, and not a copy of what it had before.
+ffi::Error Room(ffi::AnyBuffer, ffi::Result<ffi::AnyBuffer>) { return ffi::Error::Success(); }
+
+// Puts what live trajectories see at step `time` into rows [trajectory, step], in place; all else stays as it is.
+ffi::Error Keep(ffi::AnyBuffer, ffi::AnyBuffer seen, In<ffi::PRED> live, In<ffi::S32> time,
+                ffi::Result<ffi::AnyBuffer> rows) {
+  const int64_t n = live.element_count(), times = time.element_count();
+  if (n == 0 || seen.size_bytes() == 0) return ffi::Error::Success();
+  const int64_t size = seen.size_bytes() / n, horizon = rows->size_bytes() / seen.size_bytes();
+  const bool fits = n * size == static_cast<int64_t>(seen.size_bytes()) && n % std::max<int64_t>(times, 1) == 0;
+  if (!fits || n * size * horizon != static_cast<int64_t>(rows->size_bytes()) || !within(time, 0, horizon - 1))
+    return refused("what is seen must have a row for each trajectory, and the time must lie in 0..H-1.");
+  const auto* const from = static_cast<const char*>(seen.untyped_data());
+  auto* const to = static_cast<char*>(rows->untyped_data());
+  for (int64_t i = 0; i < n; ++i)
+    if (live.typed_data()[i])
+      std::memcpy(to + (i * horizon + time.typed_data()[i * times / n]) * size, from + i * size, size);
+  return ffi::Error::Success();
+}
+
 template <ffi::DataType D>
 auto bind_act() {
   return ffi::Ffi::Bind()
@@ -569,8 +630,19 @@ auto bind_slope_gradient() {
       .template Ret<ffi::Buffer<D>>();
 }
 
+#define BIND_ROOM ffi::Ffi::Bind().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>()
+#define BIND_KEEP            \
+  ffi::Ffi::Bind()           \
+      .Arg<ffi::AnyBuffer>() \
+      .Arg<ffi::AnyBuffer>() \
+      .Arg<In<ffi::PRED>>()  \
+      .Arg<In<ffi::S32>>()   \
+      .Ret<ffi::AnyBuffer>()
+
 }  // namespace
 
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_room, Room, BIND_ROOM);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_keep, Keep, BIND_KEEP);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float32, Act<ffi::F32>, bind_act<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float64, Act<ffi::F64>, bind_act<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float32, LogProbs<ffi::F32>, bind_log_probs<ffi::F32>());

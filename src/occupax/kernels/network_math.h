@@ -76,6 +76,54 @@ void multiply(int64_t rows, Matrix<T> begin, Matrix<T> left, int64_t terms, cons
   }
 }
 
+// Adds COLUMNS vectors times a factor, for each place k of a row of inputs: to[c] += inputs[k] * right[k][c].
+template <typename T, int WIDE, int COLUMNS>
+void add_tile(const int32_t* places, const int32_t* end, const T* inputs, const Matrix<T>& right, T* to) {
+  using V = typename Vector<T, WIDE>::type;
+  using Loose = typename Vector<T, WIDE>::loose;
+  constexpr int64_t SIZE = Vector<T, WIDE>::SIZE;
+  V sums[COLUMNS];
+  for (int c = 0; c < COLUMNS; ++c) sums[c] = *reinterpret_cast<const Loose*>(to + c * SIZE);
+  for (; places < end; ++places) {
+    const T* const with = right.data + *places * right.apart;
+    const T factor = inputs[*places];
+    for (int c = 0; c < COLUMNS; ++c) sums[c] += factor * *reinterpret_cast<const Loose*>(with + c * SIZE);
+  }
+  for (int c = 0; c < COLUMNS; ++c) *reinterpret_cast<Loose*>(to + c * SIZE) = sums[c];
+}
+
+// The first layer: to[r][c] = begin[c] + sum_k inputs[r][k] * right[k][c].
+template <typename T>
+void multiply_inputs(const Shape& shape, int64_t rows, const Sparse& sparse, const T* inputs, const T* begin,
+                     const T* right, T* to) {
+  constexpr int64_t SIZE = Vector<T>::SIZE;
+  const int64_t size = shape.sizes[0], width = shape.widths[1];
+  const Matrix<T> weights{right, width, 1};
+  if (!sparse.few) return multiply(rows, {begin, 0, 1}, {inputs, size, 1}, size, weights, to, width);
+  for (int64_t r = 0; r < rows; ++r, inputs += size, to += width) {
+    const int32_t *const first = &sparse.places[sparse.ends[r]], *const last = &sparse.places[sparse.ends[r + 1]];
+    std::copy(begin, begin + width, to);
+    int64_t c = 0;
+    for (; c + 8 * SIZE <= width; c += 8 * SIZE)
+      add_tile<T, BYTES, 8>(first, last, inputs, weights.from_column(c), to + c);
+    for (; c + SIZE <= width; c += SIZE) add_tile<T, BYTES, 1>(first, last, inputs, weights.from_column(c), to + c);
+    if (BYTES > SMALLEST && c < width) add_tile<T, SMALLEST, 1>(first, last, inputs, weights.from_column(c), to + c);
+  }
+}
+
+// The gradient of its weights: to[k][c] += sum_r inputs[r][k] * errors[r][c].
+template <typename T>
+void multiply_errors(const Shape& shape, int64_t rows, const Sparse& sparse, const T* inputs, const T* errors, T* to) {
+  const int64_t size = shape.sizes[0], width = shape.widths[1];
+  if (!sparse.few) return multiply(size, {to, width, 1}, {inputs, 1, size}, rows, {errors, width, 1}, to, width);
+  for (int64_t r = 0; r < rows; ++r, inputs += size, errors += width)
+    for (int64_t i = sparse.ends[r]; i < sparse.ends[r + 1]; ++i) {
+      const T factor = inputs[sparse.places[i]];
+      T* const sums = to + sparse.places[i] * width;
+      for (int64_t c = 0; c < width; ++c) sums[c] += factor * errors[c];
+    }
+}
+
 // The rational function of Eigen and XLA, whose error is a few units in the last place.
 template <int WIDE>
 void tanh_of_vector(float* values) {
@@ -110,11 +158,13 @@ void apply_tanh(double* values, int64_t size) {
 
 // Fills layers 1 and above, [rows][width] each, from layer 0 [rows][inputs].
 template <typename T>
-void forward(const Shape& shape, const T* parameters, int64_t rows, T* const* layers) {
+void forward(const Shape& shape, const T* parameters, int64_t rows, const Sparse& sparse, T* const* layers) {
   for (int64_t l = 0; l < shape.depth; ++l) {
     const int64_t width = shape.widths[l + 1];
-    const Matrix<T> biases{parameters + shape.biases[l], 0, 1}, weights{parameters + shape.weights[l], width, 1};
-    multiply(rows, biases, {layers[l], shape.widths[l], 1}, shape.sizes[l], weights, layers[l + 1], width);
+    const T *const biases = parameters + shape.biases[l], *const weights = parameters + shape.weights[l];
+    const Matrix<T> begin{biases, 0, 1}, inputs{layers[l], shape.widths[l], 1};
+    if (l == 0) multiply_inputs(shape, rows, sparse, layers[0], biases, weights, layers[1]);
+    else multiply(rows, begin, inputs, shape.sizes[l], {weights, width, 1}, layers[l + 1], width);
     if (l + 1 < shape.depth) apply_tanh(layers[l + 1], rows * width);
   }
 }
@@ -123,12 +173,14 @@ void forward(const Shape& shape, const T* parameters, int64_t rows, T* const* la
 // exchanged. `errors` is that of the last layer [rows][width] and is written over, as is `spare`, of the same size;
 // `zeros` is as wide as the widest layer.
 template <typename T>
-void backward(const Shape& shape, const T* turned, int64_t rows, T* const* layers, T* errors, T* spare, const T* zeros,
-              T* gradient) {
+void backward(const Shape& shape, const T* turned, int64_t rows, const Sparse& sparse, T* const* layers, T* errors,
+              T* spare, const T* zeros, T* gradient) {
   for (int64_t l = shape.depth; l-- > 0;) {
     const int64_t width = shape.widths[l + 1], before = shape.widths[l];
     T *const weights = gradient + shape.weights[l], *const bias = gradient + shape.biases[l];
-    multiply(shape.sizes[l], {weights, width, 1}, {layers[l], 1, before}, rows, {errors, width, 1}, weights, width);
+    const Matrix<T> begin{weights, width, 1}, inputs{layers[l], 1, before};
+    if (l == 0) multiply_errors(shape, rows, sparse, layers[0], errors, weights);
+    else multiply(shape.sizes[l], begin, inputs, rows, {errors, width, 1}, weights, width);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < width; ++c) bias[c] += errors[r * width + c];
     if (l == 0) return;
@@ -142,13 +194,14 @@ void backward(const Shape& shape, const T* turned, int64_t rows, T* const* layer
 // Fills layers 1 and above of `slopes`, [rows][width] each: the derivatives of `layers` along a direction of the
 // parameters.
 template <typename T>
-void forward_along(const Shape& shape, const T* parameters, const T* direction, int64_t rows, const T* const* layers,
-                   T* const* slopes) {
+void forward_along(const Shape& shape, const T* parameters, const T* direction, int64_t rows, const Sparse& sparse,
+                   const T* const* layers, T* const* slopes) {
   for (int64_t l = 0; l < shape.depth; ++l) {
     const int64_t width = shape.widths[l + 1], before = shape.widths[l], terms = shape.sizes[l];
     T* const to = slopes[l + 1];
-    const Matrix<T> biases{direction + shape.biases[l], 0, 1}, turns{direction + shape.weights[l], width, 1};
-    multiply(rows, biases, {layers[l], before, 1}, terms, turns, to, width);
+    const T *const biases = direction + shape.biases[l], *const turns = direction + shape.weights[l];
+    if (l == 0) multiply_inputs(shape, rows, sparse, layers[0], biases, turns, to);
+    else multiply(rows, {biases, 0, 1}, {layers[l], before, 1}, terms, {turns, width, 1}, to, width);
     const Matrix<T> weights{parameters + shape.weights[l], width, 1};
     if (l > 0) multiply(rows, {to, width, 1}, {slopes[l], before, 1}, terms, weights, to, width);
     if (l + 1 == shape.depth) return;
@@ -161,12 +214,14 @@ void forward_along(const Shape& shape, const T* parameters, const T* direction, 
 // layer [rows][width] at first, are written over.
 template <typename T>
 void backward_along(const Shape& shape, const T* turned, const T* turned_direction, int64_t rows,
-                    const T* const* layers, const T* const* slopes, T* errors, T* spare, T* bends, T* spare_bends,
-                    const T* zeros, T* gradient) {
+                    const Sparse& sparse, const T* const* layers, const T* const* slopes, T* errors, T* spare, T* bends,
+                    T* spare_bends, const T* zeros, T* gradient) {
   for (int64_t l = shape.depth; l-- > 0;) {
     const int64_t width = shape.widths[l + 1], before = shape.widths[l], terms = shape.sizes[l + 1];
     T *const weights = gradient + shape.weights[l], *const bias = gradient + shape.biases[l];
-    multiply(shape.sizes[l], {weights, width, 1}, {layers[l], 1, before}, rows, {errors, width, 1}, weights, width);
+    const Matrix<T> begin{weights, width, 1}, inputs{layers[l], 1, before};
+    if (l == 0) multiply_errors(shape, rows, sparse, layers[0], errors, weights);
+    else multiply(shape.sizes[l], begin, inputs, rows, {errors, width, 1}, weights, width);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < width; ++c) bias[c] += errors[r * width + c];
     if (l == 0) return;

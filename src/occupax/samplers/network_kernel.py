@@ -6,6 +6,7 @@ to JAX, but for the gradient of a normal law that acted. In all cases the networ
 not live.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,18 +14,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Num
+from jaxtyping import Array, Float, Int, Key, Num, Shaped
 
 from occupax import estimators, kernels
-from occupax.batch import Target, Trajectories
+from occupax.batch import Batch, Target, Trajectories
 from occupax.estimators import LogProbs, LogProbsAlong
 from occupax.policies import Policy, Softmax, dense_layers
 from occupax.policies.gaussian import Normal
 from occupax.problem import Problem
 from occupax.samplers.base import Number, ProgramSource
+from occupax.samplers.batches.block import half_of
 from occupax.samplers.batches.sampled import SampledBatch
-from occupax.samplers.plain import Actions, Draws, rollout
+from occupax.samplers.plain import Actions, Draws, Keeping, rollout
 
+LIVE_ONLY = Keeping(kernels.room, kernels.keep)
+"""Of observations only those of live steps are written; the rest of their memory is not even touched."""
 FILL = 8
 """What the kernel wants the outputs of a layer to be a multiple of."""
 
@@ -43,8 +47,8 @@ class NetworkKernelSource(ProgramSource):
         acting = eqx.Partial(_act, *_network(policy))
         if not isinstance(policy, Softmax):
             acting = eqx.Partial(_act_on_outputs, _head(policy), *_network(policy))
-        drawn = rollout(self.problem, policy.action_space, acting, numbers, numbers < stop, key)
-        return NetworkBatch(self.problem, drawn, policy)
+        drawn = rollout(self.problem, policy.action_space, acting, numbers, numbers < stop, key, LIVE_ONLY)
+        return NetworkBatch(self.problem, _with_ends(drawn), policy, drawn.observations)
 
 
 def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Draws) -> Actions:
@@ -66,17 +70,51 @@ def _act_on_outputs(
     return drawn, jax.vmap(head.applied)(drawn), log_probs
 
 
+def _with_ends(trajectories: Trajectories) -> Trajectories:
+    """The trajectories with what is seen at the end in place of what was seen at steps that are not live."""
+
+    def after(rows: Shaped[Array, "B H *shape"], end: Shaped[Array, "B *shape"]) -> Array:
+        live = jnp.expand_dims(trajectories.live, range(2, rows.ndim))
+        return jnp.where(live, rows, end[:, None])
+
+    filled = jax.tree.map(after, trajectories.observations, trajectories.final_observations)
+    return replace(trajectories, observations=filled)
+
+
 class NetworkBatch(SampledBatch):
     """Trajectories whose estimates take log-probabilities, and their gradients, from the kernel."""
 
+    seen: Any = None
+    """Observations of live steps, and anything at all others: what the kernel reads; if None, those of trajectories.
+
+    Where nothing but the kernel asks for observations, those of the trajectories are never computed: with images and
+    episodes much shorter than the horizon, that would be most of the work.
+    """
+
     def log_probs_of(self, target: Target) -> LogProbs:
         """The kernel; the log-probabilities of the policy that acted are recorded already."""
-        return recorded_log_probs if target is None or target is self.policy else kernel_log_probs
+        ask = recorded_log_probs if target is None or target is self.policy else kernel_log_probs
+        return ask if self.seen is None else eqx.Partial(_of_seen, ask, self.seen)
 
     @property
     def log_probs_along(self) -> LogProbsAlong:
         """The kernel, for a softmax; plain JAX for all others."""
-        return kernel_log_probs_along if isinstance(self.policy, Softmax) else estimators.log_probs_along
+        if not isinstance(self.policy, Softmax):
+            return estimators.log_probs_along
+        return kernel_log_probs_along if self.seen is None else eqx.Partial(_of_seen, kernel_log_probs_along, self.seen)
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """The first and the second half of the trajectories."""
+        half = half_of(self.size)
+        parts = (jax.tree.map(lambda leaf, at=at: leaf[at], self.seen) for at in (slice(half), slice(half, None)))
+        first, second = (replace(it, seen=seen) for it, seen in zip(super().halves(), parts, strict=True))
+        return first, second
+
+
+def _of_seen(ask: Any, seen: Any, *given: Any) -> Any:
+    """What the kernel says about trajectories, the last argument, whose observations are kept in `seen`."""
+    *policies, trajectories = given
+    return ask(*policies, replace(trajectories, observations=seen))
 
 
 def recorded_log_probs(policy: Policy, trajectories: Trajectories) -> Float[Array, "B H"]:

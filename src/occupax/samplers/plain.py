@@ -104,6 +104,17 @@ Acting = Callable[[Any, Draws], Actions]
 """Draws the actions for observations of episodes that are simulated side by side; its arrays may be batched."""
 
 
+class Keeping(NamedTuple):
+    """How what is seen is kept, of R runs with n trajectories of H steps each."""
+
+    room: Callable[[jax.ShapeDtypeStruct, Bool[Array, "R n"]], Array]
+    """An array of a shape [R, n, H, ...]; the second argument is other for every batch."""
+    put: Callable[[Array, Array, Bool[Array, "R n"], Int[Array, ""]], Array]
+    """The array with what is seen at a time, by those at least that are live."""
+    fill: Callable[[Array, Array, Int[Array, ""]], Array] | None = None
+    """The array with what is seen at the end from a time on; without it, steps that are not live have any value."""
+
+
 def _act(policy: Policy, observations: Any, at: Draws) -> Actions:
     drawn, log_probs = jax.vmap(policy.draw)(observations, at.keys)
     return drawn, jax.vmap(policy.applied)(drawn), log_probs
@@ -116,21 +127,23 @@ def rollout(
     numbers: Int[Array, " n"],
     there: Bool[Array, " n"],
     key: Key[Array, ""],
+    keeping: Keeping | None = None,
 ) -> Trajectories:
     """The trajectories of these numbers out of all those that `key` stands for; those not `there` take no step.
 
     A trajectory depends on (key, number) and the acting alone. Under vmap all runs go through one loop, which ends with
     the last episode of any.
     """
+    usual = Keeping(_zeros, _put, _filled)
     arrays, fixed = eqx.partition((problem, acting), eqx.is_array)
 
-    def all_runs(of_problem: Any, of_acting: Any, *rest: Any) -> Any:
+    def all_runs(keeping: Keeping, of_problem: Any, of_acting: Any, *rest: Any) -> Any:
         problem, acting = eqx.combine((of_problem, of_acting), fixed)
-        return _side_by_side(problem, acting, *rest)
+        return _side_by_side(problem, acting, keeping, *rest)
 
-    def one_run(of_problem: Any, *of_run: Any) -> Any:
+    def one_run(keeping: Keeping, of_problem: Any, *of_run: Any) -> Any:
         runs = jax.tree.map(lambda leaf: leaf[None], of_run)
-        return jax.tree.map(lambda leaf: leaf[0], all_runs(of_problem, *runs))
+        return jax.tree.map(lambda leaf: leaf[0], all_runs(keeping, of_problem, *runs))
 
     def in_one_loop(size: int, batched: Any, of_problem: Any, *of_run: Any) -> tuple[Any, Any]:
         def spread(leaf: Array, is_batched: bool) -> Array:
@@ -138,18 +151,23 @@ def rollout(
 
         if any(jax.tree.leaves(batched[0])):  # several problems, which the loop is not made for
             axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(batched))
-            drawn = jax.vmap(one_run, axes)(of_problem, *of_run)
+            drawn = jax.vmap(partial(one_run, usual), axes)(of_problem, *of_run)
         else:
-            drawn = all_runs(of_problem, *jax.tree.map(spread, of_run, tuple(batched[1:])))
+            drawn = all_runs(keeping or usual, of_problem, *jax.tree.map(spread, of_run, tuple(batched[1:])))
         return drawn, jax.tree.map(lambda _: True, drawn)
 
-    draw = custom_vmap(one_run)
+    draw = custom_vmap(partial(one_run, keeping or usual))
     draw.def_vmap(in_one_loop)
     return Trajectories(*draw(*arrays, numbers, there, key), action_space=action_space)
 
 
 def _side_by_side(
-    problem: Problem, acting: Acting, numbers: Int[Array, "R n"], there: Bool[Array, "R n"], run_keys: Key[Array, " R"]
+    problem: Problem,
+    acting: Acting,
+    keeping: Keeping,
+    numbers: Int[Array, "R n"],
+    there: Bool[Array, "R n"],
+    run_keys: Key[Array, " R"],
 ) -> tuple[Any, ...]:
     """The trajectories of several runs; the entries are in the order of the fields of `Trajectories`."""
     env, horizon = problem.env, problem.sampling_horizon()
@@ -180,25 +198,36 @@ def _side_by_side(
         return state, ended, (observations, *taken, live)
 
     def write(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        t, state, ended, kept = carry
-        state, ended, row = step(t, state, ended)
+        t, state, ended, (seen, *kept) = carry
+        live, (state, ended, (new, *row)) = ~ended, step(t, state, ended)
+        seen = jax.tree.map(lambda rows, new: keeping.put(rows, new, live, t), seen, new)
+        return t + 1, state, ended, (seen, *(_put(rows, new, live, t) for rows, new in zip(kept, row, strict=True)))
 
-        def put(rows: Array, new: Array) -> Array:
-            return jax.lax.dynamic_update_slice_in_dim(rows, new[:, :, None], t, 2)
-
-        return t + 1, state, ended, jax.tree.map(put, kept, row)
+    def room(make: Any, like: Any) -> Any:
+        shape = *ended.shape, horizon, *like.shape[2:]
+        return make(jax.ShapeDtypeStruct(shape, like.dtype), ended)
 
     first = each(lambda key: env.reset(unfused(jax.random.fold_in(key, 0))), keys)
     ended = each(env.terminated, first) | ~there
     start = jnp.zeros((), jnp.int32)
-    shapes = jax.eval_shape(step, start, first, ended)[2]
-    empty = jax.tree.map(lambda leaf: jnp.zeros((*ended.shape, horizon, *leaf.shape[2:]), leaf.dtype), shapes)
+    of_seen, *others = jax.eval_shape(step, start, first, ended)[2]
+    empty = jax.tree.map(partial(room, keeping.room), of_seen), *(room(_zeros, like) for like in others)
     stop, last, _, (observations, *numbers_of_steps) = jax.lax.while_loop(
         lambda carry: (carry[0] < horizon) & ~jnp.all(carry[2]), write, (start, first, ended, empty)
     )
     final = each(env.observe, last)
-    observations = jax.tree.map(lambda rows, end: _filled(rows, end, stop), observations, final)
+    fill = keeping.fill
+    if fill is not None:
+        observations = jax.tree.map(lambda rows, end: fill(rows, end, stop), observations, final)
     return observations, *numbers_of_steps, each(env.terminated, last) & there, final
+
+
+def _zeros(like: jax.ShapeDtypeStruct, _: Any) -> Array:
+    return jnp.zeros(like.shape, like.dtype)
+
+
+def _put(rows: Shaped[Array, "R n H *shape"], new: Shaped[Array, "R n *shape"], _: Any, t: Int[Array, ""]) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(rows, new[:, :, None], t, 2)
 
 
 def _filled(rows: Shaped[Array, "R n H *shape"], end: Shaped[Array, "R n *shape"], stop: Int[Array, ""]) -> Array:
