@@ -302,7 +302,7 @@ def test_a_cell_names_the_settings_that_its_algorithm_has_by_default():
 
 def describe_by_hand(batch, mixing, step_size, decay_after):
     steps = f"step_size={step_size}, decay_after={decay_after}, radius=inf, rule=adam, baseline=mean, output=last"
-    return f"REINFORCE({steps}, batch={batch}, mixing={mixing})"
+    return f"REINFORCE({steps}, batch={batch}, mixing={mixing}, restarts=True)"
 
 
 @pytest.mark.parametrize("track", ["default", "tuned"])

@@ -101,7 +101,7 @@ def test_the_fit_is_that_of_least_squares_on_observation_and_time(x64):
 def test_training_fits_to_the_batches_before_and_to_no_other(x64):
     problem = ox.Problem(ox.make("CartPole-v1"), horizon=12)
     first = ox.policies.mlp(hidden=(3,))(problem.env, jax.random.key(0))
-    algorithm = ox.REINFORCE(batch=4, rule="gradient", step_size=0.1, baseline="linear")
+    algorithm = ox.REINFORCE(batch=4, rule="gradient", step_size=0.1, baseline="linear", restarts=False)
     by_train = ox.train(problem, algorithm, 12, policy=first, sampler="jax", progress=False).policy()
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 0), 1)
     policy, sums, r = first, baselines.nothing_seen(problem), jnp.ones(1)

@@ -1,4 +1,4 @@
-"""REINFORCE tries another network where a batch shows nothing: all of it alike, and no better than the first."""
+"""REINFORCE tries another network where a batch shows nothing: all of it alike, and nothing worse was seen."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.policies import can_be_redrawn, redraw
+from occupax.policies.redrawing import can_be_redrawn, redraw
 
 ALIKE = ox.Problem("CartPole-v1", horizon=5)  # nobody falls within five steps: all trajectories are alike
 FALLING = ox.Problem("CartPole-v1", horizon=60)
@@ -54,7 +54,7 @@ def test_a_batch_that_shows_nothing_leads_to_another_last_layer_and_nothing_else
     assert np.abs(weight).max() > bound / 2  # of sixteen uniform numbers all are below with probability 2^-16
     again = update(ALIKE, after)
     assert again.redrawn
-    assert again.first_utility == after.first_utility
+    assert again.lowest_utility == after.lowest_utility
 
 
 def test_what_tells_trajectories_apart_is_learned_from():
@@ -65,13 +65,22 @@ def test_what_tells_trajectories_apart_is_learned_from():
     assert any(changed(state.policy, after.policy))
 
 
-def test_a_policy_that_is_better_than_the_first_is_kept():
+def test_a_policy_is_kept_if_others_were_worse():
     state = update(ALIKE, first(ALIKE))
-    worth = float(state.first_utility)
-    better = update(ALIKE, replace(state, first_utility=jnp.asarray(worth - 0.1)))
+    worth = float(state.lowest_utility)
+    better = update(ALIKE, replace(state, lowest_utility=jnp.asarray(worth - 0.1)))
     assert not better.redrawn
     assert not any(changed(state.policy, better.policy))
-    assert update(ALIKE, replace(state, first_utility=jnp.asarray(worth + 0.1))).redrawn
+    assert np.isclose(better.lowest_utility, worth - 0.1)
+    assert update(ALIKE, replace(state, lowest_utility=jnp.asarray(worth + 0.1))).redrawn
+
+
+def test_what_a_first_policy_could_do_already_is_not_lost():
+    problem = ox.Problem("CartPole-v1", horizon=12)  # which chance nearly always survives
+    result = ox.train(problem, ox.REINFORCE(5), 1_000, policy=NET, seeds=3, progress=False)
+    assert np.any(result.metrics["redrawn"] == 1)
+    assert np.all(result.metrics["return"][:, -20:].mean(1) > 11.9)
+    assert np.all(result.metrics["redrawn"][:, -20:] == 0)
 
 
 def test_restarts_can_be_turned_off_and_are_off_under_constraints():

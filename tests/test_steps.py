@@ -130,5 +130,9 @@ def test_the_default_of_a_network_shrinks_its_steps_and_takes_fresh_occupancies(
         return made.batch, made.step_size, made.decay_after, made.mixing
 
     assert settings("tabular") == (20, 0.04, np.inf, 0.5)
-    assert settings("mlp") == (10, 0.01, 100.0, 1.0)
-    assert settings("mlp", step_size=0.02, mixing=0.1) == (10, 0.02, None, 0.1)
+    assert settings("mlp") == (5, 0.01, 100.0, 1.0)
+    assert settings("mlp", step_size=0.02, mixing=0.1) == (5, 0.02, None, 0.1)
+    problem = ox.Problem("FrozenLake-v1", horizon=5, constraints=[ox.Constraint("entropy", at_least=0.1)])
+    assert settings("mlp") == (10, 0.01, 100.0, 1.0)  # multipliers follow every batch
+    problem = ox.Problem("Pendulum-v1")
+    assert settings(None) == (10, 0.01, 100.0, 1.0)

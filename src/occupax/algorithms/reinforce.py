@@ -7,7 +7,8 @@ from jaxtyping import Array, Bool, Float, Key
 from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, choose, chosen, no_gradient
 from occupax.batch import Batch
-from occupax.policies import Policy, can_be_redrawn, redraw
+from occupax.policies import Policy
+from occupax.policies.redrawing import can_be_redrawn, redraw
 from occupax.problem import Problem
 from occupax.steps import Number, global_norm
 
@@ -15,8 +16,8 @@ from occupax.steps import Number, global_norm
 class FreshState(AlgorithmState):
     """The fresh estimates, and what is needed to notice a policy that shows nothing."""
 
-    first_utility: Float[Array, ""]
-    """That of the first batch."""
+    lowest_utility: Float[Array, ""]
+    """The lowest of all batches so far."""
     redrawn: Bool[Array, ""]
     """Whether the last batch showed nothing, so that another policy acts next."""
 
@@ -32,9 +33,9 @@ class REINFORCE(Algorithm[FreshState]):
         mixing: alpha, the share of the newest batch in the occupancy; 1 is a fresh estimate, whose noise biases grad F
             where F is curved. By default that of `default_mixing`.
         restarts: whether the last layer of a network for discrete actions is drawn anew, far from uniform, where a
-            batch shows nothing: its gradient is exactly zero, because all trajectories are worth the same, and they
-            are worth no more than those of the first batch. Until a goal is seen for the first time, each iteration
-            so tries another policy. Under constraints, where less utility may be worth it, it never is.
+            batch shows nothing: its gradient is exactly zero, because all trajectories are worth the same, and no batch
+            so far was worth less. Until a goal is seen for the first time, each iteration so tries another policy.
+            Under constraints, where less utility may be worth it, it never is.
         step_size, radius, rule, baseline, output: see `Algorithm`.
     """
 
@@ -70,15 +71,15 @@ class REINFORCE(Algorithm[FreshState]):
         g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
         policy, memory = self.step()(state.policy, g, state.memory, batch)
         worth = batch.utility(fresh)
-        first = jnp.where(is_first, worth, state.first_utility)
+        lowest = jnp.where(is_first, worth, jnp.minimum(worth, state.lowest_utility))
         redrawn = jnp.zeros((), bool)
         if self.restarts and can_be_redrawn(policy) and not batch.problem.constraints:
-            policy, redrawn = _another(policy, g, worth <= first, key)
-        return FreshState(policy, u, g, memory, first, redrawn)
+            policy, redrawn = _another(policy, g, worth <= lowest, key)
+        return FreshState(policy, u, g, memory, lowest, redrawn)
 
 
 @eqx.filter_jit  # outside of a compiled program, each operation by itself would take longer
-def _another(policy: Policy, g: Policy, no_better: Bool[Array, ""], key: Key[Array, ""]) -> tuple[Policy, Array]:
+def _another(policy: Policy, g: Policy, is_lowest: Bool[Array, ""], key: Key[Array, ""]) -> tuple[Policy, Array]:
     """Another policy, where the gradient is exactly zero and nothing is lost with the present one."""
-    redrawn = no_better & (global_norm(g) == 0)
+    redrawn = is_lowest & (global_norm(g) == 0)
     return choose(redrawn, redraw(policy, key), policy), redrawn

@@ -30,7 +30,6 @@ from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.images import Pixels, cnn
 from occupax.policies.networks import ACTIVATIONS, Flat
 from occupax.policies.normalising import Normalised, Observed, normaliser_of, observed, with_statistics
-from occupax.policies.redrawing import can_be_redrawn, redraw
 
 __all__ = [
     "ACTIVATIONS",
@@ -49,7 +48,6 @@ __all__ = [
     "Squashed",
     "Tabular",
     "action_probs",
-    "can_be_redrawn",
     "cnn",
     "default_policy",
     "dense_layers",
@@ -58,7 +56,6 @@ __all__ = [
     "mlp",
     "normaliser_of",
     "observed",
-    "redraw",
     "refuse_other_states",
     "refuse_unless_fitting",
     "refuse_unless_policy",
