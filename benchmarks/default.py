@@ -34,9 +34,10 @@ Acrobot in the median over the thirty seeds from 10 to 39: "fresh, 5, decay afte
 16,929). It is confirmed as above, and on seeds 40 to 59, which nobody has looked at, by at most 18,712 steps as well.
 
 What came of that: 20,643 on seeds 0 to 4, 17,306 on seeds 40 to 59. So five seeds do not tell, and `solving.py` has
-fifteen others since, of A2C as well: there it takes 14,861 steps, and A2C 69,056. `make learn` reaches all of its lines.
-On the test half no run is lost, and the mean score over the training is 0.714 instead of 0.606. Under constraints batches of 5 do not keep limits
-(`examples/limits.py`, "cart": worst excess 11%, "cart-tight": 109%), so that there batches stay at 10.
+fifteen others since, of A2C as well: there it takes 14,861 steps, and A2C 69,056. `make learn` reaches all of its
+lines. On the test half no run is lost, and the mean score over the training is 0.714 instead of 0.606. Under
+constraints batches of 5 do not keep limits (`examples/limits.py`, "cart": worst excess 11%, "cart-tight": 109%), so
+that there batches stay at 10.
 """
 
 import sys
