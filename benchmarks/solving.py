@@ -40,9 +40,9 @@ def solved(returns: np.ndarray, steps: np.ndarray, threshold: float, window: int
     return float(steps[found[0] + window - 1]) if len(found) else np.inf
 
 
-def ours(name: str) -> list[float]:
-    """The default, of which each record is the mean over a batch."""
-    result = ox.train(ox.Problem(ox.make(name)), episodes=EPISODES, seeds=SEEDS, progress=False)
+def ours(name: str, algorithm: Any = None, seeds: range = SEEDS) -> list[float]:
+    """An algorithm or the default, of which each record is the mean over a batch."""
+    result = ox.train(ox.Problem(ox.make(name)), algorithm, EPISODES, seeds=seeds, progress=False)
     batch = int(result.episodes[1] - result.episodes[0])
     runs = zip(result.metrics["return"], result.steps, strict=True)
     return [solved(returns, steps, TASKS[name], WINDOW // batch) for returns, steps in runs]
