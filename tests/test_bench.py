@@ -15,6 +15,7 @@ from occupax import exact
 from occupax.analysis.statistics import interquartile_mean
 from occupax.bench import cells, families, measure, references, summary, tables
 from occupax.bench.families import FAMILIES, QUICK, Row, problems
+from occupax.bench.leaderboard import Leaderboard
 from occupax.experiments.progress import KEPT, Job, run_jobs, share_jobs
 from own_algorithms import Turns
 from test_cli_train import occupax
@@ -165,6 +166,10 @@ def test_the_tuned_track_tries_sixteen_settings_and_the_own_one_among_them():
     assert 0.1 in [it.step_size for it in groups[0]]
     (group,) = cells.candidates(Turns(step_size=0.1))  # which has no batch
     assert len({str(it.step_size) for it in group}) == 16
+    groups = cells.candidates(ox.PlugIn(batch=20))  # which goes all the way to its plan, however it is tuned
+    assert all(it.step_size == 1.0 for group in groups for it in group)
+    assert len({str(it.prior) for it in groups[0]}) == 8
+    assert ox.PlugIn().prior in [it.prior for it in groups[0]]
 
 
 # All of it
@@ -200,6 +205,28 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
         ox.bench.run(tmp_path / folder, **options, progress=False)
         assert (tmp_path / folder / "numbers" / "runs.csv").read_bytes() == numbers
     assert trained == [*both, both[1], *both]
+
+
+def test_the_page_says_whom_the_default_beats_with_tuned_settings_on_the_test_half(monkeypatch):
+    monkeypatch.setattr(summary, "RESAMPLES", 50)
+
+    def done(label, track, half, *ends):
+        problem = by_name({"development": "lake-4/return", "test": "deep-sea-6/return"}[half])
+        values = np.array([[0.0, end, end] for end in ends])
+        curve = measure.Curve(np.array([0, 1, problem.row.episodes]), values)
+        return cells.Done(cells.Cell(problem, label, None, track, len(ends)), "", curve, 60.0)
+
+    ends = {"worse": (0.2, 0.3), "better": (0.8, 0.9), "alike": (0.4, 0.7), "ox.train": (0.9, 0.9)}
+    every = [done("ox.train", "default", "test", 0.5, 0.6), done("ox.train", "default", "development", 0.5, 0.6)]
+    every += [done(label, "tuned", half, *of) for label, of in ends.items() for half in ("development", "test")]
+    names = {it.cell.problem.name for it in every}
+    board = Leaderboard(tuple(every), {name: references.Reference(1.0, "bound") for name in names}, "")
+    facts = dict(board._facts())
+    assert facts["Training"] == "10 minutes of one core, compilation included"
+    said = re.sub(r",? \d\.\d+ \[.*?\]", "", facts["Test half"])
+    assert said == (
+        "ox.train without a setting, against tuned settings: ahead of worse; behind better; not told apart from alike"
+    )
 
 
 def test_two_processes_share_the_jobs_of_a_folder(tmp_path):
@@ -238,7 +265,10 @@ def test_the_page_has_all_entrants_and_escapes_their_names(tiny, tmp_path):
     assert "&lt;i&gt;ours" in page
     assert "<i>ours" not in page
     assert "| garnet-10-2/return | development | certified | 200 |" in text
-    assert {f.name for f in (tmp_path / "figures").glob("*.svg")} == {"bench-profile.svg", "bench-curves.svg"}
+    assert {f.name for f in (tmp_path / "figures").glob("*.svg")} == {
+        "bench-profile-default.svg",
+        "bench-curves-default.svg",
+    }
 
 
 def test_the_algorithm_of_the_page_is_entered_by_one_command(tiny, tmp_path, monkeypatch):

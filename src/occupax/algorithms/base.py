@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
 from math import inf
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import equinox as eqx
 import jax
@@ -80,6 +80,9 @@ class Algorithm(eqx.Module, Generic[State]):
             parameters, mostly of the last half of them. By default the last or, if there are constraints, the average,
             because iterates go to and fro across a limit.
     """
+
+    tuned_setting: ClassVar[str] = "step_size"
+    """The number that decides most about how well it learns: the benchmark tries multiples of it in its tuned track."""
 
     step_size: Number | None = eqx.field(kw_only=True, default=None)
     decay_after: Number | None = eqx.field(kw_only=True, default=None)

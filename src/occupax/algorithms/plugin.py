@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from math import floor, log
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -46,6 +46,8 @@ class PlugIn(Algorithm[PlugInState]):
         baseline: has no effect, because no gradient is estimated.
         output: see `Algorithm`.
     """
+
+    tuned_setting: ClassVar[str] = "prior"
 
     batch: int | None = eqx.field(static=True, default=None)
     prior: Number = 0.1

@@ -27,7 +27,7 @@ SEARCH_SEEDS = range(2)
 SETTINGS = 16
 """How many settings the search tries."""
 RANGE = 20.0
-"""By what factor, at most, the step sizes of the search differ from that of the algorithm, up and down."""
+"""By what factor, at most, the step sizes of the search, or what is tuned instead, differ from the algorithm's own."""
 SIZES = ("snapshot_batch", "batch")
 """Settings of which the search tries the half as well."""
 
@@ -83,18 +83,19 @@ class Done:
     """The settings that were scored, in words."""
     curve: Curve
     seconds: float
+    """Of processor time, so that it does not matter what else ran beside it."""
 
 
 def measure(cell: Cell, logger: Logger | None = None) -> Done:
     """Train a cell; in the tuned track, search for its settings first."""
-    began, it = time.monotonic(), cell.problem
+    began, it = time.process_time(), cell.problem
     chosen = _with_its_settings(it.problem, cell.algorithm)
     if not _takes(it.problem, chosen):
         return Done(cell, "does not take this problem", unmoved(it.problem, it.row.episodes, range(cell.seeds)), 0.0)
     if cell.track == "tuned":
         chosen = _search(it, chosen)
     curve = train(it.problem, [chosen], it.row.episodes, range(cell.seeds), SEED, logger)[0]
-    return Done(cell, describe(chosen), curve, time.monotonic() - began)
+    return Done(cell, describe(chosen), curve, time.process_time() - began)
 
 
 def _with_its_settings(problem: Problem, algorithm: Algorithm[Any] | None) -> Algorithm[Any]:
@@ -128,15 +129,17 @@ def _source(algorithm: Algorithm[Any]) -> str:
 def candidates(algorithm: Algorithm[Any]) -> list[list[Algorithm[Any]]]:
     """The settings that the search tries, in groups that differ in numbers only.
 
-    They are multiples of the algorithm's own step size and, where it has batches, these and half of them.
+    They are multiples of the algorithm's own step size, or of what it says is to be tuned instead, and, where it has
+    batches, these and half of them.
     """
     sizes = {name: getattr(algorithm, name) for name in SIZES if hasattr(algorithm, name)}
     halves = {name: -(-size // 2) for name, size in sizes.items()}
     groups = [{}, halves] if sizes else [{}]
     count = SETTINGS // len(groups)
     powers = np.arange(-count // 2, count // 2) * 2 / count
-    steps = [float(f"{algorithm.step_size * RANGE**power:.3g}") for power in powers]
-    return [[replace(algorithm, step_size=step, **changed) for step in steps] for changed in groups]
+    name = algorithm.tuned_setting
+    values = [float(f"{getattr(algorithm, name) * RANGE**power:.3g}") for power in powers]
+    return [[replace(algorithm, **{name: value}, **changed) for value in values] for changed in groups]
 
 
 def _search(it: BenchProblem, algorithm: Algorithm[Any]) -> Algorithm[Any]:

@@ -20,6 +20,8 @@ from occupax.bench.summary import Scores, improvement, middle, profile
 from occupax.experiments.sections import TextTable
 from occupax.training.setup import versions
 
+DEFAULT = "ox.train"
+"""What the algorithm is called that `occupax.train` takes when it is given none."""
 MEASURES = {"mean": "mean over training", "tenth": "after a tenth", "third": "after a third", "end": "in the end"}
 """What is scored, and how it is called."""
 LOST = -0.05
@@ -94,18 +96,19 @@ class Leaderboard:
 
     def save(self, folder: Path) -> Path:
         """Write the pages, the figures and the numbers; return the path of the page."""
-        figures = [self._profile(), self._curves()]
+        tracks = list(dict.fromkeys(track for _, track in self.entrants))
+        figures = [draw(track) for track in tracks for draw in (self._profile, self._curves)]
         for figure in figures:
             plots.save(figure, folder / "figures")
         shown = [self.table(half) for half in self._halves()]
-        comparison = [self._comparison()] if len(self.entrants) > 1 else []
-        tables = [*shown, *comparison, self._problems()]
+        comparison = [self._comparison(track) for track in tracks if len(self._labels(track)) > 1]
+        problems = [self._problems(track) for track in tracks]
         data = {
             "facts": self._facts(),
             "figures": figures,
             "boards": shown,
             "comparison": comparison,
-            "problems": tables[-1],
+            "problems": problems,
             "families": _families(),
             "count": len(self.references),
             "lowest": f"{LOWEST:g}",
@@ -113,10 +116,13 @@ class Leaderboard:
         }
         for kind in ("md", "html"):
             serial.write_text(folder / f"bench.{kind}", page.render(f"bench.{kind}", **data))
-        for table in tables:
+        for table in (*shown, *comparison, *problems):
             serial.write_text(folder / "numbers" / f"{table.name}.csv", csv_lines([table.header, *table.rows]))
         serial.write_text(folder / "numbers" / "runs.csv", csv_lines(self._runs()))
         return folder / "bench.html"
+
+    def _labels(self, track: str) -> list[str]:
+        return [label for label, of_track in self.entrants if of_track == track]
 
     def _halves(self) -> list[str]:
         present = list(dict.fromkeys(it.cell.problem.half for it in self.done))
@@ -129,9 +135,24 @@ class Leaderboard:
         return [
             ("Command", self.command),
             ("Problems", f"{len(names)}, with {max(seeds)} seeds each"),
-            ("Training time", f"{minutes:,.1f} minutes, compilation included"),
+            ("Training", f"{minutes:,.0f} minutes of one core, compilation included"),
             ("Versions", used),
+            *self._verdict(),
         ]
+
+    def _verdict(self) -> list[tuple[str, str]]:
+        """How what `occupax.train` takes, without a setting, compares with all others with tuned ones, by intervals."""
+        rivals = [label for label in self._labels("tuned") if label != DEFAULT]
+        if DEFAULT not in self._labels("default") or not rivals or "test" not in self._halves():
+            return []
+        mine, groups = middle(self.scores(DEFAULT, half="test")), dict[str, list[str]]()
+        for label in rivals:
+            other = middle(self.scores(label, "tuned", half="test"))
+            apart = "behind" if other.lower > mine.upper else "not told apart from"
+            told = "ahead of" if mine.lower > other.upper else apart
+            groups.setdefault(told, []).append(f"{label} {_shown(other)}")
+        said = "; ".join(f"{told} {', '.join(found)}" for told, found in groups.items())
+        return [("Test half", f"{DEFAULT} without a setting, {_shown(mine)}, against tuned settings: {said}")]
 
     def table(self, half: str = "both") -> TextTable:
         """The scores of all entrants on a half or "both", the best first."""
@@ -148,50 +169,51 @@ class Leaderboard:
         header = ["algorithm", "track", *MEASURES.values(), "worst end", "lost runs"]
         return TextTable(f"leaderboard-{half}", caption, header, 2, [row for _, row in sorted(rows)])
 
-    def _comparison(self) -> TextTable:
-        names = [f"{label}, {track}" for label, track in self.entrants]
-        scores = [self.scores(*entrant) for entrant in self.entrants]
+    def _comparison(self, track: str) -> TextTable:
+        names = self._labels(track)
+        scores = [self.scores(label, track) for label in names]
         rows = [
             [names[i], *("" if i == j else _shown(improvement(one, other)) for j, other in enumerate(scores))]
             for i, one in enumerate(scores)
         ]
-        caption = "Probability that a run of the row has a higher mean over training than one of the column"
-        return TextTable("improvement", caption, ["", *names], 1, rows)
+        said = "probability that a run of the row has a higher mean over training than one of the column"
+        return TextTable(f"improvement-{track}", f"{_track(track)}: {said}", ["", *names], 1, rows)
 
-    def _problems(self) -> TextTable:
+    def _problems(self, track: str) -> TextTable:
         rows: list[list[str]] = []
         for name in dict.fromkeys(it.cell.problem.name for it in self.done):
             mine = {(it.cell.label, it.cell.track): it for it in self.done if it.cell.problem.name == name}
             first, best = next(iter(mine.values())), self.references[name]
-            ends = [mine[entrant].curve.shares(best.best)[:, -1].mean() for entrant in self.entrants]
+            ends = [mine[label, track].curve.shares(best.best)[:, -1].mean() for label in self._labels(track)]
             start = first.curve.values[:, 0].mean()
             way = [number(start), number(best.best) if abs(best.best) > 1e-6 * abs(start) else "0"]
             problem = first.cell.problem
             row = [name, problem.half, best.source, f"{problem.row.episodes:,}", *way, *(f"{end:.3f}" for end in ends)]
             rows.append(row)
-        names = [f"{label}, {track}" for label, track in self.entrants]
-        header = ["problem", "half", "optimum is", "episodes", "first policy", "optimum", *names]
-        caption = "Each problem: the mean share of the way to the optimum in the end, over the seeds"
-        return TextTable("problems", caption, header, 3, rows)
+        header = ["problem", "half", "optimum is", "episodes", "first policy", "optimum", *self._labels(track)]
+        caption = f"{_track(track)}: the mean share of the way to the optimum in the end, over the seeds"
+        return TextTable(f"problems-{track}", caption, header, 3, rows)
 
-    def _profile(self) -> Chart:
+    def _profile(self, track: str) -> Chart:
         series: list[Series] = []
-        for label, track in self.entrants:
+        for label in self._labels(track):
             found = profile(self.scores(label, track, "end"), LEVELS)
-            series.append(Series(f"{label}, {track}", LEVELS, found.estimate, found.lower, found.upper))
+            series.append(Series(label, LEVELS, found.estimate, found.lower, found.upper))
         caption = "The share of all runs that end at least so far on the way to the optimum, with 95% intervals."
         labels = "share of the way to the optimum", "share of the runs"
-        return Chart("bench-profile", "Performance profiles", caption, *labels, tuple(series))
+        title = f"Performance profiles, {track} track"
+        return Chart(f"bench-profile-{track}", title, caption, *labels, tuple(series))
 
-    def _curves(self) -> Chart:
+    def _curves(self, track: str) -> Chart:
         series: list[Series] = []
-        for label, track in self.entrants:
+        for label in self._labels(track):
             found = middle_of_curves([self._shares(it) for it in self.cells(label, track)])
-            series.append(Series(f"{label}, {track}", POINTS, found))
+            series.append(Series(label, POINTS, found))
         caption = "The interquartile mean over all problems and seeds of the share of the way to the optimum."
         levels = (Level("optimum", 1.0),)
         labels = "share of the budget", "share of the way to the optimum"
-        return Chart("bench-curves", "During training", caption, *labels, tuple(series), levels)
+        title = f"During training, {track} track"
+        return Chart(f"bench-curves-{track}", title, caption, *labels, tuple(series), levels)
 
     def _shares(self, it: Done) -> Float[np.ndarray, "seed point"]:
         shares = it.curve.shares(self.references[it.cell.problem.name].best)
@@ -216,6 +238,10 @@ def middle_of_curves(shares: Sequence[Float[np.ndarray, "seed point"]]) -> Float
 
 def _shown(interval: Interval) -> str:
     return f"{float(interval.estimate):.3f} [{float(interval.lower):.3f}, {float(interval.upper):.3f}]"
+
+
+def _track(track: str) -> str:
+    return f"{track.capitalize()} track"
 
 
 def _families() -> TextTable:

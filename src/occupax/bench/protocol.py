@@ -10,15 +10,13 @@ from occupax.algorithms import Algorithm
 from occupax.bench import cells
 from occupax.bench.cells import Cell
 from occupax.bench.families import BenchProblem, Half, Suite, problems
-from occupax.bench.leaderboard import Leaderboard
+from occupax.bench.leaderboard import DEFAULT, Leaderboard
 from occupax.bench.references import keep_reference, known_reference
 from occupax.experiments.progress import Job, share_jobs
 from occupax.training.folder import refuse_others_files
 from occupax.training.loggers import Logger
 from occupax.training.setup import as_algorithm, refuse_unless_path
 
-DEFAULT = "ox.train"
-"""What the algorithm is called that `occupax.train` takes when it is given none."""
 SOLVING = 10.0
 """How many seconds it takes, roughly, to work out the best value of a problem."""
 
