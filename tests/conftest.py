@@ -22,6 +22,9 @@ import jax
 import jaxtyping
 import pytest
 
+import annotations
+
+annotations.check_when_called()
 jax.config.update("jax_compilation_cache_dir", f"{os.environ['JAX_COMPILATION_CACHE_DIR']}/workers")
 
 # A cluster of Ray is found by all who look into the folder that it writes into: each worker of the tests has its own.
@@ -92,6 +95,14 @@ def with_pages() -> Iterator[Callable[[], AbstractContextManager[None]]]:
         real = report.write_pages
         patch.setattr(PAGES, lambda *_: None)
         yield as_users_have_it
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_waiting_for_the_disk() -> Iterator[None]:
+    """No test cuts the power: what was written is there for other processes, also after a kill."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture

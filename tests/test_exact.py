@@ -3,6 +3,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -39,6 +40,14 @@ def value_iteration_by_hand(env, discount, sweeps):
     for _ in range(sweeps):
         values = np.where(env.terminal, 0.0, (env.reward + discount * table @ values).max(1))
     return env.initial @ values
+
+
+def test_calls_are_checked_against_their_annotations(request):
+    whole_numbers = np.ones((2, 3), int)
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of occupax\.exact\.optimum\.policy_of"):
+        optimum.policy_of(whole_numbers)
+    request.getfixturevalue("as_users_run")
+    np.testing.assert_allclose(optimum.policy_of(whole_numbers * 1.0), 1 / 3)
 
 
 # Reference values: the first is printed in the paper, the second was found with a conic solver

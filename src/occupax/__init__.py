@@ -3,19 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from occupax import (
-    algorithms,
-    bench,
-    envs,
-    estimators,
-    exact,
-    features,
-    policies,
-    samplers,
-    theory,
-    training,
-    utilities,
-)
+from occupax import algorithms, envs, estimators, exact, features, policies, samplers, theory, training, utilities
 from occupax.algorithms import HSPGA, NHARPG, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
 from occupax.batch import Batch, Trajectories
 from occupax.constraints import Constraint
