@@ -52,22 +52,34 @@ def make(name):
     init, space, states = KINDS[name]
     policy = init(Seen(space, states), KEY)
     arrays, rest = eqx.partition(policy, eqx.is_inexact_array)
-    leaves, structure = jax.tree.flatten(arrays)
-    moved = [leaf + 0.3 * jax.random.normal(jax.random.key(i), leaf.shape) for i, leaf in enumerate(leaves)]
     rng = np.random.default_rng(0)
+    moved = jax.tree.map(
+        lambda leaf: jnp.asarray(np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape), leaf.dtype), arrays
+    )
     seen = rng.normal(size=(40, 5)).astype(np.float32) * 2 if states is None else rng.integers(0, states, 40)
-    return eqx.combine(jax.tree.unflatten(structure, moved), rest), space, seen
+    return eqx.combine(moved, rest), space, seen
 
 
 def keys_of(n):
     return np.asarray(seeds_and_keys(KEY, jnp.arange(n))[1])
 
 
+@eqx.filter_jit
 def drawn_in_jax(policy, seen, rows, time):
     """What the policy itself draws for steps of episodes, with their keys as everywhere else."""
-    keys = [jax.random.split(jax.random.fold_in(jax.random.fold_in(KEY, row), time + 1))[0] for row in rows]
-    drawn, log_probs = jax.vmap(policy.draw)(jnp.asarray(seen), jnp.stack(keys))
-    return np.asarray(drawn), np.asarray(jax.vmap(policy.applied)(drawn)), np.asarray(log_probs)
+
+    def one(seen, row):
+        drawn, log_prob = policy.draw(
+            seen, jax.random.split(jax.random.fold_in(jax.random.fold_in(KEY, row), time + 1))[0]
+        )
+        return drawn, policy.applied(drawn), log_prob
+
+    return jax.vmap(one)(seen, rows)
+
+
+@eqx.filter_jit
+def log_probs_in_jax(policy, seen, drawn):
+    return jax.vmap(policy.log_prob)(seen, drawn)
 
 
 def assert_drawn(policy, space, seen, tolerance=2e-5):
@@ -88,7 +100,7 @@ def assert_drawn(policy, space, seen, tolerance=2e-5):
     assert found.dtype == space.spec().dtype
     np.testing.assert_allclose(log_probs, in_jax, rtol=tolerance, atol=tolerance)
     # what estimators compute: the weights of the policy that acted are 1
-    later = np.asarray(jax.vmap(policy.log_prob)(jnp.asarray(seen), jnp.asarray(found)))
+    later = np.asarray(log_probs_in_jax(policy, seen, found))
     np.testing.assert_allclose(np.exp(later - log_probs), 1.0, atol=2 * tolerance)
 
 
@@ -127,7 +139,7 @@ def test_what_is_drawn_follows_the_law_of_the_policy(name):
     sizes = np.atleast_1d(getattr(space, "sizes", space.n if name == "table" else 0))
     actions = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, len(sizes))
     tried = actions if len(sizes) > 1 else actions[:, 0]
-    probs = np.exp([float(policy.log_prob(jnp.asarray(seen[0]), jnp.asarray(action))) for action in tried])
+    probs = np.exp(np.asarray(log_probs_in_jax(policy, np.repeat(seen[:1], len(tried), 0), tried), float))
     counts = [(found.reshape(n, -1) == action).all(1).sum() for action in actions]
     assert stats.chisquare(counts, n * probs / probs.sum()).pvalue > 1e-3
     assert stats.chisquare(counts, n * probs[::-1] / probs.sum()).pvalue < 1e-3

@@ -133,7 +133,9 @@ class Combination(gym.Env[Any, Any]):
 def test_a_rare_success_is_found_outside_of_the_program_too(restarts):
     problem = ox.Problem(ox.GymnasiumEnv(Combination), horizon=12)
     alg = ox.REINFORCE(5, restarts=restarts)
-    result = ox.train(problem, alg, 300 if restarts else 60, seeds=2, sampler=ox.samplers.Host(envs=5, shards=2), progress=False)
+    result = ox.train(
+        problem, alg, 300 if restarts else 60, seeds=2, sampler=ox.samplers.Host(envs=5, shards=2), progress=False
+    )
     found = result.metrics["return"][:, -10:].mean(1)
     if restarts:
         assert np.all(found > 0.8)
