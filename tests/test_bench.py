@@ -205,6 +205,12 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
         ox.bench.run(tmp_path / folder, **options, progress=False)
         assert (tmp_path / folder / "numbers" / "runs.csv").read_bytes() == numbers
     assert trained == [*both, both[1], *both]
+    # a later command on both halves shows what is tuned on one of them, where all is there
+    later = ox.bench.run(tmp_path / "a", **(options | {"tuned": False, "half": "both"}), progress=False)
+    assert later.entrants == board.entrants
+    assert sorted(row[1] for row in later.table("development").rows) == ["default", "tuned"]
+    assert [row[1] for row in later.table("both").rows] == ["default"]
+    assert "Tuned track, development half" in (tmp_path / "a" / "bench.md").read_text()
 
 
 def test_the_page_says_whom_the_default_beats_with_tuned_settings_on_the_test_half(monkeypatch):

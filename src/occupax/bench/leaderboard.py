@@ -124,6 +124,12 @@ class Leaderboard:
     def _labels(self, track: str) -> list[str]:
         return [label for label, of_track in self.entrants if of_track == track]
 
+    def _track(self, track: str) -> str:
+        """What a track is called, with the half of the problems that it was run on if that is not all."""
+        halves = {it.cell.problem.half for it in self.done if it.cell.track == track}
+        which = f", {next(iter(halves))} half" if len(halves) == 1 and len(self._halves()) > 1 else ""
+        return f"{track.capitalize()} track{which}"
+
     def _halves(self) -> list[str]:
         present = list(dict.fromkeys(it.cell.problem.half for it in self.done))
         return ["both", *present] if len(present) > 1 else list(present)
@@ -155,15 +161,17 @@ class Leaderboard:
         return [("Test half", f"{DEFAULT} without a setting, {_shown(mine)}, against tuned settings: {said}")]
 
     def table(self, half: str = "both") -> TextTable:
-        """The scores of all entrants on a half or "both", the best first."""
+        """The scores on a half or "both" of all who were trained on all of its problems, the best first."""
         rows: list[tuple[float, list[str]]] = []
+        count = len({it.cell.problem.name for it in self.done if half in (it.cell.problem.half, "both")})
         for label, track in self.entrants:
+            if len(self.cells(label, track, half)) < count:
+                continue
             found = {name: middle(self.scores(label, track, name, half)) for name in MEASURES}
             ends = self.scores(label, track, "end", half)
             lost = f"{int((ends < LOST).sum())} of {ends.size}"
             texts = [_shown(interval) for interval in found.values()]
             rows.append((-float(found["mean"].estimate), [label, track, *texts, f"{ends.min():.2f}", lost]))
-        count = len({it.cell.problem.name for it in self.done if half in (it.cell.problem.half, "both")})
         which = "All families" if half == "both" else f"Families of the {half} half"
         caption = f"{which}: {count} problems. Share of the way to the optimum, interquartile mean with 95% interval"
         header = ["algorithm", "track", *MEASURES.values(), "worst end", "lost runs"]
@@ -177,21 +185,22 @@ class Leaderboard:
             for i, one in enumerate(scores)
         ]
         said = "probability that a run of the row has a higher mean over training than one of the column"
-        return TextTable(f"improvement-{track}", f"{_track(track)}: {said}", ["", *names], 1, rows)
+        return TextTable(f"improvement-{track}", f"{self._track(track)}: {said}", ["", *names], 1, rows)
 
     def _problems(self, track: str) -> TextTable:
         rows: list[list[str]] = []
-        for name in dict.fromkeys(it.cell.problem.name for it in self.done):
-            mine = {(it.cell.label, it.cell.track): it for it in self.done if it.cell.problem.name == name}
+        every = [it for it in self.done if it.cell.track == track]
+        for name in dict.fromkeys(it.cell.problem.name for it in every):
+            mine = {it.cell.label: it for it in every if it.cell.problem.name == name}
             first, best = next(iter(mine.values())), self.references[name]
-            ends = [mine[label, track].curve.shares(best.best)[:, -1].mean() for label in self._labels(track)]
+            ends = [mine[label].curve.shares(best.best)[:, -1].mean() for label in self._labels(track)]
             start = first.curve.values[:, 0].mean()
             way = [number(start), number(best.best) if abs(best.best) > 1e-6 * abs(start) else "0"]
             problem = first.cell.problem
             row = [name, problem.half, best.source, f"{problem.row.episodes:,}", *way, *(f"{end:.3f}" for end in ends)]
             rows.append(row)
         header = ["problem", "half", "optimum is", "episodes", "first policy", "optimum", *self._labels(track)]
-        caption = f"{_track(track)}: the mean share of the way to the optimum in the end, over the seeds"
+        caption = f"{self._track(track)}: the mean share of the way to the optimum in the end, over the seeds"
         return TextTable(f"problems-{track}", caption, header, 3, rows)
 
     def _profile(self, track: str) -> Chart:
@@ -201,7 +210,7 @@ class Leaderboard:
             series.append(Series(label, LEVELS, found.estimate, found.lower, found.upper))
         caption = "The share of all runs that end at least so far on the way to the optimum, with 95% intervals."
         labels = "share of the way to the optimum", "share of the runs"
-        title = f"Performance profiles, {track} track"
+        title = f"Performance profiles. {self._track(track)}"
         return Chart(f"bench-profile-{track}", title, caption, *labels, tuple(series))
 
     def _curves(self, track: str) -> Chart:
@@ -212,7 +221,7 @@ class Leaderboard:
         caption = "The interquartile mean over all problems and seeds of the share of the way to the optimum."
         levels = (Level("optimum", 1.0),)
         labels = "share of the budget", "share of the way to the optimum"
-        title = f"During training, {track} track"
+        title = f"During training. {self._track(track)}"
         return Chart(f"bench-curves-{track}", title, caption, *labels, tuple(series), levels)
 
     def _shares(self, it: Done) -> Float[np.ndarray, "seed point"]:
@@ -238,10 +247,6 @@ def middle_of_curves(shares: Sequence[Float[np.ndarray, "seed point"]]) -> Float
 
 def _shown(interval: Interval) -> str:
     return f"{float(interval.estimate):.3f} [{float(interval.lower):.3f}, {float(interval.upper):.3f}]"
-
-
-def _track(track: str) -> str:
-    return f"{track.capitalize()} track"
 
 
 def _families() -> TextTable:

@@ -1,6 +1,6 @@
 """Run the benchmark: every algorithm on every problem, in each track; what the folder has already is not run again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from occupax._errors import check_integer
 from occupax.algorithms import Algorithm
 from occupax.bench import cells
-from occupax.bench.cells import Cell
+from occupax.bench.cells import Cell, Done
 from occupax.bench.families import BenchProblem, Half, Suite, problems
 from occupax.bench.leaderboard import DEFAULT, Leaderboard
 from occupax.bench.references import keep_reference, known_reference
@@ -35,7 +35,8 @@ def run(
 
     Args:
         out: folder for all of it; a cell of problem, algorithm and track that it has already is not run again. Several
-            processes may work in the same folder: each leaves to the others what they are at.
+            processes may work in the same folder: each leaves to the others what they are at. What earlier commands
+            left of the tuned track, for all problems of a half, is shown as well.
         algorithms: what is entered, by the name it gets on the leaderboard; None is what `occupax.train` takes by
             default, which is entered if nothing is.
         suite: "quick", eight problems, or "full", all of them.
@@ -77,10 +78,23 @@ def run(
         if cell.name not in done
     ]
     share_jobs(jobs, folder / "locks", progress)
+    kept = [] if tuned else _kept(folder / "cells", entered, chosen, seeds)
     command = _command(entered, suite, half, tuned, fresh)
-    board = Leaderboard(tuple(done[cell.name] for cell in every), references, command)
+    board = Leaderboard((*(done[cell.name] for cell in every), *kept), references, command)
     board.save(folder)
     return board
+
+
+def _kept(
+    folder: Path, entered: Mapping[str, Algorithm[Any] | None], chosen: Sequence[BenchProblem], seeds: int
+) -> list[Done]:
+    """What earlier commands left of the tuned track: of each algorithm the halves of which no problem is missing."""
+    kept: list[Done] = []
+    for entry in entered.items():
+        for half in dict.fromkeys(it.half for it in chosen):
+            found = [cells.load(folder, Cell(it, *entry, "tuned", seeds)) for it in chosen if it.half == half]
+            kept += [done for done in found if done is not None and None not in found]
+    return kept
 
 
 def _command(entered: Mapping[str, Any], suite: str, half: str, tuned: bool, fresh: int | None) -> str:
