@@ -7,47 +7,49 @@ is called first while checks are on, and one inside of another not at all: the o
 
 import functools
 import inspect
-from collections.abc import Callable
 from dataclasses import is_dataclass
 from typing import Any
 
 import jaxtyping
 
-decorated = jaxtyping.jaxtyped
-
-
-def jaxtyped(*, typechecker: Any) -> Callable[[Any], Any]:
-    """Takes the place of `jaxtyping.jaxtyped` in what the import hook writes above each definition."""
-
-    def decorate(it: Any) -> Any:
-        if isinstance(it, property):
-            return property(it.fget and decorate(it.fget), it.fset and decorate(it.fset))
-        if isinstance(it, classmethod | staticmethod):
-            return type(it)(decorate(it.__func__))
-        if inspect.isclass(it):
-            if is_dataclass(it) and not hasattr(it.__init__, "checked_when_called"):
-                it.__init__ = when_called(it.__init__)
-            return it
-        return it if "<locals>" in it.__qualname__ else when_called(it)
-
-    def when_called(function: Any) -> Any:
-        with_checks: list[Any] = []
-
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            if jaxtyping.config.jaxtyping_disable:
-                return function(*args, **kwargs)
-            if not with_checks:
-                with_checks.append(decorated(function, typechecker=typechecker))
-            return with_checks[0](*args, **kwargs)
-
-        called.checked_when_called = True  # pyright: ignore[reportFunctionMemberAccess]
-        return called
-
-    return decorate
+at_once = jaxtyping.jaxtyped
 
 
 def check_when_called() -> None:
-    """To be called before the package is imported."""
+    """Let the hook decorate as this module does; to be called before the package is imported."""
     jaxtyping.jaxtyped = jaxtyped
+
+
+def jaxtyped(*context: Any, typechecker: Any = None) -> Any:
+    """A decorator, as the hook writes it above each definition, or the context that the package itself asks for."""
+    return at_once(*context) if context else functools.partial(decorate, typechecker)
+
+
+def decorate(typechecker: Any, it: Any) -> Any:
+    """A function, or what a class makes of one, or a class whose constructor follows from its fields."""
+    if isinstance(it, property):
+        return property(*(part and decorate(typechecker, part) for part in (it.fget, it.fset)))
+    if isinstance(it, classmethod | staticmethod):
+        return type(it)(decorate(typechecker, it.__func__))
+    if not inspect.isclass(it):
+        return it if "<locals>" in it.__qualname__ else when_called(typechecker, it)
+    if is_dataclass(it) and not hasattr(it.__init__, "checked_when_called"):
+        it.__init__ = when_called(typechecker, it.__init__)
+    return it
+
+
+def when_called(typechecker: Any, function: Any) -> Any:
+    """A function that is decorated with its first call."""
+    decorated: list[Any] = []
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*args, **kwargs)
+        if not decorated:
+            decorated.append(at_once(function, typechecker=typechecker))
+        return decorated[0](*args, **kwargs)
+
+    called.checked_when_called = True  # pyright: ignore[reportFunctionMemberAccess]
+    return called

@@ -8,8 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from occupax._compiled import bind
 from occupax._display import Description, shown_number
 from occupax._errors import check_number
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
@@ -197,13 +198,13 @@ def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -
 def utility_value(utility: Utility, features: Float[np.ndarray, " d"]) -> float:
     """The value F(u), computed in float64."""
     with jax.enable_x64(True):
-        return float(_value(utility, features))
+        return float(bind(_value, utility)(features))
 
 
 def utility_gradient(utility: Utility, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
     """The gradient of F at u, computed in float64."""
     with jax.enable_x64(True):
-        return np.asarray(_gradient(utility, features))
+        return np.asarray(bind(_gradient, utility)(features))
 
 
 class Evaluator:
@@ -263,7 +264,13 @@ def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -
     return np.linalg.solve(np.eye(S) - matrices, right[..., None]) * probs
 
 
-_value = eqx.filter_jit(lambda utility, features: utility.value(features))
-_gradient = eqx.filter_jit(lambda utility, features: utility.gradient(features))
+def _value(utility: Utility, features: Float[Array, " d"]) -> Float[Array, ""]:
+    return utility.value(features)
+
+
+def _gradient(utility: Utility, features: Float[Array, " d"]) -> Float[Array, " d"]:
+    return utility.gradient(features)
+
+
 _excesses = eqx.filter_jit(lambda problem, features: problem.excesses(features))
 _utilities = eqx.filter_jit(lambda utility, occupancies: jax.vmap(utility.value)(occupancies))

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
 
-import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from occupax._compiled import bind
 from occupax._display import Description, in_words, shown_number
 from occupax._errors import check_integer, check_number, unknown
 from occupax.exact import conic, constrained, evaluation
@@ -266,12 +266,11 @@ def _curvature(utility: Utility, mixture: Features, images: Images) -> Float[np.
     padded = np.zeros((-(-k // PADDING) * PADDING, d))  # few shapes, few compilations
     padded[:k] = images
     with jax.enable_x64(True):
-        return images @ np.asarray(_hessian_products(utility, mixture, padded))[:k].T
+        return images @ np.asarray(bind(_hessian_products, utility)(mixture, padded))[:k].T
 
 
-_hessian_products = eqx.filter_jit(
-    lambda utility, mixture, rows: jax.lax.map(lambda row: jax.jvp(utility.gradient, (mixture,), (row,))[1], rows)
-)
+def _hessian_products(utility: Utility, mixture: Float[Array, " d"], rows: Float[Array, "k d"]) -> Float[Array, "k d"]:
+    return jax.lax.map(lambda row: jax.jvp(utility.gradient, (mixture,), (row,))[1], rows)
 
 
 def _room(position: Vector, move: Vector) -> float:
