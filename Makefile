@@ -68,6 +68,7 @@ leaderboard: $(READY)  ## OccupancyBench with all algorithms, tuned on its test 
 	mkdir -p docs/figures
 	cp runs/bench/bench.md docs/bench.md
 	cp runs/bench/figures/*.svg docs/figures/
+	$(BIN)/python examples/bench_pages.py runs/bench
 
 RELEASE := .cache/release
 
