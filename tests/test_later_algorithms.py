@@ -1,5 +1,6 @@
 """STORM, PAGE, N-VR-PG, N-HARPG and PlugIn: against their pseudocode in NumPy, enumeration, and wrong versions."""
 
+import inspect
 import shutil
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from scipy.special import roots_legendre
 
 import enumeration as enum
 import occupax as ox
+from occupax.algorithms import planning
 from occupax.algorithms.planning import Model, posterior
 from occupax.samplers.batches.sampled import SampledBatch
 from occupax.training.schedule import Schedule
@@ -284,6 +286,28 @@ def assert_plans(algorithm):
 
 
 PLUG_IN = {"batch": 8, "prior": 0.5, "plan_steps": 40, "explore": 0.0}
+
+
+def test_runs_with_many_states_plan_one_after_the_other_and_as_each_does_alone(monkeypatch):
+    state, plan = trained(ox.PlugIn(batch=4), 1)[-1][-1], inspect.unwrap(planning.plan)
+    tables = jnp.asarray(np.random.default_rng(0).normal(size=(5, *state.policy.table.shape)))
+    model, matrices_of_all = posterior(TASK, state.seen, 0.1), "f64[5,3,3]"
+
+    def planned(tables):
+        """What comes of each table, and the program."""
+        traced = jax.jit(jax.vmap(lambda table: plan(TASK, model, table, 5))).trace(tables)
+        return traced.lower().compile()(tables), str(traced.jaxpr)
+
+    together, program = planned(tables)
+    assert matrices_of_all in program
+    monkeypatch.setattr(planning, "MANY_STATES", 1)
+    one_by_one, program = planned(tables)
+    assert matrices_of_all not in program
+    for i, table in enumerate(tables):
+        alone, _ = planned(table[None])
+        for several, vmapped, single in zip(one_by_one, together, alone, strict=True):
+            np.testing.assert_array_equal(several[i], single[0])
+            np.testing.assert_allclose(several[i], vmapped[i], rtol=1e-9, atol=1e-9)
 
 
 def test_plug_in_plans_in_the_posterior_mean_of_all_that_was_seen():

@@ -1,8 +1,11 @@
 """A model of a process with numbered states and actions, learned from counts, and the best stationary policy in it."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float
 
 from occupax.batch import Transitions
@@ -13,6 +16,8 @@ LOWEST = -12.0
 """How far a logit is at most below the highest of its state, so that no action is out of reach of a few steps."""
 GROW, SHRINK = 1.5, 0.3
 """What a step of planning is multiplied by after one that helped, and after one that did not."""
+MANY_STATES = 256
+"""From here on the runs of a program plan one after the other: a core's cache does not hold the matrices of several."""
 
 
 class Model(eqx.Module):
@@ -91,6 +96,17 @@ def plan(
     is taken only if it does not lower the utility. After steps that help the next is longer, so that for a linear
     utility this ends as policy iteration does.
     """
+    arrays, rest = eqx.partition((problem, model, logits), eqx.is_array)
+
+    def improved(arrays: Any) -> tuple[Array, Array]:
+        problem, model, logits = eqx.combine(arrays, rest)
+        return _improved(problem, model, logits, steps)
+
+    one_by_one = len(model.initial) >= MANY_STATES
+    return (sequential_vmap(improved) if one_by_one else improved)(arrays)
+
+
+def _improved(problem: Problem, model: Model, logits: Float[Array, "S A"], steps: int) -> tuple[Array, Array]:
 
     def improve(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
         logits, worth, gain, size = carry[0], carry[1], carry[3], carry[4]
