@@ -13,7 +13,7 @@ import occupax as ox
 from occupax import kernels
 from occupax.envs import ActionSpace, DiscreteActions
 from occupax.envs.base import Environment
-from occupax.samplers.network_kernel import NetworkKernelSource, _log_probs, kernel_log_probs
+from occupax.samplers.network_kernel import NetworkKernelSource, _log_probs, _turned, kernel_log_probs
 from occupax.samplers.plain import JaxSource
 from sources import source_of
 
@@ -240,30 +240,34 @@ def test_the_kernel_is_for_networks_of_tanh_fed_with_vectors():
 # Inputs that are mostly zeros, and room that is not written
 
 
-def mostly_zeros(rows, inputs=40):
+INPUTS, HIDDEN = 43, 72  # neither is a multiple of what is looked at, or multiplied, at once
+PARAMETERS = INPUTS * HIDDEN + HIDDEN + HIDDEN * 8 + 8
+
+
+def mostly_zeros(rows):
     """Observations with a few numbers each, a zero that has a sign, and rows that are all zeros."""
-    there = jax.random.uniform(jax.random.key(1), (1, rows, inputs)) < 0.15
+    there = jax.random.uniform(jax.random.key(1), (1, rows, INPUTS)) < 0.08
     seen = jnp.where(there, jax.random.normal(jax.random.key(2), there.shape), 0.0)
-    return seen.at[0, 0].set(0.0).at[0, 1, 3].set(-0.0)
+    return seen.at[0, 0].set(0.0).at[0, 1, 3].set(-0.0).at[0, 2, INPUTS - 1].set(1.5)
 
 
-def of_kernel(parameters, seen, actions, inputs=40):
+def of_kernel(parameters, seen, actions):
     lengths = jnp.full(1, seen.shape[1], jnp.int32)
-    found: Any = _log_probs("gradient", (inputs, 8, 3), parameters, seen, actions, lengths, None)
+    found: Any = _log_probs("gradient", (INPUTS, HIDDEN, 3), parameters, seen, actions, lengths, None)
     return found
 
 
-def in_plain_jax(parameters, seen, actions, inputs=40):
-    parts = jnp.split(parameters, np.cumsum([inputs * 8, 8, 64]))
-    hidden = jnp.tanh(seen @ parts[0].reshape(inputs, 8) + parts[1])
-    logits = (hidden @ parts[2].reshape(8, 8) + parts[3])[..., :3]
+def in_plain_jax(parameters, seen, actions):
+    parts = jnp.split(parameters, np.cumsum([INPUTS * HIDDEN, HIDDEN, HIDDEN * 8]))
+    hidden = jnp.tanh(seen @ parts[0].reshape(INPUTS, HIDDEN) + parts[1])
+    logits = (hidden @ parts[2].reshape(HIDDEN, 8) + parts[3])[..., :3]
     return jnp.take_along_axis(jax.nn.log_softmax(logits), actions[..., None], -1)[..., 0]
 
 
 @pytest.mark.parametrize("rows", [7, 200])
 def test_inputs_that_are_zero_are_left_out_and_change_nothing(x64, rows):
     seen, actions = mostly_zeros(rows), jnp.arange(rows, dtype=jnp.int32)[None] % 3
-    parameters = jax.random.normal(jax.random.key(3), (40 * 8 + 8 + 64 + 8,))
+    parameters = jax.random.normal(jax.random.key(3), (PARAMETERS,))
     weights = jnp.cos(jnp.arange(rows))
 
     def both(log_probs):
@@ -277,9 +281,9 @@ def test_inputs_that_are_zero_are_left_out_and_change_nothing(x64, rows):
 
 
 def test_a_row_has_the_same_bits_whether_its_zeros_are_left_out_or_not():
-    parameters = jax.random.normal(jax.random.key(3), (40 * 8 + 8 + 64 + 8,))
+    parameters = jax.random.normal(jax.random.key(3), (PARAMETERS,))
     seen, actions = mostly_zeros(30), jnp.zeros((1, 31), jnp.int32)
-    dense = jnp.concatenate([seen, jnp.ones((1, 1, 40))], 1)  # one full row, and nothing is left out
+    dense = jnp.concatenate([seen, jnp.ones((1, 1, INPUTS))], 1)  # one full row, and nothing is left out
     alone, among = of_kernel(parameters, seen, actions[:, :30]), of_kernel(parameters, dense, actions)
     np.testing.assert_array_equal(alone, among[:, :30])
     slopes = [
@@ -291,7 +295,7 @@ def test_a_row_has_the_same_bits_whether_its_zeros_are_left_out_or_not():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_is_not_hidden_by_zeros(value):
-    parameters = jax.random.normal(jax.random.key(3), (40 * 8 + 8 + 64 + 8,))
+    parameters = jax.random.normal(jax.random.key(3), (PARAMETERS,))
     seen, actions = mostly_zeros(6).at[0, 4, 7].set(value), jnp.zeros((1, 6), jnp.int32)
     found = of_kernel(parameters, seen, actions)
     expected = in_plain_jax(parameters, seen, actions)
@@ -299,11 +303,19 @@ def test_what_is_not_finite_is_not_hidden_by_zeros(value):
     # of an error that is not finite the gradient of a bias tells, though each input of its row is zero
     coefficients = jnp.zeros(6).at[0].set(value)  # the row of zeros
     gradient = jax.grad(lambda it: jnp.sum(of_kernel(it, mostly_zeros(6), actions) * coefficients))(parameters)
-    assert not np.isfinite(gradient[40 * 8 : 40 * 8 + 8]).any()
+    assert not np.isfinite(gradient[INPUTS * HIDDEN :][:HIDDEN]).any()
     # but a weight that nothing is multiplied with is not looked at: training refuses such parameters by themselves
-    broken = parameters.reshape(-1).at[:8].set(value)
+    broken = parameters.reshape(-1).at[:HIDDEN].set(value)
     unseen = mostly_zeros(6).at[:, :, 0].set(0.0)
     assert np.isfinite(of_kernel(broken, unseen, actions)).all()
+
+
+def test_weights_are_turned_as_transposing_turns_them():
+    weights = jax.random.normal(KEY, (2, 37, 20))
+    errors = jnp.cos(jnp.arange(weights.size)).reshape(2, 20, 37)
+    turned, back = jax.jit(lambda it: jax.vjp(jax.vmap(_turned), it))(weights)
+    np.testing.assert_array_equal(turned, weights.transpose(0, 2, 1))
+    np.testing.assert_array_equal(back(errors)[0], errors.transpose(0, 2, 1))
 
 
 def test_only_live_rows_are_put_into_room_and_the_rest_stays():

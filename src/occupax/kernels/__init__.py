@@ -12,7 +12,7 @@ LIBRARY = Path(os.environ.get("OCCUPAX_KERNEL") or Path(__file__).parent / "libk
 """The environment variable is for builds of one's own, such as `make sanitize`."""
 TARGETS = {
     "tabular": ("sample", "occupancy", "gradient", "earnings", "product", "tally"),
-    "network": ("act", "log_probs", "gradient", "slopes", "slope_gradient", "normal", "outputs", "through"),
+    "network": ("act", "log_probs", "gradient", "slopes", "slope_gradient", "normal", "outputs", "through", "turn"),
 }
 FOR_ANY_NUMBERS = ("network_room", "network_keep")
 

@@ -1,7 +1,7 @@
 // Networks of tanh layers behind XLA's foreign function interface, for live steps only: of softmax policies the actions,
 // the log-probabilities, their gradients, and their slopes along a direction with the gradients of these; of normal laws
 // the gradients; for all others the outputs of the network, and the gradients through them. Also the room in which
-// observations are kept until then.
+// observations are kept until then, and weights with their axes exchanged.
 //
 // The parameters of a network are one vector: for each layer the weights [inputs][outputs] and the biases [outputs],
 // where outputs are filled up with zeros to a multiple of FILL. Live steps are gathered into blocks of rows, which stay
@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -55,31 +56,37 @@ struct Shape {
 constexpr const char* PARAMETERS = "the parameters and observations must be those of a network of these sizes.";
 constexpr const char* STEPS_TAKEN = "actions must lie in 0..A-1, and lengths in 0..H.";
 
-// The places of those inputs of a block of rows that are not zero, where they are few in every row: images of many
+// Those inputs of a block of rows that are not zero, and their places, where they are few in every row: images of many
 // colours. Zeros then take no time. They add nothing, whatever the weight or the error they would be multiplied with: an
 // infinite weight of an input that is never seen says nothing, and an infinite error is in the gradient of a bias.
+template <typename T>
 struct Sparse {
   bool few = false;
-  int64_t ends[ROWS + 1] = {};  // those of row r are places[ends[r]] to places[ends[r + 1]]
+  int64_t ends[ROWS + 1] = {};  // those of row r are number ends[r] to ends[r + 1]
   std::vector<int32_t> places;
+  std::vector<T> values;
 
   // Looks at the inputs of row number `row`; those before it are known.
-  template <typename T>
   void add(int64_t row, const T* inputs, int64_t size) {
     constexpr int64_t AT_ONCE = 8, WORDS = AT_ONCE * sizeof(T) / sizeof(uint64_t);
-    if (row == 0) few = size >= MANY, places.resize(ROWS * (size / FEW + AT_ONCE));
+    if (row == 0) few = size >= MANY, places.resize(ROWS * (size / FEW + AT_ONCE)), values.resize(places.size());
     if (!few) return;
-    int32_t* const found = places.data();
-    int64_t end = ends[row];
+    int64_t end = ends[row], first = 0;
     const int64_t most = end + size / FEW;
-    for (int64_t first = 0; first < size && end <= most; first += AT_ONCE) {
-      const int64_t last = std::min(size, first + AT_ONCE);
-      uint64_t words[WORDS] = {}, any = 0;
-      std::memcpy(words, inputs + first, (last - first) * sizeof(T));
+    const auto look = [&](int64_t last) {
+      for (; first < last; ++first) {
+        places[end] = static_cast<int32_t>(first), values[end] = inputs[first];
+        end += inputs[first] != 0;
+      }
+    };
+    while (first + AT_ONCE <= size && end <= most) {
+      uint64_t words[WORDS], any = 0;
+      std::memcpy(words, inputs + first, sizeof(words));
       for (uint64_t word : words) any |= word;
-      if (any == 0) continue;  // as most are
-      for (int64_t k = first; k < last; ++k) found[end] = static_cast<int32_t>(k), end += inputs[k] != 0;
+      if (any != 0) look(first + AT_ONCE);
+      else first += AT_ONCE;  // as most are
     }
+    if (end <= most) look(size);
     few = end <= most;
     ends[row + 1] = end;
   }
@@ -88,11 +95,11 @@ struct Sparse {
 // The passes of a network over a block of rows; `network_math.h` says what they do.
 template <typename T>
 struct Passes {
-  void (*forward)(const Shape&, const T*, int64_t, const Sparse&, T* const*);
-  void (*backward)(const Shape&, const T*, int64_t, const Sparse&, T* const*, T*, T*, const T*, T*);
-  void (*forward_along)(const Shape&, const T*, const T*, int64_t, const Sparse&, const T* const*, T* const*);
-  void (*backward_along)(const Shape&, const T*, const T*, int64_t, const Sparse&, const T* const*, const T* const*, T*,
-                         T*, T*, T*, const T*, T*);
+  void (*forward)(const Shape&, const T*, int64_t, const Sparse<T>&, T* const*);
+  void (*backward)(const Shape&, const T*, int64_t, const Sparse<T>&, T* const*, T*, T*, const T*, T*);
+  void (*forward_along)(const Shape&, const T*, const T*, int64_t, const Sparse<T>&, const T* const*, T* const*);
+  void (*backward_along)(const Shape&, const T*, const T*, int64_t, const Sparse<T>&, const T* const*, const T* const*,
+                         T*, T*, T*, T*, const T*, T*);
 };
 
 namespace plain {
@@ -143,11 +150,12 @@ template <typename T>
 struct Block {
   const Shape& shape;
   std::vector<T>& room;
-  Sparse& inputs;
+  Sparse<T>& inputs;
   std::vector<T*> layers, slopes;
   T *errors, *spare, *bends, *spare_bends, *zeros;
   int64_t rows = 0;
-  int64_t place[ROWS];  // where each row came from
+  const T* seen[ROWS];  // the observation of each row
+  int64_t place[ROWS];  // where it came from
 
   explicit Block(const Shape& shape) : shape(shape), room(all_room()), inputs(all_inputs()) {
     int64_t size = (4 * ROWS + 1) * shape.widest;
@@ -167,18 +175,22 @@ struct Block {
     return room;
   }
 
-  static Sparse& all_inputs() {
-    thread_local Sparse inputs;
+  static Sparse<T>& all_inputs() {
+    thread_local Sparse<T> inputs;
     return inputs;
   }
 
   void add(const T* observation, int64_t from) {
     inputs.add(rows, observation, shape.sizes[0]);
-    std::copy(observation, observation + shape.sizes[0], layers[0] + rows * shape.sizes[0]);
+    seen[rows] = observation;
     place[rows++] = from;
   }
 
-  void forward(const T* parameters) { passes<T>().forward(shape, parameters, rows, inputs, layers.data()); }
+  void forward(const T* parameters) {
+    const int64_t size = shape.sizes[0];
+    for (int64_t r = 0; r < rows && !inputs.few; ++r) std::copy(seen[r], seen[r] + size, layers[0] + r * size);
+    passes<T>().forward(shape, parameters, rows, inputs, layers.data());
+  }
 
   void backward(const T* turned, T* gradient) {
     passes<T>().backward(shape, turned, rows, inputs, layers.data(), errors, spare, zeros, gradient);
@@ -397,21 +409,28 @@ ffi::Error sum_gradients(ffi::ThreadPool pool, const Shape& shape, In<D> observa
   if (seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
   if (!within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
   const int64_t most = (n + PART - 1) / PART, parts = std::min(most, MOST_SUMS), each = (n + parts - 1) / parts;
-  std::vector<T> sums(runs * parts * shape.total, T{0});
-  in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t run = unit / parts, first = std::min(n, unit % parts * each), last = std::min(n, first + each);
+  const std::unique_ptr<T[]> others(new T[runs * (parts - 1) * shape.total]);
+  const auto sum_of = [&](int64_t run, int64_t part) {  // that of the first part becomes the result
+    return part == 0 ? results.at(run) : &others[(run * (parts - 1) + part - 1) * shape.total];
+  };
+  const int64_t threads = 1 + runs * n * horizon / WORTH_A_THREAD;
+  in_parallel(pool, runs * parts, threads, [&](int64_t unit) {
+    const int64_t run = unit / parts, part = unit % parts;
+    const int64_t first = std::min(n, part * each), last = std::min(n, first + each);
+    T* const sum = sum_of(run, part);
+    std::fill(sum, sum + shape.total, T{0});
     each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
       std::fill(block.errors, block.errors + block.rows * shape.widths.back(), T{0});
-      add(run, block, &sums[unit * shape.total]);
+      add(run, block, sum);
     });
   });
-  for (int64_t run = 0; run < runs; ++run) {
-    const T* part = &sums[run * parts * shape.total];
-    T* const total = results.at(run);
-    std::copy(part, part + shape.total, total);
-    for (int64_t p = 1; p < parts; ++p)
-      for (int64_t i = 0; i < shape.total; ++i) total[i] += part[p * shape.total + i];
-  }
+  in_parallel(pool, runs, threads, [&](int64_t run) {
+    T* const total = sum_of(run, 0);
+    for (int64_t part = 1; part < parts; ++part) {
+      const T* const sum = sum_of(run, part);
+      for (int64_t i = 0; i < shape.total; ++i) total[i] += sum[i];
+    }
+  });
   return ffi::Error::Success();
 }
 
@@ -551,6 +570,21 @@ ffi::Error Keep(ffi::AnyBuffer, ffi::AnyBuffer seen, In<ffi::PRED> live, In<ffi:
   return ffi::Error::Success();
 }
 
+// Exchanges the last two axes of an array, a few columns at a time, so that both sides stay in the cache.
+template <ffi::DataType D>
+ffi::Error Turn(In<D> matrices, Out<D> turned) {
+  constexpr int64_t AT_ONCE = 16;
+  const auto dims = matrices.dimensions();
+  const int64_t rows = dims[dims.size() - 2], columns = dims.back(), count = product(leading(dims, 2));
+  const auto* from = matrices.typed_data();
+  auto* to = turned->typed_data();
+  for (int64_t m = 0; m < count; ++m, from += rows * columns, to += rows * columns)
+    for (int64_t first = 0; first < columns; first += AT_ONCE)
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = first; c < std::min(columns, first + AT_ONCE); ++c) to[c * rows + r] = from[r * columns + c];
+  return ffi::Error::Success();
+}
+
 template <ffi::DataType D>
 auto bind_act() {
   return ffi::Ffi::Bind()
@@ -630,6 +664,11 @@ auto bind_slope_gradient() {
       .template Ret<ffi::Buffer<D>>();
 }
 
+template <ffi::DataType D>
+auto bind_turn() {
+  return ffi::Ffi::Bind().template Arg<In<D>>().template Ret<ffi::Buffer<D>>();
+}
+
 #define BIND_ROOM ffi::Ffi::Bind().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>()
 #define BIND_KEEP            \
   ffi::Ffi::Bind()           \
@@ -659,3 +698,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float32, Outputs<ffi::F32>, bind_o
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float64, Outputs<ffi::F64>, bind_outputs<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_through_float32, Through<ffi::F32>, bind_through<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_through_float64, Through<ffi::F64>, bind_through<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_turn_float32, Turn<ffi::F32>, bind_turn<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_turn_float64, Turn<ffi::F64>, bind_turn<ffi::F64>());

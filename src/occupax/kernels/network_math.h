@@ -76,52 +76,75 @@ void multiply(int64_t rows, Matrix<T> begin, Matrix<T> left, int64_t terms, cons
   }
 }
 
-// Adds COLUMNS vectors times a factor, for each place k of a row of inputs: to[c] += inputs[k] * right[k][c].
+// The inputs of a row that are not zero.
+template <typename T>
+struct SparseRow {
+  const int32_t* places;
+  const T* values;
+  int64_t size;
+  SparseRow(const Sparse<T>& of, int64_t r)
+      : places(&of.places[of.ends[r]]), values(&of.values[of.ends[r]]), size(of.ends[r + 1] - of.ends[r]) {}
+};
+
+// The first layer, of COLUMNS vectors: to[c] = begin[c] + sum_k row[k] * right[k][c].
 template <typename T, int WIDE, int COLUMNS>
-void add_tile(const int32_t* places, const int32_t* end, const T* inputs, const Matrix<T>& right, T* to) {
+void add_tile(const T* begin, const SparseRow<T>& row, const T* right, T* to, int64_t width) {
   using V = typename Vector<T, WIDE>::type;
   using Loose = typename Vector<T, WIDE>::loose;
   constexpr int64_t SIZE = Vector<T, WIDE>::SIZE;
   V sums[COLUMNS];
-  for (int c = 0; c < COLUMNS; ++c) sums[c] = *reinterpret_cast<const Loose*>(to + c * SIZE);
-  for (; places < end; ++places) {
-    const T* const with = right.data + *places * right.apart;
-    const T factor = inputs[*places];
-    for (int c = 0; c < COLUMNS; ++c) sums[c] += factor * *reinterpret_cast<const Loose*>(with + c * SIZE);
+  for (int c = 0; c < COLUMNS; ++c) sums[c] = *reinterpret_cast<const Loose*>(begin + c * SIZE);
+  for (int64_t i = 0; i < row.size; ++i) {
+    const T* const with = right + row.places[i] * width;
+    for (int c = 0; c < COLUMNS; ++c) sums[c] += row.values[i] * *reinterpret_cast<const Loose*>(with + c * SIZE);
   }
   for (int c = 0; c < COLUMNS; ++c) *reinterpret_cast<Loose*>(to + c * SIZE) = sums[c];
 }
 
+// The gradient of its weights, of COLUMNS vectors: to[k][c] += row[k] * errors[c].
+template <typename T, int WIDE, int COLUMNS>
+void spread_tile(const T* errors, const SparseRow<T>& row, T* to, int64_t width) {
+  using V = typename Vector<T, WIDE>::type;
+  using Loose = typename Vector<T, WIDE>::loose;
+  constexpr int64_t SIZE = Vector<T, WIDE>::SIZE;
+  V error[COLUMNS];
+  for (int c = 0; c < COLUMNS; ++c) error[c] = *reinterpret_cast<const Loose*>(errors + c * SIZE);
+  for (int64_t i = 0; i < row.size; ++i) {
+    T* const sums = to + row.places[i] * width;
+    for (int c = 0; c < COLUMNS; ++c) *reinterpret_cast<Loose*>(sums + c * SIZE) += row.values[i] * error[c];
+  }
+}
+
 // The first layer: to[r][c] = begin[c] + sum_k inputs[r][k] * right[k][c].
 template <typename T>
-void multiply_inputs(const Shape& shape, int64_t rows, const Sparse& sparse, const T* inputs, const T* begin,
+void multiply_inputs(const Shape& shape, int64_t rows, const Sparse<T>& sparse, const T* inputs, const T* begin,
                      const T* right, T* to) {
   constexpr int64_t SIZE = Vector<T>::SIZE;
   const int64_t size = shape.sizes[0], width = shape.widths[1];
-  const Matrix<T> weights{right, width, 1};
-  if (!sparse.few) return multiply(rows, {begin, 0, 1}, {inputs, size, 1}, size, weights, to, width);
-  for (int64_t r = 0; r < rows; ++r, inputs += size, to += width) {
-    const int32_t *const first = &sparse.places[sparse.ends[r]], *const last = &sparse.places[sparse.ends[r + 1]];
-    std::copy(begin, begin + width, to);
+  if (!sparse.few) return multiply(rows, {begin, 0, 1}, {inputs, size, 1}, size, {right, width, 1}, to, width);
+  for (int64_t r = 0; r < rows; ++r, to += width) {
+    const SparseRow<T> row(sparse, r);
     int64_t c = 0;
-    for (; c + 8 * SIZE <= width; c += 8 * SIZE)
-      add_tile<T, BYTES, 8>(first, last, inputs, weights.from_column(c), to + c);
-    for (; c + SIZE <= width; c += SIZE) add_tile<T, BYTES, 1>(first, last, inputs, weights.from_column(c), to + c);
-    if (BYTES > SMALLEST && c < width) add_tile<T, SMALLEST, 1>(first, last, inputs, weights.from_column(c), to + c);
+    for (; c + 4 * SIZE <= width; c += 4 * SIZE) add_tile<T, BYTES, 4>(begin + c, row, right + c, to + c, width);
+    for (; c + SIZE <= width; c += SIZE) add_tile<T, BYTES, 1>(begin + c, row, right + c, to + c, width);
+    if (BYTES > SMALLEST && c < width) add_tile<T, SMALLEST, 1>(begin + c, row, right + c, to + c, width);
   }
 }
 
 // The gradient of its weights: to[k][c] += sum_r inputs[r][k] * errors[r][c].
 template <typename T>
-void multiply_errors(const Shape& shape, int64_t rows, const Sparse& sparse, const T* inputs, const T* errors, T* to) {
+void multiply_errors(const Shape& shape, int64_t rows, const Sparse<T>& sparse, const T* inputs, const T* errors,
+                     T* to) {
+  constexpr int64_t SIZE = Vector<T>::SIZE;
   const int64_t size = shape.sizes[0], width = shape.widths[1];
   if (!sparse.few) return multiply(size, {to, width, 1}, {inputs, 1, size}, rows, {errors, width, 1}, to, width);
-  for (int64_t r = 0; r < rows; ++r, inputs += size, errors += width)
-    for (int64_t i = sparse.ends[r]; i < sparse.ends[r + 1]; ++i) {
-      const T factor = inputs[sparse.places[i]];
-      T* const sums = to + sparse.places[i] * width;
-      for (int64_t c = 0; c < width; ++c) sums[c] += factor * errors[c];
-    }
+  for (int64_t r = 0; r < rows; ++r, errors += width) {
+    const SparseRow<T> row(sparse, r);
+    int64_t c = 0;
+    for (; c + 4 * SIZE <= width; c += 4 * SIZE) spread_tile<T, BYTES, 4>(errors + c, row, to + c, width);
+    for (; c + SIZE <= width; c += SIZE) spread_tile<T, BYTES, 1>(errors + c, row, to + c, width);
+    if (BYTES > SMALLEST && c < width) spread_tile<T, SMALLEST, 1>(errors + c, row, to + c, width);
+  }
 }
 
 // The rational function of Eigen and XLA, whose error is a few units in the last place.
@@ -158,7 +181,7 @@ void apply_tanh(double* values, int64_t size) {
 
 // Fills layers 1 and above, [rows][width] each, from layer 0 [rows][inputs].
 template <typename T>
-void forward(const Shape& shape, const T* parameters, int64_t rows, const Sparse& sparse, T* const* layers) {
+void forward(const Shape& shape, const T* parameters, int64_t rows, const Sparse<T>& sparse, T* const* layers) {
   for (int64_t l = 0; l < shape.depth; ++l) {
     const int64_t width = shape.widths[l + 1];
     const T *const biases = parameters + shape.biases[l], *const weights = parameters + shape.weights[l];
@@ -173,7 +196,7 @@ void forward(const Shape& shape, const T* parameters, int64_t rows, const Sparse
 // exchanged. `errors` is that of the last layer [rows][width] and is written over, as is `spare`, of the same size;
 // `zeros` is as wide as the widest layer.
 template <typename T>
-void backward(const Shape& shape, const T* turned, int64_t rows, const Sparse& sparse, T* const* layers, T* errors,
+void backward(const Shape& shape, const T* turned, int64_t rows, const Sparse<T>& sparse, T* const* layers, T* errors,
               T* spare, const T* zeros, T* gradient) {
   for (int64_t l = shape.depth; l-- > 0;) {
     const int64_t width = shape.widths[l + 1], before = shape.widths[l];
@@ -194,7 +217,7 @@ void backward(const Shape& shape, const T* turned, int64_t rows, const Sparse& s
 // Fills layers 1 and above of `slopes`, [rows][width] each: the derivatives of `layers` along a direction of the
 // parameters.
 template <typename T>
-void forward_along(const Shape& shape, const T* parameters, const T* direction, int64_t rows, const Sparse& sparse,
+void forward_along(const Shape& shape, const T* parameters, const T* direction, int64_t rows, const Sparse<T>& sparse,
                    const T* const* layers, T* const* slopes) {
   for (int64_t l = 0; l < shape.depth; ++l) {
     const int64_t width = shape.widths[l + 1], before = shape.widths[l], terms = shape.sizes[l];
@@ -214,7 +237,7 @@ void forward_along(const Shape& shape, const T* parameters, const T* direction, 
 // layer [rows][width] at first, are written over.
 template <typename T>
 void backward_along(const Shape& shape, const T* turned, const T* turned_direction, int64_t rows,
-                    const Sparse& sparse, const T* const* layers, const T* const* slopes, T* errors, T* spare, T* bends,
+                    const Sparse<T>& sparse, const T* const* layers, const T* const* slopes, T* errors, T* spare, T* bends,
                     T* spare_bends, const T* zeros, T* gradient) {
   for (int64_t l = shape.depth; l-- > 0;) {
     const int64_t width = shape.widths[l + 1], before = shape.widths[l], terms = shape.sizes[l + 1];

@@ -257,8 +257,21 @@ def _network(policy: Policy, with_deviations: bool = False) -> tuple[Float[Array
     parts: list[Array] = []
     for weight, bias in arrays:
         more = -len(bias) % FILL
-        parts += [jnp.pad(weight.T, ((0, 0), (0, more))).ravel(), jnp.pad(bias, (0, more))]
+        parts += [jnp.pad(_turned(weight), ((0, 0), (0, more))).ravel(), jnp.pad(bias, (0, more))]
     return jnp.concatenate(parts), (arrays[0][0].shape[1], *(len(bias) for _, bias in arrays))
+
+
+@jax.custom_vjp
+def _turned(weight: Float[Array, "a b"]) -> Float[Array, "b a"]:
+    """The weights with their axes exchanged: by the kernel, once.
+
+    XLA would do it again in everything that is computed of a gradient, which takes several times as long.
+    """
+    output = jax.ShapeDtypeStruct(weight.shape[::-1], weight.dtype)
+    return kernels.call("network_turn", weight.dtype, output, weight)
+
+
+_turned.defvjp(lambda weight: (_turned(weight), None), lambda _, errors: (_turned(errors),))
 
 
 def _rows(observations: Array, axes: int, dtype: Any) -> Float[Array, "*axes D"]:

@@ -332,9 +332,9 @@ def _numbers(
 
 def _failure(state: AlgorithmState) -> Int[Array, ""]:
     """Index into `FAILURES`: of the gradient, the parameters or anything else in the state."""
-    floats = [eqx.filter(tree, eqx.is_inexact_array) for tree in (state.gradient, state.policy, state)]
-    parts = [[jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)] for tree in floats]
-    wrong = ~jnp.isfinite(jnp.concatenate([leaf for part in parts for leaf in part]))
-    ends = np.cumsum([sum(leaf.size for leaf in part) for part in parts])
-    place = jnp.argmax(wrong)  # the first, or 0 if there is none
-    return jnp.where(wrong[place], 1 + (place >= ends[0]) + (place >= ends[1]), 0).astype(jnp.int32)
+    found = jnp.zeros((), jnp.int32)
+    for number, tree in ((3, state), (2, state.policy), (1, state.gradient)):  # the first failure counts
+        leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+        finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])
+        found = jnp.where(jnp.all(finite), found, number)
+    return found
