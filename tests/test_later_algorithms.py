@@ -2,7 +2,7 @@
 
 import inspect
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import equinox as eqx
 import jax
@@ -186,7 +186,7 @@ class NewReward(ox.NHARPG):
 @pytest.mark.parametrize("kind", [OneReward, OtherShare, NextToss, Forgetful, Late, Steady, Backwards, NewReward])
 def test_a_wrong_algorithm_is_noticed(kind):
     name = kind.__mro__[1].__name__.lower()
-    settings = {field: getattr(ALGORITHMS[name], field) for field in ALGORITHMS[name].__dataclass_fields__}
+    settings = {field.name: getattr(ALGORITHMS[name], field.name) for field in fields(ALGORITHMS[name])}
     with pytest.raises(AssertionError):
         assert_as_by_hand(name, kind(**settings))
 
