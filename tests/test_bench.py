@@ -211,6 +211,9 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
     assert sorted(row[1] for row in later.table("development").rows) == ["default", "tuned"]
     assert [row[1] for row in later.table("both").rows] == ["default"]
     assert "Tuned track, development half" in (tmp_path / "a" / "bench.md").read_text()
+    two = {"ours": ox.REINFORCE(batch=10), "another": ox.REINFORCE(batch=5)}  # of which nobody tuned the second
+    wider = ox.bench.run(tmp_path / "a", **(options | {"tuned": False, "algorithms": two}), progress=False)
+    assert wider.entrants == [("ours", "default"), ("another", "default")]
 
 
 def test_the_page_says_whom_the_default_beats_with_tuned_settings_on_the_test_half(monkeypatch):

@@ -88,12 +88,12 @@ def run(
 def _kept(
     folder: Path, entered: Mapping[str, Algorithm[Any] | None], chosen: Sequence[BenchProblem], seeds: int
 ) -> list[Done]:
-    """What earlier commands left of the tuned track: of each algorithm the halves of which no problem is missing."""
+    """What earlier commands left of the tuned track: the halves of which no algorithm and no problem is missing."""
     kept: list[Done] = []
-    for entry in entered.items():
-        for half in dict.fromkeys(it.half for it in chosen):
-            found = [cells.load(folder, Cell(it, *entry, "tuned", seeds)) for it in chosen if it.half == half]
-            kept += [done for done in found if done is not None and None not in found]
+    for half in dict.fromkeys(it.half for it in chosen):
+        there = [Cell(it, *entry, "tuned", seeds) for entry in entered.items() for it in chosen if it.half == half]
+        found = [done for cell in there if (done := cells.load(folder, cell)) is not None]
+        kept += found if len(found) == len(there) else []
     return kept
 
 
