@@ -3,16 +3,23 @@
 The import hook of jaxtyping decorates every function where it is defined. That takes milliseconds for each of two
 thousand functions, and for those inside of others again with every call of these. Here a function is decorated when it
 is called first while checks are on, and one inside of another not at all: the other one's arguments are checked.
+After many calls in one file of tests, most of them with the same shapes, those that follow are not checked.
 """
 
 import functools
 import inspect
+from collections import Counter
 from dataclasses import is_dataclass
 from typing import Any
 
 import jaxtyping
 
 at_once = jaxtyping.jaxtyped
+
+MOST = 50
+"""The number of calls of a function that are checked in a file of tests; loops call some of them thousands of times."""
+calls: Counter[Any] = Counter()
+"""The checked calls of each function in this file; to be cleared for the next one."""
 
 
 def check_when_called() -> None:
@@ -45,8 +52,9 @@ def when_called(typechecker: Any, function: Any) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        if jaxtyping.config.jaxtyping_disable:
+        if jaxtyping.config.jaxtyping_disable or calls[function] >= MOST:
             return function(*args, **kwargs)
+        calls[function] += 1
         if not decorated:
             decorated.append(at_once(function, typechecker=typechecker))
         return decorated[0](*args, **kwargs)

@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 # Compiled programs are kept in two folders of this run, one of the workers and one of the processes that tests start:
@@ -23,9 +24,12 @@ import jaxtyping
 import pytest
 
 import annotations
+import contexts
 
 annotations.check_when_called()
+contexts.keep_one_for_each_thread()
 jax.config.update("jax_compilation_cache_dir", f"{os.environ['JAX_COMPILATION_CACHE_DIR']}/workers")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)  # to write others takes longer than it saves
 
 # A cluster of Ray is found by all who look into the folder that it writes into: each worker of the tests has its own.
 os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="ray-")
@@ -52,7 +56,10 @@ if OPTIMISATIONS not in os.environ:
         jax.devices()  # XLA reads its flags here, and never again
 
 
-SLOW = "documents cluster contract site real_cluster checkpoint interruption training failures exact eager batches"
+CLUSTERS = "documents cluster contract real_cluster"
+"""The files that start clusters of Ray. One worker has all of them: who joins a cluster by the address "auto" may get
+any that runs on this machine."""
+SLOW = f"{CLUSTERS} site batches eager network checkpoint interruption failures training exact"
 """The files that take longest. They come first, so that no worker is left with one of them at the end."""
 
 
@@ -72,8 +79,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give a worker one file after the other: tests of a file share fixtures and what they compile."""
     from xdist.scheduler import LoadFileScheduling
 
+    clusters = [f"test_{name}" for name in CLUSTERS.split()]
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "clusters" if Path(file).stem in clusters else file
+
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return Files(config, log)
 
 
 PAGES = "occupax.analysis.report.write_pages"
@@ -123,6 +137,7 @@ mathematics. In the others, which train on top of it, that would take a quarter 
 def shapes(request: pytest.FixtureRequest) -> None:
     checked = request.path.stem.removeprefix("test_") in SHAPES.split()
     jaxtyping.config.update("jaxtyping_disable", not checked)
+    annotations.calls.clear()
 
 
 @pytest.fixture

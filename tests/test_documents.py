@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import contexts
+
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "examples"))
 
@@ -41,23 +43,27 @@ def reader(tmp_path):
     return tmp_path
 
 
-EPISODES = {"docs/training.md": 10_000}  # it prints when a return is reached
-"""The most of a training on a page; on others 1,000, after which the lines that are printed are those after many."""
+EPISODES = {"docs/training.md": 10_000, "docs/diagnosis.md": 1000}
+"""The most of a training on these pages, which print when a return is reached and that nothing was learned."""
+FEW = 300
+"""The most on all others: the lines that are printed are those after many."""
 
 
 @contextmanager
 def at_most(episodes):
-    """End trainings after so many episodes; all else is as printed."""
+    """End trainings after so many episodes, and without the report of a folder; all else is as printed."""
+    from occupax.analysis import report
     from occupax.training import loop
 
     paid = loop.paid_iterations
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "write_pages", lambda *_: None)
         patch.setattr(loop, "paid_iterations", lambda setup, printed: paid(setup, min(printed, episodes)))
         yield patch
 
 
 def run_notebook(cells):
-    with at_most(1000):
+    with at_most(FEW):
         return notebooks.run(cells)
 
 
@@ -83,7 +89,8 @@ def shape(text):
 @pytest.fixture(scope="module")
 def scripts(compiled_fast):
     """A process that runs one page after the other, which share what is imported and compiled."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+    spawn, prepare = multiprocessing.get_context("spawn"), contexts.keep_one_for_each_thread
+    with ProcessPoolExecutor(1, spawn, prepare) as process:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in compiled_fast.items():
                 patch.setenv(name, value)
@@ -97,7 +104,7 @@ def test_the_code_of_a_page_runs_as_printed(page, reader, scripts):
     whole = [block for block in blocks_of(page) if not NAME_OF_A_FILE.match(block)]
     (reader / "page_of_the_docs.py").write_text("\n".join(whole))
     files = [found[1] for block in blocks_of(page) if (found := NAME_OF_A_FILE.match(block))]
-    most = EPISODES.get(page, 1000)
+    most = EPISODES.get(page, FEW)
     texts = [scripts.submit(run, reader / name, most).result() for name in ("page_of_the_docs.py", *files)]
     printed = sum(block.count("print(") for block in blocks_of(page))
     lines = shape("".join(texts))
