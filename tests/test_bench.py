@@ -12,6 +12,7 @@ import pytest
 
 import occupax as ox
 from occupax import exact
+from occupax.analysis import plots
 from occupax.analysis.statistics import interquartile_mean
 from occupax.bench import cells, families, measure, references, summary, tables
 from occupax.bench.families import FAMILIES, QUICK, Row, problems
@@ -191,6 +192,8 @@ def tiny(monkeypatch):
 
 
 def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "save", lambda *_: None)  # five times the same figures
+    monkeypatch.setattr(summary, "RESAMPLES", 50)
     trained, measured = [], cells.measure
     monkeypatch.setattr(cells, "measure", lambda cell, logger: trained.append(cell.name) or measured(cell, logger))
     options = {"algorithms": {"ours": ox.REINFORCE(batch=10)}, "half": "development", "tuned": True, "seeds": 2}

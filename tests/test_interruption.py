@@ -1,5 +1,6 @@
-"""Training in a process of its own that is killed, interrupted and resumed."""
+"""Training in a process of its own that is killed or interrupted, and resumed in another one."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,55 +10,55 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import occupax as ox
 from occupax import serial
 
 SCRIPT = """
 import os, sys, time
-import occupax as ox
 from occupax.analysis import report
 from occupax.training import loop
+from test_interruption import trained
 
 report.write_pages = lambda *_: None  # it would take longer than the training
 folder, pace = sys.argv[1:]
-if pace != "fast":
-    loop.MOST_ITERATIONS = 25  # so that there are many moments to be killed at
+loop.MOST_ITERATIONS = 25  # so that there are many moments to be killed at
 if pace == "slow":
     os.fsync = lambda descriptor: time.sleep(0.2)
-problem = ox.Problem(ox.TabularMDP.chain(3), ox.utilities.LogCoverage(0.1), discount=0.9, horizon=4)
-algorithm = ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3, output="uniform")
-every = 30.0 if pace == "fast" else 0.0
-options = {"seeds": 2, "progress": False, "record_every": 7, "checkpoint_every": every}
 try:
-    ox.train(problem, algorithm, 8_000, out=folder, resume=True, **options)
+    trained(folder, checkpoint_every=0.0)
 except KeyboardInterrupt as interrupt:
     print(interrupt, flush=True)
     sys.exit(130)
 """
 
 
+def trained(folder, **options):
+    """Train in a folder, or go on there."""
+    problem = ox.Problem(ox.TabularMDP.chain(3), ox.utilities.LogCoverage(0.1), discount=0.9, horizon=4)
+    algorithm = ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3, output="uniform")
+    options |= {"seeds": 2, "progress": False, "record_every": 7}
+    ox.train(problem, algorithm, 8_000, out=folder, resume=True, **options)
+
+
 @pytest.fixture(scope="module")
 def start(tmp_path_factory, compiled_fast):
-    """Start a child that trains in a folder, or goes on there."""
+    """Start a process that trains in a folder, or goes on there; compiled as in this one, to the same bits."""
     script = tmp_path_factory.mktemp("children") / "child.py"
     script.write_text(SCRIPT)
+    env = compiled_fast | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
 
     def begin(folder, pace):
         command = [sys.executable, str(script), str(folder), pace]
-        return subprocess.Popen(command, env=compiled_fast, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     return begin
 
 
 @pytest.fixture(scope="module")
-def undisturbed(start, tmp_path_factory):
+def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
-    finish(start(folder, "fast"))
+    trained(folder)
     return folder
-
-
-def finish(child):
-    out, err = child.communicate(timeout=120)
-    assert child.returncode == 0, out + err
 
 
 def checkpoints(folder):
@@ -107,7 +108,7 @@ def test_kills_at_any_moment_change_no_bit(start, undisturbed, tmp_path):
     kill(child)  # in the middle of a write, which leaves a file that nobody takes for a checkpoint
     assert unfinished()
     assert max(checkpoints(tmp_path)) > reached  # it went on
-    finish(start(tmp_path, "fast"))
+    trained(tmp_path)
     assert not unfinished()  # what a killed process left is removed by the next one
     assert len(checkpoints(tmp_path)) == 2
     assert_same_run(undisturbed, tmp_path)
@@ -128,5 +129,5 @@ def test_an_interrupt_saves_and_says_how_to_go_on(start, undisturbed, tmp_path):
     )
     assert max(checkpoints(tmp_path)) >= before
     assert not (tmp_path / "summary.json").exists()  # a run that is not finished is not taken for one
-    finish(start(tmp_path, "fast"))
+    trained(tmp_path)
     assert_same_run(undisturbed, tmp_path)

@@ -287,13 +287,13 @@ print(serial.checksum(json.dumps(description), arrays), serial.checksum(*[
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory):
+def elsewhere(tmp_path_factory, compiled_fast):
     """What two processes print that order sets and dictionaries in other ways, and a folder with what they write."""
     folder = tmp_path_factory.mktemp("elsewhere")
     runs = [
         subprocess.Popen(
             [sys.executable, "-c", ELSEWHERE, folder / seed],
-            env={**os.environ, "PYTHONHASHSEED": seed},
+            env=compiled_fast | {"PYTHONHASHSEED": seed},
             stdout=subprocess.PIPE,
             text=True,
         )
