@@ -271,6 +271,24 @@ def test_types_follow_the_default_float(env: TimeLimited, num_actions: int, size
         assert observation_spec(env) == jax.ShapeDtypeStruct((size,), default)
 
 
+def test_an_environment_is_traced_once_for_the_form_of_its_observations_unless_it_has_arrays():
+    traced: list[Any] = []
+
+    class Zoomed(CartPole):
+        """A CartPole that is seen so many times as large."""
+
+        zoom: Any = 2.0
+
+        def observe(self, state: Timed) -> Any:
+            traced.append(self.zoom)
+            return jnp.tile(super().observe(state) * self.zoom, jnp.ndim(self.zoom) + 1)
+
+    assert [observation_spec(Zoomed(zoom=zoom)).shape for zoom in (2.0, 2.0, 3.0)] == [(4,)] * 3
+    assert traced == [2.0, 3.0]
+    assert [observation_spec(Zoomed(zoom=np.ones(4))).shape for _ in range(2)] == [(8,)] * 2
+    assert len(traced) == 4
+
+
 @pytest.mark.parametrize(("name", "env"), [("CartPole-v1", CartPole()), ("Acrobot-v1", Acrobot())])
 def test_single_precision_is_close_to_gymnasium(name: str, env: TimeLimited):
     # rounded before Gymnasium sees them, so that both start from the same state

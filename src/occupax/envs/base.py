@@ -1,6 +1,7 @@
 """What every environment provides, and what one that is sampled inside JAX provides besides."""
 
 from abc import abstractmethod
+from functools import lru_cache
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -47,7 +48,10 @@ class Environment(DecisionProcess):
 
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation, found without running the environment."""
-        return jax.eval_shape(lambda: self.observe(self.reset(jax.random.key(0))))
+        try:
+            return _first_seen(self, bool(jax.config.read("jax_enable_x64")))
+        except TypeError:  # an environment with arrays is not hashable
+            return _first_seen.__wrapped__(self, False)
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> PyTree:
@@ -68,6 +72,12 @@ class Environment(DecisionProcess):
     @abstractmethod
     def truncated(self, state: PyTree) -> Bool[Array, ""]:
         """Whether the time limit cuts the episode in this state."""
+
+
+@lru_cache(maxsize=8)  # to trace an environment takes long, and the first policy of every seed asks
+def _first_seen(env: Environment, _double: bool) -> Any:
+    """Shape and dtype of a first observation; they may depend on the precision."""
+    return jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))
 
 
 class Timed(eqx.Module):

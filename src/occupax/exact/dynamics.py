@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
@@ -86,8 +85,7 @@ def dynamics(problem: Problem) -> Dynamics:
     rows, columns = sparse.diags_array(np.repeat(counting, A)), sparse.diags_array(counting)
     transition = sparse.csr_array(rows @ env.transition @ columns)
     with jax.enable_x64(True):
-        states, actions = jnp.repeat(jnp.arange(S), A), jnp.tile(jnp.arange(A), S)
-        counts = jax.vmap(problem.count)(states, actions, jnp.asarray(env.reward.ravel()))
+        counts = jax.vmap(problem.count)(*np.divmod(np.arange(S * A), A), env.reward.ravel())
     index, entry = np.asarray(counts.index), np.asarray(counts.value)
     pairs = np.repeat(np.arange(S * A), index.shape[1])
     features = sparse.csr_array((entry.ravel(), (pairs, index.ravel())), shape=(S * A, problem.size))

@@ -232,4 +232,4 @@ def _record(env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: 
     observations, actions, log_probs, rewards, info = (it.reshape(n, horizon, *it.shape[1:]) for it in columns)
     np.copyto(observations, last[:, None], where=~live.reshape(n, horizon, *[1] * len(spec.shape)))
     arrays = observations, actions, log_probs, rewards, live, terminated, last, info if env.info else None
-    return Trajectories(*jax.tree.map(jnp.asarray, arrays), action_space=action_space)
+    return Trajectories(*jax.device_put(arrays), action_space=action_space)

@@ -236,8 +236,8 @@ class TabularKernelBatch(Block):
 
 
 def _counts(problem: Problem, pairs: Int[np.ndarray, " n"], rewards: Float[np.ndarray, " n"]) -> Count:
-    states, actions = (jnp.asarray(part, jnp.int32) for part in divmod(pairs, problem.env.num_actions))
-    return jax.vmap(problem.count)(states, actions, jnp.asarray(rewards, jnp.result_type(float)))
+    states, actions = np.divmod(pairs.astype(np.int32), problem.env.num_actions)
+    return jax.vmap(problem.count)(states, actions, rewards.astype(jnp.result_type(float)))
 
 
 def _vector(vector: Policy) -> Float[Array, "S A"]:

@@ -109,7 +109,7 @@ class CompiledExecutor(Executor):
         """Let the copies that fill up the last group draw nothing."""
         last = self._groups[-1]
         is_run = np.arange(self._width) < self._width - -self.count % self._width
-        failure = jnp.asarray(np.where(is_run, np.asarray(last.runs.failure), 1), jnp.int32)
+        failure = jax.device_put(np.where(is_run, np.asarray(last.runs.failure), 1).astype(np.int32))
         self._groups[-1] = eqx.tree_at(lambda it: it.runs.failure, last, failure)
 
 
@@ -127,10 +127,10 @@ def _stack(*leaves: Any) -> Any:
         return leaves[0]
     if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
         return jnp.stack(leaves)
-    return jnp.asarray(np.stack(leaves))  # JAX would compile a program for every shape
+    return jax.device_put(np.stack(leaves))  # jnp.stack and jnp.asarray would compile a program for every shape
 
 
 def _unstack(tree: Any, width: int) -> list[Any]:
     arrays, rest = eqx.partition(tree, eqx.is_array)
     known = jax.tree.map(np.asarray, arrays)
-    return [eqx.combine(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), known), rest) for i in range(width)]
+    return [eqx.combine(jax.tree.map(lambda leaf, i=i: jax.device_put(leaf[i]), known), rest) for i in range(width)]
