@@ -1,6 +1,6 @@
-// Products of small matrices and the passes of a network of tanh layers over a block of rows. `network.cc` includes this
-// once for every kind of processor it is compiled for, each time in a namespace of its own, which says how many BYTES
-// its vectors have.
+// Products of small matrices and the passes of a network of tanh layers over a block of rows. `network_passes.cc`
+// includes this once for every kind of processor it is compiled for, each time in a namespace of its own, which says how
+// many BYTES its vectors have.
 //
 // Every sum is taken in the order of its terms, whatever the tile or block it falls into: a row's results do not depend
 // on the rows around it, nor a gradient on how rows were cut into blocks or on the size of vectors.

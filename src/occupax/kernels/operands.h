@@ -63,18 +63,18 @@ Operand<ffi::NativeType<D>> out(Out<D>& buffer, size_t rank, const std::vector<i
   return {buffer->typed_data(), buffer->dimensions(), rank, lead};
 }
 
-std::vector<int64_t> leading(ffi::Span<const int64_t> dims, size_t rank) {
+inline std::vector<int64_t> leading(ffi::Span<const int64_t> dims, size_t rank) {
   return {dims.begin(), dims.begin() + (dims.size() - rank)};
 }
 
-int64_t product(const std::vector<int64_t>& lengths) {
+inline int64_t product(const std::vector<int64_t>& lengths) {
   int64_t total = 1;
   for (int64_t length : lengths) total *= length;
   return total;
 }
 
 // Whether all numbers of a buffer lie in low..high; nothing is indexed by them before.
-bool within(const In<ffi::S32>& buffer, int64_t low, int64_t high) {
+inline bool within(const In<ffi::S32>& buffer, int64_t low, int64_t high) {
   const int32_t* const begin = buffer.typed_data();
   int32_t least = 0, most = 0;
   const int64_t count = static_cast<int64_t>(buffer.element_count());
@@ -83,7 +83,7 @@ bool within(const In<ffi::S32>& buffer, int64_t low, int64_t high) {
   return count == 0 || (least >= low && most <= high);
 }
 
-ffi::Error refused(const char* sentence) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, sentence); }
+inline ffi::Error refused(const char* sentence) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, sentence); }
 
 // Runs unit 0 to count - 1, each once, on at most `threads` threads. The caller works too, and so never waits for a
 // thread that has not begun.
