@@ -1,11 +1,11 @@
 """The compiled part, in C++. It is built with the package where there is a compiler.
 
 - `operands.h`: operands with leading axes, and threads; `random.h`: random numbers that are counted.
-- `tabular.h`: trajectories of tables. `tabular_sample.cc` draws them; `tabular_means.cc` has occupancies and statistics,
-  `tabular_gradients.cc` gradients and their derivatives.
-- `network.h`: networks, and blocks of live steps. `network_steps.cc` gives a number for each step, `network_gradients.cc`
-  sums of gradients; `network_passes.cc` compiles `network_math.h` for several kinds of processors; `network_memory.cc`
-  keeps observations.
+- `tabular.h`: trajectories of tables. `tabular_sample.cc` draws them; `tabular_means.cc` has occupancies and
+  statistics, `tabular_gradients.cc` gradients and their derivatives.
+- `network.h`: networks, and blocks of live steps. `network_steps.cc` gives a number for each step,
+  `network_gradients.cc` sums of gradients; `network_passes.cc` compiles `network_math.h` for several kinds of
+  processors; `network_memory.cc` keeps observations.
 """
 
 import ctypes
