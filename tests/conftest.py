@@ -43,8 +43,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.set_threshold(100_000, 20, 20)
 
 # Most of the time of the tests is that of the compiler, and most of that goes into optimising programs that run for
-# some milliseconds. The processes that tests start, such as those that are killed and resumed, have programs as users
-# have them, unless a test says otherwise; all do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
+# some milliseconds. The processes that tests start have programs as users have them, unless a test says otherwise; all
+# do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
 OPTIMISATIONS, FLAGS = "JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"
 fast: dict[str, str] = {}
 if OPTIMISATIONS not in os.environ:

@@ -289,6 +289,18 @@ def test_an_environment_is_traced_once_for_the_form_of_its_observations_unless_i
     assert len(traced) == 4
 
 
+def test_an_environment_that_raises_is_not_tried_again():
+    class Wrong(CartPole):
+        """A CartPole that cannot be seen."""
+
+        def observe(self, state: Timed) -> Any:
+            raise TypeError("no picture")
+
+    with pytest.raises(TypeError, match="no picture") as raised:
+        Wrong().observation_spec()
+    assert raised.value.__context__ is None
+
+
 @pytest.mark.parametrize(("name", "env"), [("CartPole-v1", CartPole()), ("Acrobot-v1", Acrobot())])
 def test_single_precision_is_close_to_gymnasium(name: str, env: TimeLimited):
     # rounded before Gymnasium sees them, so that both start from the same state

@@ -48,10 +48,12 @@ class Environment(DecisionProcess):
 
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation, found without running the environment."""
+        double = bool(jax.config.read("jax_enable_x64"))
         try:
-            return _first_seen(self, bool(jax.config.read("jax_enable_x64")))
-        except TypeError:  # an environment with arrays is not hashable
-            return _first_seen.__wrapped__(self, False)
+            hash(self)
+        except TypeError:  # it has arrays
+            return _first_seen.__wrapped__(self, double)
+        return _first_seen(self, double)
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> PyTree:

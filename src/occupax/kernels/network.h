@@ -206,13 +206,7 @@ void each_block(const Shape& shape, const T* observations, const int32_t* length
       .template Arg<In<D>>()           \
       .template Arg<In<ffi::S32>>()
 
-#define STEPS(D)                       \
-  ffi::Ffi::Bind()                     \
-      .template Ctx<ffi::ThreadPool>() \
-      .template Arg<In<D>>()           \
-      .template Arg<In<D>>()           \
-      .template Arg<In<ffi::S32>>()    \
-      .template Arg<In<ffi::S32>>()
+#define STEPS(D) ROWS_OF(D).template Arg<In<ffi::S32>>()
 
 template <ffi::DataType D>
 auto bind_gradient() {
