@@ -17,6 +17,7 @@ check: lint types  ## lint, format, types
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vulture
 
 types: $(READY)
 	$(BIN)/pyright

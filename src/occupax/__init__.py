@@ -1,6 +1,6 @@
 """Occupax optimises any smooth function of what a policy visits."""
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from occupax import algorithms, envs, estimators, exact, features, policies, samplers, theory, training, utilities
@@ -17,7 +17,7 @@ from occupax.training import Result, Sweep, evaluate, load_policy, load_result, 
 if TYPE_CHECKING:
     from occupax import bench
 
-__version__ = "0.2.0"
+__version__ = metadata.version("occupax")
 
 __all__ = [
     "HSPGA",

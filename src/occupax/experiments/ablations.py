@@ -23,7 +23,6 @@ from occupax.experiments.tasks import COVERAGE, SIGMA, Task, tasks
 from occupax.problem import Problem
 
 UNCUT, NEWEST, UNGUARDED = "no radius", "r_j in the place of r_(j-1)", "no guard of the domain"
-VARIANTS = (OURS, UNCUT, NEWEST, UNGUARDED)
 
 
 class NewestQuasiReward(TSIVRPG):
