@@ -5,6 +5,8 @@ from typing import Any
 
 import equinox as eqx
 import gymnasium
+import jax
+import numpy as np
 import pytest
 
 import occupax as ox
@@ -48,6 +50,42 @@ def test_training_with_names_is_training_with_what_they_name():
     assert eqx.tree_equal(by_name, trained(ox.REINFORCE(), ox.policies.tabular()).policy())
     tried = ox.sweep(CHAIN, "reinforce", {"batch": [20]}, episodes=40, policy="tabular", progress=False)
     assert eqx.tree_equal(by_name, tried.results[0].policy())
+
+
+def test_training_takes_environments_and_names_as_problems():
+    def trained(problem: Any) -> ox.Result:
+        return ox.train(problem, "reinforce", episodes=10, policy="linear", progress=False)
+
+    stated = trained(ox.Problem("CartPole-v1"))
+    for problem in ("CartPole-v1", ox.make("CartPole-v1"), ox.envs.CartPole):
+        result = trained(problem)
+        assert eqx.tree_equal(result.problem, ox.Problem("CartPole-v1"))
+        assert eqx.tree_equal(result.policy(), stated.policy())
+
+
+def test_problems_are_taken_as_environments_and_names_elsewhere():
+    problem, key = ox.Problem("CartPole-v1"), jax.random.key(0)
+    policy = ox.policies.linear()(problem.env, key)
+    sampled = [ox.sample(source, policy, 2, key) for source in (problem, problem.env, "CartPole-v1")]
+    assert eqx.tree_equal(*sampled)
+    sweep = ox.sweep("CartPole-v1", "reinforce", {"batch": [5]}, episodes=5, policy="linear", progress=False)
+    assert eqx.tree_equal(sweep.results[0].problem, problem)
+    lake, uniform = ox.Problem("FrozenLake-v1"), np.full((16, 4), 0.25)
+    assert ox.solve("FrozenLake-v1").value == ox.solve(lake).value
+    assert ox.exact.value(lake.env, uniform) == ox.exact.value(lake, uniform)
+    assert ox.exact.certificate("FrozenLake-v1", uniform) == ox.exact.certificate(lake, uniform)
+    values = [ox.exact.Evaluator(source).values(uniform[None]) for source in ("FrozenLake-v1", lake)]
+    np.testing.assert_array_equal(*values)
+    assert ox.theory.occupancy_smoothness(lake.env) == ox.theory.occupancy_smoothness(lake)
+    system = ox.envs.LQR.random(states=2, actions=1, seed=0)
+    assert ox.exact.lqr.optimum(system).value == ox.exact.lqr.optimum(ox.Problem(system)).value
+
+
+@pytest.mark.parametrize("problem", [5, None, gymnasium.make("CartPole-v1")], ids=["number", "nothing", "gym.Env"])
+def test_what_states_no_problem_is_refused(problem: Any):
+    said = refusal(ox.train, problem, None, 10)
+    assert said.startswith("problem must be an occupax.Problem, an environment or the name of one, got ")
+    assert said.endswith("; give a function that makes the environment.")
 
 
 @pytest.mark.parametrize("name", ox.algorithms.ALGORITHMS)

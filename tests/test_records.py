@@ -1,3 +1,4 @@
+import re
 import sys
 import time
 from pathlib import Path
@@ -51,6 +52,19 @@ def test_a_record_is_what_its_iterations_were(every):
             np.testing.assert_allclose(joined.metrics[name][:, j], expected, rtol=1e-5, atol=1e-7, err_msg=name)
     for one, other in zip(single.policies, joined.policies, strict=True):
         np.testing.assert_array_equal(one.table, other.table)
+
+
+def test_callbacks_are_given_all_that_a_record_has():
+    """The names and the numbers are those of the result, and the names those of docs/records.md."""
+    seen: list[Any] = []
+    result = train(callbacks=[seen.append], exact=True)
+    np.testing.assert_array_equal([progress.episodes for progress in seen], result.episodes)
+    np.testing.assert_array_equal([progress.metrics["steps"] for progress in seen], result.steps.T)
+    for name, values in result.metrics.items():
+        np.testing.assert_array_equal([progress.metrics[name] for progress in seen], values.T)
+    listed = re.findall(r"^\| `(\w+)`", (Path(__file__).parent.parent / "docs/records.md").read_text(), re.MULTILINE)
+    others = {"mixture_utility", "redrawn", "tried", "actions_clipped"}  # of other algorithms and actions
+    assert {"episodes", *seen[0].metrics} == set(listed) - others
 
 
 def test_records_do_not_depend_on_how_iterations_come_in():

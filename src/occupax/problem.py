@@ -162,6 +162,25 @@ class Problem(eqx.Module):
         return self.horizon
 
 
+ProblemSource = Problem | DecisionProcess | str | Callable[..., Any]
+"""A problem, or the environment whose discounted return is the problem; see `as_problem`."""
+
+
+def as_problem(problem: ProblemSource) -> Problem:
+    """Return a problem as it is, and state the problem of an environment: its discounted return, with the defaults.
+
+    Args:
+        problem: a problem, or what `occupax.make` takes: an environment, its name, or a class or function that makes
+            it.
+    """
+    if isinstance(problem, Problem):
+        return problem
+    if not isinstance(problem, str | DecisionProcess) and not callable(problem):
+        expected = "problem must be an occupax.Problem, an environment or the name of one"
+        raise ValueError(f"{expected}, got {type(problem).__name__}; give a function that makes the environment.")
+    return Problem(problem)
+
+
 def _read_discount(discount: Any) -> float:
     try:
         number = float(discount)

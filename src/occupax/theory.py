@@ -18,7 +18,7 @@ from occupax._errors import check_number
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import dynamics
 from occupax.features import Reward
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import Smoothness
 
 WARNING = (
@@ -56,7 +56,7 @@ class Constants:
 
 
 def problem_constants(
-    problem: Problem,
+    problem: ProblemSource,
     lipschitz_psi: float | None = None,
     smoothness_psi: float | None = None,
     reward_bound: float | None = None,
@@ -64,11 +64,12 @@ def problem_constants(
     """The constants of a problem whose utility has finite ones; a tabular one brings what is not given.
 
     Args:
-        problem: the problem.
+        problem: the problem, or an environment or its name for its discounted return.
         lipschitz_psi: bound of the gradient of the policy's logits; by default that of a softmax over a table.
         smoothness_psi: bound of the Hessian of the policy's logits; given if and only if `lipschitz_psi` is.
         reward_bound: the largest reward of a step, up to its sign, where the environment is not tabular.
     """
+    problem = as_problem(problem)
     if lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
         lipschitz_psi, smoothness_psi = TABULAR_SOFTMAX.values()
     if lipschitz_psi is None or smoothness_psi is None:
@@ -79,12 +80,13 @@ def problem_constants(
     return Constants(problem.discount, lipschitz_psi, smoothness_psi, *occupancy_smoothness(problem, reward_bound))
 
 
-def occupancy_smoothness(problem: Problem, reward_bound: float | None = None) -> Smoothness:
+def occupancy_smoothness(problem: ProblemSource, reward_bound: float | None = None) -> Smoothness:
     """The constants of the utility as a function of the state-action occupancy, lambda.
 
     With the features Phi, [S * A, d], this function is F(Phi^T lambda). If a row of Phi has at most the l1 norm R and a
     column C, Phi takes the inf-norm to at most R times as much, and Phi^T the 1-norm to R and the 2-norm to sqrt(R C).
     """
+    problem = as_problem(problem)
     own = problem.utility.smoothness
     if not all(map(math.isfinite, own)):
         shown = ", ".join(f"{name}={constant:g}" for name, constant in own._asdict().items())

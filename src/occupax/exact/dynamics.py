@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from occupax.envs.tabular import TabularMDP
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 
 DENSE_STATES = 1000
 SOLVE_TOLERANCE = 1e-12
@@ -73,8 +73,6 @@ class BestResponse(NamedTuple):
 
 def dynamics(problem: Problem) -> Dynamics:
     """Read the dynamics off a tabular problem."""
-    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
     env = problem.env
     if not isinstance(env, TabularMDP):
         raise ValueError(f"exact methods need a tabular environment, got {type(env).__name__}.")
@@ -109,11 +107,12 @@ def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
     return table / sums[..., None]
 
 
-def value_iteration(problem: Problem) -> BestResponse:
+def value_iteration(problem: ProblemSource) -> BestResponse:
     """The best discounted return of the environment's own reward, and a policy that earns it.
 
     It is found by Howard's policy iteration or, for a horizon H, by H steps of value iteration.
     """
+    problem = as_problem(problem)
     return best_response(dynamics(problem), problem.env.reward)  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -15,7 +15,7 @@ from occupax._display import Description, shown_number
 from occupax._errors import check_number
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.policies import PolicyType, refuse_unless_fitting
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import Utility
 
 MOST_NUMBERS_AT_ONCE = 2 * 10**6
@@ -45,28 +45,29 @@ class Certificate(NamedTuple):
         return Description(title, [("left at most", gap), ("violation", violation)])
 
 
-def occupancy(problem: Problem, probs: Any) -> StateActionArray:
+def occupancy(problem: ProblemSource, probs: Any) -> StateActionArray:
     """The discounted state-action occupancy lambda, [S, A].
 
     Here and below, `probs` is a table of action probabilities [S, A]; with a horizon it may be one for each step, as
     `solve` returns it, [H, S, A].
     """
-    model = dynamics(problem)
+    model = dynamics(as_problem(problem))
     return total_occupancy(model, read_probs(probs, model))
 
 
-def feature_occupancy(problem: Problem, probs: Any) -> Float[np.ndarray, " d"]:
+def feature_occupancy(problem: ProblemSource, probs: Any) -> Float[np.ndarray, " d"]:
     """The occupancy u of the problem's features: what `estimators.occupancy` estimates."""
-    model = dynamics(problem)
+    model = dynamics(as_problem(problem))
     return model.features.T @ total_occupancy(model, read_probs(probs, model)).ravel()
 
 
-def value(problem: Problem, probs: Any) -> float:
+def value(problem: ProblemSource, probs: Any) -> float:
     """The utility F(u) of a table of action probabilities."""
+    problem = as_problem(problem)
     return utility_value(problem.utility, feature_occupancy(problem, probs))
 
 
-def certificate(problem: Problem, probs: Any, multipliers: Mapping[str, float] | None = None) -> Certificate:
+def certificate(problem: ProblemSource, probs: Any, multipliers: Mapping[str, float] | None = None) -> Certificate:
     """Bound how much better any policy can be than `probs`, a table of action probabilities [S, A].
 
     For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one planning problem with
@@ -80,6 +81,7 @@ def certificate(problem: Problem, probs: Any, multipliers: Mapping[str, float] |
         probs: the policy.
         multipliers: of the constraints, by name; by default those of the exact optimum, which `solve` finds first.
     """
+    problem = as_problem(problem)
     model = concave_dynamics(problem)
     lam = total_occupancy(model, read_probs(probs, model))
     return certify(problem, model, model.features.T @ lam.ravel(), _read_multipliers(problem, multipliers))
@@ -145,12 +147,13 @@ def concave_dynamics(problem: Problem) -> Dynamics:
     return model
 
 
-def gradient(problem: Problem, policy: PolicyType) -> PolicyType:
+def gradient(problem: ProblemSource, policy: PolicyType) -> PolicyType:
     """The exact gradient of F(u(theta)), with respect to each array of `policy`, as NumPy float64.
 
     The derivative with respect to the probabilities is that of the policy gradient theorem, sum_t gamma^t d_t(s)
     Q_t(s, a), with the quasi-reward grad F(u); the policy's own derivative is taken by JAX.
     """
+    problem = as_problem(problem)
     model = dynamics(problem)
     refuse_unless_fitting(policy, problem.env)
     states = np.arange(model.shape[0])
@@ -210,8 +213,9 @@ def utility_gradient(utility: Utility, features: Float[np.ndarray, " d"]) -> Flo
 class Evaluator:
     """Works out what policies of a tabular problem are worth, many at a time; the dynamics are read only once."""
 
-    def __init__(self, problem: Problem):
-        self._problem, self._model = problem, dynamics(problem)
+    def __init__(self, problem: ProblemSource):
+        self._problem = as_problem(problem)
+        self._model = dynamics(self._problem)
 
     def values(
         self, tables: Float[np.ndarray, "n S A"]

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from occupax.envs.lqr import LQR
 from occupax.policies import Flat, Gaussian, Normalised, refuse_unless_fitting
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.library import Reward
 
 Matrix = Float[Array, "rows columns"]
@@ -31,15 +31,17 @@ class LinearOptimum(NamedTuple):
     and less. Then a policy that does not know the time, as those that are trained, falls short of `value`."""
 
 
-def value(problem: Problem, policy: Gaussian) -> float:
+def value(problem: ProblemSource, policy: Gaussian) -> float:
     """The discounted return of a linear-normal policy; minus infinity if the system is unstable and has no horizon."""
+    problem = as_problem(problem)
     env = _system(problem)
     with jax.enable_x64(True):
         return float(_value(env, problem.discount, problem.horizon, *_law(policy, env)))
 
 
-def gradient(problem: Problem, policy: Gaussian) -> Gaussian:
+def gradient(problem: ProblemSource, policy: Gaussian) -> Gaussian:
     """The derivative of `value` with respect to each array of the policy, as NumPy float64."""
+    problem = as_problem(problem)
     env = _system(problem)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, policy)
@@ -49,7 +51,7 @@ def gradient(problem: Problem, policy: Gaussian) -> Gaussian:
         return jax.tree.map(np.asarray, slopes)
 
 
-def optimum(problem: Problem) -> LinearOptimum:
+def optimum(problem: ProblemSource) -> LinearOptimum:
     """The best of all policies, by the Riccati recursion.
 
     With a horizon H the recursion goes back H steps from the end, and its gains depend on the time. Without one it is
@@ -57,6 +59,7 @@ def optimum(problem: Problem) -> LinearOptimum:
     """
     from scipy.linalg import solve_discrete_are
 
+    problem = as_problem(problem)
     env, discount = _system(problem), problem.discount
     root = np.sqrt(discount)
     A, B, Q, R = env.drift, env.control, env.state_cost, env.action_cost

@@ -18,7 +18,7 @@ from occupax._errors import check_integer, check_number, unknown
 from occupax.exact import conic, constrained, evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
 from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import Utility
 
 Method = Literal["auto", "conic", "frank-wolfe"]
@@ -61,14 +61,16 @@ class Optimum(NamedTuple):
         return Description(title, [(name, in_words(getattr(self, name))) for name in names])
 
 
-def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, max_iterations: int = 1000) -> Optimum:
+def solve(
+    problem: ProblemSource, method: Method = "auto", tolerance: float = 1e-6, max_iterations: int = 1000
+) -> Optimum:
     """Maximise a concave utility over all policies of a tabular problem.
 
     With a horizon the optimum is over policies that depend on time: an upper bound for stationary ones. Constraints are
     kept, by the method of multipliers around "frank-wolfe" or as those of the conic program.
 
     Args:
-        problem: a tabular problem with a concave utility.
+        problem: a tabular problem with a concave utility; an environment or its name stands for its discounted return.
         method: "frank-wolfe" takes any concave utility and needs nothing installed. "conic" hands the problem to
             Clarabel through cvxpy (the extra `exact`) first, and to Frank-Wolfe only where its answer is not within
             the tolerance. "auto" is "frank-wolfe", which was the faster and the more accurate of the two.
@@ -79,6 +81,7 @@ def solve(problem: Problem, method: Method = "auto", tolerance: float = 1e-6, ma
         ValueError: if no policy satisfies the constraints; the message has the smallest violation that is possible.
         RuntimeError: if the tolerance was not reached; the message has the gap that was.
     """
+    problem = as_problem(problem)
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))
     tolerance = check_number("tolerance", tolerance, low=0.0, open_low=True)

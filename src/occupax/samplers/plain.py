@@ -18,20 +18,20 @@ from occupax.envs.actions import Kind
 from occupax.envs.base import Environment
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy, refuse_unless_fitting
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers.base import Number, ProgramSource, Sampler
 from occupax.samplers.batches.sampled import SampledBatch
 from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.fused_keys import fused, unfused
 
 
-def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
+def sample(problem: ProblemSource, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
     """Draw trajectories under a policy.
 
     Trajectory i depends on (key, i) alone, so the first ones of a larger batch are those of a smaller one.
 
     Args:
-        problem: what to sample.
+        problem: what to sample: a problem, an environment or its name.
         policy: who acts.
         n: how many trajectories.
         key: of the random numbers.
@@ -39,8 +39,7 @@ def sample(problem: Problem, policy: Policy, n: int, key: Key[Array, ""]) -> Tra
     Returns:
         The trajectories, as long as the horizon of the problem.
     """
-    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
+    problem = as_problem(problem)
     n = check_integer("n", n)
     check_key(key)
     problem.sampling_horizon()

@@ -10,7 +10,7 @@ from occupax import serial
 from occupax._errors import OccupaxWarning, check_number
 from occupax.algorithms import Algorithm
 from occupax.policies import Policy, refuse_unless_fitting
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.training.assessment import FILE, load_assessment
 from occupax.training.folder import read_config, untrusted_module
 from occupax.training.loggers import read_csv
@@ -23,7 +23,7 @@ from occupax.training.setup import refuse_unless_path
 
 def load_result(
     folder: str | Path,
-    problem: Problem | None = None,
+    problem: ProblemSource | None = None,
     policy: Policy | None = None,
     algorithm: Algorithm[Any] | type[Algorithm[Any]] | None = None,
     trust: bool = False,
@@ -32,7 +32,7 @@ def load_result(
 
     Args:
         folder: the folder of a finished run.
-        problem: the problem, where it holds functions of your own, which no file can restore.
+        problem: the problem as for `train`, where it holds functions of your own, which no file can restore.
         policy: likewise, a policy of the same structure as those that were trained.
         algorithm: likewise, an algorithm of your own, or its class, which is given the settings that were saved.
         trust: whether to restore an environment of Gymnasium whose id names a module, which is imported to make it.
@@ -58,7 +58,7 @@ def load_result(
         warnings.warn(said, OccupaxWarning, stacklevel=2)
         restored = None
     else:
-        restored = _unpack_if_possible(setup["problem"], arrays) if problem is None else problem
+        restored = _unpack_if_possible(setup["problem"], arrays) if problem is None else as_problem(problem)
     first = _unpack_if_possible(setup["policy"], arrays, policy)
     if not isinstance(first, Policy | None):
         raise ValueError(f"config.json must describe a policy, got {type(first).__name__}.")

@@ -13,12 +13,12 @@ from shlex import quote
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Num
 
 from occupax._errors import OccupaxWarning, check_integer, check_number
 from occupax.exact import Evaluator
 from occupax.policies import Policy
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource
 from occupax.samplers import EpisodeError, Sampler
 from occupax.training import folder as run_folder
 from occupax.training.assessment import FILE, probabilities
@@ -49,7 +49,8 @@ class Progress:
     """Trajectories each run has sampled."""
     budget: int
     """Trajectories each run may sample."""
-    metrics: dict[str, Float[np.ndarray, " run"]]
+    metrics: dict[str, Num[np.ndarray, " run"]]
+    """What was recorded last, by the names of `docs/records.md`; "steps" are those taken so far."""
     policies: Sequence[Policy]
     """What each run would return now."""
 
@@ -58,7 +59,7 @@ Callback = Logger | Callable[[Progress], Any]
 
 
 def train(
-    problem: Problem,
+    problem: ProblemSource,
     algorithm: AlgorithmSource = None,
     episodes: int | None = None,
     seeds: int | Iterable[int] = 1,
@@ -77,7 +78,7 @@ def train(
     """Train a policy for each seed.
 
     Args:
-        problem: what to maximise, and where.
+        problem: what to maximise, and where; an environment or its name stands for its discounted return.
         algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.PlugIn()` for tables of up to
             128 states without constraints, and `occupax.REINFORCE()` otherwise, with the linear baseline where
             actions are real numbers and the goal is a return.
@@ -292,7 +293,7 @@ class Training:
         """Call all functions; whether one of them returned True, be it Python's, NumPy's or JAX's."""
         if not self._functions:
             return False
-        metrics = {name: values[:, -1] for name, values in records.metrics.items()}
+        metrics = {"steps": records.steps[:, -1]} | {name: values[:, -1] for name, values in records.metrics.items()}
         progress = Progress(int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs())
         answers = [function(progress) for function in self._functions]
         return any(it is True or (getattr(it, "dtype", None) == np.bool_ and bool(it)) for it in answers)

@@ -26,7 +26,7 @@ from occupax.policies import (
     refuse_unless_fitting,
     refuse_unless_policy,
 )
-from occupax.problem import Problem
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import Sampler, choose_sampler
 from occupax.steps import default_decay
 from occupax.training.schedule import Schedule
@@ -88,7 +88,7 @@ class Setup:
 
 
 def make_setup(
-    problem: Problem,
+    problem: ProblemSource,
     algorithms: Sequence[Algorithm[Any] | None],
     policy: PolicySource,
     seeds: int | Iterable[int],
@@ -98,8 +98,7 @@ def make_setup(
     sampler: Sampler | str = "auto",
 ) -> Setup:
     """Check everything before anything is compiled."""
-    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"problem must be an occupax.Problem, got {type(problem).__name__}.")
+    problem = as_problem(problem)
     for algorithm in algorithms:
         if algorithm is not None:
             as_algorithm(algorithm)

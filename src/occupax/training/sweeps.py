@@ -17,7 +17,7 @@ from occupax._display import Description
 from occupax._errors import unknown
 from occupax._progress import ProgressBar
 from occupax.algorithms import Algorithm
-from occupax.problem import Problem
+from occupax.problem import ProblemSource
 from occupax.samplers import EpisodeError, Host, Ray, Sampler, choose_sampler
 from occupax.samplers.cluster import LOSSES, Cluster, Package, with_function_names, with_functions
 from occupax.samplers.kernel import program_sampler
@@ -96,7 +96,7 @@ class Sweep:
 
 
 def sweep(
-    problem: Problem,
+    problem: ProblemSource,
     algorithm: AlgorithmSource,
     over: Mapping[str, Sequence[Any]],
     episodes: int,
@@ -115,7 +115,7 @@ def sweep(
     the seeds into one program; those that change its shape (sizes, rules) are looped over.
 
     Args:
-        problem: what to maximise, and where.
+        problem: as for `train`.
         algorithm: has the settings that are not swept over; a name such as "tsivr-pg" stands for its defaults.
         over: values to try for each field of the algorithm.
         episodes: trajectories each run may sample; the same for every point.
