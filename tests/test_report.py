@@ -1,6 +1,7 @@
 """The report of a training: what it begins with, where the policy goes, what is left out; and how runs are compared."""
 
 import base64
+import errno
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -144,3 +145,38 @@ def test_a_training_in_python_writes_the_report_and_never_fails_for_it(tmp_path:
         with pytest.warns(UserWarning, match="the report could not be written: no ink"):
             ox.train(problem, out=tmp_path / "bad", **given)
     assert ox.load_result(tmp_path / "bad").status == ("finished",)
+
+
+@pytest.mark.parametrize("name", ["info.cost", "cost/day 50%", "Kosten für <Eis>", "multiplier"])
+def test_a_constraint_of_any_name_has_its_charts(tmp_path: Path, name: str):
+    records = {f"{kind}/{name}": np.arange(15.0).reshape(3, 5) for kind in ("multiplier", "violation")}
+    made = make_result()
+    result = replace(made, metrics=made.metrics | records)
+    text, page = written(tmp_path / "page.html", ("lake", result))
+    anchors = re.findall(r' id="([^"]*)"', text)
+    assert len(set(anchors)) == len(anchors)
+    assert any(f"violation of {name}".lower() in str(label).lower() for label in page.labels)
+    figure = result.plot(f"violation/{name}")
+    np.testing.assert_array_equal(figure.axes[0].lines[-1].get_ydata(), np.arange(5.0) + 5)
+
+
+def test_a_folder_whose_name_is_not_utf8_has_a_report(tmp_path: Path, with_pages):
+    folder = tmp_path / "r\udce9sum\udce9"  # as Python reads names in Latin-1
+    with with_pages():
+        ox.train(ox.Problem(LAKE, horizon=3), episodes=20, progress=False, out=folder)
+    assert r"r\xe9sum\xe9" in (folder / "report.html").read_text()
+
+
+def test_a_report_that_cannot_be_written_leaves_no_earlier_one(tmp_path: Path, monkeypatch, with_pages):
+    problem = ox.Problem(LAKE, horizon=3)
+    with with_pages():
+        ox.train(problem, out=tmp_path, episodes=20, progress=False)
+
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device", "report.html")
+
+        monkeypatch.setattr(report, "write_report", full)
+        with pytest.warns(UserWarning, match="the report could not be written: .*No space left on device"):
+            ox.train(problem, out=tmp_path, episodes=40, progress=False, resume=True)
+    assert not (tmp_path / "report.html").exists()
+    assert ox.load_result(tmp_path).episodes[-1] == 40

@@ -1,16 +1,21 @@
 """`occupax report`, comparisons of runs and maps of policies."""
 
+import os
 import shutil
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import jax
 import numpy as np
 import pytest
 
 import occupax as ox
+from occupax.analysis import report
 from occupax.analysis.charts import Maps
 from occupax.analysis.comparison import interval, overlapping
 from occupax.analysis.page import TableCell
@@ -20,6 +25,22 @@ from occupax.training.execution.iteration import RECORDED
 from occupax.training.folder import _fingerprint
 from test_analysis import LAKE, make_problem, make_result, written
 from test_cli_train import occupax
+
+
+class Metered(gym.Env):
+    """Two steps; the action is the reward, and half of it the cost."""
+
+    observation_space = gym.spaces.Discrete(3)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.time, {}
+
+    def step(self, action):
+        self.time += 1
+        return self.time, float(action), self.time == 2, False, {"cost": float(action) / 2}
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +159,47 @@ def test_arrows_are_for_grids_only():
     assert bound is not None
     assert "that of the infinite horizon" in bound.caption
     assert visits("a", ox.Problem(ox.TabularMDP.chain(5)), np.full((5, 2), 0.5), "no square") is None
+
+
+METERED = ("train", "test_report_cli:Metered", "--constrain", "info.cost<=0.5", "--horizon", 2, "--no-progress")
+
+
+def test_a_run_with_a_constraint_ends_with_its_report(tmp_path: Path, with_pages):
+    with with_pages():
+        code, out, err = occupax(*METERED, "--episodes", 100, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == f"report: {tmp_path / 'run' / 'report.html'}"
+    assert "violation of info.cost" in (tmp_path / "run" / "report.html").read_text().lower()
+    page = tmp_path / "page.html"
+    assert occupax("report", tmp_path / "run", "--out", page) == (0, f"report: {page}\n", "")
+
+
+def test_a_report_that_is_not_written_is_an_error_of_a_run_that_is_saved(tmp_path: Path, with_pages, monkeypatch):
+    folder = tmp_path / "run"
+    command = (*METERED, "--out", folder)
+    with with_pages():
+        assert occupax(*command, "--episodes", 20)[0] == 0
+
+        def broken(*_):
+            raise RuntimeError("no ink")
+
+        monkeypatch.setattr(report, "write_report", broken)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            code, out, err = occupax(*command, "--episodes", 40, "--resume")
+    assert code == 1
+    assert err == "occupax: the report could not be written: no ink\n"
+    assert out.splitlines()[-1] == f"saved: {folder}"
+    assert ox.load_result(folder).episodes[-1] == 40
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_path_of_any_bytes_can_be_printed(encoding: str, tmp_path: Path, compiled_fast):
+    folder = os.fsencode(tmp_path) + b"/r\xe9sum\xe9"
+    start = (sys.executable, "-c", "from occupax.cli import main; main()")
+    command = [*start, "train", "FrozenLake-v1", "--episodes", "20", "--horizon", "3", "--out", folder]
+    env = compiled_fast | {"PYTHONIOENCODING": f"{encoding}:strict"}
+    done = subprocess.run(command, env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (last,) = done.stdout.splitlines()[-1:]
+    assert last == f"report: {tmp_path}/r\\udce9sum\\udce9/report.html".encode()

@@ -119,6 +119,15 @@ class Maps(_Figure):
     grids: tuple[HeatMap, ...]
 
 
+def figure_name(text: str) -> str:
+    """Return a valid name of a figure for any text: other characters are replaced by their code points."""
+    return re.sub(r"\W", _code_point, text, flags=re.ASCII)
+
+
+def _code_point(found: re.Match[str]) -> str:
+    return f"-{ord(found[0]):x}-"
+
+
 def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) -> Series:
     """The median over seeds, between the quartiles; a single seed has no band."""
     lower, median, upper = quartiles(np.asarray(values, float))

@@ -11,7 +11,7 @@ import numpy as np
 from occupax._display import words
 from occupax._errors import unknown
 from occupax.analysis import plots, verdict
-from occupax.analysis.charts import MOST_POINTS, Chart, Series, seeds_series, spread
+from occupax.analysis.charts import MOST_POINTS, Chart, Series, figure_name, seeds_series, spread
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.serial import class_name
 from occupax.training.records import EXACT
@@ -118,7 +118,7 @@ def plot_metric(result: Result, metric: str = "utility", *, against: Against = "
         raise unknown("metric", metric, result.metrics)
     if against not in get_args(Against):
         raise unknown("against", against, get_args(Against))
-    return draw_metric(metric_chart(metric, result, metric, against), metric)
+    return draw_metric(metric_chart(figure_name(metric), result, metric, against), metric)
 
 
 def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from occupax import serial
 from occupax._errors import OccupaxWarning
 from occupax.analysis import describe, page, statistics, verdict
-from occupax.analysis.charts import Chart, Maps
+from occupax.analysis.charts import Chart, Maps, figure_name
 from occupax.analysis.comparison import Runs, compare, differing, telling_names
 from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, UNKNOWN, describe_metric, number, settings
 from occupax.analysis.page import TableCell
@@ -40,8 +40,9 @@ def write_report(runs: Runs, path: str | Path) -> None:
     names = [name for name, _ in runs]
     if len(set(names)) < len(names):
         raise ValueError(f"runs must have different names, got {', '.join(names)}.")
+    printable = [(_printable(name), result) for name, result in runs]
     with style.context("default"):  # the page has its own colours, whatever the user's figures look like
-        told = list(zip(telling_names(runs), [result for _, result in runs], strict=True))
+        told = list(zip(telling_names(printable), [result for _, result in runs], strict=True))
         worth = [_assessment(result) for _, result in told]
         marked = set(differing(told))
         sections = [
@@ -54,16 +55,20 @@ def write_report(runs: Runs, path: str | Path) -> None:
 
 
 def write_pages(result: Result, folder: Path) -> None:
-    """Write `report.html` and `plot.png` into the folder of a run; a page that cannot be made is a warning."""
+    """Write `report.html` and `plot.png` into the folder of a run; a page that cannot be written is a warning."""
     try:
+        (folder / REPORT).unlink(missing_ok=True)  # it was about fewer episodes
         drawn = io.BytesIO()
         result.plot().savefig(drawn, format="png")
         serial.write_bytes(folder / "plot.png", drawn.getvalue())
         write_report([(folder.resolve().name, result)], folder / REPORT)
-    except OSError:
-        raise
     except Exception as error:  # noqa: BLE001 - what was trained is saved, and must not be lost for the sake of a page
         warnings.warn(f"the report could not be written: {error}", OccupaxWarning, stacklevel=3)
+
+
+def _printable(name: str) -> str:
+    r"""Return a name with `\xe9` for each byte of a path that is not UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _assessment(result: Result) -> Assessment:
@@ -153,7 +158,7 @@ def _slacks(result: Result, assessment: Assessment) -> dict[str, Float[np.ndarra
 
 
 def _titled(anchor: str, result: Result, metric: str) -> Chart:
-    chart = describe.metric_chart(f"{anchor}-{metric}".replace("/", "-"), result, metric)
+    chart = describe.metric_chart(f"{anchor}-{figure_name(metric)}", result, metric)
     return replace(chart, title=chart.y_label.capitalize())
 
 

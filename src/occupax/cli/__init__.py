@@ -38,7 +38,7 @@ from occupax.cli.commands.gymnasium import check_env, evaluate
 from occupax.cli.commands.pages import report, reproduce
 from occupax.cli.commands.training import sweep, train
 from occupax.cli.names import list_names
-from occupax.cli.output import only_json, print_line
+from occupax.cli.output import only_json, print_any_character, print_line
 from occupax.cli.own_options import with_settings
 
 COMMANDS = {
@@ -54,6 +54,7 @@ for _name, _command in {**COMMANDS, "choices": Choices}.items():
 
 def main() -> None:
     """Run a command; a mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130, SIGTERM in 143."""
+    print_any_character()
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,7 @@
 """What commands print."""
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -21,6 +22,12 @@ class Console(rich.console.Console):
     def on_broken_pipe(self) -> None:
         """Show nothing any more."""
         _show_nothing_more()
+
+
+def print_any_character() -> None:
+    r"""Print escapes such as `\udce9` for characters that the standard output cannot encode, as Python's errors do."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager

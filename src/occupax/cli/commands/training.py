@@ -52,16 +52,33 @@ def train(
         if verdict:
             print_line(verdict)
         print_line(result.summary())
-    report = str(out / "report.html") if out is not None and (out / "report.html").exists() else None
+    report = None if out is None else _report_in(out)
     if json:
         given = {name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")}
         print_json(
             {**given, "episodes": done, "seconds": result.seconds, **summary, **_judged(result), "report": report}
         )
     else:
-        print_line(UNSAVED if report is None else f"report: {report}")
+        print_line(_files_text(out, report))
     if all(status != "finished" for status in result.status):
         raise RuntimeError("every seed was stopped: lower step_size or radius.")
+    if out is not None and report is None:
+        sys.exit(1)  # a warning of the training has said why
+
+
+def _report_in(out: Path) -> str | None:
+    """Return the path of the report of the run in a folder, None if there is no report."""
+    from occupax.analysis.report import REPORT
+
+    path = out / REPORT
+    return str(path) if path.exists() else None
+
+
+def _files_text(out: Path | None, report: str | None) -> str:
+    """Return the last line of a training: the file to open, or else the folder of the run."""
+    if out is None:
+        return UNSAVED
+    return f"saved: {out}" if report is None else f"report: {report}"
 
 
 def _judged(result: ox.Result) -> dict[str, Any]:
