@@ -1,5 +1,7 @@
 import json
+import sys
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -223,3 +225,95 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
 def test_a_grid_that_is_none_is_answered_with_a_sentence(over, said):
     with pytest.raises(ValueError, match=said):
         sweep(over)
+
+
+# Without an algorithm, and over settings of the policy and of the problem
+
+
+def test_without_an_algorithm_the_default_of_train_is_swept():
+    done = ox.sweep(PROBLEM, over={"radius": [0.1, 0.5]}, episodes=40, progress=False)
+    for radius, result in zip((0.1, 0.5), done.results, strict=True):
+        alone = ox.train(PROBLEM, ox.PlugIn(radius=radius), 40, progress=False)
+        assert type(settings(result)) is ox.PlugIn
+        assert_same_bits(result, alone)
+
+
+def test_settings_of_the_policy_are_swept():
+    over = {"policy.hidden": [(3,), (5, 4)], "step_size": [0.1, 0.5]}
+    done = ox.sweep(PROBLEM, ox.REINFORCE(4), over, 20, policy=ox.policies.mlp(scale=0.5), progress=False)
+    assert [tuple(point.values()) for point in done.points] == [((3,), 0.1), ((3,), 0.5), ((5, 4), 0.1), ((5, 4), 0.5)]
+    for point, result in zip(done.points, done.results, strict=True):
+        algorithm = ox.REINFORCE(4, step_size=point["step_size"])
+        policy = ox.policies.mlp(point["policy.hidden"], scale=0.5)
+        alone = ox.train(PROBLEM, algorithm, 20, policy=policy, progress=False)
+        assert eqx.tree_equal(result.policies[0], alone.policies[0])
+
+
+def test_the_default_policy_and_a_named_policy_have_settings_too():
+    default = ox.sweep(PROBLEM, ox.REINFORCE(4), {"policy.scale": [0.0, 2.0]}, 8, progress=False)
+    alone = ox.train(PROBLEM, ox.REINFORCE(4), 8, policy=ox.policies.tabular(2.0), progress=False)
+    assert_same_bits(default.results[1], alone)
+    over = {"policy.activation": ["tanh", "relu"]}
+    named = ox.sweep(PROBLEM, ox.REINFORCE(4), over, 8, policy="mlp", progress=False)
+    relu = ox.train(PROBLEM, ox.REINFORCE(4), 8, policy=ox.policies.mlp(activation="relu"), progress=False)
+    assert eqx.tree_equal(named.results[1].policies[0], relu.policies[0])
+
+
+@pytest.mark.parametrize("utility", [ox.utilities.LogCoverage(0.1), ox.utilities.Entropy(), ox.utilities.Reward()])
+def test_points_with_another_discount_are_trained_in_it_and_scored_in_the_problem_given(utility, tmp_path):
+    problem = ox.Problem(PROBLEM.env, utility, 0.8, 4)
+    over = {"discount": [0.8, 0.3], "horizon": [4, 2]}
+    done = ox.sweep(problem, ox.REINFORCE(4), over, 20, 2, policy="tabular", progress=False, out=tmp_path)
+    assert done.points[2] == {"discount": 0.3, "horizon": 4}
+    for point, score, result in zip(done.points, done.scores, done.results, strict=True):
+        posed = ox.Problem(PROBLEM.env, utility, point["discount"], point["horizon"])
+        assert eqx.tree_equal(result.problem, posed)
+        assert_same_bits(result, ox.train(posed, ox.REINFORCE(4), 20, 2, policy="tabular", progress=False))
+        tables = [enum.softmax(np.asarray(policy.table, float)) for policy in result.policies]
+        assert score == pytest.approx(np.mean([ox.exact.value(problem, table) for table in tables]), abs=1e-12)
+    summary = json.loads((tmp_path / "sweep.json").read_text())
+    assert [entry["score"] for entry in summary] == done.scores.tolist()
+    assert [entry["settings"] for entry in summary] == list(done.points)
+
+
+def test_constraints_of_another_discount_are_those_of_a_problem_made_with_it():
+    limits = [ox.Constraint("entropy", at_least=0.1), ox.Constraint("reward", at_most=2.0)]
+    env = PROBLEM.env
+    changed = ox.Problem(env, ox.utilities.LogCoverage(0.1), 0.8, 4, constraints=limits).with_time(discount=0.5)
+    made = ox.Problem(env, ox.utilities.LogCoverage(0.1), 0.5, 4, constraints=limits)
+    assert eqx.tree_equal(changed, made)
+
+
+def test_a_sweep_as_a_data_frame(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    done = sweep()
+    frame = done.to_dataframe()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame.columns) == ["step_size", "radius", "score", "violation", "learned"]
+    assert frame["radius"].tolist() == [point["radius"] for point in done.points]
+    assert frame["score"].tolist() == done.scores.tolist()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ValueError, match="to_dataframe\\(\\) needs pandas"):
+        done.to_dataframe()
+
+
+@pytest.mark.parametrize(
+    ("over", "policy", "said"),
+    [
+        ({"policy.hiden": [(3,)]}, "mlp", "setting 'policy.hiden' is not known. Did you mean 'policy.hidden'"),
+        ({"policy.hidden": [(3,), (0,)]}, "mlp", "hidden must"),
+        (
+            {"policy.scale": [1.0]},
+            ox.policies.Tabular(jnp.zeros((3, 2))),
+            "policy must be a name or an initialiser",
+        ),
+        ({"discount": [0.5, 1.0]}, None, "discount must lie in"),
+        ({"horizon": [2, 0]}, None, "horizon must be a whole number of at least 1, got 0"),
+        ({"termination": ["absorbing"]}, None, "setting 'termination' is not known"),
+    ],
+)
+def test_settings_of_policy_and_problem_are_checked(over, policy, said):
+    with pytest.raises(ValueError, match=said):
+        ox.sweep(PROBLEM, over=over, episodes=20, policy=policy, progress=False)
+    with pytest.raises(ValueError, match="episodes must say how many"):
+        ox.sweep(PROBLEM, over={"radius": [0.1]})

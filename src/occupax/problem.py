@@ -1,6 +1,7 @@
 """A general-utility problem: maximise F(u(pi)), where u is the discounted occupancy of some features."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from math import floor, log
 from typing import Any, Literal, get_args
 
@@ -17,7 +18,7 @@ from occupax.envs.registry import make
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Sum, Utility
-from occupax.utilities.custom import as_utility, bind, refuse_unless_fitting
+from occupax.utilities.custom import as_utility, bind, refuse_unless_fitting, rescaled
 from occupax.utilities.library import Reward
 
 Termination = Literal["episodic", "absorbing"]
@@ -138,6 +139,25 @@ class Problem(eqx.Module):
     def with_utility(self, utility: Utility) -> "Problem":
         """The problem with another utility of the same occupancy."""
         return eqx.tree_at(lambda it: it.utility, self, utility)
+
+    def with_time(self, **changes: Any) -> "Problem":
+        """Return the problem with another `discount` or `horizon`.
+
+        A utility of the distribution of visits is scaled for the new discount.
+        """
+        discount = _read_discount(changes.get("discount", self.discount))
+        horizon = _read_horizon(changes.get("horizon", self.horizon), self.env)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"discount": discount, "horizon": horizon}
+        values["utility"] = rescaled(self.utility, 1.0 - self.discount, 1.0 - discount)
+        problem = object.__new__(type(self))
+        for name, value in values.items():
+            object.__setattr__(problem, name, value)
+        return problem
+
+    def same_time_as(self, other: "Problem") -> bool:
+        """Return whether discount and horizon are those of another problem."""
+        return self.discount == other.discount and self.horizon == other.horizon
 
     @property
     def _terms(self) -> Sum:

@@ -14,7 +14,14 @@
 
 from typing import Any
 
-from occupax.policies.base import Initialiser, Policy, PolicyType, refuse_unless_policy, with_spaces
+from occupax.policies.base import (
+    ConfiguredInitialiser,
+    Initialiser,
+    Policy,
+    PolicyType,
+    refuse_unless_policy,
+    with_spaces,
+)
 from occupax.policies.categorical import (
     Categorical,
     Softmax,
@@ -35,6 +42,7 @@ __all__ = [
     "ACTIVATIONS",
     "INITIALISERS",
     "Categorical",
+    "ConfiguredInitialiser",
     "Flat",
     "Gaussian",
     "Initialiser",

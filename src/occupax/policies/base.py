@@ -1,8 +1,11 @@
 """What every policy does, and how one is made."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar, final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from typing import Any, ClassVar, ParamSpec, TypeVar, final
 
 import equinox as eqx
 import jax
@@ -135,6 +138,37 @@ def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
 PolicyType = TypeVar("PolicyType", bound=Policy)
 Initialiser = Callable[[DecisionProcess, Key[Array, ""]], Policy]
 """Makes the first policy for an environment."""
+Arguments = ParamSpec("Arguments")
+
+
+@dataclass(frozen=True, eq=False)
+class ConfiguredInitialiser:
+    """An initialiser with the settings that it was made with."""
+
+    factory: Callable[..., Initialiser]
+    settings: dict[str, Any]
+    """The arguments of the factory, with their defaults."""
+    initialise: Initialiser
+
+    def __call__(self, env: DecisionProcess, key: Key[Array, ""]) -> Policy:
+        """Return the first policy for an environment."""
+        return self.initialise(env, key)
+
+    def with_settings(self, changes: Mapping[str, Any]) -> "ConfiguredInitialiser":
+        """Return the initialiser with other values of some settings."""
+        return configured(self.factory)(**{**self.settings, **changes})
+
+
+def configured(factory: Callable[Arguments, Initialiser]) -> Callable[Arguments, ConfiguredInitialiser]:
+    """Decorate a function that makes an initialiser, so that the initialiser knows its settings."""
+
+    @wraps(factory)
+    def make(*args: Arguments.args, **kwargs: Arguments.kwargs) -> ConfiguredInitialiser:
+        arguments = signature(factory).bind(*args, **kwargs)
+        arguments.apply_defaults()
+        return ConfiguredInitialiser(factory, dict(arguments.arguments), factory(*args, **kwargs))
+
+    return make
 
 
 def refuse_unless_policy(policy: Any) -> None:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 from occupax._errors import check_integers, check_number
 from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, refuse_unless_environment
-from occupax.policies.base import Initialiser, Policy
+from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.networks import Flat, Layers, input_size, output_length
 from occupax.policies.normalising import normalised
 
@@ -118,6 +118,7 @@ def action_probs(policy: Policy, observation: Any, num_actions: int) -> Float[Ar
     return jnp.exp(jax.vmap(policy.log_prob, (None, 0))(observation, jnp.arange(num_actions)))
 
 
+@configured
 def tabular(scale: float = 0.0) -> Initialiser:
     """One logit for each state and action, drawn from a normal law of deviation `scale` (0: the uniform policy)."""
     scale = check_number("scale", scale, low=0.0)
@@ -133,6 +134,7 @@ def tabular(scale: float = 0.0) -> Initialiser:
     return init
 
 
+@configured
 def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: float = 0.0) -> Initialiser:
     """Logits linear in the vector `features(observation)`; by default in the observation itself, flattened.
 
@@ -153,6 +155,7 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
     return init
 
 
+@configured
 def mlp(
     hidden: Sequence[int] = (64, 64), activation: str = "tanh", scale: float = 0.01, normalise: bool | None = None
 ) -> Initialiser:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key
 from occupax._errors import check_number
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
-from occupax.policies.base import Initialiser, Policy
+from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.networks import Layers, input_size
 from occupax.policies.normalising import normalised
 
@@ -122,6 +122,7 @@ class Squashed(Normal):
         return self.box.clip(_at(self.box, jnp.tanh(drawn)))
 
 
+@configured
 def gaussian(
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",
@@ -145,6 +146,7 @@ def gaussian(
     return _initialiser(Gaussian, Layers(hidden, activation, normalise), deviation, by_observation)
 
 
+@configured
 def squashed(
     hidden: Sequence[int] = (64, 64),
     activation: str = "tanh",

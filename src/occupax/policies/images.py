@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key
 from occupax._errors import check_integers, check_number, unknown
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.policies.base import Initialiser, Policy
+from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.categorical import number_of_logits, softmax
 from occupax.policies.networks import ACTIVATIONS
 
@@ -39,6 +39,7 @@ class Pixels(eqx.Module):
         return self.layers(jnp.ravel(self.convolutions(jnp.moveaxis(image, -1, 0) if self.channels_last else image)))
 
 
+@configured
 def cnn(
     channels: Sequence[int] = (16, 32),
     hidden: Sequence[int] = (128,),

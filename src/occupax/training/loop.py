@@ -32,6 +32,7 @@ from occupax.training.setup import (
     PolicySource,
     Setup,
     as_algorithm,
+    given_episodes,
     make_setup,
     refuse_unless_path,
 )
@@ -108,12 +109,11 @@ def train(
         Records, policies and status of every seed.
     """
     refuse_unless_path(out)
-    if episodes is None:
-        raise ValueError("episodes must say how many trajectories each seed may sample, for example episodes=10_000.")
+    budget = given_episodes(episodes)
     chosen = None if algorithm is None else as_algorithm(algorithm)
     setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
     with run_folder.locked(None if out is None else Path(out)):
-        result = run(setup, episodes, callbacks, out, resume, progress, checkpoint_every, resume_hint)[0]
+        result = run(setup, budget, callbacks, out, resume, progress, checkpoint_every, resume_hint)[0]
         if out is not None:
             result.save_beside_records(Path(out))
             _write_pages(result, Path(out))

@@ -174,14 +174,10 @@ class Result:
 
     def to_dataframe(self) -> Any:
         """The records as a data frame of pandas: a row for each seed and record, a column for each metric."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ValueError("to_dataframe() needs pandas, which is not installed: pip install pandas.") from None
-        shape = self.steps.shape
+        pandas, shape = import_pandas(), self.steps.shape
         seeds = np.broadcast_to(np.array(self.seeds)[:, None], shape)
         columns = {"seed": seeds, "episodes": np.broadcast_to(self.episodes, shape), "steps": self.steps}
-        return pd.DataFrame({name: values.ravel() for name, values in {**columns, **self.metrics}.items()})
+        return pandas.DataFrame({name: values.ravel() for name, values in {**columns, **self.metrics}.items()})
 
     def report(self, path: str | Path, name: str | None = None) -> None:
         """Write a page of HTML about the training, which needs no other file.
@@ -249,6 +245,15 @@ class Result:
         if self.problem is None:
             raise ValueError("the problem cannot be restored from a file: load_result(folder, problem=...) takes it.")
         return self.problem
+
+
+def import_pandas() -> Any:
+    """Return the module pandas, or say how to install it."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ValueError("to_dataframe() needs pandas, which is not installed: pip install pandas.") from None
+    return pd
 
 
 def policy_file(seed: int) -> str:

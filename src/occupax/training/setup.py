@@ -17,9 +17,11 @@ from occupax._errors import check_integer, check_integers, named
 from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, PlugIn
 from occupax.algorithms.base import default_batch, default_mixing
 from occupax.baselines import can_be_fitted
+from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import (
     INITIALISERS,
+    Initialiser,
     Policy,
     Tabular,
     default_policy,
@@ -151,6 +153,13 @@ def as_algorithm(algorithm: Any) -> Algorithm[Any]:
     return algorithm
 
 
+def given_episodes(episodes: int | None) -> int:
+    """Return the number of episodes, which has no default."""
+    if episodes is None:
+        raise ValueError("episodes must say how many trajectories each seed may sample, for example episodes=10_000.")
+    return episodes
+
+
 def refuse_unless_path(path: Any, name: str = "out") -> None:
     """Refuse what names no file or folder; `out` may be nothing."""
     if not (path is None and name == "out") and (not isinstance(path, str | Path) or path == ""):
@@ -180,9 +189,8 @@ def _read_seeds(seeds: Any) -> tuple[int, ...]:
     return chosen
 
 
-def first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
-    """The policy that a run begins with."""
-    env = problem.env
+def source_of_policies(env: DecisionProcess, source: PolicySource) -> Policy | Initialiser:
+    """Return the policy or the initialiser that a source stands for: a name, or None for the default."""
     if source is None:
         source = default_policy(env)
     if isinstance(source, str):
@@ -192,8 +200,14 @@ def first_policy(problem: Problem, source: PolicySource, seed: int, number: int)
     if not isinstance(source, Policy) and not callable(source):
         kinds = "a policy, an initialiser such as occupax.policies.mlp(), or a name"
         raise ValueError(f"policy must be {kinds}, got {source!r:.60}.")
+    return source
+
+
+def first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
+    """Return the initial policy of a run."""
+    initial = source_of_policies(problem.env, source)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
-    policy = source if isinstance(source, Policy) else source(env, key)
+    policy = initial if isinstance(initial, Policy) else initial(problem.env, key)
     refuse_unless_policy(policy)
     return jax.tree.map(_in_default_precision, policy)
 

@@ -1,11 +1,9 @@
 """Many settings of one algorithm, in one program or as trials on a cluster, one a task."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,19 @@ import numpy as np
 
 from occupax import serial
 from occupax._display import Description
-from occupax._errors import unknown
 from occupax._progress import ProgressBar
-from occupax.algorithms import Algorithm
-from occupax.problem import ProblemSource
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import EpisodeError, Host, Ray, Sampler, choose_sampler
 from occupax.samplers.cluster import LOSSES, Cluster, Package, with_function_names, with_functions
 from occupax.samplers.kernel import program_sampler
 from occupax.serial import Arrays, named_arrays, with_arrays_of
-from occupax.training.execution import same_program
+from occupax.training.assessment import Assessment, assess
 from occupax.training.folder import locked, make_config, refuse_another_run, refuse_others_files
+from occupax.training.grid import Base, Group, read_grid
 from occupax.training.loading import load_result
 from occupax.training.loop import paid_iterations, run
-from occupax.training.result import SUMMARY, Result, comparison
-from occupax.training.setup import AlgorithmSource, PolicySource, Setup, as_algorithm, make_setup, refuse_unless_path
+from occupax.training.result import SUMMARY, Result, comparison, import_pandas
+from occupax.training.setup import AlgorithmSource, PolicySource, Setup, given_episodes, refuse_unless_path
 
 NOTHING_LEARNED = "no setting learned anything: none is clearly better than the policy that training began with"
 MOST_CURVES = 6
@@ -42,11 +39,13 @@ class Sweep:
     points: tuple[dict[str, Any], ...]
     """The settings of each point."""
     results: tuple[Result, ...]
+    problem: Problem | None = None
+    """The problem in which all points are scored; None if each is scored in its own."""
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """The mean over the seeds of what the trained policies are worth (`Result.utilities`), for each point."""
-        return np.array([np.mean(result.utilities) for result in self.results])
+        """The mean utility of the trained policies of each point, over the seeds; see `Result.utilities`."""
+        return np.array([np.mean(assessment.utilities) for assessment in self._assessments])
 
     @cached_property
     def learned(self) -> np.ndarray:
@@ -61,9 +60,12 @@ class Sweep:
 
     @cached_property
     def violations(self) -> np.ndarray:
-        """By how much each point violates a constraint at most, on average over its seeds; 0 where all are kept."""
-        means = [[excess.mean() for excess in result.excesses.values()] for result in self.results]
-        return np.array([max(0.0, *excesses, 0.0) for excesses in means])
+        """The largest mean violation of a constraint over the seeds of each point; 0 where all are satisfied."""
+        violations = np.zeros(len(self.results))
+        for i, assessment in enumerate(self._assessments):
+            if assessment.excesses is not None:
+                violations[i] = max(0.0, *assessment.excesses.mean(0))
+        return violations
 
     @property
     def best(self) -> int:
@@ -72,6 +74,24 @@ class Sweep:
             raise ValueError(f"{NOTHING_LEARNED}; `scores` has what they are worth.")
         least = self.learned & (self.violations <= self.violations[self.learned].min())
         return int(np.argmax(np.where(least, self.scores, -np.inf)))
+
+    def to_dataframe(self) -> Any:
+        """Return a data frame of pandas with a row for each point: its settings, `score`, `violation` and `learned`."""
+        columns: dict[str, Any] = {name: [point[name] for point in self.points] for name in self.points[0]}
+        columns |= {"score": self.scores, "violation": self.violations, "learned": self.learned}
+        return import_pandas().DataFrame(columns)
+
+    @cached_property
+    def _assessments(self) -> list[Assessment]:
+        """The assessment of each point in the problem of the sweep."""
+        assessments: list[Assessment] = []
+        for result in self.results:
+            own = result.problem
+            if self.problem is None or own is None or own.same_time_as(self.problem):
+                assessments.append(result.assessment)
+            else:
+                assessments.append(assess(self.problem, result.policies))
+        return assessments
 
     def __repr__(self) -> str:
         lines = [f"{'score':>12}  settings", *(f"{score:>12}  {settings}" for settings, score in self._ranking())]
@@ -97,9 +117,9 @@ class Sweep:
 
 def sweep(
     problem: ProblemSource,
-    algorithm: AlgorithmSource,
-    over: Mapping[str, Sequence[Any]],
-    episodes: int,
+    algorithm: AlgorithmSource = None,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    episodes: int | None = None,
     seeds: int | Iterable[int] = 1,
     seed: int = 0,
     policy: PolicySource = None,
@@ -112,13 +132,16 @@ def sweep(
     """Train with every combination of the settings in `over`.
 
     Settings that are numbers inside the mathematics (`step_size`, `radius`, `mixing`, `weight_bound`) are batched with
-    the seeds into one program; those that change its shape (sizes, rules) are looped over.
+    the seeds into one program. All others (sizes, rules, policies, discounts) are looped over.
 
     Args:
         problem: as for `train`.
-        algorithm: has the settings that are not swept over; a name such as "tsivr-pg" stands for its defaults.
-        over: values to try for each field of the algorithm.
-        episodes: trajectories each run may sample; the same for every point.
+        algorithm: has the settings that are not swept over; a name such as "tsivr-pg" stands for its defaults. By
+            default the algorithm that `train` takes for the problem.
+        over: values to try for each setting: a field of the algorithm; an argument of the policy's initialiser, such
+            as "policy.hidden"; "discount" or "horizon". All points are scored with the discount and the horizon of
+            `problem`.
+        episodes: trajectories each run may sample; the same for every point. It must be given.
         seeds: how many seeds, or which; the same for every point.
         seed: of everything.
         policy: as for `train`.
@@ -127,50 +150,53 @@ def sweep(
         progress: show a progress bar.
         record_every: iterations in a record.
         sampler: as for `train`; `occupax.samplers.Ray(...)` spreads the points over a cluster, one a task.
+
+    Returns:
+        Settings, result and score of every point.
     """
-    chosen_algorithm = as_algorithm(algorithm)
     refuse_unless_path(out)
-    points = _grid(chosen_algorithm, over)
-    variants = [dataclasses.replace(chosen_algorithm, **point) for point in points]
+    budget = given_episodes(episodes)
+    points = read_grid(over)
     chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
     on_cluster = isinstance(sampler, Ray)
-    whole = make_setup(problem, variants, policy, chosen, seed, record_every, False, sampler)
-    groups = [[i] for i in range(len(variants))] if on_cluster else _groups(whole.algorithms)
-    setups = [replace(whole, algorithms=tuple(whole.algorithms[i] for i in group)) for group in groups]
-    for setup in setups:
-        paid_iterations(setup, episodes)
+    posed = as_problem(problem)
+    base = Base(posed, algorithm, policy, chosen, seed, record_every, sampler)
+    groups = base.groups(points, together=not on_cluster)
+    for group in groups:
+        paid_iterations(group.setup, budget)
     folder = None if out is None else Path(out)
     with locked(folder):
         if folder is not None:
             refuse_others_files(folder, ("groups", "sweep.json", *(f"point-{i}" for i in range(len(points)))))
         if on_cluster:
-            results = _run_trials(setups, sampler, episodes, folder, resume, progress)
+            setups = {group.numbers[0]: group.setup for group in groups}
+            results = _run_trials(setups, sampler, budget, folder, resume, progress)
         else:
-            results = _run_groups(groups, setups, episodes, folder, resume, progress)
-        done = Sweep(tuple(points), tuple(results[i] for i in range(len(points))))
+            results = _run_groups(groups, budget, folder, resume, progress)
+        done = Sweep(tuple(points), tuple(results[i] for i in range(len(points))), posed)
         if folder is not None:
             _save(done, folder)
     return done
 
 
 def _run_groups(
-    groups: list[list[int]], setups: list[Setup], episodes: int, out: Path | None, resume: bool, progress: bool
+    groups: list[Group], episodes: int, out: Path | None, resume: bool, progress: bool
 ) -> dict[int, Result]:
     """The result of each point, by its number; the points of a group are one program."""
     results: dict[int, Result] = {}
-    for number, (group, setup) in enumerate(zip(groups, setups, strict=True)):
+    for number, group in enumerate(groups):
         folder = None if out is None else out / "groups" / str(number)
-        made = run(setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT)
-        results |= dict(zip(group, made, strict=True))
+        trained = run(group.setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT)
+        results |= dict(zip(group.numbers, trained, strict=True))
     return results
 
 
 def _run_trials(
-    setups: Sequence[Setup], sampler: Ray, episodes: int, out: Path | None, resume: bool, progress: bool
+    setups: Mapping[int, Setup], sampler: Ray, episodes: int, out: Path | None, resume: bool, progress: bool
 ) -> dict[int, Result]:
     """Run set-ups of one algorithm each. Those that end are saved in `out` at once and, to resume, not run again."""
     results: dict[int, Result] = {}
-    for i, setup in enumerate(setups):
+    for i, setup in sorted(setups.items()):
         if out is not None:
             folder = out / f"point-{i}"
             refuse_another_run(folder, *make_config(setup, episodes), resume)
@@ -181,7 +207,7 @@ def _run_trials(
                     raise ValueError(f"episodes is {episodes:,}, but the run in {folder} has {has:,} already.")
                 if has == episodes:
                     results[i] = replace(saved, algorithm=setup.algorithms[0])
-    left = {i: setup for i, setup in enumerate(setups) if i not in results}
+    left = {i: setup for i, setup in setups.items() if i not in results}
     with ProgressBar(len(setups), "trials", len(results), progress) as bar:
         for i, result in _run_tasks(left, sampler, episodes):
             results[i] = result
@@ -248,34 +274,6 @@ def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: in
     trained = tuple(with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True))
     made = {"config": config, "arrays": arrays, "compare": comparison(setup.problem, setup.policies[0])}
     return replace(result, problem=setup.problem, algorithm=setup.algorithms[0], policies=trained, **made)
-
-
-def _grid(algorithm: Algorithm[Any], over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    if not isinstance(over, Mapping) or not over:  # pyright: ignore[reportUnnecessaryIsInstance]
-        example = "{'step_size': [0.1]}"
-        raise ValueError(f"over must be values to try for each setting, such as {example}, got {over!r:.60}.")
-    fields = {field.name for field in dataclasses.fields(algorithm)}
-    tried: dict[str, list[Any]] = {}
-    for name, values in over.items():
-        if name not in fields:
-            raise unknown("setting", name, fields)
-        several = isinstance(values, Iterable) and not isinstance(values, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        # a number of NumPy is checked and written down as one of Python
-        tried[name] = [it.item() if isinstance(it, np.generic) else it for it in values] if several else []
-        if not tried[name]:
-            raise ValueError(f"over[{name!r}] must be a list of values to try, got {values!r}.")
-    return [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
-
-
-def _groups(variants: Sequence[Algorithm[Any]]) -> list[list[int]]:
-    """The numbers of the variants that one program can run together."""
-    groups: list[list[int]] = []
-    for i, variant in enumerate(variants):
-        alike = next((group for group in groups if same_program(variants[group[0]], variant)), None)
-        if alike is None:
-            groups.append(alike := [])
-        alike.append(i)
-    return groups
 
 
 def _save(done: Sweep, folder: Path) -> None:

@@ -137,6 +137,18 @@ def bind(utility: Utility, env: DecisionProcess, discount: float, features: Feat
     return utility
 
 
+def rescaled(utility: Utility, before: float, after: float) -> Utility:
+    """Return a utility of the distribution of visits for another scale, if it has the scale `before`."""
+    if isinstance(utility, Sum):
+        terms = tuple(rescaled(term, before, after) for term in utility.terms)
+        return Sum(terms, utility.weights, utility.sizes)
+    if isinstance(utility, Entropy) and utility.scale == before:
+        return Entropy(utility.smoothing, after)
+    if isinstance(utility, Imitation) and utility.scale == before:
+        return type(utility)(utility.target, utility.smoothing, after, utility.counted)
+    return utility
+
+
 def _return_of(env: DecisionProcess, features: Feature) -> Utility:
     if isinstance(features, feature_maps.Reward):
         return Reward()
