@@ -1,7 +1,10 @@
 """The documentation as it is built: complete, without a network, with no dead link, and readable on every screen."""
 
+import html
 import importlib
+import inspect
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -28,6 +31,8 @@ MODULES = (
     "training",
     "utilities",
 )
+
+SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
 
 
 class Parsed(HTMLParser):
@@ -73,6 +78,37 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(folder, found)
 
 
+class Entry(NamedTuple):
+    """A class or function in the reference, and the part of the page about it."""
+
+    path: str
+    described: Any
+    html: str
+
+
+@pytest.fixture(scope="module")
+def entries(site: Site) -> list[Entry]:
+    found: list[Entry] = []
+    for page in sorted((site.folder / "reference").glob("*.html")):
+        _, *parts = re.split(r'<h\d id="(?=occupax[.\w]*")', page.read_text("utf-8"))
+        for part in parts:
+            path = part.partition('"')[0]
+            if re.search(r'class="doc doc-object-name doc-(class|function)-name"', part) is None:
+                continue  # a value, or a module
+            found.append(Entry(path, pkgutil.resolve_name(path), part.partition(">")[2]))
+    return found
+
+
+def text_of(html_of_part: str) -> str:
+    """The text that a browser shows."""
+    return html.unescape(re.sub(r"<[^>]*>", "", html_of_part))
+
+
+def squeezed(text: str) -> str:
+    """Words, numbers and comparisons without what Markdown and HTML change."""
+    return re.sub(r"[^\w<>=]|_", "", text)
+
+
 def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: Site):
     dead = [
         (str(path.relative_to(site.folder)), link)
@@ -114,6 +150,34 @@ def public_names(module: Any) -> list[str]:
     """Those that a module exports or, if it does not say, the functions and classes that it defines."""
     defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
     return list(getattr(module, "__all__", [name for name in defined if not name.startswith("_")]))
+
+
+def test_every_class_shows_the_parameters_of_its_constructor(entries: list[Entry]):
+    missing: list[str] = []
+    kinds = [entry for entry in entries if isinstance(entry.described, type)]
+    classes = [entry for entry in kinds if not issubclass(entry.described, Exception)]
+    for entry in classes:
+        signature = re.search(r'<div class="doc-signature.*?</div>', entry.html, re.DOTALL)
+        shown = "" if signature is None else text_of(signature[0])
+        names = inspect.signature(entry.described).parameters
+        missing += [f"{entry.path}: {name}" for name in names if re.search(rf"\b{name}\b", shown) is None]
+    assert missing == []
+    assert len(classes) > 100
+
+
+def test_no_line_of_a_docstring_is_lost(entries: list[Entry]):
+    lost: list[str] = []
+    compared = 0
+    for entry in entries:
+        shown = squeezed(text_of(entry.html))
+        written = inspect.cleandoc(entry.described.__doc__ or "")
+        for line in written.splitlines():
+            content = re.sub(r"^ {4}\**\w[\w, *]*: ", "", line)  # the name of an argument has a place of its own
+            if line not in SECTIONS and squeezed(content) not in shown:
+                lost.append(f"{entry.path}: {line}")
+            compared += 1
+    assert lost == []
+    assert compared > 1_000
 
 
 def test_every_finding_of_the_diagnosis_has_a_section_that_it_names(site: Site):
