@@ -337,7 +337,7 @@ def test_arguments_are_copied() -> None:
         (lambda: Box([-np.inf], [-np.inf]), "high must be finite or inf, but high[0] is -inf."),
         (lambda: Box(0, 1), "low must be a vector of numbers and not empty, but its shape is ()."),
         (lambda: Box([], []), "low must be a vector of numbers and not empty, but its shape is (0,)."),
-        (lambda: Box(["a"], [1]), "low must be a vector of numbers, but it is ['a']."),
+        (lambda: Box(["a"], [1]), "low must be an array of real numbers, got list ['a']."),
         (lambda: Ball([[0, 0]], 1), "center must be a vector of numbers and not empty, but its shape is (1, 2)."),
         (lambda: Ball([0, np.inf], 1), "center must be finite, but center[1] is inf."),
         (lambda: Ball([0, 0], -1), "radius must be at least 0, but radius is -1.0."),
@@ -351,7 +351,7 @@ def test_arguments_are_copied() -> None:
             lambda: Polyhedron([1, 0], [1]),
             "matrix must be a matrix of numbers and not empty, but its shape is (2,).",
         ),
-        (lambda: Polyhedron([[1, 0], [0]], [1, 1]), "matrix must be a matrix of numbers, but it is [[1, 0], [0]]."),
+        (lambda: Polyhedron([[1, 0], [0]], [1, 1]), "matrix must be an array of real numbers, got list [[1, 0], [0]]."),
         (lambda: Polyhedron([[1, 0], [0, np.nan]], [1, 1]), "matrix must be a number, but matrix[1][1] is nan."),
         (lambda: Polyhedron([[1, 0]], [np.inf]), "bounds must be finite, but bounds[0] is inf."),
         (

@@ -3,13 +3,14 @@
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, nan
+from numbers import Real
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 
 class OccupaxWarning(UserWarning):
@@ -30,6 +31,9 @@ def named(kind: str, name: str, table: Mapping[str, Callable[[], Any]]) -> Any:
         raise unknown(kind, name, table)
     return table[name]()
 
+
+REAL = "biuf"
+"""The kinds of NumPy's data types that are real numbers: booleans, integers and floats."""
 
 MOST_SIZE = 2**31 - 1
 """The largest number of things in memory: what is counted there is counted in 32 bits."""
@@ -57,14 +61,31 @@ def check_integers(name: str, values: object, minimum: int = 1, maximum: int = M
 
 def check_number(name: str, value: object, *, low: float, open_low: bool = False) -> float:
     """Return `value` as a finite float above `low` (or equal to it unless `open_low`), or say what is wrong with it."""
-    try:  # a text such as "1" would be kept as it is
-        number = nan if isinstance(value, str | bytes | bool) else float(value)  # pyright: ignore[reportArgumentType]
+    try:  # float() would accept the text "1" and drop the imaginary part of NumPy's complex numbers
+        unfit = isinstance(value, str | bytes | bool | complex | np.complexfloating)
+        number = nan if unfit else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
         number = nan
     if not (low < number < inf or (number == low and not open_low)):
         bound = f"above {low:g}" if open_low else f"of at least {low:g}"
         raise ValueError(f"{name} must be a finite number {bound}, got {value!r}.")
     return number
+
+
+SMALLEST = 1e-30
+"""The smallest positive number of a utility: single precision would round much smaller numbers, or their inverses."""
+
+
+def refuse_tiny(name: str, number: float) -> float:
+    """Return a number that is 0 or at least `SMALLEST`, and raise an error for a smaller one."""
+    if 0 < number < SMALLEST:
+        raise ValueError(f"{name} must be at least {SMALLEST:g}, got {number!r}; single precision rounds it to 0.")
+    return number
+
+
+def check_positive(name: str, value: object) -> float:
+    """Return `value` as a finite float of at least `SMALLEST`, or raise an error."""
+    return refuse_tiny(name, check_number(name, value, low=0.0, open_low=True))
 
 
 def is_traced(value: object) -> bool:
@@ -78,6 +99,27 @@ def check_share(name: str, share: object) -> None:
         raise ValueError(f"{name} must lie in (0, 1], got {share!r}.")
 
 
+def tracing_error(subject: str, given: str, error: Exception) -> ValueError:
+    """Return the error for a user's function that JAX cannot trace.
+
+    Args:
+        subject: the function, such as "the utility".
+        given: its argument, such as "the occupancy".
+        error: the exception that tracing raised.
+    """
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return ValueError(
+            f"{subject} turns {given} into an array of NumPy, which JAX cannot differentiate: use the functions of "
+            "jax.numpy in it, such as jnp.log instead of np.log."
+        )
+    if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerIntegerConversionError):
+        return ValueError(
+            f"{subject} needs the numbers of {given} before they are known, as float(...) and `if` do: use jnp.where "
+            "for a choice, and leave out float and int."
+        )
+    return ValueError(f"{subject} failed on {given}: {first_line(error)}.")
+
+
 def check_key(key: object) -> None:
     """Refuse what is not a random key, of the new kind or the old."""
     dtype = key.dtype if isinstance(key, jax.Array) else None
@@ -85,15 +127,43 @@ def check_key(key: object) -> None:
         raise ValueError(f"key must be a random key such as jax.random.key(0), got {key!r:.60}.")
 
 
-def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
-    """Return `value` as float64 without NaN or infinities."""
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message, without its full stop."""
+    return str(error).partition("\n")[0].rstrip(".")
+
+
+def shown(value: object, length: int = 60) -> str:
+    """Return the beginning of a value's `repr` on one line."""
+    return " ".join(repr(value).split())[:length]
+
+
+def real_array(name: str, value: Any) -> Num[np.ndarray, "..."]:
+    """Return a user's `value` as an array of booleans, integers or floats.
+
+    Args:
+        name: the name of the value in the error.
+        value: an array, a number, or nested lists of numbers.
+
+    Raises:
+        ValueError: for complex numbers, text, None, other objects and lists of different lengths.
+    """
     try:
-        array = np.array(value)
-        if array.dtype.kind == "c":
-            raise TypeError  # noqa: TRY301 - what is said of it is said below
-        array = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of numbers, got {type(value).__name__} {value!r:.60}.") from None
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError is that of a torch tensor with gradients
+        array = np.array(None)
+    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.kind not in REAL:  # bfloat16 and the like
+        return array.astype(np.float32)
+    if array.dtype.kind == "O" and array.size and all(isinstance(one, Real) for one in array.flat):
+        return array.astype(np.float64)
+    if array.dtype.kind not in REAL:
+        got = f"{array.dtype} " if array.dtype.kind == "c" else ""
+        raise ValueError(f"{name} must be an array of real numbers, got {got}{type(value).__name__} {shown(value)}.")
+    return array
+
+
+def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
+    """Return a copy of `value` as float64 without NaN or infinities."""
+    array = real_array(name, value).astype(np.float64)
     refuse_infinite(name, array)
     return array
 

@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from occupax import estimators, exact
+from occupax._errors import real_array, shown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, StateAction, Visit, as_feature
@@ -22,7 +23,7 @@ EPISODES = 1000
 
 
 def demonstrations(
-    env: DecisionProcess,
+    env: DecisionProcess | str,
     source: Any,
     discount: float = 0.99,
     horizon: int | None = None,
@@ -31,13 +32,14 @@ def demonstrations(
     """The discounted distribution of visits of demonstrations, as `utilities.KL` and `ForwardKL` take it.
 
     Args:
-        env: where they were given.
+        env: the environment of the demonstrations, or its name.
         source: a policy, which is evaluated exactly on a table and from 1,000 episodes elsewhere; or recorded episodes:
             lists of (observation, action) pairs, or episodes with the fields `observations` and `actions`, as Minari
             has them, of which a last observation without an action is left out.
         discount: gamma, that of the problem in which they are imitated.
         horizon: how many steps of each episode count; by default as many as the environment allows.
-        features: what is counted; pairs of state and action by default.
+        features: what is counted; pairs of state and action by default. Recorded episodes need features of
+            observation and action alone, because rewards and info are not recorded.
 
     Returns:
         (1 - gamma) times the mean occupancy: [S, A] for pairs, [S] for states, [d] otherwise. Its sum is less than 1 by
@@ -49,7 +51,7 @@ def demonstrations(
         found = _of_policy(problem, source)
     else:
         found = np.mean([_of_episode(problem, *episode) for episode in _episodes(source)], axis=0)
-    return _shaped((1 - discount) * np.asarray(found, float), counted, env)
+    return _shaped((1 - discount) * np.asarray(found, float), counted, problem.env)
 
 
 def _of_policy(problem: Problem, policy: Policy) -> Float[np.ndarray, " d"]:
@@ -98,6 +100,8 @@ def _of_episode(problem: Problem, number: int, observations: Sequence[Any], acti
         seen, taken = np.stack(observations[:count]), np.stack(actions[:count])
     except ValueError:
         raise ValueError(f"episode {number} has observations or actions of different shapes.") from None
+    seen = real_array(f"observations of episode {number}", seen)
+    taken = real_array(f"actions of episode {number}", taken)
     env = problem.env
     states, spec, action = number_of_states(env), observation_spec(env), env.action_space.spec()
     for what, given, wanted, most in (
@@ -113,8 +117,21 @@ def _of_episode(problem: Problem, number: int, observations: Sequence[Any], acti
             worst = given[~((given >= 0) & (given < most) & (given == np.round(given)))][0]
             allowed = f"whole numbers from 0 to {most - 1}, got {worst}"
             raise ValueError(f"episode {number} does not fit the environment: its {what} must be {allowed}.")
-    visits = Visit(jnp.asarray(seen, spec.dtype), jnp.asarray(taken, action.dtype), jnp.zeros(count))
-    counts = jax.vmap(lambda visit: problem.features.count(env, visit))(visits)
+    pairs = jnp.asarray(seen, spec.dtype), jnp.asarray(taken, action.dtype)
+    found = _total(problem, pairs, jnp.nan)
+    if jnp.isfinite(found).all():
+        return found
+    if jnp.isfinite(_total(problem, pairs, 0.0)).all():
+        wanted = "features must count observations and actions alone, got"
+        raise ValueError(f"{wanted} {shown(problem.features)}; recorded pairs have no rewards and no info.")
+    raise ValueError(f"features must be finite on episode {number}, got {shown(problem.features)}.")
+
+
+def _total(problem: Problem, pairs: tuple[Array, Array], unknown: float) -> Float[Array, " d"]:
+    """Return the discounted features of recorded pairs, with `unknown` in the place of rewards and info."""
+    count, entries = len(pairs[0]), len(getattr(problem.env, "info", ()))
+    visits = Visit(*pairs, jnp.full(count, unknown), jnp.full((count, entries), unknown))
+    counts = jax.vmap(lambda visit: problem.features.count(problem.env, visit))(visits)
     return counts.total(problem.discount ** jnp.arange(count), problem.size)
 
 

@@ -257,6 +257,8 @@ def hessian_vector(
 
 def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array, " d"]:
     quasi_reward = jnp.asarray(quasi_reward)
+    if jnp.iscomplexobj(quasi_reward):
+        raise ValueError(f"quasi_reward must be an array of real numbers, got {quasi_reward.dtype}.")
     if quasi_reward.shape != (problem.size,):
         raise ValueError(f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}.")
     return quasi_reward

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Num
 
-from occupax._errors import MOST_SIZE, check_integers, read_array, refuse_infinite, unknown
+from occupax._errors import MOST_SIZE, check_integers, read_array, refuse_infinite, tracing_error, unknown
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
 
@@ -300,10 +300,12 @@ class Function(Feature):
         try:
             spec = jax.eval_shape(self.function, observation_spec(env), env.action_space.spec())
         except Exception as error:
-            raise ValueError(f"the feature function failed on (observation, action): {error}") from error
+            raise tracing_error("the feature function", "(observation, action)", error) from error
         shape = getattr(spec, "shape", None)
         if shape is None or len(shape) > 1 or 0 in shape:
             raise ValueError(f"a feature function must return a number or a vector, got {spec}.")
+        if jnp.issubdtype(spec.dtype, jnp.complexfloating):
+            raise ValueError(f"a feature function must return real numbers, got {spec.dtype}.")
         return int(np.prod(shape))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from occupax._errors import check_integer, check_integers
+from occupax._errors import check_integer, check_integers, real_array, shown
 
 Kind = Literal["discrete", "multi-discrete", "box", "squashed"]
 """In which space a policy acts. "box" and "squashed" are for the same environments: what is drawn is the action itself,
@@ -70,7 +70,7 @@ class BoxActions(ActionSpace):
     high: tuple[float, ...] = eqx.field(static=True, converter=lambda high: _bounds("high", high))
 
     def __check_init__(self) -> None:
-        if len(self.low) != len(self.high) or not self.low:
+        if len(self.low) != len(self.high):
             raise ValueError(f"low and high must have one length, got {len(self.low)} and {len(self.high)}.")
         if not all(low < high for low, high in zip(self.low, self.high, strict=True)):
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
@@ -104,10 +104,10 @@ class BoxActions(ActionSpace):
 
 
 def _bounds(name: str, values: Any) -> tuple[float, ...]:
-    try:
-        bounds = tuple(float(value) for value in values)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a sequence of numbers, got {values!r:.60}.") from None
+    array = real_array(name, values)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"{name} must be a sequence of at least one number, got {shown(values)}.")
+    bounds = tuple(array.astype(float).tolist())
     if any(map(np.isnan, bounds)):
         raise ValueError(f"{name} must not be NaN, got {bounds}.")
     return bounds

@@ -65,7 +65,7 @@ def read_number(value: Any) -> float:
     """A reward, or a value of the info, as a float; a text or an array with axes is not a number."""
     if value is True or value is False:
         return value
-    if isinstance(value, str) or getattr(value, "ndim", 0):
+    if isinstance(value, str) or getattr(value, "ndim", 0) or np.iscomplexobj(value):
         raise TypeError(f"{value!r:.60} is not a number")
     return float(value)
 

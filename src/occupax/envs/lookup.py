@@ -99,7 +99,8 @@ def not_made(name: str, error: BaseException, options: dict[str, Any] | None = N
         return ValueError(what)
     if not isinstance(error, gym.error.UnregisteredEnv):
         given = f" with the options {options}" if options else ""
-        return ValueError(f"Gymnasium could not make {name!r}{given}. {type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {error}".rstrip(".")
+        return ValueError(f"Gymnasium could not make {name!r}{given}. {reason}.")
     alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
     if close := difflib.get_close_matches(name, alike, n=3):
         return unknown("Gymnasium id", name, close)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 
+from occupax._errors import REAL, real_array
 from occupax.envs.episode import Episode, EpisodeFailedError, checked, raised, read_flag, read_number, useless
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnasium_actions import writing_actions
@@ -89,7 +90,8 @@ class Slots:
                 if type(returned) is not tuple or len(returned) != 5:
                     checked(returned, 5, self._steps(place))
                 observation, reward, ended, cut, info = returned
-                if type(observation) is np.ndarray and observation.shape == simple:
+                plain = type(observation) is np.ndarray and observation.shape == simple
+                if plain and observation.dtype.kind in REAL:
                     rows[place][...] = observation
                 else:
                     self._read(place, observation)
@@ -142,6 +144,8 @@ class Slots:
         if not self._flat:
             self._seen[place] = observation
         space, row = self._space, self._rows[place]
+        if self._boxed is not None:  # Gymnasium would drop imaginary parts when it flattens them
+            observation = real_array("an observation", observation)
         if self._boxed is None and not space.contains(observation):
             self._refuse(place, f"{observation!r:.60}", f", which is not in {space}")
         if self._first_state is not None:

@@ -6,6 +6,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from occupax._errors import real_array
+
 
 def reward_names(size: int | None) -> tuple[str, ...]:
     """What the entries of a vector of rewards are called in the `info`."""
@@ -37,7 +39,7 @@ class SplitReward(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a step; a reward of another shape is refused."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        rewards = np.asarray(reward, np.float64)
+        rewards = real_array("the reward", reward).astype(np.float64)
         if rewards.shape != (len(self._names),):
             raise ValueError(f"the reward must be a vector of {len(self._names)} numbers, got shape {rewards.shape}")
         named = dict(zip(self._names, rewards.tolist(), strict=True))

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import sparse
 from scipy.sparse import linalg
 
+from occupax._errors import real_array
 from occupax.envs.tabular import TabularMDP
 from occupax.problem import Problem, ProblemSource, as_problem
 
@@ -92,10 +93,7 @@ def dynamics(problem: Problem) -> Dynamics:
 
 def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
     """Return a checked table of action probabilities, or one for each step of a horizon, normalised exactly."""
-    try:
-        table = np.array(probs, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"probs must be a table of probabilities [S, A], got {probs!r:.60}.") from None
+    table = real_array("probs [S, A]", probs).astype(np.float64)
     if table.shape not in (model.shape, (model.horizon, *model.shape)):
         raise ValueError(f"probs must have shape [S, A] = {model.shape}, got {table.shape}.")
     sums = table.sum(-1)

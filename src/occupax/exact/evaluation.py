@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from occupax._compiled import bind
 from occupax._display import Description, shown_number
-from occupax._errors import check_number
+from occupax._errors import check_number, real_array, shown
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem, ProblemSource, as_problem
@@ -91,8 +91,10 @@ def _read_multipliers(problem: Problem, given: Mapping[str, float] | None) -> Fl
     names = [constraint.name for constraint in problem.constraints]
     if given is None:
         return best_multipliers(problem) if names else None
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"multipliers must be a dictionary of numbers by constraint, got {shown(given)}.")
     if set(given) != set(names):
-        raise ValueError(f"multipliers must have one for each of the constraints {names}, got {sorted(given)}.")
+        raise ValueError(f"multipliers must have one for each of the constraints {names}, got {list(given)}.")
     return np.array([check_number(f"multiplier of {name!r}", given[name], low=0.0) for name in names])
 
 
@@ -226,6 +228,10 @@ class Evaluator:
 
     def occupancies(self, tables: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n d"]:
         """The occupancy of the problem's features under each table, NaN for tables that are not finite."""
+        tables = real_array("tables", tables)
+        if tables.shape[1:] != self._model.shape or tables.ndim != 3:
+            states, actions = self._model.shape
+            raise ValueError(f"tables must have shape (n, {states}, {actions}), got {tables.shape}.")
         found, known = np.full((len(tables), self._problem.size), np.nan), np.isfinite(tables).all((1, 2))
         if known.any():
             probs = np.array([read_probs(table, self._model) for table in tables[known]])

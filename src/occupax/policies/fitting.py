@@ -63,8 +63,12 @@ def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
         raise ValueError(f"action_space of {type(policy).__name__} must be {allowed}, {got}.")
     if isinstance(policy, Categorical):
         logits = _tried(env, policy.logits, observation)
+        if not isinstance(logits, jax.ShapeDtypeStruct):
+            raise ValueError(f"policy must return an array of logits for {env.num_actions} actions, got {logits!r}.")
         if logits.shape != (env.num_actions,):
             raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
+        if jnp.issubdtype(logits.dtype, jnp.complexfloating):
+            raise ValueError(f"policy must return logits that are real numbers, got {logits.dtype}.")
         return
     action, drawn = _tried(env, policy.draw, observation, jax.random.key(0))
     wanted = space.spec()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from occupax._errors import check_integer, check_integers, unknown
+from occupax._errors import check_integer, check_integers, tracing_error, unknown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 
@@ -113,7 +113,7 @@ def output_length(features: Callable[[Any], Float[Array, " n"]], observation: An
     try:
         shape = jax.eval_shape(features, observation).shape
     except Exception as error:
-        raise ValueError(f"the function features failed on an observation: {error}") from error
+        raise tracing_error("the function features", "an observation", error) from error
     if len(shape) != 1:
         raise ValueError(f"features must return a vector, got an array of shape {shape}.")
     return shape[0]

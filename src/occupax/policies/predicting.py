@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax._errors import check_integer
+from occupax._errors import check_integer, real_array
 from occupax.envs.gymnasium_actions import writing_actions
 from occupax.envs.spaces import Spaces
-from occupax.policies.base import Policy
+from occupax.policies.base import Policy, refuse_unless_policy
 from occupax.policies.categorical import Categorical, SoftmaxProduct, action_probs
 from occupax.policies.gaussian import Normal
 from occupax.policies.on_host import on_host
@@ -31,6 +31,8 @@ class Actor:
         """The action for an observation, or the actions for a batch of them."""
         random = self._random if seed is None else np.random.default_rng(check_integer("seed", seed, minimum=0))
         count, taken = _batch_size(self._spaces.observation, observation), self._spaces.action
+        if count == 0:
+            return np.zeros((0, *taken.shape), taken.dtype)
         seen = _encode(self._spaces, observation, count)
         actions = self._write(self._choose(seen, None if deterministic else random))
         if count is not None:
@@ -47,6 +49,7 @@ class StableBaselinesPolicy:
     """
 
     def __init__(self, policy: Policy, seed: int | None = None):
+        refuse_unless_policy(policy)
         self._policy = policy
         self._seeds = None if seed is None else np.random.default_rng(check_integer("seed", seed, minimum=0))
 
@@ -74,7 +77,7 @@ def _batch_size(space: Any, observation: Any) -> int | None:
         if len(sizes) != 1:
             raise ValueError(f"observation must have the parts of {space}, got {observation!r:.60}.")
         return sizes.pop()
-    shape, wanted = np.shape(observation), space.shape
+    shape, wanted = real_array("observation", observation).shape, space.shape
     if shape == wanted:
         return None
     if shape[1:] == wanted and len(shape) == len(wanted) + 1:

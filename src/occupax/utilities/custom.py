@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_integer, check_number, unknown
+from occupax._errors import check_integer, check_number, tracing_error, unknown
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature, as_feature
@@ -71,6 +71,8 @@ class Custom(Utility):
         value = jnp.asarray(self.function(occupancy))
         if value.shape != ():
             raise ValueError(f"a utility must return a single number, got an array of shape {value.shape}.")
+        if jnp.iscomplexobj(value):
+            raise ValueError(f"a utility must return a real number, got {value.dtype}.")
         return value
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -232,19 +234,8 @@ def refuse_unless_fitting(utility: Utility, size: int) -> None:
     try:
         value = jax.eval_shape(utility.value, occupancy)
         gradient = jax.eval_shape(utility.gradient, occupancy)
-    except jax.errors.TracerArrayConversionError as error:
-        raise ValueError(
-            "the utility turns the occupancy into an array of NumPy, which JAX cannot differentiate: use the functions "
-            "of jax.numpy in it, such as jnp.log instead of np.log."
-        ) from error
-    except jax.errors.ConcretizationTypeError as error:
-        raise ValueError(
-            "the utility needs the numbers of the occupancy before they are known, as float(...) and `if` do: use "
-            "jnp.where for a choice, and leave out float and int."
-        ) from error
     except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"the utility failed on an occupancy of length {size}: {reason}") from error
+        raise tracing_error("the utility", f"an occupancy of length {size}", error) from error
     if value.shape != () or gradient.shape != (size,):
         raise ValueError(
             f"a utility of {size} features must return a single number and a gradient of that length, got shapes "

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_number, read_array, refuse_infinite
+from occupax._errors import check_number, check_positive, read_array, refuse_infinite, refuse_tiny
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.sets import ConvexSet
@@ -132,7 +132,7 @@ class Entropy(_OfVisits):
     scale: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        check_number("smoothing", self.smoothing, low=0.0)
+        refuse_tiny("smoothing", check_number("smoothing", self.smoothing, low=0.0))
         check_number("scale", self._scale, low=0.0, open_low=True)
 
     @property
@@ -163,7 +163,7 @@ class LogCoverage(_OfVisits):
     sigma: float = eqx.field(static=True, default=0.125)
 
     def __check_init__(self) -> None:
-        check_number("sigma", self.sigma, low=0.0, open_low=True)
+        check_positive("sigma", self.sigma)
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The sum of log(u_i + sigma)."""

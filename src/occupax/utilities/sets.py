@@ -14,6 +14,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from occupax._errors import real_array
+
 Numbers = ArrayLike | Sequence[Any]
 
 ROUNDING = 1e-9
@@ -234,10 +236,7 @@ def _nearest(
 
 def _numbers(name: str, value: Numbers, dimensions: int, finite: bool = True) -> Float[np.ndarray, "..."]:
     kind = ("a number", "a vector of numbers", "a matrix of numbers")[dimensions]
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be {kind}, but it is {value!r}.") from error
+    array = real_array(name, value).astype(np.float64)
     if array.ndim != dimensions or array.size == 0:
         raise ValueError(f"{name} must be {kind} and not empty, but its shape is {array.shape}.")
     _require(name, array, ~np.isnan(array), "a number")

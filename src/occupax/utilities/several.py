@@ -11,14 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_number, read_array, refuse_infinite
+from occupax._errors import check_positive, read_array, refuse_infinite
 from occupax.features import Feature, Outer
 from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.library import as_feedback
 
 
 def _read_sigma(sigma: Any) -> float:
-    return check_number("sigma", sigma, low=0.0, open_low=True)
+    return check_positive("sigma", sigma)
 
 
 class SeveralRewards(Utility):
@@ -45,9 +45,7 @@ class SoftMin(SeveralRewards):
         temperature: t, in the units of the rewards.
     """
 
-    temperature: float = eqx.field(
-        static=True, converter=lambda it: check_number("temperature", it, low=0.0, open_low=True)
-    )
+    temperature: float = eqx.field(static=True, converter=lambda it: check_positive("temperature", it))
 
     def __init__(self, *rewards: Any, temperature: float = 1.0):
         self.rewards, self.temperature = _stacked(rewards), temperature

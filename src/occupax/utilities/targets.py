@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_number, read_array
+from occupax._errors import check_number, check_positive, read_array
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Utility, nonnegative
 
@@ -18,9 +18,7 @@ class Imitation(Utility):
     """A concave function of rho = scale * u and a target, the distribution of visits to be imitated."""
 
     target: Float[np.ndarray, " d"]
-    smoothing: float = eqx.field(
-        static=True, converter=lambda it: check_number("smoothing", it, low=0.0, open_low=True)
-    )
+    smoothing: float = eqx.field(static=True, converter=lambda it: check_positive("smoothing", it))
     scale: float | None = eqx.field(static=True)
     counted: Feature
 
