@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from occupax._errors import check_number, is_traced, unknown
+from occupax._errors import check_number, first_line, is_traced, shown, unknown
 from occupax.batch import Batch
 from occupax.policies import Policy, Tabular
 
@@ -92,7 +92,7 @@ class Step(eqx.Module):
             still = jax.tree.map(jnp.zeros_like, parameters)
             rule = Moments(still, still)
         elif not isinstance(self.rule, str):
-            rule = self.rule.init(parameters)
+            rule = _called("init", self.rule.init, parameters)
         return Memory(jnp.zeros((), jnp.int32), rule, jnp.zeros((), bool), jnp.zeros(()))
 
     def __call__(
@@ -121,8 +121,7 @@ class Step(eqx.Module):
             length = global_norm(gradient)
             direction = optax.tree.scale(1 / jnp.where(length > 0, length, 1.0), gradient)
         elif not isinstance(self.rule, str):
-            downhill, parameters = optax.tree.scale(-1, gradient), eqx.filter(policy, eqx.is_inexact_array)
-            direction, remembered = self.rule.update(downhill, memory.rule, parameters)
+            direction, remembered = _transformed(self.rule, policy, gradient, memory.rule)
         displacement = optax.tree.scale(size, direction)
         length = global_norm(displacement)
         clipped = length > radius
@@ -144,6 +143,33 @@ def default_size(rule: Any, policy: Policy) -> float:
 def default_decay(rule: Any, policy: Policy) -> float:
     """After how many steps the size of `default_size` shrinks: with long steps for ever, networks may be lost again."""
     return 100.0 if rule == "adam" and not isinstance(policy, Tabular) else inf
+
+
+def _transformed(rule: optax.GradientTransformation, policy: Policy, gradient: Policy, state: Any) -> tuple[Any, Any]:
+    """Return the direction and the next state of an optax transformation, both in the shapes of those before."""
+    downhill, parameters = optax.tree.scale(-1, gradient), eqx.filter(policy, eqx.is_inexact_array)
+    returned = _called("update", rule.update, downhill, state, parameters)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise ValueError(f"rule must return a pair of directions and a state, got {shown(returned)}.")
+    for what, before, after in zip(("directions", "a state"), (downhill, state), returned, strict=True):
+        wanted, got = (jax.tree.map(_shape, tree) for tree in (before, after))
+        if not eqx.tree_equal(wanted, got):
+            shapes = f"{shown(jax.tree.leaves(wanted), 100)}, got {shown(jax.tree.leaves(got) or after, 100)}"
+            raise ValueError(f"rule must return {what} of the shapes and types {shapes}.")
+    return returned
+
+
+def _shape(leaf: Any) -> str:
+    return f"{jnp.result_type(leaf)}{jnp.shape(leaf)}"
+
+
+def _called(name: str, function: Any, *given: Any) -> Any:
+    """Return what a function of an optax transformation returns."""
+    try:
+        return function(*given)
+    except Exception as error:
+        wanted = "rule must be a working optax transformation"
+        raise ValueError(f"{wanted}, but its {name} failed: {first_line(error)}.") from error
 
 
 def _adam(gradient: Policy, moments: Moments, steps: Int[Array, ""]) -> tuple[Policy, Moments]:

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from occupax._errors import check_integer
+from occupax._errors import check_integer, shown
 from occupax.algorithms import Algorithm
 from occupax.bench import cells
 from occupax.bench.cells import Cell, Done
@@ -49,7 +49,7 @@ def run(
     Returns:
         The leaderboard, with the scores of every run.
     """
-    given = algorithms or {DEFAULT: None}
+    given = _read_entries(algorithms)
     entered = {name: None if algorithm is None else as_algorithm(algorithm) for name, algorithm in given.items()}
     if check_integer("seeds", seeds) < 2:
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
@@ -83,6 +83,19 @@ def run(
     board = Leaderboard((*(done[cell.name] for cell in every), *kept), references, command)
     board.save(folder)
     return board
+
+
+def _read_entries(algorithms: Any) -> Mapping[str, Any]:
+    """Return the algorithms that are entered, by name; the default of `occupax.train` if there are none."""
+    if algorithms is None:
+        return {DEFAULT: None}
+    if not isinstance(algorithms, Mapping):
+        got = f"{type(algorithms).__name__} {shown(algorithms)}"
+        raise ValueError(f"algorithms must be a dictionary of algorithms by name, got {got}.")
+    for name in algorithms:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"algorithms must have names that are not empty, got {shown(name)}.")
+    return algorithms or {DEFAULT: None}
 
 
 def _kept(

@@ -1,6 +1,6 @@
 """Any environment of Gymnasium."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -67,7 +67,8 @@ class GymnasiumEnv(DecisionProcess):
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
             kinds = "a Gymnasium id or a function that makes an environment, because several are made"
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
-        if isinstance(info, str) or not all(type(name) is str for name in info):
+        listed = isinstance(info, Iterable) and not isinstance(info, str)
+        if not listed or not all(type(name) is str for name in info):
             raise ValueError(f"info must be a list of names, got {info!r:.80}.")
         self.source, self.reward_size = source, None
         self.options = hashable_options(options)
@@ -111,7 +112,7 @@ class GymnasiumEnv(DecisionProcess):
             raise ValueError(f"{self.name} does not tell its spaces. {type(error).__name__}: {error}") from error
         taken = read_actions(actions)
         if taken is None:
-            kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers"
+            kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers, with at least one entry"
             raise ValueError(f"the action space of {self.name} must be {kinds}, got {actions}.")
         for finding in check_space(observations):
             raise ValueError(f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}.")

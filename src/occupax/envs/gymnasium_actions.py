@@ -10,7 +10,9 @@ from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, Multi
 
 
 def read_actions(space: Any) -> ActionSpace | None:
-    """The actions of a space of Gymnasium, flat and counted from 0; None if it is of a kind that is not taken."""
+    """Return the actions of a space of Gymnasium, flat and counted from 0; None if its kind is not supported."""
+    if isinstance(space, gym.Space) and space.shape is not None and 0 in space.shape:
+        return None
     match space:
         case gym.spaces.Discrete():
             return DiscreteActions(int(space.n))

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import equinox as eqx
 
-from occupax._errors import unknown
+from occupax._errors import shown, unknown
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
@@ -97,6 +97,10 @@ def make(
     if isinstance(source, str) and source in _FACTORIES and not itself:
         return _call(_FACTORIES[source], source, options)
     if isinstance(source, str) and source.startswith(PREFIX):
+        if backend != "auto":
+            raise ValueError(f"backend must be 'auto' for an environment of gymnax, got {backend!r}.")
+        if info:
+            raise ValueError(f"info must be empty for an environment of gymnax, got {shown(info)}.")
         return GymnaxEnv(source.removeprefix(PREFIX), **options)
     factory: Any = find(source) if isinstance(source, str) else source
     if not isinstance(factory, str):
@@ -108,6 +112,25 @@ def make(
         with closing(make_gymnasium(factory, options)) as made, suppress(NoTableError):
             return TabularMDP.from_gymnasium(made)
     return GymnasiumEnv(factory, info, **options)
+
+
+def wrap(env: Any) -> DecisionProcess:
+    """Return an environment of occupax as it is, and a made environment of Gymnasium as one that is never closed."""
+    import gymnasium as gym
+
+    if isinstance(env, DecisionProcess):
+        return env
+    if not isinstance(env, gym.Env):
+        raise ValueError(f"env must be a Gymnasium id, or an environment of Gymnasium or occupax, got {shown(env)}.")
+
+    class Open(gym.Wrapper[Any, Any, Any, Any]):
+        def close(self) -> None:
+            """Leave the environment to its owner."""
+
+    def given() -> Any:
+        return Open(env)
+
+    return GymnasiumEnv(given)
 
 
 def _make_own(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:

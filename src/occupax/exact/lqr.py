@@ -64,7 +64,13 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
     root = np.sqrt(discount)
     A, B, Q, R = env.drift, env.control, env.state_cost, env.action_cost
     if problem.horizon is None:
-        cost = solve_discrete_are(root * A, root * B, Q, R)
+        try:
+            cost = solve_discrete_are(root * A, root * B, Q, R)
+        except (np.linalg.LinAlgError, ValueError) as error:
+            raise ValueError(
+                "problem without a horizon must have a system that some policy stabilises, got one for which the "
+                "Riccati equation has no finite solution; give Problem(env, horizon=...)."
+            ) from error
         to_come = discount / (1 - discount) * np.trace(cost @ env.noise)
         return LinearOptimum(-float(np.trace(cost @ env.first) + to_come), _gain(env, discount, cost))
     cost, to_come, gains = np.zeros_like(Q), 0.0, list[Any]()

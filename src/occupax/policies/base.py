@@ -86,17 +86,23 @@ class Policy(eqx.Module):
 
     @final
     def for_env(self: "PolicyType", env: Any) -> "PolicyType":
-        """The same policy, for `predict` between the spaces of another environment than it was trained in.
+        """Return a copy of the policy whose `predict` uses the observation and action spaces of `env`.
 
         Policies of a result, and their files, know the spaces of their environment already.
 
         Args:
             env: an environment of Gymnasium or occupax, or the name of one.
-        """
-        from occupax.envs.registry import make
-        from occupax.envs.spaces import describe_spaces
 
-        return with_spaces(self, describe_spaces(make(env) if isinstance(env, str) else env))
+        Raises:
+            ValueError: if the policy does not take the observations of `env`, or draws other actions.
+        """
+        from occupax.envs.registry import make, wrap
+        from occupax.envs.spaces import describe_spaces
+        from occupax.policies.fitting import refuse_unless_fitting
+
+        process = make(env) if isinstance(env, str) else wrap(env)
+        refuse_unless_fitting(self, process)
+        return with_spaces(self, describe_spaces(process))
 
     @property
     def spaces(self) -> str:

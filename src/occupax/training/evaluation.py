@@ -20,7 +20,7 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import PREFIX
 from occupax.envs.lookup import closing as closing_environment
 from occupax.envs.lookup import find
-from occupax.envs.registry import make
+from occupax.envs.registry import make, wrap
 from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting, refuse_unless_policy
 from occupax.problem import Problem
 from occupax.samplers import sample
@@ -157,7 +157,7 @@ def evaluate(
     with warnings.catch_warnings():
         # an old version is what the caller asked for
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date", category=DeprecationWarning)
-        process = env if isinstance(env, DecisionProcess) else _make(env)
+        process = _make(env)
         flat = _refuse_unfit(policy, process)
         if not isinstance(process, GymnasiumEnv):
             return _in_jax(policy, process, episodes, seed, limit)
@@ -232,24 +232,12 @@ def _draw(policy: Policy, problem: Problem, episodes: int, key: Any, timeout: fl
 
 
 def _make(given: Any) -> DecisionProcess:
-    """The environment of an id or of module:factory, or one that is made already, which then stays open."""
-    import gymnasium as gym
-
+    """Return the environment of an id or of module:factory, or a made environment, which then stays open."""
     if isinstance(given, str):
         source = find(given)
         in_gymnasium = isinstance(source, str) and not source.startswith(PREFIX)  # the environment itself, not a twin
         return GymnasiumEnv(source) if in_gymnasium else make(source)
-    if not isinstance(given, gym.Env):
-        raise ValueError(f"env must be a Gymnasium id, or an environment of Gymnasium or occupax, got {given!r:.80}.")
-
-    class Open(gym.Wrapper[Any, Any, Any, Any]):
-        def close(self) -> None:
-            """Leave the environment to the one who made it."""
-
-    def env() -> Any:
-        return Open(given)
-
-    return GymnasiumEnv(env)
+    return wrap(given)
 
 
 def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:

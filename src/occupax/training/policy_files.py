@@ -21,6 +21,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
         path: the file, by habit with the suffix .safetensors; folders on the way are made.
     """
     refuse_unless_policy(policy)
+    refuse_unless_path(path, "path")
     description, arrays = serial.pack(policy)
     leaves = [leaf for leaf in jax.tree.leaves(policy) if isinstance(leaf, (jax.Array, np.ndarray))]
     if len(leaves) > len(arrays):

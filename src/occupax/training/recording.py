@@ -13,14 +13,14 @@ from typing import Any, cast
 import numpy as np
 
 from occupax import serial
-from occupax._errors import check_integer, check_number
+from occupax._errors import check_integer, check_number, shown
 from occupax._watch import Watch
 from occupax.envs.base import DecisionProcess
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy, refuse_unless_policy, with_spaces
+from occupax.policies import Policy, refuse_unless_policy
 from occupax.training.setup import refuse_unless_path
 
 TWINS = {
@@ -36,6 +36,8 @@ MOST_STEPS = 500
 SMALL, FEW, FRAMES_A_SECOND, SECONDS = 240, 50, 12.0, 3.0
 """The width in pixels of a picture for a page, how many frames it has at most, how fast they are shown, and how long it
 may take to draw them."""
+LEAST_FPS, MOST_FPS = 0.01, 1_000
+"""The fewest and the most frames a second."""
 PATIENCE = 20.0
 """After so many seconds an environment that does not answer is left behind, and the page has no picture."""
 SILENT = {"SDL_AUDIODRIVER": "dummy", "SDL_VIDEODRIVER": "dummy"}
@@ -63,7 +65,7 @@ def record(
         seed: of the environment and the actions.
         max_steps: where the episode is cut.
         deterministic: whether the policy takes its most probable actions.
-        fps: frames a second; by default as the environment suggests.
+        fps: frames a second, from 0.01 to 1,000; by default as the environment suggests.
 
     Returns:
         The path of the file.
@@ -75,8 +77,7 @@ def record(
     if file.suffix not in writers:
         raise ValueError(f"path must end in .gif or .mp4, got {str(path)!r:.80}.")
     with _drawn(env) as made:
-        suggested = float(made.metadata.get("render_fps") or 30)
-        pace = suggested if fps is None else check_number("fps", fps, low=0.0, open_low=True)
+        pace = _read_pace((made.metadata.get("render_fps") or 30) if fps is None else fps)
         frames = (_frame(made) for _ in _play(policy, made, check_integer("seed", seed, 0), limit, deterministic))
         serial.write_bytes(file, writers[file.suffix](frames, pace))
     return file
@@ -147,6 +148,9 @@ def _make(env: Any) -> Any:
         if name is None:
             raise ValueError(f"env must be one that Gymnasium can draw, got {source!r:.60}; give an id instead.")
         source, options["max_episode_steps"] = name, source.time_limit
+    if not isinstance(source, str) and not callable(source):
+        kinds = "a Gymnasium id, an environment of Gymnasium or occupax, or a function that makes one"
+        raise ValueError(f"env must be {kinds}, got {shown(env)}.")
     try:
         made = gym.make(source, **options) if isinstance(source, str) else source(**options)
     except Exception as error:
@@ -158,9 +162,7 @@ def _make(env: Any) -> Any:
 
 def _play(policy: Policy, env: Any, seed: int, max_steps: int, deterministic: bool) -> Iterator[None]:
     """Play an episode, step by step; nothing is returned, for the environment itself is looked at."""
-    from occupax.envs.spaces import describe_spaces
-
-    actor, seeds = with_spaces(policy, describe_spaces(env)), np.random.default_rng(seed)
+    actor, seeds = policy.for_env(env), np.random.default_rng(seed)
     seen, _ = env.reset(seed=seed)
     yield
     for _ in range(max_steps):
@@ -178,6 +180,14 @@ def _frame(env: Any) -> Frame:
     if drawn.ndim != 3 or drawn.shape[2] != 3:
         raise ValueError(f"render() must return an image [rows, columns, 3], got an array of shape {drawn.shape}.")
     return drawn.astype(np.uint8)
+
+
+def _read_pace(fps: Any) -> float:
+    """Return a number of frames a second that both kinds of files can hold."""
+    pace = check_number("fps", fps, low=LEAST_FPS)
+    if pace > MOST_FPS:
+        raise ValueError(f"fps must be at most {MOST_FPS:,}, got {fps!r}.")
+    return pace
 
 
 def _gif(frames: Iterable[Frame], fps: float, width: int | None = None) -> bytes:

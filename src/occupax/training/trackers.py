@@ -9,6 +9,7 @@ import numpy as np
 
 from occupax.training.loggers import Logger
 from occupax.training.records import RecordTable
+from occupax.training.setup import refuse_unless_path
 
 EVENTS = "events.out.tfevents.*"
 
@@ -24,6 +25,7 @@ class TensorBoard(Logger):
             from tensorboardX import SummaryWriter
         except ImportError:
             raise ValueError("TensorBoard(folder) needs tensorboardX: install occupax[tensorboard].") from None
+        refuse_unless_path(folder, "folder")
         self._make, self._folder = SummaryWriter, Path(folder)
         self._writers: list[Any] = []
         self._done: list[dict[str, int]] = []

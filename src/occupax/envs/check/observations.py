@@ -11,10 +11,17 @@ from occupax.envs.check.findings import Finding, found, kind, text
 
 
 def check_space(space: Any, part: str = "observation_space") -> Iterator[Finding]:
-    """Name the parts of an observation space that cannot be made a vector of numbers."""
+    """Name the parts of an observation space that cannot be made a vector of at least one number."""
+    unfit = list(_check_kinds(space, part))
+    yield from unfit
+    if not unfit and spaces.flatdim(space) == 0:
+        yield found("empty_space", text(space), f"env.{part}", part=part)
+
+
+def _check_kinds(space: Any, part: str) -> Iterator[Finding]:
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         for key, inner in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
-            yield from check_space(inner, f"{part}[{key!r}]")
+            yield from _check_kinds(inner, f"{part}[{key!r}]")
     elif not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         yield found("kind_of_space", text(space), f"env.{part}", part=part)
 
