@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from occupax._display import Description, in_words
@@ -206,7 +207,7 @@ def _read_discount(discount: Any) -> float:
         number = float(discount)
     except (TypeError, ValueError):
         number = -1.0
-    if isinstance(discount, str) or not 0 <= number < 1:
+    if isinstance(discount, str | np.complexfloating) or not 0 <= number < 1:
         raise ValueError(f"discount must lie in [0, 1), got {discount!r}.")
     return number
 

@@ -160,7 +160,7 @@ def _transformed(rule: optax.GradientTransformation, policy: Policy, gradient: P
 
 
 def _shape(leaf: Any) -> str:
-    return f"{jnp.result_type(leaf)}{jnp.shape(leaf)}"
+    return f"{jnp.result_type(leaf)}{jnp.shape(leaf)}" if eqx.is_array_like(leaf) else type(leaf).__name__
 
 
 def _called(name: str, function: Any, *given: Any) -> Any:

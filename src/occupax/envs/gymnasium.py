@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from occupax._errors import check_integer, check_integers
+from occupax._errors import check_integer, check_integers, shown
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, DecisionProcess
 from occupax.envs.episode import time_limit
@@ -67,9 +67,7 @@ class GymnasiumEnv(DecisionProcess):
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
             kinds = "a Gymnasium id or a function that makes an environment, because several are made"
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
-        listed = isinstance(info, Iterable) and not isinstance(info, str)
-        if not listed or not all(type(name) is str for name in info):
-            raise ValueError(f"info must be a list of names, got {info!r:.80}.")
+        refuse_unless_names("info", info)
         self.source, self.reward_size = source, None
         self.options = hashable_options(options)
         self._check_options()
@@ -171,6 +169,13 @@ class GymnasiumEnv(DecisionProcess):
     def observation_spec(self) -> Any:
         """Shape and dtype of one observation."""
         return jax.ShapeDtypeStruct(self.shape, jax.dtypes.canonicalize_dtype(self.dtype))
+
+
+def refuse_unless_names(argument: str, names: Any) -> None:
+    """Raise an error for anything but a list of names."""
+    listed = isinstance(names, Iterable) and not isinstance(names, str)
+    if not listed or not all(type(name) is str for name in names):
+        raise ValueError(f"{argument} must be a list of names, got {shown(names)}.")
 
 
 def _parts(space: Any) -> tuple[Part, ...]:

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, Num, PyTree
 
-from occupax._errors import unknown
-from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions
+from occupax._errors import check_integer, shown, unknown
+from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, Environment
 from occupax.envs.gymnasium import MOST_BOUNDS, hashable_options
+from occupax.envs.gymnax_functions import FUNCTIONS, find_fault, is_like_gymnax, read_action_space, read_bounds
 
 PREFIX = "gymnax/"
-FUNCTIONS = ("reset_env", "step_env", "action_space", "observation_space")
 NEVER = np.iinfo(np.int32).max
 """A number of steps that no episode reaches."""
 
@@ -48,6 +48,7 @@ class GymnaxEnv(Environment):
 
     def __init__(self, source: Any, params: PyTree = None, **options: Any):
         self.source, self.params, self.options = source, params, hashable_options(options)
+        self._refuse_faults()
         for name, value in self._look().items():
             setattr(self, name, value)
 
@@ -56,6 +57,19 @@ class GymnaxEnv(Environment):
             if getattr(self, name) != value:
                 raise ValueError(f"{name} must be that of gymnax, {value!s:.60}, got {getattr(self, name)!s:.60}.")
 
+    def _refuse_faults(self) -> None:
+        """Refuse an environment whose functions do not work."""
+        env, params = self.env_and_params()
+        limit = getattr(params, "max_steps_in_episode", None)
+        if limit is not None:
+            check_integer("max_steps_in_episode", limit)
+        if limit is not None and not dataclasses.is_dataclass(params):
+            raise ValueError(f"params must be a dataclass if they have max_steps_in_episode, got {shown(params)}.")
+        fault = find_fault(env, params)
+        if fault is not None:
+            wrong = f"{fault.what}, {fault.actual} instead of {fault.expected}"
+            raise ValueError(f"env must be fit for training, got {self.name}: {wrong}; {fault.remedy}")
+
     def _look(self) -> dict[str, Any]:
         """What the environment is like, by the fields of this class."""
         env, params = self.env_and_params()
@@ -63,15 +77,13 @@ class GymnaxEnv(Environment):
         limit = getattr(params, "max_steps_in_episode", None)
         states = int(observations.n) if hasattr(observations, "n") else None
         seen = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), params)[0])
-        if not hasattr(seen, "shape"):
-            raise ValueError(f"observations of {self.name} must be arrays, got {type(seen).__name__}.")
         few = int(np.prod(seen.shape)) <= MOST_BOUNDS
         return {
-            "action_space": _read_actions(actions),
+            "action_space": read_action_space(actions),
             "action_shape": tuple(getattr(actions, "shape", ())),
             "num_states": states,
             "time_limit": None if limit is None else int(limit),
-            "bounds": tuple(_bounds(observations, seen.shape)) if few and states is None else (),
+            "bounds": tuple(read_bounds(observations, seen.shape)) if few and states is None else (),
         }
 
     @property
@@ -142,8 +154,8 @@ def from_gymnax(env: Any, params: PyTree = None) -> GymnaxEnv:
     Returns:
         The environment.
     """
-    missing = [name for name in FUNCTIONS if not callable(getattr(env, name, None))]
-    if missing or isinstance(env, type):
+    if not is_like_gymnax(env):
+        missing = [name for name in FUNCTIONS if not callable(getattr(env, name, None))]
         got = f"a class, {env.__name__}" if isinstance(env, type) else f"{type(env).__name__} without {missing[0]}"
         raise ValueError(f"env must be an environment of gymnax, such as gymnax.make(...)[0], got {got}.")
     return GymnaxEnv(env, getattr(env, "default_params", None) if params is None else params)
@@ -172,20 +184,3 @@ def _made(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, PyTree]
 def _without_limit(params: PyTree) -> PyTree:
     limited = hasattr(params, "max_steps_in_episode")
     return dataclasses.replace(params, max_steps_in_episode=NEVER) if limited else params
-
-
-def _read_actions(space: Any) -> ActionSpace:
-    if hasattr(space, "n"):
-        return DiscreteActions(int(space.n))
-    if all(hasattr(space, name) for name in ("low", "high", "shape")):
-        pairs = _bounds(space, space.shape)
-        return BoxActions([low for low, _ in pairs], [high for _, high in pairs])
-    raise ValueError(f"the action space must be Discrete or a Box, got {space!r:.80}.")
-
-
-def _bounds(space: Any, shape: tuple[int, ...]) -> list[tuple[float, float]]:
-    """The lowest and the highest value of each number, flat; nothing for what is not a box."""
-    if not all(hasattr(space, name) for name in ("low", "high")):
-        return []
-    low, high = (np.broadcast_to(np.asarray(bound, float), shape).ravel() for bound in (space.low, space.high))
-    return list(zip(low.tolist(), high.tolist(), strict=True))

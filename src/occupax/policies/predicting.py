@@ -89,8 +89,9 @@ def _encode(spaces: Spaces, observation: Any, count: int | None) -> np.ndarray:
     """Observations as policies see them in training, one after the other."""
     space = spaces.observation
     if isinstance(space, gym.spaces.Discrete):
-        states = np.atleast_1d(np.asarray(observation)) - int(space.start)
-        if not np.issubdtype(states.dtype, np.integer) or (states < 0).any() or (states >= space.n).any():
+        seen = np.atleast_1d(np.asarray(observation))
+        states = seen - int(space.start)
+        if not np.issubdtype(seen.dtype, np.integer) or (states < 0).any() or (states >= space.n).any():
             raise ValueError(f"observation must be a state of {space}, got {observation!r:.60}.")
         return states
     if isinstance(space, gym.spaces.Box):

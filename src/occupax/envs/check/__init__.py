@@ -28,7 +28,8 @@ def check_env(
 
     Args:
         env: a Gymnasium id, an environment, or a function that makes one; or one in JAX, by its class, a name of gymnax
-            such as "gymnax/CartPole-v1", or as it is. What is made here is closed in the end.
+            such as "gymnax/CartPole-v1", or as it is; or one with the functions of gymnax and its `default_params`.
+            What is made here is closed in the end.
         episodes: how many.
         seed: of the environment and the actions.
         max_steps: where episodes are cut; one that has not ended by then should have a time limit.
@@ -41,6 +42,7 @@ def check_env(
     from occupax.envs.check.environment import check
     from occupax.envs.check.jax_environment import check_in_jax
     from occupax.envs.gymnax import PREFIX, GymnaxEnv
+    from occupax.envs.gymnax_functions import is_like_gymnax
 
     episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
     max_steps = check_integer("max_steps", max_steps)
@@ -48,4 +50,5 @@ def check_env(
     if isinstance(env, str) and env.startswith(PREFIX):
         env = GymnaxEnv(env.removeprefix(PREFIX))
     in_jax = issubclass(env, Environment) if isinstance(env, type) else isinstance(env, Environment)
+    in_jax = in_jax or is_like_gymnax(env)
     return (check_in_jax if in_jax else check)(env, episodes, seed, max_steps, findings)

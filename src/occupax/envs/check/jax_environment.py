@@ -12,7 +12,9 @@ from jaxtyping import Array
 
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import Environment
-from occupax.envs.check.findings import Finding, Findings, found, kind, text
+from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, text
+from occupax.envs.gymnax import from_gymnax
+from occupax.envs.gymnax_functions import find_fault
 
 COMPILED = (
     "write it in jax.numpy: jnp.where instead of if, no float(), int() or NumPy on what depends on the arguments."
@@ -30,17 +32,28 @@ class _Played(NamedTuple):
 
 
 def check_in_jax(source: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> tuple[Finding, ...]:
-    """Check an environment in JAX, or a class of such, which is made without arguments; see `check_env`."""
+    """Check an environment in JAX or of gymnax, or a class, which is made without arguments; see `check_env`."""
 
     def work() -> None:
         env = source
         if isinstance(source, type):
             name = f"{source.__name__}()"
             env = findings.call(source, "making the environment", name, "it must work without arguments.")
+        elif not isinstance(source, Environment):
+            env = _adapt(source, findings)
         _check_types(env, findings)
         _check_episodes(env, episodes, seed, max_steps, findings)
 
     return findings.collect(work)
+
+
+def _adapt(source: Any, findings: Findings) -> Environment:
+    """Return an environment that is like one of gymnax as one of occupax."""
+    fault = find_fault(source, getattr(source, "default_params", None))
+    if fault is not None:
+        findings.add(fault)
+        raise BrokenError
+    return from_gymnax(source)
 
 
 def _check_types(env: Environment, findings: Findings) -> None:
