@@ -14,14 +14,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import occupax as ox
 from occupax import cli
+from occupax.training.trackers import TensorBoard
 
 CHAIN = ox.TabularMDP.chain(3)
 PROBLEM = ox.Problem(CHAIN, horizon=4)
 TARGET, COSTS = np.full(3, 1 / 3), np.arange(6.0).reshape(3, 2)
 UNIFORM = ox.policies.Tabular(jnp.zeros((3, 2)))
+LIMITED = ox.Problem(CHAIN, horizon=4, constraints=[ox.Constraint(COSTS, at_most=90.0)])
+PROBS = np.full((3, 2), 0.5)
+CARTPOLE = ox.make("CartPole-v1")
+NETWORK = ox.policies.mlp((2,))(CARTPOLE, jax.random.key(0)).for_env(CARTPOLE)
 WORDS = ["", " ", "-1", "0", "nan", "inf", "1e30", "1.5", "x", "None", "[]", "1,2", "--", "\0", "é", "9" * 40]
 NUMBERS = ("--horizon", "--episodes", "--seeds", "--record-every")
 FINE = {
@@ -64,8 +70,11 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 BAD: list[Any] = [
     *(None, True, -1, 0, 1.5, float("nan"), float("inf"), 10**30, "", "x", [], {}, (), object(), b"1", 1j),
-    *(np.nan, print),
+    *(np.nan, print, np.complex64(1j), np.full((3, 2), 0.5 + 1j)),
 ]
+NUMBERS_FINE = tuple(it for it in BAD if isinstance(it, int | float) and it != 10**30)
+"""Numbers that a function may return."""
+TINY = 1e-300
 
 
 def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -144,11 +153,96 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         "load_policy": (ox.load_policy, ()),
         "make": (ox.make, ()),
         "check_env(env=)": (ox.check_env, (print,)),
+        "demonstrations(env=)": (lambda it: ox.demonstrations(it, [[(0, 1)]]), ()),
+        "demonstrations(source=)": (lambda it: ox.demonstrations(CHAIN, it), ()),
+        "demonstrations(episode=)": (lambda it: ox.demonstrations(CHAIN, [it]), ()),
+        "demonstrations(observation=)": (lambda it: ox.demonstrations(CHAIN, [[(it, 1)]]), (True, 0)),
+        "demonstrations(action=)": (lambda it: ox.demonstrations(CHAIN, [[(0, it)]]), (True, 0)),
+        "demonstrations(features=)": (lambda it: ox.demonstrations(CHAIN, [[(0, 1)]], features=it), (None,)),
+        "predict(a state)": (UNIFORM.for_env(CHAIN).predict, (0, [], ())),
+        "predict(numbers)": (NETWORK.predict, ()),
+        "for_env(env=)": (NETWORK.for_env, ()),
+        "record(policy=)": (lambda it: ox.record(it, "CartPole-v1", "a.gif", max_steps=1), ()),
+        "record(env=)": (lambda it: ox.record(NETWORK, it, "a.gif", max_steps=1), ()),
+        "record(path=)": (lambda it: ox.record(NETWORK, "CartPole-v1", it, max_steps=1), ()),
+        "record(fps=)": (lambda it: ox.record(NETWORK, "CartPole-v1", "a.gif", max_steps=1, fps=it), (None, 1.5)),
+        "StableBaselinesPolicy(policy=)": (ox.policies.StableBaselinesPolicy, ()),
+        "save_policy(policy=)": (lambda it: ox.save_policy(it, "policy.safetensors"), ()),
+        "save_policy(path=)": (lambda it: ox.save_policy(UNIFORM, it), ("x",)),
+        "TensorBoard(folder=)": (TensorBoard, ("x",)),
+        "Softmax(logits=)": (_with_logits, ()),
+        "Function(value=)": (_with_feature, NUMBERS_FINE),
+        "Custom(value=)": (lambda it: ox.Problem(CHAIN, lambda _: it, horizon=4), NUMBERS_FINE),
+        "certificate(probs=)": (lambda it: ox.exact.certificate(PROBLEM, it), ()),
+        "certificate(multipliers=)": (lambda it: ox.exact.certificate(LIMITED, PROBS, it), (None,)),
+        "Evaluator.values(tables=)": (ox.exact.Evaluator(PROBLEM).values, ()),
+        "lqr.optimum(problem=)": (ox.exact.lqr.optimum, ()),
+        "make(info=)": (lambda it: ox.make("CartPole-v1", info=it), ([], {}, ())),
+        "make(gymnax, info=)": (lambda it: ox.make("gymnax/CartPole-v1", info=it), ([], {}, ())),
+        "make(backend=)": (lambda it: ox.make("CartPole-v1", backend=it), ()),
+        "bench.run(algorithms=)": (lambda it: ox.bench.run("bench", it, progress=False), (None, {})),
+        "bench.run(name=)": (lambda it: ox.bench.run("bench", _named(it), progress=False), ("x", [], {})),
+        "from_gymnax(env=)": (ox.from_gymnax, ()),
+        "BoxActions(low=)": (lambda it: ox.envs.BoxActions(it, [1.0]), ()),
+        "Ball(center=)": (lambda it: ox.utilities.Ball(it, 1.0), ()),
+        "optax update": (lambda it: _with_rule(lambda *_: it), ()),
+        "optax direction": (lambda it: _with_rule(lambda *_: (it, ())), ()),
     }
     for name, (call, fine) in kinds.items():
         for value in BAD:
             if not any(value is it or (type(value) is type(it) and value == it) for it in fine):
                 yield f"{name} {value!r:.30}", lambda call=call, value=value: call(value)
+    yield from MISFITS.items()
+
+
+def _with_logits(logits: Any) -> Any:
+    return ox.sample(PROBLEM, ox.policies.Softmax(lambda _: logits), 2, jax.random.key(0))
+
+
+def _with_feature(value: Any) -> Any:
+    return ox.Problem(CHAIN, jnp.sum, horizon=4, features=lambda *_: value)
+
+
+def _named(name: Any) -> dict[Any, None]:
+    """Return algorithms with a name that cannot be one; an empty text for what is no key."""
+    try:
+        return {name: None}
+    except TypeError:
+        return {"": None}
+
+
+def _with_rule(update: Any) -> Any:
+    rule = optax.GradientTransformation(lambda _: (), update)
+    return ox.train(PROBLEM, ox.REINFORCE(batch=2, rule=rule), 4, progress=False)
+
+
+def _unstable() -> Any:
+    system = ox.envs.LQR(2 * np.eye(2), [[1.0], [0.0]], np.eye(2), np.eye(1))
+    return ox.exact.lqr.optimum(ox.Problem(system, discount=0.9))
+
+
+MISFITS: dict[str, Callable[[], Any]] = {
+    "a table for another table": lambda: UNIFORM.for_env("FrozenLake-v1"),
+    "a network for other observations": lambda: NETWORK.for_env("Acrobot-v1"),
+    "discrete actions for a box": lambda: NETWORK.for_env("Pendulum-v1"),
+    "a recorded table": lambda: ox.record(UNIFORM, "FrozenLake-v1", "a.gif", max_steps=1),
+    "a recorded network": lambda: ox.record(NETWORK, "Acrobot-v1", "a.gif", max_steps=1),
+    "hardly any frames": lambda: ox.record(NETWORK, "CartPole-v1", "a.gif", max_steps=1, fps=1e-9),
+    "very many frames": lambda: ox.record(NETWORK, "CartPole-v1", "a.mp4", max_steps=1, fps=1e12),
+    "gymnax in Gymnasium": lambda: ox.make("gymnax/CartPole-v1", backend="gymnasium"),
+    "demonstrated rewards": lambda: ox.demonstrations(CHAIN, [[(0, 1)]], features=ox.features.Reward()),
+    "an unstabilisable system": _unstable,
+    "a tiny sigma": lambda: ox.utilities.LogCoverage(sigma=TINY),
+    "a tiny smoothing": lambda: ox.utilities.Entropy(smoothing=TINY),
+    "a tiny temperature": lambda: ox.utilities.SoftMin(COSTS, temperature=TINY),
+    "tables of other states": lambda: ox.exact.Evaluator(PROBLEM).values(np.full((1, 4, 2), 0.5)),
+    "a feature with if": lambda: ox.Problem(CHAIN, jnp.sum, features=lambda o, _: 1.0 if o > 0 else 0.0),
+    "a feature with float": lambda: ox.Problem(CHAIN, jnp.sum, features=lambda o, _: float(o)),
+    "a complex feature": lambda: ox.Problem(CHAIN, jnp.sum, features=lambda o, _: o * 1j),
+    "a complex constraint": lambda: ox.Problem(CHAIN, constraints=[ox.Constraint(lambda o, _: o * 1j, at_most=1.0)]),
+    "a rule of another shape": lambda: _with_rule(lambda slope, *_: (jax.tree.map(lambda leaf: leaf[None], slope), ())),
+}
+"""Calls whose parts do not fit one another."""
 
 
 def command(words: tuple[str, ...]) -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """Environments of Gymnasium that misbehave in one way each, and what comes of them."""
 
+import dataclasses
 import os
 import signal
 import sys
@@ -78,11 +79,13 @@ RETURNED: dict[str, tuple[int, Any]] = {
     "observes NaN": (0, np.array([np.nan, 0.0], np.float32)),
     "observes infinity": (0, np.array([np.inf, 0.0], np.float32)),
     "observes another shape": (0, np.zeros(3, np.float32)),
+    "observes complex numbers": (0, np.full(2, 1j, np.complex64)),
     "observes a text": (0, "north"),
     "observes nothing": (0, None),
     "observes what cannot be read": (0, Unreadable()),
     "earns NaN": (1, np.nan),
     "earns infinity": (1, np.inf),
+    "earns a complex number": (1, np.complex128(1j)),
     "earns a text": (1, "much"),
     "earns nothing": (1, None),
     "earns an array": (1, np.ones(2)),
@@ -90,6 +93,7 @@ RETURNED: dict[str, tuple[int, Any]] = {
     "earns what cannot be read": (1, Unreadable()),
     "ends by an array": (2, np.array([False, True])),
     "ends by an array of one": (2, np.array([False])),
+    "ends by a complex number": (2, np.complex128(1j)),
     "ends by a text": (2, "no"),
     "ends by nothing": (2, None),
     "ends by NaN": (2, np.nan),
@@ -225,6 +229,91 @@ def checked(kind: str) -> str:
     return " ".join(it.what for it in ox.check_env(partial(Rogue, kind), 1, max_steps=10, timeout=SECONDS))
 
 
+FAULTS: dict[str, tuple[str, Any]] = {
+    **{f"returns {what} from step": ("step_env", value) for what, value in (("nothing", None), ("a text", "on"))},
+    "returns four values": ("step_env", lambda all_five: all_five[:4]),
+    "returns seven values": ("step_env", lambda all_five: (*all_five, 0, 0)),
+    "resets to one value": ("reset_env", lambda both: both[0]),
+    "resets to nothing": ("reset_env", None),
+    "observes another shape first": ("reset_env", lambda both: (jnp.zeros(3), both[1])),
+    "observes a dict first": ("reset_env", lambda both: ({"seen": both[0]}, both[1])),
+    "observes complex numbers first": ("reset_env", lambda both: (both[0] * 1j, both[1])),
+    "observes a text first": ("reset_env", lambda both: ("north", both[1])),
+    "observes another shape": ("step_env", lambda it: (jnp.zeros(3), *it[1:])),
+    "observes complex numbers": ("step_env", lambda it: (it[0] * 1j, *it[1:])),
+    "observes a text": ("step_env", lambda it: ("north", *it[1:])),
+    "keeps another state": ("step_env", lambda it: (it[0], (it[1], it[1]), *it[2:])),
+    "keeps fractions": ("step_env", lambda it: (it[0], it[1] + 0.5, *it[2:])),
+    "keeps a vector": ("step_env", lambda it: (it[0], jnp.zeros(2, jnp.int32), *it[2:])),
+    "earns a vector": ("step_env", lambda it: (*it[:2], jnp.ones(2), *it[3:])),
+    "earns a complex number": ("step_env", lambda it: (*it[:2], jnp.ones(()) * 1j, *it[3:])),
+    "earns a text": ("step_env", lambda it: (*it[:2], "much", *it[3:])),
+    "earns nothing": ("step_env", lambda it: (*it[:2], None, *it[3:])),
+    "ends by a vector": ("step_env", lambda it: (*it[:3], jnp.zeros(2, bool), it[4])),
+    "ends by a text": ("step_env", lambda it: (*it[:3], "no", it[4])),
+    "asks whether it moves": ("step_env", lambda it: it if it[1] > 0 else (it[0] + 1, *it[1:])),
+    "makes a float of its state": ("step_env", lambda it: (*it[:2], float(it[1]), *it[3:])),
+    "uses NumPy": ("step_env", lambda it: (*it[:2], np.sin(np.asarray(it[1])), *it[3:])),
+    "raises in step": ("step_env", lambda _: throw(RuntimeError("the motor is hot"))),
+    "raises in reset": ("reset_env", lambda _: throw(KeyError("torque"))),
+    "raises in its actions": ("action_space", lambda _: throw(AssertionError())),
+    "raises in its observations": ("observation_space", lambda _: throw(ValueError("a\nb"))),
+    "has no actions": ("action_space", spaces.Box(0.0, 1.0, (0,))),
+    "acts by a text": ("action_space", "left"),
+    "declares another shape": ("observation_space", spaces.Box(0.0, 1.0, (3,))),
+    "has other params": ("params", 5),
+    "has params of text": ("params", "fast"),
+    "has a limit of text": ("params", dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])("x")),
+    "has no limit": ("params", dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])(0)),
+}
+"""The function of a gymnax-like environment that misbehaves, and what it returns, or does with its values, instead."""
+
+
+class RogueGymnax:
+    """A walk of eight steps by the functions of gymnax, one of which misbehaves."""
+
+    def __init__(self, kind: str):
+        self._place, self._other = FAULTS.get(kind, ("", None))
+
+    @property
+    def default_params(self) -> Any:
+        return self._answer("params", dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])(8))
+
+    def _answer(self, place: str, right: Any) -> Any:
+        if place != self._place:
+            return right
+        return self._other(right) if callable(self._other) else self._other
+
+    def action_space(self, params: Any) -> Any:
+        return self._answer("action_space", spaces.Discrete(2))
+
+    def observation_space(self, params: Any) -> Any:
+        return self._answer("observation_space", spaces.Box(-50.0, 50.0, (2,)))
+
+    def reset_env(self, key: Any, params: Any) -> Any:
+        return self._answer("reset_env", (jnp.zeros(2), jnp.zeros((), jnp.int32)))
+
+    def step_env(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        time, seen = state + 1, jnp.full(2, state, float)
+        return self._answer("step_env", (seen, time, action * 1.0, time >= params.max_steps_in_episode, {}))
+
+
+def wrapped(kind: str) -> str:
+    """Return what is wrong with the answers of `from_gymnax` and `check_env` to a gymnax-like environment."""
+    try:
+        ox.from_gymnax(RogueGymnax(kind))
+        said = "nothing was refused"
+    except ValueError as error:
+        said = "" if str(error).endswith(".") and "\n" not in str(error) else f"not a sentence: {error}"
+    except BaseException as error:  # noqa: BLE001 - it must not happen
+        said = f"{type(error).__name__}: {error}"
+    try:
+        found = ox.check_env(RogueGymnax(kind), 1, max_steps=10, timeout=60 * SECONDS)
+    except ValueError as error:  # as `from_gymnax` refuses params
+        return said if str(error).endswith(".") else f"{said} not a sentence: {error}"
+    return said if found else f"{said} check_env found nothing"
+
+
 def wrong(kind: str, said: str) -> bool:
     """Whether an answer is not the one that a misbehaviour deserves: a sentence, unless it is harmless."""
     return bool(said) == (kind in HARMLESS) or "it was cut short" in said
@@ -232,7 +321,7 @@ def wrong(kind: str, said: str) -> bool:
 
 def attack(say: Any) -> dict[str, int]:
     """All kinds in training, in evaluation and in the check, and then in processes of their own."""
-    counts = {"kinds": len(KINDS), "calls": 0, "in processes": 0, "wrong": 0}
+    counts = {"kinds": len(KINDS) + len(FAULTS), "calls": 0, "in processes": 0, "wrong": 0}
 
     def judge(kind: str, name: str, said: str) -> None:
         counts["calls"] += 1
@@ -240,6 +329,12 @@ def attack(say: Any) -> dict[str, int]:
             counts["wrong"] += 1
             say(f"simulator that {kind}, {name}: {said or 'nothing was said'}")
 
+    for kind in FAULTS:
+        counts["calls"] += 2
+        said = wrapped(kind)
+        if said:
+            counts["wrong"] += 1
+            say(f"gymnax-like environment that {kind}: {said}")
     for kind in KINDS:
         if kind not in PROCESSES:
             judge(kind, "this process", sampled(kind))
