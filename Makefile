@@ -3,16 +3,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check lint types pytest browser learn sanitize attack bench leaderboard docs reproduce release clean
+.PHONY: run test check lint types kernels pytest browser learn sanitize attack bench leaderboard docs reproduce release clean
 
 run: $(READY)  ## train policies that cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
 	$(BIN)/occupax train FrozenLake8x8-v1 --utility log-coverage --episodes 50000 --seeds 10 --out runs/coverage
 
 test: lint browser  ## all checks and tests
-	$(MAKE) --jobs 2 types pytest
+	$(MAKE) --jobs 2 types kernels pytest
 
-check: lint types  ## lint, format, types
+check: lint types kernels  ## lint, format, types, kernels
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -21,6 +21,13 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/pyright
+
+KERNELS := $(wildcard src/occupax/kernels/*.cc src/occupax/kernels/*.h)
+
+kernels: $(READY)
+	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
+	$(BIN)/clang-tidy --quiet --warnings-as-errors='*' $(filter %.cc,$(KERNELS)) -- -std=c++17 \
+		-isystem $$($(BIN)/python -c 'import jax; print(jax.ffi.include_dir())')
 
 pytest: $(READY)
 	$(BIN)/python -m pytest -n 2

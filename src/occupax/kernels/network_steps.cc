@@ -1,5 +1,6 @@
-// Networks of tanh layers behind XLA's foreign function interface, a number for each live step: of softmax policies the
-// actions, the log-probabilities, and their slopes along a direction; for all others the outputs of the network.
+// Networks of tanh layers behind XLA's foreign function interface, a number for each live step: of
+// softmax policies the actions, the log-probabilities, and their slopes along a direction; for all
+// others the outputs of the network.
 
 #include <numeric>
 
@@ -8,11 +9,12 @@
 
 namespace network {
 
-// An action and its log-probability for every live trajectory at step `time`, and zeros for the others.
+// An action and its log-probability for every live trajectory at step `time`, and zeros for the
+// others.
 template <ffi::DataType D>
-ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::PRED> live, In<ffi::U32> key,
-               In<ffi::S32> numbers, In<ffi::S32> time, ffi::Span<const int64_t> sizes, Out<ffi::S32> actions,
-               Out<D> log_probs) {
+ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::PRED> live,
+               In<ffi::U32> key, In<ffi::S32> numbers, In<ffi::S32> time,
+               ffi::Span<const int64_t> sizes, Out<ffi::S32> actions, Out<D> log_probs) {
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
   const auto lead = leading(actions->dimensions(), 1);
@@ -24,11 +26,17 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
   const auto now = in(time, 0, lead);
   const auto chosen = out(actions, 1, lead);
   const auto chances = out(log_probs, 1, lead);
-  if (network.size != shape.total || seen.size != alive.size * shape.sizes[0]) return refused(PARAMETERS);
-  const int64_t n = actions->dimensions().back(), runs = product(lead), parts = (n + ROWS - 1) / ROWS;
-  const int64_t rows = std::count(live.typed_data(), live.typed_data() + live.element_count(), true);
+  if (network.size != shape.total || seen.size != alive.size * shape.sizes[0])
+    return refused(PARAMETERS);
+  const int64_t n = actions->dimensions().back();
+  const int64_t runs = product(lead);
+  const int64_t parts = (n + ROWS - 1) / ROWS;
+  const int64_t rows =
+      std::count(live.typed_data(), live.typed_data() + live.element_count(), true);
   in_parallel(pool, runs * parts, 1 + rows / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t run = unit / parts, first = unit % parts * ROWS, last = std::min(n, first + ROWS);
+    const int64_t run = unit / parts;
+    const int64_t first = unit % parts * ROWS;
+    const int64_t last = std::min(n, first + ROWS);
     int32_t* const action = chosen.at(run);
     T* const chance = chances.at(run);
     Block<T> block(shape);
@@ -38,8 +46,11 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
     }
     if (block.rows == 0) return;
     block.forward(network.at(run));
-    std::vector<T> probs(block.actions()), thresholds(block.actions());
-    uint32_t trajectory[SLOTS] = {}, turn[SLOTS], words[4][SLOTS];
+    std::vector<T> probs(block.actions());
+    std::vector<T> thresholds(block.actions());
+    uint32_t trajectory[SLOTS] = {};
+    uint32_t turn[SLOTS];
+    uint32_t words[4][SLOTS];
     std::fill(turn, turn + SLOTS, static_cast<uint32_t>(*now.at(run)));
     for (int64_t row = 0; row < block.rows; ++row) {
       if (row % SLOTS == 0) {
@@ -57,22 +68,29 @@ ffi::Error Act(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ff
   return ffi::Error::Success();
 }
 
-// A number for every live step, and zeros for the others; write(run, block, action, result) gives those of a block.
+// A number for every live step, and zeros for the others; write(run, block, action, result) gives
+// those of a block.
 template <ffi::DataType D, typename Write>
-ffi::Error each_step(ffi::ThreadPool pool, const Shape& shape, In<D> observations, In<ffi::S32> actions,
-                     In<ffi::S32> lengths, Out<D> numbers, const Write& write) {
+ffi::Error each_step(ffi::ThreadPool pool, const Shape& shape, In<D> observations,
+                     In<ffi::S32> actions, In<ffi::S32> lengths, Out<D> numbers,
+                     const Write& write) {
   using T = ffi::NativeType<D>;
   const auto lead = leading(numbers->dimensions(), 2);
-  const int64_t horizon = numbers->dimensions().back(), n = lengths.dimensions().back(), runs = product(lead);
+  const int64_t horizon = numbers->dimensions().back();
+  const int64_t n = lengths.dimensions().back();
+  const int64_t runs = product(lead);
   const auto seen = in(observations, 3, lead);
   const auto action = in(actions, 2, lead);
   const auto length = in(lengths, 1, lead);
   const auto results = out(numbers, 2, lead);
   if (seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
-  if (!within(actions, 0, shape.sizes.back() - 1) || !within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
+  if (!within(actions, 0, shape.sizes.back() - 1) || !within(lengths, 0, horizon))
+    return refused(STEPS_TAKEN);
   const int64_t parts = (n + PART - 1) / PART;
   in_parallel(pool, runs * parts, 1 + runs * n * horizon / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t run = unit / parts, first = unit % parts * PART, last = std::min(n, first + PART);
+    const int64_t run = unit / parts;
+    const int64_t first = unit % parts * PART;
+    const int64_t last = std::min(n, first + PART);
     T* const result = results.at(run);
     std::fill(result + first * horizon, result + last * horizon, T{0});
     each_block(shape, seen.at(run), length.at(run), horizon, first, last,
@@ -83,8 +101,9 @@ ffi::Error each_step(ffi::ThreadPool pool, const Shape& shape, In<D> observation
 
 // The log-probability of every live action, and zeros for the others.
 template <ffi::DataType D>
-ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
-                    In<ffi::S32> lengths, ffi::Span<const int64_t> sizes, Out<D> log_probs) {
+ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations,
+                    In<ffi::S32> actions, In<ffi::S32> lengths, ffi::Span<const int64_t> sizes,
+                    Out<D> log_probs) {
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
   const auto network = in(parameters, 1, leading(log_probs->dimensions(), 2));
@@ -99,14 +118,17 @@ ffi::Error LogProbs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, 
   return each_step<D>(pool, shape, observations, actions, lengths, log_probs, write);
 }
 
-// The derivative of the log-probability of every live action along a direction, and zeros for the others.
+// The derivative of the log-probability of every live action along a direction, and zeros for the
+// others.
 template <ffi::DataType D>
 ffi::Error Slopes(ffi::ThreadPool pool, In<D> parameters, In<D> observations, In<ffi::S32> actions,
-                  In<ffi::S32> lengths, In<D> direction, ffi::Span<const int64_t> sizes, Out<D> along) {
+                  In<ffi::S32> lengths, In<D> direction, ffi::Span<const int64_t> sizes,
+                  Out<D> along) {
   using T = ffi::NativeType<D>;
   const Shape shape(sizes);
   const auto lead = leading(along->dimensions(), 2);
-  const auto network = in(parameters, 1, lead), moved = in(direction, 1, lead);
+  const auto network = in(parameters, 1, lead);
+  const auto moved = in(direction, 1, lead);
   if (network.size != shape.total || moved.size != shape.total) return refused(PARAMETERS);
   const auto write = [&](int64_t run, Block<T>& block, const int32_t* action, T* result) {
     block.forward_along(network.at(run), moved.at(run));
@@ -126,17 +148,24 @@ ffi::Error Outputs(ffi::ThreadPool pool, In<D> parameters, In<D> observations, I
   const Shape shape(sizes);
   const auto lead = leading(outputs->dimensions(), 3);
   const int64_t horizon = observations.dimensions()[observations.dimensions().size() - 2];
-  const int64_t n = lengths.dimensions().back(), runs = product(lead), size = shape.sizes.back();
+  const int64_t n = lengths.dimensions().back();
+  const int64_t runs = product(lead);
+  const int64_t size = shape.sizes.back();
   const auto network = in(parameters, 1, lead);
   const auto seen = in(observations, 3, lead);
   const auto length = in(lengths, 1, lead);
   const auto results = out(outputs, 3, lead);
-  if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0]) return refused(PARAMETERS);
+  if (network.size != shape.total || seen.size != n * horizon * shape.sizes[0])
+    return refused(PARAMETERS);
   if (!within(lengths, 0, horizon)) return refused(STEPS_TAKEN);
-  const int64_t part = std::max(PART, ROWS / horizon), parts = (n + part - 1) / part;
-  const int64_t rows = std::accumulate(lengths.typed_data(), lengths.typed_data() + lengths.element_count(), int64_t{0});
+  const int64_t part = std::max(PART, ROWS / horizon);
+  const int64_t parts = (n + part - 1) / part;
+  const int64_t rows = std::accumulate(lengths.typed_data(),
+                                       lengths.typed_data() + lengths.element_count(), int64_t{0});
   in_parallel(pool, runs * parts, 1 + rows / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t run = unit / parts, first = unit % parts * part, last = std::min(n, first + part);
+    const int64_t run = unit / parts;
+    const int64_t first = unit % parts * part;
+    const int64_t last = std::min(n, first + part);
     T* const result = results.at(run);
     std::fill(result + first * horizon * size, result + last * horizon * size, T{0});
     each_block(shape, seen.at(run), length.at(run), horizon, first, last, [&](Block<T>& block) {
@@ -179,8 +208,10 @@ using namespace network;
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float32, Act<ffi::F32>, bind_act<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_act_float64, Act<ffi::F64>, bind_act<ffi::F64>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float32, LogProbs<ffi::F32>, bind_log_probs<ffi::F32>());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float64, LogProbs<ffi::F64>, bind_log_probs<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float32, LogProbs<ffi::F32>,
+                              bind_log_probs<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(network_log_probs_float64, LogProbs<ffi::F64>,
+                              bind_log_probs<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slopes_float32, Slopes<ffi::F32>, bind_gradient<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_slopes_float64, Slopes<ffi::F64>, bind_gradient<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(network_outputs_float32, Outputs<ffi::F32>, bind_outputs<ffi::F32>());

@@ -1,6 +1,7 @@
 // Operands with leading axes, and the threads that work on them: what all kernels share.
 //
-// Every operand may have leading axes, which vmap adds; an axis of length one is shared by all runs.
+// Every operand may have leading axes, which vmap adds; an axis of length one is shared by all
+// runs.
 
 #pragma once
 
@@ -26,14 +27,16 @@ using In = ffi::Buffer<D>;
 template <ffi::DataType D>
 using Out = ffi::Result<ffi::Buffer<D>>;
 
-// The place of a run in an operand: `rank` axes of its own come last, those before are runs or of length one.
+// The place of a run in an operand: `rank` axes of its own come last, those before are runs or of
+// length one.
 template <typename T>
 struct Operand {
   T* data;
   int64_t size = 1;
   std::vector<std::pair<int64_t, int64_t>> axes;  // length and stride, the innermost first
 
-  Operand(T* data, ffi::Span<const int64_t> dims, size_t rank, const std::vector<int64_t>& lead) : data(data) {
+  Operand(T* data, ffi::Span<const int64_t> dims, size_t rank, const std::vector<int64_t>& lead)
+      : data(data) {
     const size_t own = dims.size() - rank;
     for (size_t i = own; i < dims.size(); ++i) size *= dims[i];
     int64_t stride = size;
@@ -54,7 +57,8 @@ struct Operand {
 };
 
 template <ffi::DataType D>
-Operand<const ffi::NativeType<D>> in(const In<D>& buffer, size_t rank, const std::vector<int64_t>& lead) {
+Operand<const ffi::NativeType<D>> in(const In<D>& buffer, size_t rank,
+                                     const std::vector<int64_t>& lead) {
   return {buffer.typed_data(), buffer.dimensions(), rank, lead};
 }
 
@@ -69,31 +73,35 @@ inline std::vector<int64_t> leading(ffi::Span<const int64_t> dims, size_t rank) 
 
 inline int64_t product(const std::vector<int64_t>& lengths) {
   int64_t total = 1;
-  for (int64_t length : lengths) total *= length;
+  for (int64_t const length : lengths) total *= length;
   return total;
 }
 
 // Whether all numbers of a buffer lie in low..high; nothing is indexed by them before.
 inline bool within(const In<ffi::S32>& buffer, int64_t low, int64_t high) {
   const int32_t* const begin = buffer.typed_data();
-  int32_t least = 0, most = 0;
+  int32_t least = 0;
+  int32_t most = 0;
   const int64_t count = static_cast<int64_t>(buffer.element_count());
   if (count > 0) least = most = begin[0];
-  for (int64_t i = 0; i < count; ++i) least = std::min(least, begin[i]), most = std::max(most, begin[i]);
+  for (int64_t i = 0; i < count; ++i)
+    least = std::min(least, begin[i]), most = std::max(most, begin[i]);
   return count == 0 || (least >= low && most <= high);
 }
 
-inline ffi::Error refused(const char* sentence) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, sentence); }
+inline ffi::Error refused(const char* sentence) {
+  return ffi::Error(ffi::ErrorCode::kInvalidArgument, sentence);
+}
 
-// Runs unit 0 to count - 1, each once, on at most `threads` threads. The caller works too, and so never waits for a
-// thread that has not begun.
+// Runs unit 0 to count - 1, each once, on at most `threads` threads. The caller works too, and so
+// never waits for a thread that has not begun.
 template <typename Unit>
 void in_parallel(ffi::ThreadPool pool, int64_t count, int64_t threads, const Unit& unit) {
   struct Shared {
     std::atomic<int64_t> next{0}, done{0};
   };
-  auto shared = std::make_shared<Shared>();
-  auto work = [shared, count, &unit] {
+  auto const shared = std::make_shared<Shared>();
+  auto const work = [shared, count, &unit] {
     for (int64_t i; (i = shared->next.fetch_add(1)) < count;) {
       unit(i);
       shared->done.fetch_add(1, std::memory_order_release);

@@ -1,13 +1,16 @@
-// Tabular problems with tabular policies: their trajectories, and what all questions about these share.
+// Tabular problems with tabular policies: their trajectories, and what all questions about these
+// share.
 //
-// A step is one number, its event (s * A + a) * 2^shift + k: action a in state s had its k-th outcome. Tables of events
-// are filled up to 2^shift outcomes, because dividing by another number would take as long as drawing an action. A
-// trajectory is the list of its events; nothing is kept of the time after its end. With the behaviour policy known, an
-// importance weight is a product of entries of a table [S, A], and the gradient of a softmax over a table needs, of each
-// visit, only what is still earned from there on: these sums c[s, a] give it for all parameters at once.
+// A step is one number, its event (s * A + a) * 2^shift + k: action a in state s had its k-th
+// outcome. Tables of events are filled up to 2^shift outcomes, because dividing by another number
+// would take as long as drawing an action. A trajectory is the list of its events; nothing is kept
+// of the time after its end. With the behaviour policy known, an importance weight is a product of
+// entries of a table [S, A], and the gradient of a softmax over a table needs, of each visit, only
+// what is still earned from there on: these sums c[s, a] give it for all parameters at once.
 //
-// Work is cut into parts of PART trajectories whose sums are added in order, so results do not depend on the number of
-// threads; random numbers are counted by (trajectory, step), so trajectory i of a key is the same in any batch.
+// Work is cut into parts of PART trajectories whose sums are added in order, so results do not
+// depend on the number of threads; random numbers are counted by (trajectory, step), so trajectory
+// i of a key is the same in any batch.
 
 #pragma once
 
@@ -35,7 +38,8 @@ struct Range {
   }
 };
 
-// The trajectories of one run: part p begins at event p * PART * horizon, and is packed from there on.
+// The trajectories of one run: part p begins at event p * PART * horizon, and is packed from there
+// on.
 struct Taken {
   const int32_t* events;
   const int32_t* lengths;
@@ -47,11 +51,13 @@ struct Taken {
     const int64_t first = part.begin / PART * PART;
     const int32_t* steps = events + first * horizon;
     for (int64_t i = first; i < part.end; steps += lengths[i++])
-      if (i >= part.begin) visit(steps, static_cast<int64_t>(lengths[i]), static_cast<int64_t>(finals[i]));
+      if (i >= part.begin)
+        visit(steps, static_cast<int64_t>(lengths[i]), static_cast<int64_t>(finals[i]));
   }
 };
 
-// What all estimates are made from. Weights are products of `ratios`, target over behaviour, unless `on_policy`.
+// What all estimates are made from. Weights are products of `ratios`, target over behaviour, unless
+// `on_policy`.
 template <ffi::DataType D>
 struct Question {
   using T = ffi::NativeType<D>;
@@ -67,8 +73,9 @@ struct Question {
   // Beyond it a weight carries no information, and sums must stay finite.
   static inline const double CAP = std::sqrt(static_cast<double>(std::numeric_limits<T>::max()));
 
-  Question(const In<ffi::S32>& e, const In<ffi::S32>& l, const In<ffi::S32>& f, const In<ffi::PRED>& over, const In<D>& r,
-           std::vector<int64_t> lead, Range range, int64_t horizon, int64_t shift, double discount, bool on_policy)
+  Question(const In<ffi::S32>& e, const In<ffi::S32>& l, const In<ffi::S32>& f,
+           const In<ffi::PRED>& over, const In<D>& r, const std::vector<int64_t>& lead, Range range,
+           int64_t horizon, int64_t shift, double discount, bool on_policy)
       : range(range),
         horizon(horizon),
         shift(shift),
@@ -81,13 +88,15 @@ struct Question {
         on_policy(on_policy) {
     double power = 1;
     for (int64_t i = 0; i <= horizon; ++i, power *= discount) discounts.push_back(power);
-    for (double present : discounts) remaining.push_back((present - discounts.back()) / (1 - discount));
+    for (double const present : discounts)
+      remaining.push_back((present - discounts.back()) / (1 - discount));
   }
 
   // Calls visit(t, event, weight) for each step of a trajectory, and returns the last weight.
   template <typename Visit>
   double weigh(const T* ratio, const int32_t* steps, int64_t length, const Visit& visit) const {
-    double weight = 1, used = 1;
+    double weight = 1;
+    double used = 1;
     for (int64_t t = 0; t < length; ++t) {
       if (!on_policy) {
         weight = std::min(weight * ratio[steps[t] >> shift], 1e300);
@@ -106,12 +115,15 @@ struct Question {
 
   bool ended(int64_t run, int64_t state) const { return state >= 0 && terminal.at(run)[state]; }
 
-  // Calls add(run, part, sums) for every part, with `size` sums that begin at zero, and then write(run, sums) for
-  // every run. Consecutive parts share their sums, which bounds memory, and these are added up in order.
+  // Calls add(run, part, sums) for every part, with `size` sums that begin at zero, and then
+  // write(run, sums) for every run. Consecutive parts share their sums, which bounds memory, and
+  // these are added up in order.
   template <typename Add, typename Write>
   void answer(ffi::ThreadPool pool, int64_t size, const Add& add, const Write& write) const {
-    const int64_t runs = product(lead), parts = range.parts();
-    const int64_t each = (parts + MOST_SUMS - 1) / MOST_SUMS, slices = (parts + each - 1) / each;
+    const int64_t runs = product(lead);
+    const int64_t parts = range.parts();
+    const int64_t each = (parts + MOST_SUMS - 1) / MOST_SUMS;
+    const int64_t slices = (parts + each - 1) / each;
     thread_local std::vector<double> sums;
     sums.assign(runs * slices * size, 0.0);
     double* const all = sums.data();
@@ -138,7 +150,8 @@ struct Features {
 
   double inner(int64_t i, const T* vector) const {
     double total = 0;
-    for (int64_t j = i * entries; j < (i + 1) * entries; ++j) total += static_cast<double>(vector[index[j]]) * value[j];
+    for (int64_t j = i * entries; j < (i + 1) * entries; ++j)
+      total += static_cast<double>(vector[index[j]]) * value[j];
     return total;
   }
 
@@ -147,18 +160,24 @@ struct Features {
   }
 };
 
-constexpr const char* FEATURES = "features must be entries of the occupancy, for each event and each end.";
+constexpr const char* FEATURES =
+    "features must be entries of the occupancy, for each event and each end.";
 
-// Whether there are features for every event and every end, and all of them are entries of a vector of `size`.
+// Whether there are features for every event and every end, and all of them are entries of a vector
+// of `size`.
 template <ffi::DataType D>
-bool features_fit(const Question<D>& question, int64_t pairs, const In<ffi::S32>& index, const In<ffi::S32>& end_index,
-                  int64_t size) {
-  const int64_t events = in(index, 2, question.lead).size, ends = in(end_index, 2, question.lead).size;
-  return question.ratios.size == pairs && events == (pairs << question.shift) * index.dimensions().back() &&
-         ends == pairs * end_index.dimensions().back() && within(index, 0, size - 1) && within(end_index, 0, size - 1);
+bool features_fit(const Question<D>& question, int64_t pairs, const In<ffi::S32>& index,
+                  const In<ffi::S32>& end_index, int64_t size) {
+  const int64_t events = in(index, 2, question.lead).size;
+  const int64_t ends = in(end_index, 2, question.lead).size;
+  return question.ratios.size == pairs &&
+         events == (pairs << question.shift) * index.dimensions().back() &&
+         ends == pairs * end_index.dimensions().back() && within(index, 0, size - 1) &&
+         within(end_index, 0, size - 1);
 }
 
-// What every question begins with, and how it is put; a binding cannot be handed from function to function.
+// What every question begins with, and how it is put; a binding cannot be handed from function to
+// function.
 #define QUESTION(D)                    \
   ffi::Ffi::Bind()                     \
       .template Ctx<ffi::ThreadPool>() \
@@ -168,16 +187,16 @@ bool features_fit(const Question<D>& question, int64_t pairs, const In<ffi::S32>
       .template Arg<In<ffi::PRED>>()   \
       .template Arg<In<D>>()           \
       .template Arg<In<D>>()
-#define FEATURES(D)                    \
-  template Arg<In<ffi::S32>>()         \
-      .template Arg<In<D>>()           \
-      .template Arg<In<ffi::S32>>()    \
+#define FEATURES(D)                 \
+  template Arg<In<ffi::S32>>()      \
+      .template Arg<In<D>>()        \
+      .template Arg<In<ffi::S32>>() \
       .template Arg<In<D>>()
-#define SETTINGS                       \
-  template Attr<int64_t>("begin")      \
-      .template Attr<int64_t>("end")   \
+#define SETTINGS                         \
+  template Attr<int64_t>("begin")        \
+      .template Attr<int64_t>("end")     \
       .template Attr<int64_t>("horizon") \
-      .template Attr<int64_t>("shift") \
+      .template Attr<int64_t>("shift")   \
       .template Attr<double>("discount") \
       .template Attr<bool>("on_policy")
 

@@ -17,14 +17,18 @@ struct Table {
   const bool* terminal;
 };
 
-// Draws the trajectories of a part, SLOTS of them side by side, because a step waits for the one before it. A slot that
-// is free takes the next number, and each trajectory is drawn to its end, so none is preferred for being short. They
-// are written as far apart as they may become long, and moved together at the end.
+// Draws the trajectories of a part, SLOTS of them side by side, because a step waits for the one
+// before it. A slot that is free takes the next number, and each trajectory is drawn to its end, so
+// none is preferred for being short. They are written as far apart as they may become long, and
+// moved together at the end.
 template <typename T>
-void draw(const Table<T>& table, const uint32_t* key, int64_t first, int64_t stop, const Range& part, int32_t* events,
-          int32_t* lengths, int32_t* finals) {
-  uint32_t trajectory[SLOTS] = {}, turn[SLOTS] = {}, words[4][SLOTS];
-  int64_t place[SLOTS], state[SLOTS];
+void draw(const Table<T>& table, const uint32_t* key, int64_t first, int64_t stop,
+          const Range& part, int32_t* events, int32_t* lengths, int32_t* finals) {
+  uint32_t trajectory[SLOTS] = {};
+  uint32_t turn[SLOTS] = {};
+  uint32_t words[4][SLOTS];
+  int64_t place[SLOTS];
+  int64_t state[SLOTS];
   int32_t* step[SLOTS];
   const int64_t end = std::clamp(stop - first, part.begin, part.end);
   std::fill(lengths + end, lengths + part.end, 0);
@@ -43,14 +47,18 @@ void draw(const Table<T>& table, const uint32_t* key, int64_t first, int64_t sto
     for (int slot = busy; slot-- > 0;) {
       int64_t s = state[slot];
       int32_t* to = step[slot];
-      int32_t* const begin = events + place[slot] * table.horizon;
-      if (turn[slot]++ == 0) s = pick(table.initial, table.S, uniform<T>(words[0][slot]));
+      int32_t const* const begin = events + place[slot] * table.horizon;
+      if (turn[slot]++ == 0)
+        s = pick(table.initial, table.S, uniform<T>(words[0][slot]));
       else
-        for (int half = 0; half < 4 && to < begin + table.horizon && !table.terminal[s]; half += 2) {
-          const int64_t pair = s * table.A + pick(table.actions + s * table.A, table.A, uniform<T>(words[half][slot]));
+        for (int half = 0; half < 4 && to < begin + table.horizon && !table.terminal[s];
+             half += 2) {
+          const int64_t pair = s * table.A + pick(table.actions + s * table.A, table.A,
+                                                  uniform<T>(words[half][slot]));
           const int64_t first_outcome = pair << table.shift;
           const T* outcomes = table.outcomes + first_outcome;
-          const int64_t event = first_outcome + pick(outcomes, int64_t{1} << table.shift, uniform<T>(words[half + 1][slot]));
+          const int64_t event = first_outcome + pick(outcomes, int64_t{1} << table.shift,
+                                                     uniform<T>(words[half + 1][slot]));
           *to++ = static_cast<int32_t>(event);
           s = table.successors[event];
         }
@@ -73,11 +81,13 @@ void draw(const Table<T>& table, const uint32_t* key, int64_t first, int64_t sto
 }
 
 template <ffi::DataType D>
-ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> thresholds, In<D> initial, In<ffi::PRED> terminal,
-                  In<D> probs, In<ffi::U32> key, In<ffi::S32> numbers, int64_t horizon, int64_t shift,
-                  Out<ffi::S32> events, Out<ffi::S32> lengths, Out<ffi::S32> finals) {
+ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> thresholds, In<D> initial,
+                  In<ffi::PRED> terminal, In<D> probs, In<ffi::U32> key, In<ffi::S32> numbers,
+                  int64_t horizon, int64_t shift, Out<ffi::S32> events, Out<ffi::S32> lengths,
+                  Out<ffi::S32> finals) {
   using T = ffi::NativeType<D>;
-  const int64_t S = terminal.dimensions().back(), A = probs.dimensions().back();
+  const int64_t S = terminal.dimensions().back();
+  const int64_t A = probs.dimensions().back();
   const Range range{0, lengths->dimensions().back()};
   const auto lead = leading(lengths->dimensions(), 1);
   const auto following = in(successors, 1, lead);
@@ -92,22 +102,35 @@ ffi::Error Sample(ffi::ThreadPool pool, In<ffi::S32> successors, In<D> threshold
   const auto all_finals = out(finals, 1, lead);
 
   const int64_t many = (S * A) << shift;
-  if (S < 1 || A < 1 || horizon < 1 || following.size != many || outcome.size != many || start.size != S ||
-      ends.size != S || policy.size != S * A || all_events.size != range.size() * horizon)
-    return refused("the tables of a process must have one entry for each state, action and outcome.");
-  if (!within(successors, 0, S - 1)) return refused("successors must lie in 0..S-1, the numbers of the states.");
+  if (S < 1 || A < 1 || horizon < 1 || following.size != many || outcome.size != many ||
+      start.size != S || ends.size != S || policy.size != S * A ||
+      all_events.size != range.size() * horizon)
+    return refused(
+        "the tables of a process must have one entry for each state, action and outcome.");
+  if (!within(successors, 0, S - 1))
+    return refused("successors must lie in 0..S-1, the numbers of the states.");
 
   const int64_t runs = product(lead);
   std::vector<T> action_thresholds(runs * S * A);
-  for (int64_t run = 0; run < runs; ++run) accumulate(policy.at(run), S, A, &action_thresholds[run * S * A]);
-  in_parallel(pool, runs * range.parts(), 1 + runs * range.size() / WORTH_A_THREAD, [&](int64_t unit) {
-    const int64_t run = unit / range.parts();
-    const int64_t first = first_and_stop.at(run)[0], stop = first_and_stop.at(run)[1];
-    const Table<T> table{S, A, horizon, shift, following.at(run), outcome.at(run), start.at(run),
-                         &action_thresholds[run * S * A], ends.at(run)};
-    draw(table, keys.at(run), first, stop, range.part(unit % range.parts()), all_events.at(run),
-         all_lengths.at(run), all_finals.at(run));
-  });
+  for (int64_t run = 0; run < runs; ++run)
+    accumulate(policy.at(run), S, A, &action_thresholds[run * S * A]);
+  in_parallel(pool, runs * range.parts(), 1 + runs * range.size() / WORTH_A_THREAD,
+              [&](int64_t unit) {
+                const int64_t run = unit / range.parts();
+                const int64_t first = first_and_stop.at(run)[0];
+                const int64_t stop = first_and_stop.at(run)[1];
+                const Table<T> table{S,
+                                     A,
+                                     horizon,
+                                     shift,
+                                     following.at(run),
+                                     outcome.at(run),
+                                     start.at(run),
+                                     &action_thresholds[run * S * A],
+                                     ends.at(run)};
+                draw(table, keys.at(run), first, stop, range.part(unit % range.parts()),
+                     all_events.at(run), all_lengths.at(run), all_finals.at(run));
+              });
   return ffi::Error::Success();
 }
 
