@@ -1,5 +1,7 @@
+import errno
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -175,6 +177,15 @@ def test_a_failure_ends_in_a_sentence_and_exit_code_1():
     assert code == 1
     assert "certified gap" in err
     assert "Traceback" not in out + err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is a device of Linux")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_full_disk_behind_the_output_is_a_sentence(options, compiled_fast):
+    command = [sys.executable, "-m", "occupax", "solve", "FrozenLake-v1", "--horizon", "5", *options]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=compiled_fast, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"occupax: {os.strerror(errno.ENOSPC)}.\n")
 
 
 def test_an_interruption_ends_in_a_word_and_exit_code_130(monkeypatch, capsys):

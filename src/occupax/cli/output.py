@@ -21,7 +21,7 @@ class Console(rich.console.Console):
 
     def on_broken_pipe(self) -> None:
         """Show nothing any more."""
-        _show_nothing_more()
+        _discard(sys.stdout)
 
 
 def print_any_character() -> None:
@@ -63,15 +63,16 @@ def print_json(value: Any) -> None:
     try:
         stream.write(json.dumps(plain, indent=2, allow_nan=False) + "\n")
         stream.flush()
-    except BrokenPipeError:
-        _show_nothing_more()
+    except OSError as error:
+        _discard(stream)  # the rest of the buffer would fail again at the end
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
-def _show_nothing_more() -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, *_streams):
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(nowhere, stream.fileno())
+def _discard(stream: TextIO) -> None:
+    """Discard what is written to a stream from now on."""
+    with contextlib.suppress(OSError, ValueError):  # a stream of Python's own has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_line(text: str) -> None:
