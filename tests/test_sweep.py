@@ -1,4 +1,6 @@
+import itertools
 import json
+import os
 import sys
 
 import equinox as eqx
@@ -9,6 +11,7 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
+from occupax._progress import ProgressBar
 from occupax.training import loop
 from occupax.training.execution.compiled import CompiledExecutor
 
@@ -94,6 +97,37 @@ def test_numbers_of_numpy_are_written_down_as_numbers(tmp_path):
     summary = json.loads((tmp_path / "sweep.json").read_text())
     assert [entry["settings"] for entry in summary] == list(done.points)
     assert_same_bits(done.results[1], train(ox.TSIVRPG(**SIZES, step_size=0.5)))
+
+
+def test_many_settings_are_checked_under_a_progress_bar(monkeypatch, capsys):
+    def end(*_, **__):
+        raise KeyboardInterrupt
+
+    over = {"batch": [2, 3], "step_size": [0.01 * i for i in range(51)]}
+    monkeypatch.setattr(ProgressBar, "_left", lambda *_: "a while left")
+    monkeypatch.setattr("occupax._progress.time.monotonic", itertools.count(0, 16).__next__)
+    monkeypatch.setattr("occupax.training.sweeps.run", end)
+    for shown in (True, False):
+        with pytest.raises(KeyboardInterrupt):
+            sweep(over, ox.REINFORCE(4), progress=shown)
+        lines = capsys.readouterr().err.splitlines()
+        assert lines == ["checking settings (a while left)"] * (102 if shown else 0)
+
+
+def test_a_callback_may_change_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(TSIVRPG, out="run", callbacks=[lambda _: os.chdir("/")])
+    assert ox.load_result(tmp_path / "run").status == ("finished",) * 2
+    monkeypatch.chdir(tmp_path)
+    advance = CompiledExecutor.advance
+
+    def move(self, count):
+        os.chdir("/")
+        return advance(self, count)
+
+    monkeypatch.setattr(CompiledExecutor, "advance", move)
+    sweep({"batch": [2, 3]}, ox.REINFORCE(4), out="sweep")
+    assert (tmp_path / "sweep" / "sweep.json").exists()
 
 
 def test_a_sweep_goes_on_after_an_interruption_to_the_same_bits(tmp_path, monkeypatch):
@@ -220,6 +254,8 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
         (["step_size"], "over must be values to try for each setting"),
         (None, "over must be values to try for each setting"),
         ({}, "over must be values to try for each setting"),
+        ({"step_size": range(10**9)}, "over must have at most 10,000 combinations, got at least 10,001: try fewer"),
+        ({"step_size": range(1000), "radius": range(1000)}, "combinations, got at least 1,000,000: try fewer values"),
     ],
 )
 def test_a_grid_that_is_none_is_answered_with_a_sentence(over, said):

@@ -1,19 +1,21 @@
 """The grid of a sweep: values for settings of the algorithm, of the policy's initialiser and of the problem."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
 from occupax._errors import unknown
+from occupax._progress import ProgressBar
 from occupax.algorithms import Algorithm
 from occupax.policies import ConfiguredInitialiser
 from occupax.problem import Problem
 from occupax.samplers import Sampler
-from occupax.training.execution import same_program
+from occupax.training.execution import Form
 from occupax.training.setup import (
     AlgorithmSource,
     PolicySource,
@@ -25,6 +27,10 @@ from occupax.training.setup import (
     source_of_policies,
 )
 
+MOST_POINTS = 10_000
+"""The largest number of points of a grid."""
+CHECKING = "checking settings"
+"""The text of the progress bar."""
 PROBLEM_SETTINGS = ("discount", "horizon")
 POLICY = "policy."
 """The prefix of settings of the policy's initialiser."""
@@ -52,12 +58,18 @@ class Base:
     record_every: int
     sampler: Sampler | str
 
-    def groups(self, points: Sequence[Point], together: bool) -> list[Group]:
+    def groups(self, points: Sequence[Point], together: bool, bar: ProgressBar) -> list[Group]:
         """Return the checked set-ups of all points, one for each point unless `together`."""
         groups: list[Group] = []
+        checked = 0
         for numbers in _numbers_of_programs(points):
             whole = self._setup([points[i] for i in numbers])
-            blocks = _alike(whole.algorithms) if together else [[i] for i in range(len(numbers))]
+            if together:
+                blocks = _alike(whole.algorithms, checked, bar)
+            else:
+                blocks = [[i] for i in range(len(numbers))]
+            checked += len(numbers)
+            bar.update(checked)
             for block in blocks:
                 algorithms = tuple(whole.algorithms[i] for i in block)
                 groups.append(Group([numbers[i] for i in block], replace(whole, algorithms=algorithms)))
@@ -111,9 +123,14 @@ def read_grid(over: Any) -> list[Point]:
     for name, values in over.items():
         several = isinstance(values, Iterable) and not isinstance(values, str)
         # a number of NumPy is checked and written down as one of Python
-        tried[name] = [it.item() if isinstance(it, np.generic) else it for it in values] if several else []
+        first = islice(values, MOST_POINTS + 1) if several else ()
+        tried[name] = [it.item() if isinstance(it, np.generic) else it for it in first]
         if not tried[name]:
             raise ValueError(f"over[{name!r}] must be a list of values to try, got {values!r}.")
+    count = math.prod(len(values) for values in tried.values())
+    if count > MOST_POINTS:
+        limit = f"at most {MOST_POINTS:,} combinations"
+        raise ValueError(f"over must have {limit}, got at least {count:,}: try fewer values.")
     return [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
 
 
@@ -135,13 +152,15 @@ def _numbers_of_programs(points: Sequence[Point]) -> list[list[int]]:
     return blocks
 
 
-def _alike(algorithms: Sequence[Algorithm[Any]]) -> list[list[int]]:
-    """Return the numbers of the algorithms that one program can run together."""
-    blocks: list[list[int]] = []
+def _alike(algorithms: Sequence[Algorithm[Any]], checked: int, bar: ProgressBar) -> list[list[int]]:
+    """Return the numbers of the algorithms that one program can run together; `checked` points came before."""
+    blocks: list[tuple[Form, list[int]]] = []
     for i, algorithm in enumerate(algorithms):
-        alike = next((block for block in blocks if same_program(algorithms[block[0]], algorithm)), None)
+        form = Form(algorithm)
+        alike = next((numbers for known, numbers in blocks if form.same_as(known)), None)
         if alike is None:
-            blocks.append([i])
+            blocks.append((form, [i]))
         else:
             alike.append(i)
-    return blocks
+        bar.update(checked + i + 1, CHECKING)
+    return [numbers for _, numbers in blocks]

@@ -12,6 +12,7 @@ import numpy as np
 
 from occupax import serial
 from occupax._display import Description
+from occupax._forking import check_not_forked
 from occupax._progress import ProgressBar
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import EpisodeError, Host, Ray, Sampler, choose_sampler
@@ -20,13 +21,15 @@ from occupax.samplers.kernel import program_sampler
 from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.assessment import Assessment, assess
 from occupax.training.folder import locked, make_config, refuse_another_run, refuse_others_files
-from occupax.training.grid import Base, Group, read_grid
+from occupax.training.grid import CHECKING, Base, Group, read_grid
 from occupax.training.loading import load_result
 from occupax.training.loop import paid_iterations, run
 from occupax.training.result import SUMMARY, Result, comparison, import_pandas
 from occupax.training.setup import AlgorithmSource, PolicySource, Setup, given_episodes, refuse_unless_path
 
 NOTHING_LEARNED = "no setting learned anything: none is clearly better than the policy that training began with"
+QUICK = 100
+"""A sweep of more points shows a progress bar while the points are checked."""
 MOST_CURVES = 6
 """So many curves of a sweep are shown in a notebook, those of the best points."""
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
@@ -154,6 +157,7 @@ def sweep(
     Returns:
         Settings, result and score of every point.
     """
+    check_not_forked()
     refuse_unless_path(out)
     budget = given_episodes(episodes)
     points = read_grid(over)
@@ -161,10 +165,11 @@ def sweep(
     on_cluster = isinstance(sampler, Ray)
     posed = as_problem(problem)
     base = Base(posed, algorithm, policy, chosen, seed, record_every, sampler)
-    groups = base.groups(points, together=not on_cluster)
+    with ProgressBar(len(points), CHECKING, shown=progress and len(points) > QUICK) as bar:
+        groups = base.groups(points, together=not on_cluster, bar=bar)
     for group in groups:
         paid_iterations(group.setup, budget)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else Path(out).absolute()
     with locked(folder):
         if folder is not None:
             refuse_others_files(folder, ("groups", "sweep.json", *(f"point-{i}" for i in range(len(points)))))

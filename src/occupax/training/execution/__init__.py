@@ -9,10 +9,10 @@ from typing import Any
 
 from occupax.samplers.base import ProgramSource, Source
 from occupax.training.execution.compiled import CompiledExecutor
-from occupax.training.execution.executor import EagerExecutor, Executor, same_program
+from occupax.training.execution.executor import EagerExecutor, Executor, Form
 from occupax.training.setup import Setup
 
-__all__ = ["Executor", "make_executor", "same_program"]
+__all__ = ["Executor", "Form", "make_executor"]
 
 
 def make_executor(setup: Setup) -> Executor:

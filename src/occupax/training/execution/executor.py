@@ -153,11 +153,19 @@ def with_array_settings(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     )
 
 
-def same_program(one: Algorithm[Any], other: Algorithm[Any]) -> bool:
-    """Whether two algorithms differ in numbers only, so that one program can run both."""
-    static = [eqx.filter(with_array_settings(algorithm), eqx.is_array, inverse=True) for algorithm in (one, other)]
-    alike = type(one) is type(other) and bool(eqx.tree_equal(*static))
-    return alike and Schedule(one).same_as(Schedule(other))
+class Form:
+    """The part of an algorithm that is compiled: algorithms of the same form differ in numbers only."""
+
+    def __init__(self, algorithm: Algorithm[Any]):
+        self.kind = type(algorithm)
+        self.static = eqx.filter(with_array_settings(algorithm), eqx.is_array, inverse=True)
+        self.schedule = Schedule(algorithm)
+
+    def same_as(self, other: "Form") -> bool:
+        """Return whether one program can run both algorithms."""
+        if self.kind is not other.kind or not eqx.tree_equal(self.static, other.static):
+            return False
+        return self.schedule.same_as(other.schedule)
 
 
 def _form(array: np.ndarray) -> tuple[Any, ...]:
