@@ -21,6 +21,7 @@ from attacks import folders as attacked
 from attacks import simulators as rogues
 from folders import reseal
 from occupax import cli, serial
+from occupax._signals import ending_signals
 from occupax.cli.cache import keep_compiled_programs, remove_oldest
 from occupax.experiments import reproduce
 from occupax.training.loop import Terminated
@@ -248,12 +249,13 @@ def test_simulators_that_misbehave_around_their_episodes(kind, monkeypatch):
 # Operation
 
 
-def test_sigterm_ends_like_ctrl_c(run, longer, capsys):
-    handler = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_other_signals_end_like_ctrl_c(number, status, run, longer, capsys):
+    handler = signal.getsignal(number)
     with pytest.raises(Terminated) as ended:
-        ox.train(**arguments(), out=run, resume=True, callbacks=[lambda _: os.kill(os.getpid(), signal.SIGTERM)])
-    assert ended.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) == handler
+        ox.train(**arguments(), out=run, resume=True, callbacks=[lambda _: os.kill(os.getpid(), number)])
+    assert ended.value.code == status
+    assert signal.getsignal(number) == handler
     assert f"of 60 episodes; to go on: occupax train --out {run} --resume" in capsys.readouterr().err
     assert attacked.resumed(run) == longer
 
@@ -389,9 +391,9 @@ def test_json_is_all_that_is_printed_whatever_a_simulator_prints(monkeypatch, tm
     policy = ox.policies.linear()(ox.GymnasiumEnv(lambda: rogues.Rogue("")), jax.random.key(0))
     ox.save_policy(policy, tmp_path / "policy.safetensors")
     monkeypatch.setattr(sys, "argv", ["occupax", "evaluate", "policy.safetensors", "talker:make", "--json"])
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    handlers = {number: signal.getsignal(number) for number in ending_signals()}
     cli.main()
-    for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
+    for number, handler in handlers.items():
         signal.signal(number, handler)
     out, err = capfd.readouterr()
     assert json.loads(out)["episodes"] == 100

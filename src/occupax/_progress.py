@@ -1,6 +1,7 @@
 """How far something is that takes a while, and how long it will take."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 SECONDS_TO_MEASURE = 5.0
@@ -44,7 +45,8 @@ class ProgressBar:
     def close(self) -> None:
         """Leave the bar where it is."""
         if self._bar.live.is_started:  # otherwise rich would end with an empty line
-            self._bar.stop()
+            with suppress(OSError):  # the terminal may have been closed
+                self._bar.stop()
 
     def update(self, done: int | float, text: str | None = None) -> None:
         """Move the bar to what is done by now; without a text it keeps the last one, and there is no line."""
@@ -52,7 +54,8 @@ class ProgressBar:
         self._bar.update(self._task, completed=done, description=text, left=left)
         if self._lines and text is not None and time.monotonic() - self._said >= self._between:
             self._said = time.monotonic()
-            self._bar.console.print(f"{text} ({left})", highlight=False, markup=False, soft_wrap=True)
+            with suppress(OSError):
+                self._bar.console.print(f"{text} ({left})", highlight=False, markup=False, soft_wrap=True)
 
     def _left(self, done: int | float) -> str:
         elapsed, pace = time.monotonic() - self._began, self._guess

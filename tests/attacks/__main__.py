@@ -20,6 +20,7 @@ def main() -> None:
         "simulators": simulators.attack,
         "disk": disk.attack,
         "kills": kills.attack,
+        "signals": kills.interrupt,
         "memory": lambda say: memory.measure(600.0, say),
     }
     wrong = 0

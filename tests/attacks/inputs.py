@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -147,6 +148,10 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         ),
         "train(episodes=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), it, progress=False), (10**30,)),
         "train(seeds=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, seeds=it, progress=False), ()),
+        "sweep(over=)": (
+            lambda it: ox.sweep(PROBLEM, ox.REINFORCE(batch=4), {"step_size": it}, 4, progress=False),
+            (b"1",),
+        ),
         "train(policy=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, policy=it, progress=False), (None,)),
         "train(out=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, out=it, progress=False), (None, "x")),
         "load_result": (ox.load_result, ()),
@@ -192,6 +197,7 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         for value in BAD:
             if not any(value is it or (type(value) is type(it) and value == it) for it in fine):
                 yield f"{name} {value!r:.30}", lambda call=call, value=value: call(value)
+    yield "sweep(over=) of 10^9 points", lambda: kinds["sweep(over=)"][0](range(10**9))
     yield from MISFITS.items()
 
 
@@ -260,6 +266,17 @@ def command(words: tuple[str, ...]) -> tuple[int, str]:
     return code, err.getvalue() + out.getvalue()
 
 
+def full() -> Iterator[tuple[str, int, str]]:
+    """Run commands whose output goes to a full disk; yield each with its exit code and what it said."""
+    solve = ("solve", "FrozenLake-v1", "--horizon", "5")
+    train = (*TRAIN, "--no-progress")
+    for words in (("list",), ("list", "--json"), solve, (*solve, "--json"), train, (*train, "--json")):
+        with Path("/dev/full").open("w") as output:
+            command = [sys.executable, "-m", "occupax", *words]
+            done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+        yield " ".join(words), done.returncode, done.stderr
+
+
 def attack(say: Any) -> dict[str, int]:
     """Try all of them, in a folder of their own."""
     counts = {"commands": 0, "calls": 0, "wrong": 0}
@@ -277,6 +294,11 @@ def attack(say: Any) -> dict[str, int]:
                 if code not in (1, 2) or "Traceback" in said or not said.strip():
                     counts["wrong"] += 1
                     say(f"{' '.join(words)!r} ended with {code}: {said.strip()[:200]}")
+            for name, code, said in full():
+                counts["commands"] += 1
+                if code != 1 or "Traceback" in said or said.count("\n") != 1:
+                    counts["wrong"] += 1
+                    say(f"{name!r} into a full disk ended with {code}: {said.strip()[:200]}")
             for name, call in calls():
                 counts["calls"] += 1
                 try:

@@ -1,4 +1,4 @@
-"""Trainings that are killed, at random moments and while they write, and go on to the same bits."""
+"""Trainings that are killed or sent signals, at random moments and while they write, and go on to the same bits."""
 
 import os
 import random
@@ -37,6 +37,14 @@ from occupax.cli import main
 sys.argv = ["occupax", *sys.argv[1:]]
 main()
 """
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = "from occupax_command import main; main()"
+WITH_PROCESSES = [
+    *("train", "gymnasium.envs.classic_control:CartPoleEnv", "--horizon", "20", "--episodes", "1000000000"),
+    *("--workers", "2", "--no-progress"),
+]
 
 
 def start(folder: Path, writes: float = 0.0) -> subprocess.Popen[bytes]:
@@ -97,6 +105,29 @@ def attack(say: Any, count: int = 60) -> dict[str, int]:
         if last.returncode or trained(folder) != expected:
             counts["wrong"] += 1
             say(f"the last training ended with other files: {said[-300:]}")
+    return counts
+
+
+def interrupt(say: Any, count: int = 30) -> dict[str, int]:
+    """Send signals to commands and all of their processes; each must end with the status and one sentence."""
+    counts = {"signals": 0, "wrong": 0}
+    moments = random.Random(1)  # noqa: S311
+    for i in range(count):
+        number = SIGNALS[i % len(SIGNALS)]
+        child = subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTED, *WITH_PROCESSES],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            start_new_session=True,
+        )
+        time.sleep(moments.uniform(0.5, 15.0))  # imports, then the start of the processes, then episodes
+        os.killpg(child.pid, number)
+        said = child.communicate()[1].decode(errors="replace").strip()
+        counts["signals"] += 1
+        if child.returncode != 128 + number or said.count("\n") or not said.startswith("occupax: "):
+            counts["wrong"] += 1
+            say(f"signal {number} ended with {child.returncode}: {said[-300:]}")
     return counts
 
 

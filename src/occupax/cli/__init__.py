@@ -18,7 +18,7 @@ import sys
 import threading
 import tomllib
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from rich.markup import escape
 
 from occupax import __version__
 from occupax._errors import OccupaxWarning
+from occupax._signals import ending_signals
 from occupax.cli.cache import keep_compiled_programs
 from occupax.cli.choices import Choices
 from occupax.cli.commands.bench import bench
@@ -53,12 +54,13 @@ for _name, _command in {**COMMANDS, "choices": Choices}.items():
 
 
 def main() -> None:
-    """Run a command; a mistake ends in one sentence and exit code 2, a failure in 1, Ctrl-C in 130, SIGTERM in 143."""
+    """Run a command; a mistake ends in one sentence and exit code 2, a failure in 1, a signal in 128 and its number."""
     print_any_character()
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     if threading.current_thread() is threading.main_thread():
+        for number in ending_signals():
+            signal.signal(number, _terminate)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, _terminate)
     with only_json() if "--json" in sys.argv[1:] else nullcontext():
         _run()
 
@@ -100,8 +102,8 @@ def _refuse_missing_platform() -> None:
         raise ValueError(f"JAX_PLATFORMS is {wanted!r}, but there is no such device here: {hint}.") from error
 
 
-def _terminate(*_: Any) -> None:
-    _complain("terminated.", 143)
+def _terminate(number: int, _: Any) -> None:
+    _complain("terminated.", 128 + number)
 
 
 def _show_warning(otherwise: Any, message: Warning | str, category: type[Warning], *place: Any) -> None:
@@ -118,4 +120,5 @@ def _complain(said: str, code: int) -> None:
 
 
 def _print_error(said: str) -> None:
-    Console(stderr=True).print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)
+    with suppress(OSError):  # the terminal may have been closed
+        Console(stderr=True).print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)

@@ -7,12 +7,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
+from occupax._signals import ending_signals
 from occupax.policies import Policy
 from occupax.serial import FUNCTIONS
 
@@ -69,10 +70,11 @@ class Cluster:
 
 @contextmanager
 def _later_signals() -> Generator[None]:
-    """Let Ctrl-C and SIGTERM wait: in the middle of its import, Ray may lose an exception."""
+    """Let ending signals wait: in the middle of its import, Ray may lose an exception."""
     noticed: list[int] = []
-    with _kept_handler(signal.SIGINT), _kept_handler():
-        for number in (signal.SIGINT, signal.SIGTERM) if _in_main_thread() else ():
+    with ExitStack() as stack:
+        for number in ending_signals() if _in_main_thread() else ():
+            stack.enter_context(_kept_handler(number))
             signal.signal(number, lambda number, _: noticed.append(number))
         yield
     for number in noticed:

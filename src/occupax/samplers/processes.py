@@ -4,7 +4,10 @@ import ctypes
 import multiprocessing
 import multiprocessing.connection
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing import resource_tracker
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,8 @@ import numpy as np
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.slots import Failures, Slots, slot_type
 
+SHIELDED = (signal.SIGINT, signal.SIGHUP)
+"""Signals of the terminal. They reach all processes of a command, and are for the process that trains."""
 SECONDS_TO_DIE = 5.0
 """How long is waited to see which process has died."""
 
@@ -39,9 +44,8 @@ class ProcessSlots:
             ours, theirs = context.Pipe()
             made: Any = partial(_make, env, int(share[0]), len(share))
             process = context.Process(target=_serve, args=(CloudpickleWrapper(made), memory, theirs), daemon=True)
-            previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which the process inherits
-            process.start()
-            signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+            with _blocked_signals():
+                process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
             self._pipes.append(ours)
             self._processes.append(process)
@@ -116,13 +120,32 @@ class ProcessSlots:
         return answers
 
 
+@contextmanager
+def _blocked_signals() -> Generator[None]:
+    """Block signals of the terminal in processes that are started, from before their first import on."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)
+    try:
+        resource_tracker.ensure_running()  # unblocks SIGINT when it starts its own process
+        signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+
+
 def _make(env: GymnasiumEnv, first: int, count: int, memory: Any) -> Slots:
     return Slots(env, np.frombuffer(memory, slot_type(env))[first : first + count])
 
 
 def _serve(made: Any, memory: Any, pipe: Any) -> None:
     """Do what is asked through a pipe, in a process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
+    for number in SHIELDED:
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(EOFError, ConnectionError):  # the process that trains is no longer there
+        _answer(made, memory, pipe)
+
+
+def _answer(made: Any, memory: Any, pipe: Any) -> None:
+    """Make the environments, then reset, step and close them on request."""
     try:
         slots: Slots = made.fn(memory)
     except (ValueError, SystemExit) as error:
@@ -130,10 +153,7 @@ def _serve(made: Any, memory: Any, pipe: Any) -> None:
         return
     pipe.send(None)
     while True:
-        try:
-            what, given = pipe.recv()
-        except EOFError:  # the process that trains is no longer there
-            return
+        what, given = pipe.recv()
         if what == "close":
             slots.close()
             pipe.send({})

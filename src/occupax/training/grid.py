@@ -64,10 +64,9 @@ class Base:
         checked = 0
         for numbers in _numbers_of_programs(points):
             whole = self._setup([points[i] for i in numbers])
+            blocks = [[i] for i in range(len(numbers))]
             if together:
                 blocks = _alike(whole.algorithms, checked, bar)
-            else:
-                blocks = [[i] for i in range(len(numbers))]
             checked += len(numbers)
             bar.update(checked)
             for block in blocks:

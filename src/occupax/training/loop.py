@@ -2,11 +2,10 @@
 
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -16,6 +15,8 @@ import numpy as np
 from jaxtyping import Num
 
 from occupax._errors import OccupaxWarning, check_integer, check_number
+from occupax._forking import check_not_forked
+from occupax._signals import noticed_signals
 from occupax.exact import Evaluator
 from occupax.policies import Policy
 from occupax.problem import Problem, ProblemSource
@@ -108,15 +109,19 @@ def train(
     Returns:
         Records, policies and status of every seed.
     """
+    check_not_forked()
     refuse_unless_path(out)
     budget = given_episodes(episodes)
     chosen = None if algorithm is None else as_algorithm(algorithm)
     setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
-    with run_folder.locked(None if out is None else Path(out)):
-        result = run(setup, budget, callbacks, out, resume, progress, checkpoint_every, resume_hint)[0]
-        if out is not None:
-            result.save_beside_records(Path(out))
-            _write_pages(result, Path(out))
+    folder = None if out is None else Path(out).absolute()  # callbacks may change the working directory
+    if not resume_hint:
+        resume_hint = f"occupax train --out {quote(str(out))} --resume (in Python: resume=True)"
+    with run_folder.locked(folder):
+        result = run(setup, budget, callbacks, folder, resume, progress, checkpoint_every, resume_hint)[0]
+        if folder is not None:
+            result.save_beside_records(folder)
+            _write_pages(result, folder)
     return result
 
 
@@ -130,7 +135,7 @@ def run(
     setup: Setup,
     episodes: int,
     callbacks: Sequence[Callback] = (),
-    out: str | Path | None = None,
+    out: Path | None = None,
     resume: bool = False,
     progress: bool = True,
     checkpoint_every: float = 30.0,
@@ -150,8 +155,7 @@ def run(
     training = Training(setup, check_integer("episodes", episodes, maximum=MOST_EPISODES), functions, loggers)
     _warn_of_steep_utility(setup.problem)
     if out is not None:
-        hint = f"occupax train --out {quote(str(out))} --resume (in Python: resume=True)"
-        training.open(Path(out), resume, resume_hint or hint)
+        training.open(out, resume, resume_hint)
     if progress:
         loggers.append(Console())
     training.go(checkpoint_every)
@@ -224,8 +228,9 @@ class Training:
             for logger in self._loggers:
                 seeds = [seed for _, seed, _ in self._setup.runs]
                 logger.open(seeds, self._episodes, self._records.table(complete=True))
-            with _noticing_signals() as noticed:
-                self._loop(checkpoint_every, noticed)
+            with noticed_signals() as noticed:
+                with _ignored_failures(noticed):
+                    self._loop(checkpoint_every, noticed)
                 self._save()
             self._end_records()
         except EpisodeError as error:
@@ -237,8 +242,10 @@ class Training:
             self._executor.close()
             for logger in self._loggers:
                 logger.close()
+        if noticed and noticed[0] == signal.SIGINT:
+            raise KeyboardInterrupt(self._where_it_stopped())
         if noticed:
-            raise (KeyboardInterrupt if noticed[0] == signal.SIGINT else Terminated)(self._where_it_stopped())
+            raise Terminated(self._where_it_stopped(), noticed[0])
 
     def _restore(self, runs: dict[str, np.ndarray], iteration: int) -> None:
         with _saying("the run cannot be resumed"):
@@ -337,11 +344,22 @@ class Training:
 
 
 class Terminated(SystemExit):
-    """The training was ended by SIGTERM, which schedulers send; its status is 143, and the message was printed."""
+    """End of a training run by SIGTERM (exit status 143) or SIGHUP (129). The message has been printed."""
 
-    def __init__(self, message: str):
-        super().__init__(128 + signal.SIGTERM)
-        sys.stderr.write(f"occupax: {message}\n")
+    def __init__(self, message: str, number: int):
+        super().__init__(128 + number)
+        with suppress(OSError):  # the terminal may have been closed
+            sys.stderr.write(f"occupax: {message}\n")
+
+
+@contextmanager
+def _ignored_failures(noticed: Sequence[int]) -> Generator[None]:
+    """Ignore a failed episode after a signal: the terminal sends the signal to the processes of simulators, too."""
+    try:
+        yield
+    except EpisodeError:
+        if not noticed:
+            raise
 
 
 @contextmanager
@@ -351,31 +369,3 @@ def _saying(what: str) -> Generator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
-
-
-@contextmanager
-def _noticing_signals() -> Generator[list[int]]:
-    """Let the first Ctrl-C or SIGTERM wait until the iterations under way are done; a second ends everything at once.
-
-    What was noticed is in the list.
-    """
-    noticed: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield noticed
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def notice(number: int, _: Any) -> None:
-        noticed.append(number)
-        restore()
-
-    for number in before:
-        signal.signal(number, notice)
-    try:
-        yield noticed
-    finally:
-        restore()
