@@ -2,7 +2,7 @@
 
 import warnings
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -22,19 +22,40 @@ SOLVER_SETTINGS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11
 Timed = Float[np.ndarray, "*H S A"]
 
 
+class NoConicFormError(ValueError):
+    """A utility or a set has no conic form."""
+
+
+class ClarabelError(RuntimeError):
+    """Clarabel stopped without a solution."""
+
+
+class Solution(NamedTuple):
+    """The solution of a conic program."""
+
+    mass: Timed
+    """The occupancy, with a horizon that of each step."""
+    multipliers: Float[np.ndarray, " K"]
+    """The multipliers of the constraints."""
+
+
 def missing() -> bool:
-    """Whether cvxpy is not installed."""
-    return find_spec("cvxpy") is None
+    """Whether cvxpy or Clarabel is not installed."""
+    return find_spec("cvxpy") is None or find_spec("clarabel") is None
 
 
-def maximise(problem: Problem, model: Dynamics) -> tuple[Timed, Float[np.ndarray, " K"]] | None:
+def maximise(problem: Problem, model: Dynamics) -> Solution | None:
     """Maximise over the polytope of occupancies with Clarabel.
 
     Returns:
-        The occupancy, of each step if timed, and the multipliers of the constraints; None if no policy satisfies them.
+        The solution; None if no policy satisfies the constraints.
+
+    Raises:
+        NoConicFormError: if the utility, a constraint or a set has no conic form.
+        ClarabelError: if Clarabel stopped without a solution.
     """
     if missing():
-        raise ValueError("method 'conic' needs cvxpy: install occupax[exact], or use method 'frank-wolfe'.")
+        raise ValueError("method 'conic' needs cvxpy and Clarabel: install occupax[exact], or use 'frank-wolfe'.")
     import cvxpy as cp
 
     S, A = model.shape
@@ -66,16 +87,16 @@ def maximise(problem: Problem, model: Dynamics) -> tuple[Timed, Float[np.ndarray
             warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate tells by how much
             program.solve(solver=cp.CLARABEL, **SOLVER_SETTINGS)
     except cp.SolverError as error:
-        raise RuntimeError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
+        raise ClarabelError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
     if program.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE) and limits:
         return None
     if visits.value is None:
-        raise RuntimeError(f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'.")
+        raise ClarabelError(f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'.")
     mass = np.zeros(steps * S * A)
     mass[columns] = visits.value
     mass = discounts[:, None, None] * mass.reshape(steps, S, A)
     multipliers = np.array([float(limit.dual_value) for limit in limits])
-    return mass[0] if model.horizon is None else mass, np.maximum(multipliers, 0.0)
+    return Solution(mass[0] if model.horizon is None else mass, np.maximum(multipliers, 0.0))
 
 
 def _part(problem: Problem, number: int, counted: Any) -> Any:
@@ -145,7 +166,7 @@ def _further_expression(utility: Utility, features: Any) -> Any:
             size = round(features.size**0.5)
             return cp.log_det(cp.reshape(features, (size, size), order="C") + utility.sigma * np.eye(size))
         case _:
-            raise ValueError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
+            raise NoConicFormError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
 
 
 def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
@@ -163,4 +184,4 @@ def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
         case sets.Point():
             return [point == region.point]
         case _:
-            raise ValueError(f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'.")
+            raise NoConicFormError(f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'.")
