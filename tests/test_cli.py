@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 import pytest
 
 import occupax as ox
 from occupax import cli
 from occupax.cli.choices import Choices, build
 from occupax.cli.own_options import with_settings
+from occupax.problem import as_problem
 from occupax.training.setup import make_setup
 from test_cli_train import occupax
 
@@ -80,7 +82,46 @@ def test_an_option_that_does_not_exist_is_told_the_nearest_one(words, nearest):
 def test_a_setting_of_another_algorithm_is_told_whose_it_is():
     told = "--epoch-length is not a setting of reinforce, but of --algorithm svrpg or srvr-pg or hspga or tsivr-pg."
     with pytest.raises(ValueError, match=re.escape(told)):
-        with_settings(("train", "E", "--epoch-length=5"), cli.COMMANDS)
+        with_settings(("train", "E", "--algorithm", "reinforce", "--epoch-length=5"), cli.COMMANDS)
+
+
+LAKE = "FrozenLake-v1"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({"given": ("step_size=0.1",)}, ox.PlugIn(step_size=0.1)),
+        ({"given": ("output=best", "prior=0.5")}, ox.PlugIn(output="best", prior=0.5)),
+        ({"given": ("batch=7",), "policy": "mlp"}, ox.REINFORCE(batch=7)),
+        ({"env": "CartPole-v1", "given": ("step_size=0.1",)}, ox.REINFORCE(step_size=0.1)),
+        ({"env": "Pendulum-v1", "given": ("batch=8",)}, ox.REINFORCE(batch=8, baseline="linear")),
+        ({"given": ("step_size=0.1",), "algorithm": "reinforce"}, ox.REINFORCE(step_size=0.1)),
+    ],
+)
+def test_an_option_changes_itself_and_not_the_algorithm(chosen, expected):
+    training = build(Choices(**{"env": LAKE} | chosen))
+    assert eqx.tree_equal(training.algorithm, expected)
+    if "algorithm" not in chosen:  # and the algorithm is that of `ox.train`
+        default = make_setup(training.problem, [None], chosen.get("policy"), 1, 0, 1, exact=False).algorithms[0]
+        assert type(default) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("train", "--mixing", "0.5"), "'mixing': add --algorithm reinforce to use it."),
+        (("train", "--set", "restarts=true"), "'restarts': add --algorithm reinforce to use it."),
+        (("sweep", "--epoch-length", "5", "--over", "batch=5"), "add --algorithm svrpg to use it."),
+        (("sweep", "--over", "mixing=0.5,1"), "'mixing': add --algorithm reinforce to use it."),
+    ],
+)
+def test_an_option_that_the_default_algorithm_does_not_have_names_one_that_has_it(words, hint):
+    code, _, err = occupax(words[0], LAKE, "--episodes", "50", *words[1:])
+    assert code == 2
+    assert err.startswith("occupax: PlugIn, the default algorithm of this problem, has no setting ")
+    assert hint in err
+    assert err.count("\n") == 1
 
 
 def test_the_first_command_of_the_readme_is_its_first_example():
@@ -111,10 +152,57 @@ def test_solve_prints_a_table_of_exact_and_sampled_values():
     words = ("--utility", "log-coverage", "--discount", "0.9", "--trajectories", "500")
     code, out, err = occupax("solve", "FrozenLake-v1", *words)
     assert (code, err) == (0, "")
-    problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), discount=0.9)
+    problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), discount=0.9, horizon=100)
     assert f"{ox.solve(problem).value:.4f}" in out
     assert "uniform" in out
     assert "sampled" in out
+    assert "horizon 100 (the time limit of the environment), episodic" in " ".join(out.split())
+    assert out.splitlines()[-1].startswith(
+        "optimal: the best of all policies for 100 steps, which may depend on time; "
+    )
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1"])  # with a limit in Gymnasium, and without
+def test_train_and_solve_have_the_same_default_horizon(name):
+    """On the command line and in Python, so that the optimum of one is that of the other."""
+    trained = build(Choices(env=name)).problem
+    code, out, err = occupax("solve", name, "--trajectories", "0", "--json")
+    assert (code, err) == (0, "")
+    printed = json.loads(out)
+    assert printed["horizon"] == trained.horizon == as_problem(name).horizon == as_problem(ox.make(name)).horizon
+    assert eqx.tree_equal(as_problem(name), trained)
+    # value iteration on dense arrays, over the default horizon
+    rewards, terminal = trained.env.reward, trained.env.terminal
+    table = trained.env.transition.toarray().reshape(*rewards.shape, -1)
+    values = np.zeros(len(rewards))
+    for _ in range(trained.horizon):
+        values = np.where(terminal, 0.0, (rewards + 0.99 * table @ values).max(1))
+    best = trained.env.initial @ values
+    assert printed["policies"][1]["utility"] == pytest.approx(best, abs=1e-9)
+    assert ox.solve(name).value == pytest.approx(best, abs=1e-9)
+    result = ox.train(name, episodes=100, progress=False)
+    assert result.references.optimum == pytest.approx(best, abs=1e-9)
+
+
+def test_solve_takes_a_word_for_the_infinite_horizon():
+    code, out, err = occupax("solve", "FrozenLake-v1", "--horizon", "infinite", "--trajectories", "0")
+    assert (code, err) == (0, "")
+    best = ox.exact.value_iteration(ox.Problem("FrozenLake-v1")).value
+    assert f"{best:.4f}" in out
+    assert "horizon infinite, episodic" in " ".join(out.split())
+    assert (
+        out.splitlines()[-1]
+        == "optimal: the best of all policies for infinitely many steps; it does not depend on time"
+    )
+
+
+def test_training_for_infinitely_many_steps_is_refused():
+    code, _, err = occupax("train", "FrozenLake-v1", "--horizon", "infinite", "--episodes", "50")
+    assert code == 2
+    assert "horizon must be finite for training, got infinite: use `occupax solve`" in err
+    code, out, err = occupax("solve", "FrozenLake-v1", "--horizon", "long")
+    assert code == 2
+    assert "it takes a whole number of steps or infinite" in out + err
 
 
 def test_solve_takes_settings_of_the_utility_and_the_environment():
@@ -122,7 +210,7 @@ def test_solve_takes_settings_of_the_utility_and_the_environment():
     code, out, err = occupax("solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", *words)
     assert (code, err) == (0, "")
     env = ox.make("FrozenLake-v1", is_slippery=False)
-    best = ox.solve(ox.Problem(env, ox.utilities.LogCoverage(0.5), discount=0.9))
+    best = ox.solve(ox.Problem(env, ox.utilities.LogCoverage(0.5), discount=0.9, horizon=100))
     assert json.loads(out)["policies"][1]["utility"] == pytest.approx(best.value, abs=1e-6)
 
 

@@ -70,7 +70,7 @@ def test_problems_are_taken_as_environments_and_names_elsewhere():
     assert eqx.tree_equal(*sampled)
     sweep = ox.sweep("CartPole-v1", "reinforce", {"batch": [5]}, episodes=5, policy="linear", progress=False)
     assert eqx.tree_equal(sweep.results[0].problem, problem)
-    lake, uniform = ox.Problem("FrozenLake-v1"), np.full((16, 4), 0.25)
+    lake, uniform = ox.Problem("FrozenLake-v1", horizon=100), np.full((16, 4), 0.25)
     assert ox.solve("FrozenLake-v1").value == ox.solve(lake).value
     assert ox.exact.value(lake.env, uniform) == ox.exact.value(lake, uniform)
     assert ox.exact.certificate("FrozenLake-v1", uniform) == ox.exact.certificate(lake, uniform)
@@ -78,7 +78,9 @@ def test_problems_are_taken_as_environments_and_names_elsewhere():
     np.testing.assert_array_equal(*values)
     assert ox.theory.occupancy_smoothness(lake.env) == ox.theory.occupancy_smoothness(lake)
     system = ox.envs.LQR.random(states=2, actions=1, seed=0)
-    assert ox.exact.lqr.optimum(system).value == ox.exact.lqr.optimum(ox.Problem(system)).value
+    endless = ox.Problem(system)  # an environment without a time limit counts until 1% of the discounted mass is left
+    within = ox.Problem(system, horizon=endless.effective_horizon)
+    assert ox.exact.lqr.optimum(system).value == ox.exact.lqr.optimum(within).value
 
 
 @pytest.mark.parametrize("problem", [5, None, gymnasium.make("CartPole-v1")], ids=["number", "nothing", "gym.Env"])

@@ -15,7 +15,7 @@ from occupax._errors import check_integer, unknown
 from occupax.constraints import Constraint, excesses, lagrangian, read_constraints, with_constraints
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
-from occupax.envs.registry import make
+from occupax.envs.registry import episode_limit, make
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Sum, Utility
@@ -35,7 +35,8 @@ class Problem(eqx.Module):
         env: the environment, or what `occupax.make` makes one of: a name such as "CartPole-v1", or a class.
         utility: the utility F, its name, or a plain function of the occupancy; the discounted return by default.
         discount: gamma, in [0, 1).
-        horizon: H, the number of steps that count. None is the environment's time limit and, for a table, infinity.
+        horizon: H, the number of steps that count. None is the environment's time limit and, for a table, infinity,
+            which `solve` takes and `train` does not.
         termination: what happens after an episode ends. "episodic": nothing, only live steps count. "absorbing": the
             terminal state repeats for ever, with the policy acting in it. A time limit is never a termination.
         features: what the occupancy counts; by default what the utility needs.
@@ -188,7 +189,10 @@ ProblemSource = Problem | DecisionProcess | str | Callable[..., Any]
 
 
 def as_problem(problem: ProblemSource) -> Problem:
-    """Return a problem as it is, and state the problem of an environment: its discounted return, with the defaults.
+    """Return a problem as it is, and state the problem of an environment: its discounted return.
+
+    The discount is that of `Problem`, and the horizon that of `default_horizon`, so that training, solving and exact
+    values of an environment or its name have the same problem, as on the command line.
 
     Args:
         problem: a problem, or what `occupax.make` takes: an environment, its name, or a class or function that makes
@@ -199,7 +203,28 @@ def as_problem(problem: ProblemSource) -> Problem:
     if not isinstance(problem, str | DecisionProcess) and not callable(problem):
         expected = "problem must be an occupax.Problem, an environment or the name of one"
         raise ValueError(f"{expected}, got {type(problem).__name__}; give a function that makes the environment.")
-    return Problem(problem)
+    stated = Problem(problem)
+    steps, _ = default_horizon(stated, problem if isinstance(problem, str) else None)
+    return stated if stated.horizon == steps else Problem(stated.env, horizon=steps)
+
+
+def default_horizon(problem: Problem, name: str | None = None) -> tuple[int, str]:
+    """Return the number of steps that count where no horizon is given, and the reason for that number.
+
+    Args:
+        problem: the problem without a horizon of its own.
+        name: the name that its environment was made of, if it was.
+
+    Returns:
+        The time limit of the environment, or for a table that of its id in Gymnasium. Without a limit, the steps after
+        which less than 1% of the discounted mass is left.
+    """
+    limit = problem.env.time_limit
+    if limit is None and isinstance(problem.env, TabularMDP):
+        limit = episode_limit(problem.env, name)
+    if limit is None:
+        return problem.effective_horizon, "less than 1% of the discounted mass is later"
+    return limit, "the time limit of the environment"
 
 
 def _read_discount(discount: Any) -> float:

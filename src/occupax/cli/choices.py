@@ -1,6 +1,6 @@
 """What is trained, for `train` and `sweep`: as the options that both have say, or as the folder of a run says."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,16 +12,16 @@ import occupax as ox
 from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.cli import names, settings
-from occupax.cli.options import number, shown
+from occupax.cli.options import INFINITE, Horizon, number, shown
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import INITIALISERS
+from occupax.problem import default_horizon
 from occupax.samplers import SAMPLERS
 from occupax.training.folder import read_config, untrusted_module
 from occupax.training.setup import PolicySource, as_algorithm, default_algorithm, first_policy, make_setup
 
 DEFAULTS: dict[str, Any] = {
     "utility": "reward",
-    "algorithm": "reinforce",  # whose settings are meant where settings are given and no algorithm is
     "discount": 0.99,
     "termination": "episodic",
     "seeds": 1,
@@ -39,7 +39,7 @@ class Choices:
     algorithm: Annotated[str | None, shown("plug-in for small tables, otherwise reinforce", "NAME")] = None
     policy: Annotated[str | None, shown("gaussian, tabular or mlp, by the environment", "NAME")] = None
     discount: Annotated[float | None, number(float), shown(DEFAULTS["discount"])] = None
-    horizon: Annotated[int | None, number(int), shown("the time limit of the environment")] = None
+    horizon: Horizon = None
     termination: Annotated[str | None, shown(DEFAULTS["termination"], "{episodic,absorbing}")] = None
     seeds: Annotated[int | None, number(int), shown(DEFAULTS["seeds"])] = None
     seed: Annotated[int | None, number(int), shown(DEFAULTS["seed"])] = None
@@ -64,36 +64,83 @@ def build(choices: Choices) -> TrainingArguments:
     if choices.env is None:
         raise ValueError("an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all.")
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
-    made = {"": as_algorithm(chosen["algorithm"]), "utility": names.utility(chosen["utility"])}
-    given = {name: chosen.get(name) for name in ("discount", "horizon", "termination")}
-    targets = settings.apply(settings.parse(choices.given), made | {"problem": given, "env": {}})
-    limits = [names.constraint(text) for text in choices.constrain]
-    env, utility = ox.make(choices.env, **_recording(targets["utility"], limits, targets["env"])), targets["utility"]
-    problem = ox.Problem(env, utility, **targets["problem"], constraints=limits)
-    reason = "the time limit of the environment" if targets["problem"]["horizon"] is None else ""
-    if problem.horizon is None:  # a table has no clock of its own
-        import gymnasium
-
-        spec = gymnasium.registry.get(choices.env.rpartition(":")[2])
-        horizon = None if spec is None else spec.max_episode_steps
-        if horizon is None:
-            horizon, reason = problem.effective_horizon, "less than 1% of the discounted mass is later"
-        problem = ox.Problem(env, utility, **targets["problem"] | {"horizon": horizon}, constraints=limits)
+    if choices.algorithm is not None:
+        as_algorithm(choices.algorithm)  # a misspelt name is refused before the environment is made
+    given = settings.parse(choices.given)
+    of_algorithm = {name: text for name, text in given.items() if "." not in name}
+    of_problem = {name: text for name, text in given.items() if "." in name}
+    problem, reason = make_problem(
+        choices.env,
+        chosen["utility"],
+        of_problem,
+        choices.constrain,
+        choices.horizon,
+        discount=chosen["discount"],
+        termination=chosen["termination"],
+    )
+    if problem.horizon is None:
+        raise ValueError(f"horizon must be finite for training, got {INFINITE}: use `occupax solve`, or give steps.")
+    algorithm = _algorithm(choices, problem, of_algorithm)
     options = {"policy": choices.policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
-    algorithm = targets[""]
-    if choices.algorithm is None and algorithm is made[""]:  # neither a name nor a setting was given
-        algorithm = default_algorithm(problem, first_policy(problem, choices.policy, 0, 0))
     return TrainingArguments(problem, algorithm, options, describe(problem, algorithm, f"on {choices.env}", reason))
 
 
+def _algorithm(choices: Choices, problem: ox.Problem, given: dict[str, str]) -> Algorithm[Any]:
+    """The algorithm that was named or, by default, that of `ox.train`, with the settings that were given."""
+    if choices.algorithm is None:
+        algorithm = default_algorithm(problem, first_policy(problem, choices.policy, 0, 0))
+        refuse_settings_of_others(algorithm, given)
+    else:
+        algorithm = as_algorithm(choices.algorithm)
+    others = {"utility": problem.objective, "problem": _problem_settings(problem), "env": {}}
+    return settings.apply(given, {"": algorithm, **others})[""]
+
+
+def refuse_settings_of_others(algorithm: Algorithm[Any], given: Iterable[str]) -> None:
+    """Raise ValueError for a setting that the default algorithm does not have, and another one has."""
+    own = settings.known({"": algorithm})
+    for name in given:
+        having = names.algorithms_with(name)
+        if having and name not in own:
+            default = f"{type(algorithm).__name__}, the default algorithm of this problem"
+            raise ValueError(f"{default}, has no setting {name!r}: add --algorithm {having[0]} to use it.")
+
+
 def make_problem(
-    env: str, utility: str, given: Sequence[str], constrain: Sequence[str] = (), **options: Any
-) -> ox.Problem:
-    """A problem from names, `--set` and `--constrain`; `options` are further arguments of `occupax.Problem`."""
-    targets = settings.apply(settings.parse(given), {"utility": names.utility(utility), "env": {}})
+    env: str,
+    utility: str,
+    given: Mapping[str, str],
+    constrain: Sequence[str] = (),
+    horizon: int | str | None = None,
+    **options: Any,
+) -> tuple[ox.Problem, str]:
+    """Make a problem of names, as all commands do.
+
+    Args:
+        env: the name of the environment.
+        utility: the name of the utility.
+        given: the settings of `--set`.
+        constrain: the limits of `--constrain`.
+        horizon: a number of steps, "infinite", or None for that of `default_horizon`.
+        **options: further arguments of `occupax.Problem`.
+
+    Returns:
+        The problem, and the reason for its horizon where it is the default.
+    """
+    stated = options | {"horizon": None if horizon == INFINITE else horizon}
+    targets = settings.apply(dict(given), {"utility": names.utility(utility), "env": {}, "problem": stated})
     limits = [names.constraint(text) for text in constrain]
     made = ox.make(env, **_recording(targets["utility"], limits, targets["env"]))
-    return ox.Problem(made, targets["utility"], **options, constraints=limits)
+    stated = targets["problem"]
+    problem = ox.Problem(made, targets["utility"], **stated, constraints=limits)
+    if horizon == INFINITE or stated["horizon"] is not None:
+        return problem, ""
+    steps, reason = default_horizon(problem, env)
+    return ox.Problem(made, targets["utility"], **stated | {"horizon": steps}, constraints=limits), reason
+
+
+def _problem_settings(problem: ox.Problem) -> dict[str, Any]:
+    return {name: getattr(problem, name) for name in ("discount", "horizon", "termination")}
 
 
 def _recording(utility: Any, limits: Sequence[ox.Constraint], options: dict[str, Any]) -> dict[str, Any]:
@@ -106,12 +153,16 @@ def _recording(utility: Any, limits: Sequence[ox.Constraint], options: dict[str,
 
 def describe(problem: ox.Problem, algorithm: Algorithm[Any], where: str, reason: str = "") -> str:
     """One line about what is trained; `reason` says where the horizon comes from."""
-    why = f" ({reason})" if reason else ""
     limits = "".join(f", {constraint}" for constraint in problem.constraints)
-    return (
-        f"{type(algorithm).__name__} maximises {type(problem.objective).__name__} {where}{limits}: discount "
-        f"{problem.discount:g}, horizon {problem.horizon}{why}, {problem.termination}"
-    )
+    goal = f"{type(algorithm).__name__} maximises {type(problem.objective).__name__} {where}{limits}"
+    return f"{goal}: {describe_future(problem, reason)}"
+
+
+def describe_future(problem: ox.Problem, reason: str = "") -> str:
+    """Discount, horizon with the reason for it, and termination of a problem."""
+    why = f" ({reason})" if reason else ""
+    horizon = INFINITE if problem.horizon is None else problem.horizon
+    return f"discount {problem.discount:g}, horizon {horizon}{why}, {problem.termination}"
 
 
 def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:

@@ -57,6 +57,11 @@ def constraint(text: str) -> Constraint:
     return Constraint(subject, **{"at_most" if sign == "<=" else "at_least": limit}, name=name)
 
 
+def algorithms_with(setting: str) -> list[str]:
+    """The names of the algorithms that have a setting."""
+    return [name for name, make in algorithms.ALGORITHMS.items() if setting in known({"": make()})]
+
+
 def sampler(text: str) -> samplers.Sampler:
     """The sampler of a name, of so many processes, or of a cluster on this machine or elsewhere."""
     if text in samplers.SAMPLERS:

@@ -49,5 +49,32 @@ def shown(default: Any, metavar: str | None = None) -> Any:
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="" if default == "" else f"(default: {default})")
 
 
+INFINITE = "infinite"
+"""How the command line calls the horizon without an end."""
+
+
+def _read_horizon(words: list[str]) -> int | str:
+    if words[0].lower() == INFINITE:
+        return INFINITE
+    try:
+        return settings.READERS[int][1](words[0])
+    except ValueError:
+        raise ValueError(f"it takes a whole number of steps or {INFINITE}, got {words[0]!r}.") from None
+
+
+_HORIZON = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar=f"N|{INFINITE}",
+    instance_from_str=_read_horizon,
+    is_instance=lambda value: isinstance(value, int) or value == INFINITE,
+    str_from_instance=lambda value: [str(value)],
+)
+Horizon = Annotated[
+    int | str | None,
+    _HORIZON,
+    shown("the time limit of the environment; without one, until less than 1% of the discounted mass is left"),
+]
+"""The option for the horizon, which all commands read alike."""
+
 Flag = Annotated[bool, shown("")]
 """An option without a value, which is off unless it is given."""

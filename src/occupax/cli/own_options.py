@@ -7,7 +7,8 @@ from typing import Any
 
 from occupax._errors import unknown
 from occupax.algorithms import ALGORITHMS
-from occupax.cli.choices import DEFAULTS, Choices
+from occupax.cli.choices import Choices
+from occupax.cli.names import algorithms_with
 from occupax.training.setup import as_algorithm
 
 SET = "--set"
@@ -26,9 +27,11 @@ def with_settings(words: Sequence[str], commands: dict[str, Callable[..., None]]
     if command is None:
         return list(words)
     options = {*inspect.signature(inspect.unwrap(command)).parameters, "help"}
-    algorithm = (_value(words, "--algorithm") or DEFAULTS["algorithm"]) if "choices" in options else None
-    settings = {} if algorithm is None else _settings_of(algorithm)
-    if algorithm is not None:
+    algorithm = None
+    settings: dict[str, Any] = {}
+    if "choices" in options:
+        algorithm = _value(words, "--algorithm")
+        settings = _settings_of_all() if algorithm is None else _settings_of(algorithm)
         options |= {field.name for field in dataclasses.fields(Choices)}
     own = {RENAMED.get(name, name) for name in options - WITHOUT_NAME}
     kept: list[str] = []
@@ -53,7 +56,7 @@ def with_settings(words: Sequence[str], commands: dict[str, Callable[..., None]]
 
 
 def _no_such_option(name: str, field: str, known: set[str], algorithm: str | None) -> ValueError:
-    others = [it for it in ALGORITHMS if algorithm is not None and field in _settings_of(it)]
+    others = [] if algorithm is None else algorithms_with(field)
     if others:
         return ValueError(f"{name} is not a setting of {algorithm}, but of --algorithm {' or '.join(others)}.")
     return unknown("option", name, (f"--{it.replace('_', '-')}" for it in known))
@@ -63,6 +66,17 @@ def _settings_of(name: str) -> dict[str, Any]:
     """The settings of an algorithm, with their defaults."""
     algorithm = as_algorithm(name)
     return {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
+
+
+def _settings_of_all() -> dict[str, Any]:
+    """The settings of all algorithms, each with its default in the first that has it.
+
+    The default algorithm depends on the problem, which is not made yet: `build` refuses settings that it does not have.
+    """
+    settings: dict[str, Any] = {}
+    for name in ALGORITHMS:
+        settings = _settings_of(name) | settings
+    return settings
 
 
 def _value(words: Sequence[str], option: str) -> str | None:

@@ -68,6 +68,17 @@ def table_name(env: TabularMDP) -> str | None:
     return None
 
 
+def episode_limit(env: TabularMDP, name: str | None = None) -> int | None:
+    """Return the most steps of an episode in Gymnasium of a table with this name, or by default of the table's id.
+
+    A table has no clock, and so no time limit of its own. None is a table of no id, or an id without a limit.
+    """
+    import gymnasium as gym
+
+    spec = gym.registry.get((name or table_name(env) or "").rpartition(":")[2])
+    return None if spec is None else spec.max_episode_steps
+
+
 def make(
     source: DecisionProcess | str | Callable[..., Any],
     backend: Backend = "auto",

@@ -9,8 +9,9 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.cli.choices import make_problem
-from occupax.cli.options import Flag, number, shown
+from occupax.cli import settings
+from occupax.cli.choices import describe_future, make_problem
+from occupax.cli.options import INFINITE, Flag, Horizon, number, shown
 from occupax.cli.output import print_json, print_line, print_table
 from occupax.exact.optimum import Method
 from occupax.problem import Termination
@@ -26,7 +27,7 @@ def solve(
     env: Env,
     utility: Utility = "reward",
     discount: Annotated[float, number(float)] = 0.99,
-    horizon: Annotated[int | None, number(int), shown("infinitely many")] = None,
+    horizon: Horizon = None,
     termination: Termination = "episodic",
     method: Method = "auto",
     tolerance: Annotated[float, number(float)] = 1e-6,
@@ -37,8 +38,8 @@ def solve(
     json: Flag = False,
 ) -> None:
     """Solve a tabular problem exactly, and check the exact values by sampling."""
-    options = {"discount": discount, "horizon": horizon, "termination": termination}
-    problem = make_problem(env, utility, given, constrain, **options)
+    chosen = settings.parse(given)
+    problem, reason = make_problem(env, utility, chosen, constrain, horizon, discount=discount, termination=termination)
     best = ox.solve(problem, method=method, tolerance=tolerance)
     S, A = best.occupancy.shape
     uniform = np.full((S, A), 1 / A)
@@ -50,13 +51,22 @@ def solve(
         for name, found, table in (("uniform", certificate, uniform), ("optimal", best, best.policy))
     ]
     if json:
-        solved = {"discount": problem.discount, "horizon": problem.horizon, "policies": rows}
+        solved = {"discount": problem.discount, "horizon": problem.horizon, "method": best.method, "policies": rows}
         print_json(solved | ({"multipliers": dict(best.multipliers)} if best.multipliers else {}))
     else:
-        title = f"{utility} on {env}, discount {discount:g}, horizon {horizon or 'infinite'}, {termination}"
-        print_table(title, rows, missing="depends on time")
+        print_table(f"{utility} on {env}: {describe_future(problem, reason)}", rows, missing="depends on time")
+        print_line(_describe_optimum(problem))
         for name, multiplier in best.multipliers.items():
             print_line(f"multiplier of {name}: {multiplier:.6g}")
+
+
+def _describe_optimum(problem: ox.Problem) -> str:
+    """One line on the policies among which the optimal one is the best."""
+    if problem.horizon is None:
+        return "optimal: the best of all policies for infinitely many steps; it does not depend on time"
+    steps = f"{problem.horizon:,} step{'s' if problem.horizon > 1 else ''}"
+    other = f"--horizon {INFINITE} has the best for infinitely many"
+    return f"optimal: the best of all policies for {steps}, which may depend on time; {other}"
 
 
 def _excesses(problem: ox.Problem, table: np.ndarray) -> dict[str, float]:
@@ -91,7 +101,7 @@ def theory(
     json: Flag = False,
 ) -> None:
     """Show what the theory of TSIVR-PG prescribes for a problem: batches, step sizes, and what they cost."""
-    problem = make_problem(env, utility, given, discount=discount)
+    problem, _ = make_problem(env, utility, settings.parse(given), horizon=INFINITE, discount=discount)
     try:
         constants = ox.theory.problem_constants(problem, lipschitz_psi, smoothness_psi, reward_bound)
         plan = ox.theory.plan(epsilon, constants)

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import tyro
 
 import occupax as ox
 from occupax.cli import names, settings
-from occupax.cli.choices import DEFAULTS, Choices, TrainingArguments, build, restore
+from occupax.cli.choices import Choices, TrainingArguments, build, refuse_settings_of_others, restore
 from occupax.cli.options import FOLDER, Flag, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 from occupax.training.sweeps import NOTHING_LEARNED
@@ -167,10 +167,13 @@ def sweep(
     json: Flag = False,
 ) -> None:
     """Train with every combination of some settings, and rank them by what the policies are worth."""
-    training = build(replace(choices, algorithm=choices.algorithm or DEFAULTS["algorithm"]))
+    training = build(choices)
+    texts_of = settings.parse_lists(over)
+    if choices.algorithm is None:
+        refuse_settings_of_others(training.algorithm, texts_of)
     grid = {
         name: [settings.read(name, text, {"": training.algorithm}) for text in texts]
-        for name, texts in settings.parse_lists(over).items()
+        for name, texts in texts_of.items()
     }
     if not grid:
         raise ValueError("--over must name values to try, for example --over step_size=0.01,0.1.")
