@@ -164,6 +164,10 @@ CASES: dict[str, Case] = {
         lambda: ox.exact.lqr.optimum(unstable()),
         ("stabilis", "horizon"),
     ),
+    "system that diverges at no cost": (
+        lambda: ox.exact.lqr.optimum(ox.Problem(ox.envs.LQR([[2.0]], [[1.0]], [[0.0]], [[1.0]]), discount=0.9)),
+        ("state_cost", "1.9", "horizon"),  # to do nothing is best, with value 0; SciPy stabilises it for -2.89
+    ),
     "multipliers of a number": (lambda: certify(5), ("multipliers", "dictionary", "5")),
     "multipliers without constraints": (lambda: certify(5, False), ("multipliers", "dictionary", "5")),
     "multipliers of other keys": (lambda: certify({1: 2.0, "a": 3.0}), ("multipliers", "['cost']", "[1, 'a']")),

@@ -222,8 +222,7 @@ def _with_rule(update: Any) -> Any:
     return ox.train(PROBLEM, ox.REINFORCE(batch=2, rule=rule), 4, progress=False)
 
 
-def _unstable() -> Any:
-    system = ox.envs.LQR(2 * np.eye(2), [[1.0], [0.0]], np.eye(2), np.eye(1))
+def _optimum(system: Any) -> Any:
     return ox.exact.lqr.optimum(ox.Problem(system, discount=0.9))
 
 
@@ -237,7 +236,8 @@ MISFITS: dict[str, Callable[[], Any]] = {
     "very many frames": lambda: ox.record(NETWORK, "CartPole-v1", "a.mp4", max_steps=1, fps=1e12),
     "gymnax in Gymnasium": lambda: ox.make("gymnax/CartPole-v1", backend="gymnasium"),
     "demonstrated rewards": lambda: ox.demonstrations(CHAIN, [[(0, 1)]], features=ox.features.Reward()),
-    "an unstabilisable system": _unstable,
+    "an unstabilisable system": lambda: _optimum(ox.envs.LQR(2 * np.eye(2), [[1.0], [0.0]], np.eye(2), np.eye(1))),
+    "a system that diverges at no cost": lambda: _optimum(ox.envs.LQR([[2.0]], [[1.0]], [[0.0]], [[1.0]])),
     "a tiny sigma": lambda: ox.utilities.LogCoverage(sigma=TINY),
     "a tiny smoothing": lambda: ox.utilities.Entropy(smoothing=TINY),
     "a tiny temperature": lambda: ox.utilities.SoftMin(COSTS, temperature=TINY),

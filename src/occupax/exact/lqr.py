@@ -64,6 +64,7 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
     root = np.sqrt(discount)
     A, B, Q, R = env.drift, env.control, env.state_cost, env.action_cost
     if problem.horizon is None:
+        _refuse_undetectable(root * A, Q)
         try:
             cost = solve_discrete_are(root * A, root * B, Q, R)
         except (np.linalg.LinAlgError, ValueError) as error:
@@ -81,6 +82,17 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
         cost = Q + gain.T @ R @ gain + discount * closed.T @ cost @ closed
         gains.insert(0, gain)
     return LinearOptimum(-float(np.trace(cost @ env.first) + to_come), np.array(gains))
+
+
+def _refuse_undetectable(drift: Float[np.ndarray, "n n"], state_cost: Float[np.ndarray, "n n"]) -> None:
+    """Refuse a system that may diverge at no cost: SciPy finds the best of the policies that stabilise it."""
+    for eigenvalue in np.linalg.eigvals(drift):
+        seen = np.vstack([drift - eigenvalue * np.eye(len(drift)), state_cost])
+        if abs(eigenvalue) >= 1 and np.linalg.matrix_rank(seen) < len(drift):
+            raise ValueError(
+                "problem without a horizon must have a state_cost that sees every mode of drift that diverges, got a "
+                f"free one with the discounted eigenvalue {eigenvalue:.3g}; give Problem(env, horizon=...)."
+            )
 
 
 def _gain(env: LQR, discount: float, cost: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "m n"]:
