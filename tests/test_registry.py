@@ -157,10 +157,10 @@ def test_discrete_gymnasium_id_that_publishes_no_table_has_states_all_the_same(m
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
-        ("FrozenLake-v1", {"slippery": True}, "unexpected keyword argument 'slippery'"),
+        ("FrozenLake-v1", {"slippery": True}, "TypeError: "),
         ("FrozenLake-v1", {"map_name": "9x9"}, "KeyError: '9x9'"),
-        ("CartPole-v1", {"is_slippery": True}, "unexpected keyword argument 'is_slippery'"),
-        ("Acrobot-v1", {"time_limt": 3}, "unexpected keyword argument 'time_limt'"),
+        ("CartPole-v1", {"is_slippery": True}, "does not take the options"),
+        ("Acrobot-v1", {"time_limt": 3}, "does not take the options"),
     ],
 )
 def test_wrong_option_is_shown_with_the_reason(name: str, options: dict[str, Any], reason: str):
