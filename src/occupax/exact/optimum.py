@@ -196,9 +196,10 @@ def _certified(problem: Problem, model: Dynamics, mass: Timed, multipliers: Vect
     proof = evaluation.certify(problem, model, features, multipliers)
     if multipliers is None:
         return Optimum(proof.value, proof.gap, occupancy, policy)
-    names, found = [one.name for one in problem.constraints], evaluation.excesses_of(problem, features)
-    by_name = (dict(zip(names, map(float, numbers), strict=True)) for numbers in (multipliers, found))
-    return Optimum(proof.value, proof.gap, occupancy, policy, *by_name)
+    names = [constraint.name for constraint in problem.constraints]
+    multiplier_of = dict(zip(names, multipliers.tolist(), strict=True))
+    excess_of = dict(zip(names, evaluation.excesses_of(problem, features).tolist(), strict=True))
+    return Optimum(proof.value, proof.gap, occupancy, policy, multiplier_of, excess_of)
 
 
 def policy_of(mass: Timed) -> Timed:
