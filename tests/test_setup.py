@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,6 +46,75 @@ def test_a_policy_of_numpy_arrays_will_do():
 def test_an_initialiser_that_was_not_called_is_refused():
     with pytest.raises(ValueError, match=r"initialiser that was called, such as occupax.policies.mlp\(\)"):
         train(ox.policies.mlp)
+
+
+class Rows(eqx.Module):
+    """A network with a state, which is called with two arguments as initialisers are."""
+
+    weight: jax.Array
+
+    def __call__(self, observation, state):
+        return self.weight @ observation, state
+
+
+class FlaxNetwork:
+    """What a module of Flax looks like from outside, where Flax is not installed."""
+
+    __module__ = "flax.linen.module"
+
+    def __call__(self, observation):
+        raise AttributeError("call apply")
+
+
+class TorchNetwork:
+    __module__ = "torch.nn.modules.linear"
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError("forward takes 2 arguments")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (
+            eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0)),
+            r"MLP; wrap the network as occupax\.policies\.Softmax\(net\)",
+        ),
+        (
+            Rows(jnp.zeros((2, 3))),
+            r"Rows; wrap the network as occupax\.policies\.Softmax\(net\) or, for a Box",
+        ),
+        (FlaxNetwork(), r"Softmax\(equinox\.Partial\(net\.apply, params\)\)\.$"),
+        (TorchNetwork(), r"write the network in JAX, .* and wrap it as occupax\.policies\.Softmax\(net\)\.$"),
+        (lambda _: jnp.zeros(2), r"function; wrap a function .* as occupax\.policies\.Softmax\(function\)\.$"),
+    ],
+    ids=["equinox", "equinox with a state", "flax", "torch", "function"],
+)
+def test_a_network_that_is_no_policy_is_told_how_to_become_one(policy, said):
+    with pytest.raises(ValueError, match="^policy must be an occupax policy, got .*" + said):
+        train(policy)
+    if not isinstance(policy, type(lambda: 0)):
+        with pytest.raises(ValueError, match="^policy must be an occupax policy, got .*" + said):
+            ox.evaluate(policy, problem())
+
+
+def test_what_an_initialiser_raises_is_left_as_it_is():
+    def broken(env, key):
+        raise KeyError("out of coffee")
+
+    with pytest.raises(KeyError, match="out of coffee"):
+        train(broken)
+
+
+def test_a_network_in_a_softmax_is_trained():
+    """A bandit with ten actions of which one pays: the logits of a network come to prefer it."""
+    reward = np.zeros((1, 3))
+    reward[0, 2] = 1.0
+    bandit = ox.TabularMDP(np.ones((1, 3, 1)), reward, [1.0])
+    network = eqx.nn.MLP("scalar", 3, 4, 1, key=jax.random.key(0))
+    task = ox.Problem(bandit, discount=0.5, horizon=1)
+    result = ox.train(task, "reinforce", 2000, policy=ox.policies.Softmax(network), progress=False)
+    assert result.policy().probs(jnp.array(0))[2] > 0.9
 
 
 def test_the_random_numbers_that_were_used_belong_to_the_run(tmp_path, monkeypatch):

@@ -177,11 +177,38 @@ def configured(factory: Callable[Arguments, Initialiser]) -> Callable[Arguments,
     return make
 
 
+NETWORKS = {
+    "equinox": "wrap the network as occupax.policies.Softmax(net) or, for a Box, Gaussian(net, log_deviation, box)",
+    "flax": "wrap the network with its parameters as occupax.policies.Softmax(equinox.Partial(net.apply, params))",
+    "torch": "write the network in JAX, for example with equinox.nn, and wrap it as occupax.policies.Softmax(net)",
+}
+"""How the networks of each library become policies."""
+
+
+def network_library(source: Any) -> str | None:
+    """Return the library of a network that is no policy; None for everything else."""
+    if isinstance(source, Policy | type) or not callable(source) or hasattr(source, "__wrapped__"):
+        return None  # a function that equinox compiles is a module with __wrapped__
+    kind: Any = type(source)
+    libraries = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return next((library for library in libraries if library in NETWORKS), None)
+
+
+def is_initialiser(source: Any) -> bool:
+    """Return whether an object is an initialiser of this package, or a function that makes one."""
+    return getattr(source, "__module__", "").startswith("occupax.policies") and not isinstance(source, Policy)
+
+
 def refuse_unless_policy(policy: Any) -> None:
     """Refuse what is not a policy."""
-    if not isinstance(policy, Policy):
-        hint = "wrap a function of the observation that returns logits in policies.Softmax"
-        if getattr(policy, "__module__", "").startswith("occupax.policies"):
-            hint = "call the initialiser with (env, key)"
-        got = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
-        raise ValueError(f"policy must be an occupax policy, got {got}; {hint}.")
+    if isinstance(policy, Policy):
+        return
+    library = network_library(policy)
+    if library is not None:
+        hint = NETWORKS[library]
+    elif is_initialiser(policy):
+        hint = "call the initialiser with (env, key)"
+    else:
+        hint = "wrap a function of the observation that returns logits as occupax.policies.Softmax(function)"
+    got = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
+    raise ValueError(f"policy must be an occupax policy, got {got}; {hint}.")

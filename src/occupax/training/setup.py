@@ -1,5 +1,6 @@
 """What is to be trained: problem, hyper-parameters, seeds and first policies, checked."""
 
+import inspect
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from occupax.policies import (
     refuse_unless_fitting,
     refuse_unless_policy,
 )
+from occupax.policies.base import network_library
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import Sampler, choose_sampler
 from occupax.steps import default_decay
@@ -207,9 +209,29 @@ def first_policy(problem: Problem, source: PolicySource, seed: int, number: int)
     """Return the initial policy of a run."""
     initial = source_of_policies(problem.env, source)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
-    policy = initial if isinstance(initial, Policy) else initial(problem.env, key)
+    policy = initial if isinstance(initial, Policy) else _initialised(initial, problem.env, key)
     refuse_unless_policy(policy)
     return jax.tree.map(_in_default_precision, policy)
+
+
+def _initialised(source: Callable[[Any, Any], Any], env: DecisionProcess, key: Any) -> Any:
+    """Return what an initialiser returns; networks and functions of the observation are refused."""
+    try:
+        return source(env, key)
+    except Exception:
+        if network_library(source) is not None or not _takes_two(source):
+            refuse_unless_policy(source)
+        raise
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except ValueError:  # a compiled function has no signature
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def _form(policy: Policy) -> tuple[Any, ...]:
