@@ -129,8 +129,47 @@ def test_demonstrations_of_episodes_are_counted_with_their_discount():
         {"observations": np.array([3, 0]), "actions": np.array([1])},
     ]
     assert ox.demonstrations(ENV, arrays, discount=0.8) == pytest.approx(0.2 * wanted)
+    steps = np.array([0, 2, 3]), np.array([1, 0, 1])
+    for ends in ([False, True, True], [0.0, 1.0, 0.0]):  # the last episode may be cut
+        assert ox.demonstrations(ENV, (*steps, np.array(ends)), discount=0.8) == pytest.approx(0.2 * wanted)
     states = ox.demonstrations(ENV, pairs, discount=0.8, features=ox.features.State())
     assert states == pytest.approx(0.2 * wanted.sum(1))
+
+
+def test_demonstrations_as_arrays_are_those_of_their_episodes():
+    random = np.random.default_rng(0)
+    seen, actions = random.normal(size=(9, 4)), random.integers(0, 2, 9)
+    ends = np.isin(np.arange(9), [1, 2, 8])
+    lists = [list(zip(seen[span], actions[span], strict=True)) for span in (slice(2), slice(2, 3), slice(3, 9))]
+
+    def features(observation, action):
+        return observation * (1 + action)
+
+    for env in ("CartPole-v1", ox.make("CartPole-v1")):
+        found = ox.demonstrations(env, (jnp.asarray(seen), actions, ends), features=features)
+        assert found == pytest.approx(ox.demonstrations(env, lists, features=features), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        (
+            (np.zeros(3, int), np.zeros(3, int)),
+            r"must be \(observations, actions, ends\), got 2 arrays; ends is",
+        ),
+        (
+            (np.zeros(3, int), np.zeros(2, int), np.ones(3)),
+            r"one entry for each step, got shapes \(3,\), \(2,\) and",
+        ),
+        ((np.zeros(()), np.zeros(()), np.ones(())), r"one entry for each step, got shapes \(\), \(\) and \(\)"),
+        ((np.zeros(3, int), np.zeros(3, int), np.array([0, 2, 1])), r"ends .* must be True or False, got 2\.$"),
+        ((np.zeros(0, int), np.zeros(0, int), np.zeros(0)), "at least one episode, got none"),
+        ((np.array([0, 9]), np.zeros(2, int), np.ones(2)), "episode 1 does not fit the environment"),
+    ],
+)
+def test_arrays_that_are_no_demonstrations_are_refused(arrays, said):
+    with pytest.raises(ValueError, match=said):
+        ox.demonstrations(ENV, arrays)
 
 
 def test_an_estimate_that_is_no_matrix_of_second_moments_is_projected_to_the_nearest_one():

@@ -1,6 +1,6 @@
 """What is to be imitated: the distribution of visits of a policy, or of recorded episodes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,18 +12,18 @@ from occupax import estimators, exact
 from occupax._errors import real_array, shown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.tabular import TabularMDP
+from occupax.exact.probabilities import probabilities
 from occupax.features import Feature, StateAction, Visit, as_feature
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem
 from occupax.samplers import sample
-from occupax.training.assessment import probabilities
 from occupax.utilities.custom import Custom
 
 EPISODES = 1000
 
 
 def demonstrations(
-    env: DecisionProcess | str,
+    env: DecisionProcess | str | Callable[..., Any],
     source: Any,
     discount: float = 0.99,
     horizon: int | None = None,
@@ -32,10 +32,11 @@ def demonstrations(
     """The discounted distribution of visits of demonstrations, as `utilities.KL` and `ForwardKL` take it.
 
     Args:
-        env: the environment of the demonstrations, or its name.
+        env: the environment of the demonstrations, or what `occupax.make` makes one of.
         source: a policy, which is evaluated exactly on a table and from 1,000 episodes elsewhere; or recorded episodes:
             lists of (observation, action) pairs, or episodes with the fields `observations` and `actions`, as Minari
-            has them, of which a last observation without an action is left out.
+            has them, of which a last observation without an action is left out; or three arrays (observations, actions,
+            ends) of all steps one after the other, where `ends` is True at the last step of each episode.
         discount: gamma, that of the problem in which they are imitated.
         horizon: how many steps of each episode count; by default as many as the environment allows.
         features: what is counted; pairs of state and action by default. Recorded episodes need features of
@@ -70,7 +71,8 @@ def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
             "list of one."
         )
     number = -1
-    for number, episode in enumerate(source):
+    episodes: Iterable[Any] = _split(tuple(source)) if _is_arrays(source) else source
+    for number, episode in enumerate(episodes):
         if isinstance(episode, Mapping) or hasattr(episode, "observations"):
             fields = episode if isinstance(episode, Mapping) else vars(episode)
             try:
@@ -92,6 +94,31 @@ def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
         yield number, observations[: len(actions)], actions
     if number < 0:
         raise ValueError("demonstrations must have at least one episode, got none.")
+
+
+def _is_arrays(source: Any) -> bool:
+    """Return whether demonstrations are a tuple of arrays, and not a list of episodes."""
+    return isinstance(source, tuple) and all(hasattr(part, "shape") and hasattr(part, "dtype") for part in source)
+
+
+def _split(arrays: tuple[Any, ...]) -> list[dict[str, np.ndarray]]:
+    """Return the episodes of recorded arrays, cut behind the last step of each."""
+    if len(arrays) != 3:
+        meaning = "ends is True at the last step of each episode"
+        raise ValueError(
+            f"demonstrations as arrays must be (observations, actions, ends), got {len(arrays)} arrays; {meaning}."
+        )
+    observations, actions, ends = map(np.asarray, arrays)
+    shapes = observations.shape[:1], actions.shape[:1], ends.shape
+    if () in shapes or len(set(shapes)) != 1:
+        got = f"shapes {observations.shape}, {actions.shape} and {ends.shape}"
+        raise ValueError(f"demonstrations as arrays must have one entry for each step, got {got}.")
+    if not np.isin(ends, (0, 1)).all():
+        raise ValueError(f"ends of the demonstrations must be True or False, got {ends[~np.isin(ends, (0, 1))][0]}.")
+    stops = [*np.flatnonzero(ends) + 1, len(ends)]
+    starts = [0, *stops[:-1]]
+    spans = [slice(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
+    return [{"observations": observations[span], "actions": actions[span]} for span in spans]
 
 
 def _of_episode(problem: Problem, number: int, observations: Sequence[Any], actions: Sequence[Any]) -> Any:
