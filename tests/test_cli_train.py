@@ -265,6 +265,10 @@ def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
     assert row["return"] == expected.mean
     assert row["standard_error"] == expected.standard_error
     assert row["length"] == expected.mean_length
+    (row,) = json.loads(occupax("evaluate", file, ICE, "--episodes", 50, "--deterministic", "--json")[1])["policies"]
+    greedy = ox.evaluate(ox.load_result(folder).policy(1), ICE, 50, deterministic=True)
+    assert (row["return"], row["length"]) == (greedy.mean, greedy.mean_length)
+    assert greedy.mean_length != ox.evaluate(ox.load_result(folder).policy(1), ICE, 50).mean_length
     (row,) = json.loads(occupax("evaluate", file, ICE, "--episodes", 1, "--json")[1])["policies"]
     assert row["standard_error"] is None
     assert "utility" not in row  # a file has no problem

@@ -182,6 +182,89 @@ def test_a_policy_that_can_only_draw_is_evaluated_by_what_it_draws(env):
     assert chance.mean > 15
 
 
+class Paying(gym.Env[Any, Any]):
+    """Shows a vector that is drawn at each step, and pays the weighted sum of the action; for five steps."""
+
+    def __init__(self, actions):
+        self.observation_space, self.action_space, self._time = gym.spaces.Box(-1.0, 1.0, (3,)), actions, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._time = 0
+        return self._look(), {}
+
+    def step(self, action):
+        assert action in self.action_space
+        self._time += 1
+        entries = np.ravel(action).astype(float)
+        return self._look(), float(entries @ np.arange(1, entries.size + 1)), self._time == 5, False, {}
+
+    def _look(self):
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32)
+
+
+MOST_PROBABLE = {
+    "discrete": (gym.spaces.Discrete(4, start=2), ox.policies.mlp((8,), scale=1.0)),
+    "several": (gym.spaces.MultiDiscrete([2, 5, 3]), ox.policies.mlp((8,), scale=1.0)),
+    "box": (gym.spaces.Box(-1.0, 3.0, (2,)), ox.policies.gaussian((8,), by_observation=True)),
+    "squashed": (gym.spaces.Box(-1.0, 3.0, (2,)), ox.policies.squashed((8,))),
+}
+
+
+@pytest.mark.parametrize("kind", MOST_PROBABLE)
+def test_the_most_probable_actions_are_those_of_predict(kind):
+    """`predict` computes them in NumPy; the features of the problem see them, too."""
+    space, make = MOST_PROBABLE[kind]
+    env = ox.make(lambda: Paying(space))
+    policy = make(env, KEY).for_env(env)
+    policy = jax.tree.map(lambda leaf: 10 * leaf if eqx.is_array(leaf) else leaf, policy).for_env(env)
+    problem = ox.Problem(env, lambda counts: counts.sum(), features=lambda _, a: 1.0 * a.reshape(-1), horizon=5)
+    for where in (Paying(space), problem):
+        found = evaluate(policy, where, episodes=4, deterministic=True)
+        predicted = evaluate(lambda seen: policy.predict(seen, deterministic=True), where, episodes=4)
+        np.testing.assert_allclose(found.returns, predicted.returns, rtol=1e-5)
+        assert not np.allclose(found.returns, evaluate(policy, where, episodes=4).returns)
+        for name, estimate in predicted.objective.items():
+            np.testing.assert_allclose(found.objective[name], estimate, rtol=1e-5)
+
+
+@pytest.mark.parametrize("termination", ["episodic", "absorbing"])
+def test_the_most_probable_actions_on_a_table_are_those_of_its_rows(termination):
+    """They are worth what the table of their probabilities is, after the end as well; at 99.99%."""
+    policy = ox.policies.tabular(1.0)(LAKE, KEY)
+    table = np.eye(4)[np.asarray(policy.table).argmax(1)]
+    problem = ox.Problem(LAKE, "entropy", discount=0.9, horizon=20, termination=termination)
+    found = evaluate(policy, problem, episodes=2000, deterministic=True).utility
+    assert abs(found.value - ox.exact.value(problem, table)) < 2 * (found.upper - found.value) + 1e-3
+
+
+def test_the_most_probable_action_is_found_by_probabilities_or_not_at_all():
+    careless = Careless(jnp.array(0.6))
+    for env in ("CartPole-v1", CART):
+        found = evaluate(careless, env, episodes=20, deterministic=True)
+        assert found.lengths.max() <= 11  # pushing to one side lets the pole fall at once
+
+    class Walk(Careless):
+        action_space = "box"
+
+        def draw(self, observation, key):
+            return jax.random.normal(key, (1,)), self.log_prob(observation, None)
+
+        def log_prob(self, observation, action):
+            del observation, action
+            return jnp.zeros(())
+
+    with pytest.raises(ValueError, match="deterministic must be False, because the most probable action of Walk is"):
+        evaluate(Walk(jnp.array(0.6)), "Pendulum-v1", deterministic=True)
+
+
+@pytest.mark.parametrize("env", ["FrozenLake-v1", LAKE], ids=["Gymnasium", "occupax"])
+def test_probabilities_that_are_not_numbers_are_refused_where_nothing_is_drawn(env):
+    broken = eqx.tree_at(lambda policy: policy.table, UNIFORM, jnp.full((16, 4), jnp.nan))
+    with pytest.raises(ValueError, match="policy must return finite probabilities"):
+        evaluate(broken, env, max_steps=5, deterministic=True)
+
+
 def test_an_old_version_is_run_without_a_warning():
     assert evaluate(BALANCED, "CartPole-v0", episodes=1, max_steps=2).lengths.tolist() == [2]
 

@@ -21,7 +21,8 @@ from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
 from occupax.analysis.visits import grid_map, visits, visits_map
 from occupax.envs.tabular import TabularMDP
-from occupax.training.assessment import Assessment, counted_grid, probabilities
+from occupax.exact.probabilities import probabilities
+from occupax.training.assessment import Assessment, counted_grid
 from occupax.training.recording import small_picture
 from occupax.training.records import EXACT
 from occupax.training.result import Result

@@ -26,6 +26,35 @@ def read_actions(space: Any) -> ActionSpace | None:
             return None
 
 
+def read_action(space: Any, action: Any) -> np.ndarray:
+    """Return an action that fits a space of Gymnasium as ours: flat, and counted from 0.
+
+    Actions of real numbers need not lie within the bounds, as those of a policy need not.
+    """
+    wrong = ValueError(f"policy must choose an action of {space}, got {action!r:.60}.")
+    try:
+        array = np.asarray(action)
+    except Exception as error:
+        raise wrong from error
+    if array.shape != space.shape and array.size != int(np.prod(space.shape)):
+        raise wrong
+    if isinstance(space, gym.spaces.Box):
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise wrong
+        return array.reshape(-1).astype(np.float64)
+    if array.dtype.kind not in "biu":
+        raise wrong
+    entries = array.reshape(space.shape).astype(np.int64)
+    if not space.contains(entries if space.shape else int(entries)):
+        raise wrong
+    return (entries - _first(space)).reshape(-1 if space.shape else ())
+
+
+def _first(space: Any) -> Any:
+    """Return the lowest number of each entry of an action."""
+    return 0 if isinstance(space, gym.spaces.MultiBinary) else space.start
+
+
 def writing_actions(space: Any) -> Callable[[np.ndarray], list[Any]]:
     """A function that makes of several of our actions what the `step` of environments with this space takes."""
     match space:

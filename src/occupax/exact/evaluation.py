@@ -14,6 +14,7 @@ from occupax._compiled import bind
 from occupax._display import Description, shown_number
 from occupax._errors import check_number, real_array, shown
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
+from occupax.exact.probabilities import read_policy
 from occupax.policies import PolicyType, refuse_unless_fitting
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import Utility
@@ -49,16 +50,20 @@ def occupancy(problem: ProblemSource, probs: Any) -> StateActionArray:
     """The discounted state-action occupancy lambda, [S, A].
 
     Here and below, `probs` is a table of action probabilities [S, A]; with a horizon it may be one for each step, as
-    `solve` returns it, [H, S, A].
+    `solve` returns it, [H, S, A]. A policy stands for its probabilities. An agent with `predict`, such as one of
+    Stable-Baselines3, and a function of the state stand for the deterministic policy of the actions that they return:
+    `predict` is called with deterministic=True, once a state.
     """
-    model = dynamics(as_problem(problem))
-    return total_occupancy(model, read_probs(probs, model))
+    problem = as_problem(problem)
+    model = dynamics(problem)
+    return total_occupancy(model, read_policy(problem, probs, model))
 
 
 def feature_occupancy(problem: ProblemSource, probs: Any) -> Float[np.ndarray, " d"]:
     """The occupancy u of the problem's features: what `estimators.occupancy` estimates."""
-    model = dynamics(as_problem(problem))
-    return model.features.T @ total_occupancy(model, read_probs(probs, model)).ravel()
+    problem = as_problem(problem)
+    model = dynamics(problem)
+    return model.features.T @ total_occupancy(model, read_policy(problem, probs, model)).ravel()
 
 
 def value(problem: ProblemSource, probs: Any) -> float:
@@ -68,7 +73,7 @@ def value(problem: ProblemSource, probs: Any) -> float:
 
 
 def certificate(problem: ProblemSource, probs: Any, multipliers: Mapping[str, float] | None = None) -> Certificate:
-    """Bound how much better any policy can be than `probs`, a table of action probabilities [S, A].
+    """Bound how much better any policy can be than `probs`: a table of action probabilities, a policy or an agent.
 
     For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one planning problem with
     the quasi-reward grad F(u) solves. With a horizon, the bound covers policies that depend on time as well.
@@ -78,12 +83,13 @@ def certificate(problem: ProblemSource, probs: Any, multipliers: Mapping[str, fl
 
     Args:
         problem: a tabular problem with a concave utility.
-        probs: the policy.
+        probs: the policy, as for `occupancy`: a table [S, A], a policy, an agent with `predict`, whose deterministic
+            actions are certified, or a function of the state that returns an action.
         multipliers: of the constraints, by name; by default those of the exact optimum, which `solve` finds first.
     """
     problem = as_problem(problem)
     model = concave_dynamics(problem)
-    lam = total_occupancy(model, read_probs(probs, model))
+    lam = total_occupancy(model, read_policy(problem, probs, model))
     return certify(problem, model, model.features.T @ lam.ravel(), _read_multipliers(problem, multipliers))
 
 

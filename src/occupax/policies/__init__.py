@@ -8,6 +8,8 @@
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
 * `redrawing`: other policies of the same kind, to try where the present one shows nothing.
 * `fitting`: which policy fits which environment, and the compiled kernel.
+* `modes`: the most probable actions of a policy.
+* `agents`: agents with `predict`, and functions of the observation, where policies are played.
 * `predicting`: what Gymnasium's `step` takes from what it returned, and the adapter for Stable-Baselines3.
 * `on_host`: the same policies evaluated by NumPy, where environments are stepped outside of JAX.
 """

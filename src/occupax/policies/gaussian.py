@@ -55,6 +55,10 @@ class Normal(Policy):
         """The z of what was drawn."""
 
     @abstractmethod
+    def drawn(self, z: Vector) -> Vector:
+        """Return the result of `draw` for a z."""
+
+    @abstractmethod
     def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
         """The logarithm of the density of an action."""
 
@@ -80,8 +84,12 @@ class Gaussian(Normal):
 
     def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Vector, Float[Array, ""]]:
         """Draw an action; return it with the logarithm of its density."""
-        action = _at(self.box, self._draw_z(observation, key))
+        action = self.drawn(self._draw_z(observation, key))
         return action, self.log_prob(observation, action)
+
+    def drawn(self, z: Vector) -> Vector:
+        """Return the action for a z in units of the box."""
+        return _at(self.box, z)
 
     def z(self, drawn: Vector) -> Vector:
         """The action in units of the box."""
@@ -110,6 +118,10 @@ class Squashed(Normal):
     def z(self, drawn: Vector) -> Vector:
         """It is what was drawn."""
         return drawn
+
+    def drawn(self, z: Vector) -> Vector:
+        """Return z unchanged: `draw` returns z, the sample before the tanh."""
+        return z
 
     def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
         """The logarithm of the density of the action that z, here called action, stands for."""

@@ -129,7 +129,7 @@ def _choosing(policy: Policy, spaces: Spaces) -> Choose:
 
         return choose_by_logits
     if isinstance(policy, Normal):
-        law, applied = jax.jit(jax.vmap(policy.law)), jax.jit(jax.vmap(lambda z: _action(policy, z)))
+        law, applied = jax.jit(jax.vmap(policy.law)), jax.jit(jax.vmap(lambda z: policy.applied(policy.drawn(z))))
 
         def choose_by_law(rows: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
             means, deviations = (np.asarray(it) for it in law(rows))
@@ -155,11 +155,6 @@ def _choosing_by_draws(policy: Policy, spaces: Spaces) -> Choose:
         return np.asarray(jnp.argmax(probs, -1))
 
     return choose
-
-
-def _action(policy: Normal, z: Any) -> Any:
-    box = policy.box
-    return policy.applied(z) if policy.action_space == "squashed" else jnp.asarray(box.middle + box.reach * z)
 
 
 def _noise(law: str, shape: tuple[int, ...], random: np.random.Generator | None) -> np.ndarray:

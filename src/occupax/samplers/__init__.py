@@ -7,6 +7,7 @@
 * `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the episodes of
   Gymnasium in `episodes`, who draws their actions in `acting`, `processes` for environments in processes of their own,
   and `cluster` and `workers` for Ray.
+* `stepped`: episodes of agents in environments in JAX, for `occupax.evaluate`.
 * `batches`: who answers what an algorithm asks of the trajectories.
 """
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int, Num, UInt32
 from occupax._compiled import bind
 from occupax.envs.actions import ActionSpace, BoxActions
 from occupax.policies import Policy
+from occupax.policies.agents import Agent
 from occupax.policies.on_host import HostPolicy, on_host
 
 STEPS, EPISODES, BLOCKS = 32, 32, 64
@@ -28,11 +29,11 @@ Act = Callable[[Any, Places, Places, Places], Actions]
 """Draws for P observations, of environments at P places that play P episodes, by their rows, at P times."""
 
 
-def acting(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int, flat: bool) -> Act:
+def acting(policy: Policy | Agent, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int, flat: bool) -> Act:
     """Who acts for a policy: NumPy where it can, with noise that JAX draws for many steps at once, or else JAX.
 
     Args:
-        policy: the policy.
+        policy: the policy, or an agent, whose log-probabilities are unknown and 0.
         space: the actions that the environments take.
         keys: the data of the key of each episode.
         envs: how many environments there are.
@@ -41,6 +42,8 @@ def acting(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], 
     Returns:
         A function that is called for each step of each episode once, in order.
     """
+    if isinstance(policy, Agent):
+        return _acting_by_agent(policy)
     found = on_host(policy) if flat else None
     return _acting_by_jax(policy, space, keys, envs) if found is None else _acting_here(found, space, keys, envs)
 
@@ -82,6 +85,16 @@ def _noise(keys: UInt32[Array, "n 2"], start: Int[Array, ""], fixed: Any) -> Num
 def _key_at(key: UInt32[Array, "2"], t: Int[Array, ""]) -> Any:
     """The key of the action of step t, as in a simulation in JAX."""
     return jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))[0]
+
+
+def _acting_by_agent(agent: Agent) -> Act:
+    def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
+        del rows
+        entries = zip(observations, times == 0, places.tolist(), strict=True)
+        actions = np.stack([agent.act_on_row(row, bool(begins), place) for row, begins, place in entries])
+        return actions, actions, np.zeros(len(actions))
+
+    return act
 
 
 def _acting_by_jax(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int) -> Act:

@@ -23,6 +23,7 @@ from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import SECONDS_TO_CLOSE
 from occupax.policies import Policy
+from occupax.policies.agents import Agent
 from occupax.samplers.acting import acting
 
 __all__ = ["EpisodeError", "EpisodeRunner", "VectorStep", "episode_seeds"]
@@ -87,14 +88,21 @@ class EpisodeRunner:
         self._playing: list[tuple[int, int] | None] = []
         """Number and seed of the episode that each environment plays, if any."""
 
-    def draw(self, policy: Policy, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int) -> Trajectories:
+    def draw(
+        self, policy: Policy | Agent, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int
+    ) -> Trajectories:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = range(first, min(first + n, stop))
         record = partial(_record, self._env, policy.action_space, n, horizon)
         return self.play(policy, key, numbers, record, horizon)
 
     def play(
-        self, policy: Policy, key: Key[Array, ""], numbers: range, record: Record[Result], horizon: int | None = None
+        self,
+        policy: Policy | Agent,
+        key: Key[Array, ""],
+        numbers: range,
+        record: Record[Result],
+        horizon: int | None = None,
     ) -> Result:
         """Play the episodes of these numbers, to their end or until they are cut at the horizon.
 
@@ -152,7 +160,9 @@ class EpisodeRunner:
             return ProcessSlots(self._env, self._envs, self._processes)
         return Slots(self._env, np.zeros(self._envs, slot_type(self._env)), self._flat)
 
-    def _steps(self, policy: Policy, key: Key[Array, ""], numbers: range, horizon: int | None) -> Iterator[VectorStep]:
+    def _steps(
+        self, policy: Policy | Agent, key: Key[Array, ""], numbers: range, horizon: int | None
+    ) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
         left, slots = iter(range(len(numbers))), self._slots

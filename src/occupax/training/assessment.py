@@ -8,7 +8,6 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
@@ -16,8 +15,9 @@ from occupax import estimators, exact, serial
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.optimum import Optimum, solve_roughly
+from occupax.exact.probabilities import probabilities
 from occupax.features import Grid, Stack
-from occupax.policies import Categorical, Policy, action_probs
+from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
 from occupax.samplers.episodes import EpisodeRunner
@@ -205,15 +205,3 @@ def _play(runner: EpisodeRunner, problem: Problem, policy: Policy) -> Float[Arra
     n = GYMNASIUM_EPISODES
     drawn = runner.draw(policy, jax.random.key(0), 0, n, n, problem.sampling_horizon())
     return estimators.occupancy(problem, drawn, policy)
-
-
-def probabilities(problem: Problem, policy: Policy) -> Float[np.ndarray, "S A"]:
-    """The table of action probabilities of a policy on a tabular problem, in float64."""
-    if not isinstance(problem.env, TabularMDP):
-        raise ValueError("exact values and certificates are for tabular environments.")
-    states, num_actions = jnp.arange(problem.env.num_states), problem.env.num_actions
-    with jax.enable_x64(True):
-        if isinstance(policy, Categorical):
-            return np.asarray(jax.nn.softmax(np.asarray(jax.vmap(policy.logits)(states), np.float64)))
-        probs = np.asarray(jax.vmap(lambda state: action_probs(policy, state, num_actions))(states), np.float64)
-        return probs / probs.sum(1, keepdims=True)

@@ -22,13 +22,17 @@ from occupax.envs.gymnax import PREFIX
 from occupax.envs.lookup import closing as closing_environment
 from occupax.envs.lookup import find
 from occupax.envs.registry import make, wrap
-from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting, refuse_unless_policy
+from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting
+from occupax.policies.agents import Agent, check_actor
+from occupax.policies.modes import greedy
 from occupax.problem import Problem
 from occupax.samplers import sample
 from occupax.samplers.episodes import EpisodeRunner, VectorStep
+from occupax.samplers.stepped import draw_with_agent
 
 MOST_NUMBERS_A_BLOCK = 2**22
 MOST_GYMNASIUM_ENVS = 8
+Actor = Policy | Agent
 
 
 class Estimate(NamedTuple):
@@ -125,15 +129,23 @@ def around(value: float, standard_error: float) -> Estimate:
 
 
 def evaluate(
-    policy: Policy, env: Any, episodes: int = 100, seed: int = 0, max_steps: int | None = None, timeout: float = 60.0
+    policy: Any,
+    env: Any,
+    episodes: int = 100,
+    seed: int = 0,
+    max_steps: int | None = None,
+    timeout: float = 60.0,
+    deterministic: bool = False,
 ) -> Evaluation:
-    """Run a policy for a number of episodes. Episode i depends on (seed, i) alone.
+    """Run a policy for a number of episodes. Episode i depends on (seed, i) alone, except for random numbers of agents.
 
     An environment of Gymnasium is called from a thread of its own, which is left behind if it hangs. If it raises,
     hangs or returns what is of no use, an `occupax.samplers.EpisodeError` names the episode and its seed.
 
     Args:
-        policy: the policy; its actions are drawn.
+        policy: a policy; an agent with `predict`, such as one of Stable-Baselines3; or a function of the observation
+            that returns an action. Agents and functions are given observations as Gymnasium's environments return
+            them, one at a time, and return what its `step` takes.
         env: a problem, of which utility and constraints are estimated, too; or an environment: a Gymnasium id or
             environment, or module:factory, which runs in Gymnasium itself; or an environment of occupax, its class as
             module:class, or a name of gymnax such as "gymnax/CartPole-v1". An environment that is passed in is not
@@ -143,29 +155,32 @@ def evaluate(
         max_steps: where episodes are cut. An environment in JAX without a time limit needs it, and so does one of
             Gymnasium whose episodes may never end.
         timeout: how many seconds a step, or a reset, may take in Gymnasium.
+        deterministic: whether to take the most probable action (of a Gaussian distribution, the mean) instead of
+            drawing one; it is passed on to the `predict` of an agent.
 
     Returns:
         The return and the length of each episode, and whether it ended by itself; of a problem, a `ProblemEvaluation`
         with its utility and what its constraints limit, too, with intervals.
     """
     check_not_forked()
-    refuse_unless_policy(policy)
+    check_actor(policy)
     episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
     limit = None if max_steps is None else check_integer("max_steps", max_steps)
     if isinstance(env, Problem):
         if limit is not None:
             raise ValueError(f"max_steps must be None for a problem, which has a horizon, got {max_steps!r}.")
-        return _of_problem(policy, env, episodes, seed, timeout)
+        actor, _ = _read_actor(policy, env.env, deterministic)
+        return _of_problem(actor, env, episodes, seed, timeout)
     with warnings.catch_warnings():
         # an old version is what the caller asked for
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date", category=DeprecationWarning)
         process = _make(env)
-        flat = _refuse_unfit(policy, process)
+        actor, flat = _read_actor(policy, process, deterministic)
         if not isinstance(process, GymnasiumEnv):
-            return _in_jax(policy, process, episodes, seed, limit)
+            return _in_jax(actor, process, episodes, seed, limit)
         envs = min(episodes, MOST_GYMNASIUM_ENVS) if isinstance(env, str | GymnasiumEnv) else 1
         with closing(EpisodeRunner(process, envs, timeout=timeout, flat=flat)) as runner:
-            return runner.play(policy, jax.random.key(seed), range(episodes), partial(_add_up, episodes), limit)
+            return runner.play(actor, jax.random.key(seed), range(episodes), partial(_add_up, episodes), limit)
 
 
 def _add_up(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
@@ -178,7 +193,7 @@ def _add_up(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
     return found
 
 
-def _in_jax(policy: Policy, env: DecisionProcess, episodes: int, seed: int, limit: int | None) -> Evaluation:
+def _in_jax(policy: Actor, env: DecisionProcess, episodes: int, seed: int, limit: int | None) -> Evaluation:
     """Sample blocks of equal size, so that there is one program and a bound on memory."""
     horizon = min((steps for steps in (limit, env.time_limit) if steps is not None), default=None)
     if horizon is None:
@@ -188,16 +203,19 @@ def _in_jax(policy: Policy, env: DecisionProcess, episodes: int, seed: int, limi
     return _added_up(drawn)
 
 
-def _of_problem(policy: Policy, problem: Problem, episodes: int, seed: int, timeout: float) -> Evaluation:
+def _of_problem(actor: Actor, problem: Problem, episodes: int, seed: int, timeout: float) -> Evaluation:
     """Play episodes of a problem; utility and constraints are functions of their mean occupancy.
 
     Their standard errors are those of their linear approximations there (the delta method).
     """
-    _refuse_unfit(policy, problem.env)
-    drawn = _draw(policy, problem, episodes, jax.random.key(seed), timeout)
+    if isinstance(actor, Agent) and problem.termination == "absorbing":
+        why = "because the probabilities of an agent after the end are unknown"
+        raise ValueError(f'termination of the problem must be "episodic" for an agent, {why}, got "absorbing".')
+    policy = actor.behaviour() if isinstance(actor, Agent) else actor
+    drawn = _draw(actor, problem, episodes, jax.random.key(seed), timeout)
     _refuse_infinite(np.concatenate([np.asarray(part.log_probs) for part in drawn]))
     sizes = np.array([len(part.actions) for part in drawn])
-    means = [estimators.occupancy(problem, part, policy) for part in drawn]
+    means = [estimators.occupancy(problem, part, policy, acted=True) for part in drawn]
     occupancy = sum(size * mean for size, mean in zip(sizes, means, strict=True)) / sizes.sum()
 
     def estimate(value: Any, gradient: Any) -> Estimate:
@@ -220,16 +238,20 @@ def _added_up(drawn: Sequence[Trajectories]) -> Evaluation:
     return Evaluation(*map(np.concatenate, (returns, lengths, ended)))
 
 
-def _draw(policy: Policy, problem: Problem, episodes: int, key: Any, timeout: float) -> list[Trajectories]:
+def _draw(actor: Actor, problem: Problem, episodes: int, key: Any, timeout: float) -> list[Trajectories]:
     """Trajectories of a problem, in blocks of a bounded size."""
     horizon = problem.sampling_horizon()
     if isinstance(problem.env, GymnasiumEnv):
         envs = min(episodes, MOST_GYMNASIUM_ENVS)
         with closing(EpisodeRunner(problem.env, envs, timeout=timeout)) as runner:
-            return [runner.draw(policy, key, 0, episodes, episodes, horizon)]
+            return [runner.draw(actor, key, 0, episodes, episodes, horizon)]
     numbers_a_step = 5 + sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(observation_spec(problem.env)))
     size = min(episodes, max(1, MOST_NUMBERS_A_BLOCK // (horizon * numbers_a_step)))
-    blocks = [sample(problem, policy, size, jax.random.fold_in(key, i)) for i in range(math.ceil(episodes / size))]
+    keys = [jax.random.fold_in(key, i) for i in range(math.ceil(episodes / size))]
+    if isinstance(actor, Agent):
+        blocks = [draw_with_agent(problem, actor, size, block_key) for block_key in keys]
+    else:
+        blocks = [sample(problem, actor, size, block_key) for block_key in keys]
     return [*blocks[:-1], jax.tree.map(lambda leaf: leaf[: episodes - size * (len(blocks) - 1)], blocks[-1])]
 
 
@@ -240,6 +262,14 @@ def _make(given: Any) -> DecisionProcess:
         in_gymnasium = isinstance(source, str) and not source.startswith(PREFIX)  # the environment itself, not a twin
         return GymnasiumEnv(source) if in_gymnasium else make(source)
     return wrap(given)
+
+
+def _read_actor(policy: Any, env: DecisionProcess, deterministic: bool) -> tuple[Actor, bool]:
+    """Return the policy or agent that acts, and whether it takes observations of several parts as one vector."""
+    if not isinstance(policy, Policy):
+        return Agent(policy, env, deterministic), True
+    flat = _refuse_unfit(policy, env)
+    return greedy(policy, env) if deterministic else policy, flat
 
 
 def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:

@@ -18,11 +18,12 @@ from occupax._errors import OccupaxWarning, check_integer, check_number
 from occupax._forking import check_not_forked
 from occupax._signals import noticed_signals
 from occupax.exact import Evaluator
+from occupax.exact.probabilities import probabilities
 from occupax.policies import Policy
 from occupax.problem import Problem, ProblemSource
 from occupax.samplers import EpisodeError, Sampler
 from occupax.training import folder as run_folder
-from occupax.training.assessment import FILE, probabilities
+from occupax.training.assessment import FILE
 from occupax.training.execution import make_executor
 from occupax.training.execution.program import MOST_ITERATIONS
 from occupax.training.loggers import Console, Logger, MetricsFile

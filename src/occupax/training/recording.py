@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,8 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
-from occupax.policies import Policy, refuse_unless_policy
+from occupax.policies import Policy
+from occupax.policies.agents import Agent, check_actor
 from occupax.training.setup import refuse_unless_path
 
 TWINS = {
@@ -47,7 +48,7 @@ Frame = np.ndarray
 
 
 def record(
-    policy: Policy,
+    policy: Any,
     env: Any,
     path: str | Path,
     seed: int = 0,
@@ -58,19 +59,21 @@ def record(
     """Play an episode in Gymnasium, and save it as a GIF or, with the extra `video`, as an MP4.
 
     Args:
-        policy: a policy for the environment.
+        policy: a policy for the environment, an agent with `predict`, or a function of the observation; as for
+            `occupax.evaluate`.
         env: a Gymnasium id, a function that makes an environment with a given `render_mode`, an environment that was
             made with render_mode="rgb_array", which stays open, or one of occupax that is like one of Gymnasium.
         path: the file; its suffix, .gif or .mp4, says which kind.
         seed: of the environment and the actions.
         max_steps: where the episode is cut.
-        deterministic: whether the policy takes its most probable actions.
+        deterministic: whether the policy takes its most probable actions; it is passed on to the `predict` of an
+            agent.
         fps: frames a second, from 0.01 to 1,000; by default as the environment suggests.
 
     Returns:
         The path of the file.
     """
-    refuse_unless_policy(policy)
+    check_actor(policy)
     refuse_unless_path(path, "path")
     file, limit = Path(path), check_integer("max_steps", max_steps)
     writers = {".gif": _gif, ".mp4": _mp4}
@@ -160,16 +163,27 @@ def _make(env: Any) -> Any:
     return made
 
 
-def _play(policy: Policy, env: Any, seed: int, max_steps: int, deterministic: bool) -> Iterator[None]:
+def _play(policy: Any, env: Any, seed: int, max_steps: int, deterministic: bool) -> Iterator[None]:
     """Play an episode, step by step; nothing is returned, for the environment itself is looked at."""
-    actor, seeds = policy.for_env(env), np.random.default_rng(seed)
+    act = _acting(policy, env, seed, deterministic)
     seen, _ = env.reset(seed=seed)
     yield
-    for _ in range(max_steps):
-        seen, _, terminated, truncated, _ = env.step(actor.predict(seen, deterministic, int(seeds.integers(2**31))))
+    for t in range(max_steps):
+        seen, _, terminated, truncated, _ = env.step(act(seen, t == 0))
         yield
         if terminated or truncated:
             return
+
+
+def _acting(policy: Any, env: Any, seed: int, deterministic: bool) -> Callable[[Any, bool], Any]:
+    """Return a function of the observation, and of whether an episode begins, that returns what `step` takes."""
+    from occupax.envs.gymnasium_actions import writing_actions
+
+    if isinstance(policy, Policy):
+        actor, seeds = policy.for_env(env), np.random.default_rng(seed)
+        return lambda seen, _: actor.predict(seen, deterministic, int(seeds.integers(2**31)))
+    agent, write = Agent(policy, env, deterministic), writing_actions(env.action_space)
+    return lambda seen, begins: write(agent.act(seen, begins)[None])[0]
 
 
 def _frame(env: Any) -> Frame:

@@ -51,6 +51,7 @@ def evaluate(
     episodes: Annotated[int, number(int)] = 100,
     seed: Annotated[int, number(int)] = 0,
     max_steps: Annotated[int | None, number(int), shown("the time limit of the environment")] = None,
+    deterministic: Flag = False,
     trust: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -59,9 +60,10 @@ def evaluate(
     if env is None and problem is None:
         raise ValueError("ENV must be given, because a policy file, or a run that cannot be restored, has no problem.")
     rows: list[dict[str, Any]] = []
+    mode: dict[str, Any] = {"deterministic": deterministic}
     for name, one in policies.items():
-        objective = None if problem is None else ox.evaluate(one, problem, episodes, seed)
-        found = objective if env is None else ox.evaluate(one, env, episodes, seed, max_steps)
+        objective = None if problem is None else ox.evaluate(one, problem, episodes, seed, **mode)
+        found = objective if env is None else ox.evaluate(one, env, episodes, seed, max_steps, **mode)
         assert found is not None  # noqa: S101
         known = {} if objective is None else objective.objective
         row = {"policy": name, **known, "return": found.mean}
