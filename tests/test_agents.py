@@ -215,7 +215,7 @@ class Forgetful:
         (Agent(lambda seen: seen[7]), r"^policy fails on the observation .*\. IndexError: "),
         (Agent, "or a function of the observation that returns an action, got Agent; call the class first"),
         (5, "^policy must be an occupax policy, an object with predict, or a function of the observation that returns"),
-        (ox.policies.linear(), "^policy must be an occupax policy, got function; call the initialiser with"),
+        (ox.policies.linear(), "^policy must be an occupax policy, got an initialiser; call the initialiser with"),
         (eqx.nn.MLP(4, 2, 8, 1, key=KEY), r"^policy must be an occupax policy, got MLP; wrap .*policies\.Softmax\(net"),
     ],
 )

@@ -338,7 +338,12 @@ def test_an_evaluation_reads_well():
         ),
         (UNIFORM, CART, {}, r"^policy was made for 16 states, but env has observations that are not states\.$"),
         (ox.policies.mlp()(LAKE, KEY), "Taxi-v4", {}, r"^policy was made for 16 states, but env has 500 states\.$"),
-        (ox.policies.tabular(), CART, {}, r"^policy must be an occupax policy, got function; call the initialiser"),
+        (
+            ox.policies.tabular(),
+            CART,
+            {},
+            r"^policy must be an occupax policy, got an initialiser; call the initialiser",
+        ),
         (UNIFORM, LAKE, {}, r"^max_steps must be given for an environment without a time limit, got None\.$"),
         (UNIFORM, LAKE, {"episodes": 0}, r"^episodes must be a whole number of at least 1, got 0\.$"),
         (UNIFORM, LAKE, {"seed": -1}, r"^seed must be a whole number of at least 0, got -1\.$"),

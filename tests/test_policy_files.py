@@ -119,7 +119,7 @@ def test_what_is_no_policy_of_this_version_is_refused(change, sentence, tmp_path
 
 
 def test_bad_arguments_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="policy must be an occupax policy, got function; call the initialiser"):
+    with pytest.raises(ValueError, match="policy must be an occupax policy, got an initialiser; call the initialiser"):
         save_policy(ox.policies.tabular(), tmp_path / "policy")
     with pytest.raises(ValueError, match=r"nothing does not exist\.$"):
         load_policy(tmp_path / "nothing")

@@ -204,11 +204,11 @@ def refuse_unless_policy(policy: Any) -> None:
     if isinstance(policy, Policy):
         return
     library = network_library(policy)
+    got = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
     if library is not None:
         hint = NETWORKS[library]
     elif is_initialiser(policy):
-        hint = "call the initialiser with (env, key)"
+        got, hint = "an initialiser", "call the initialiser with (env, key)"
     else:
         hint = "wrap a function of the observation that returns logits as occupax.policies.Softmax(function)"
-    got = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
     raise ValueError(f"policy must be an occupax policy, got {got}; {hint}.")
