@@ -351,7 +351,10 @@ CASES: dict[str, Case] = {
         lambda: ox.sample(problem(horizon=2), fails, 1, key()),
         ("policy", "got function", "Softmax"),
     ),
-    "sample an initialiser": (lambda: ox.sample(problem(horizon=2), policies.mlp(), 1, key()), ("policy", "function")),
+    "sample an initialiser": (
+        lambda: ox.sample(problem(horizon=2), policies.mlp(), 1, key()),
+        ("policy", "an initialiser"),
+    ),
     "sample with a number as key": (
         lambda: ox.sample(problem(horizon=2), policy(), 1, 0),
         ("key", "jax.random.key", "0"),
@@ -416,7 +419,8 @@ CASES: dict[str, Case] = {
     ),
     "probs sum": (lambda: exact.certificate(problem(), uniform(row=0.5)), ("probs", "distribution", "0.5", "state 3")),
     "probs text": (lambda: exact.value(problem(), "x"), ("probs", "[S, A]", "'x'")),
-    "probs of a policy": (lambda: exact.value(problem(), policy()), ("probs", "[S, A]", "Tabular")),
+    "probs of a name": (lambda: exact.value(problem(), "uniform"), ("probs", "[S, A]", "'uniform'")),
+    "probs of an initialiser": (lambda: exact.value(problem(), policies.mlp()), ("policy", "an initialiser")),
     "exact on CartPole": (lambda: exact.value_iteration(problem(env=cartpole())), ("tabular", "got CartPole")),
     "exact gradient of a table": (lambda: exact.gradient(problem(), uniform()), ("policy", "ndarray")),
     "method misspelt": (lambda: ox.solve(problem(), "frank-wolf"), ("method 'frank-wolf'", "'frank-wolfe'", "conic")),
