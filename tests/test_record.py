@@ -2,8 +2,10 @@
 
 import io
 import os
+import subprocess
 import sys
 import threading
+from ctypes.util import find_library
 from typing import Any
 
 import gymnasium as gym
@@ -136,3 +138,69 @@ def test_a_table_of_gymnasium_is_drawn_as_its_own():
     content = small_picture(ox.policies.tabular()(env, jax.random.key(0)), env)
     assert content is not None
     assert frames_of(content)[0].shape == (240, 240, 3)
+
+
+# MuJoCo, which draws by OpenGL
+
+
+class Watching(Coloured):
+    """Notes the setting of MuJoCo when it draws."""
+
+    def render(self):
+        self.chosen = os.environ.get("MUJOCO_GL")
+        return super().render()
+
+
+class Simulated(Coloured):
+    """An environment of a module of MuJoCo's name."""
+
+    __module__ = "mujoco_simulated"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="displays have names on Linux only")
+@pytest.mark.parametrize(
+    ("variables", "chosen"),
+    [
+        ({}, "egl"),
+        ({"DISPLAY": ""}, "egl"),
+        ({"MUJOCO_GL": "osmesa"}, "osmesa"),
+        ({"DISPLAY": ":0"}, None),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, None),
+    ],
+)
+def test_mujoco_draws_off_screen_where_there_is_no_display(policy, tmp_path, monkeypatch, variables, chosen):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    env = Watching(render_mode="rgb_array")
+    ox.record(policy, env, tmp_path / "a.gif")
+    assert env.chosen == chosen
+    assert os.environ.get("MUJOCO_GL") == variables.get("MUJOCO_GL")
+
+
+def test_what_opengl_misses_is_named(policy, tmp_path, monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    said = "MuJoCo could not draw with MUJOCO_GL=egl: install libegl1 and libgl1-mesa-dri.* there is no screen"
+    with pytest.raises(ValueError, match=said):
+        ox.record(policy, Simulated(render_mode="rgb_array", broken=True), tmp_path / "a.gif")
+
+
+@pytest.mark.skipif(find_library("EGL") is None, reason="needs libEGL")
+def test_mujoco_is_recorded_after_it_was_imported_without_a_display(tmp_path):
+    pytest.importorskip("mujoco")
+    lines = [
+        "import jax, occupax as ox",
+        "env = ox.make('Reacher-v5')",
+        "policy = ox.policies.gaussian()(env, jax.random.key(0))",
+        f"ox.record(policy, env, {str(tmp_path / 'a.gif')!r}, max_steps=2)",
+    ]
+    hidden = {"DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"}
+    variables = {name: value for name, value in os.environ.items() if name not in hidden}
+    ended = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], env=variables, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    frames = frames_of((tmp_path / "a.gif").read_bytes())
+    assert len(frames) == 3
+    assert len({int(value) for value in np.unique(frames[0])}) > 3  # a picture, not one colour

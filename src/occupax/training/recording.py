@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -43,6 +44,8 @@ PATIENCE = 20.0
 """After so many seconds an environment that does not answer is left behind, and the page has no picture."""
 SILENT = {"SDL_AUDIODRIVER": "dummy", "SDL_VIDEODRIVER": "dummy"}
 """Settings with which pygame looks neither for a screen nor for loudspeakers."""
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+"""Environment variables that name a display on Linux."""
 
 Frame = np.ndarray
 
@@ -98,7 +101,7 @@ def small_picture(policy: Policy, env: DecisionProcess) -> bytes | None:
 def _small_picture(policy: Policy, env: DecisionProcess) -> bytes | None:
     frames: list[Frame] = []
     with _drawn(env) as made:
-        if _needs_a_display(made):
+        if _needs_opengl(made):
             return None
         began, every = time.monotonic(), 1
         for i, _ in enumerate(_play(policy, made, 0, MOST_STEPS, False)):
@@ -111,7 +114,7 @@ def _small_picture(policy: Policy, env: DecisionProcess) -> bytes | None:
     return _gif(frames, FRAMES_A_SECOND, SMALL)
 
 
-def _needs_a_display(env: Any) -> bool:
+def _needs_opengl(env: Any) -> bool:
     """Whether drawing goes by OpenGL, which on a machine without a display may end the process."""
     return any("mujoco" in base.__module__ for base in type(env.unwrapped).__mro__)
 
@@ -121,21 +124,28 @@ def _drawn(env: Any) -> Generator[Any]:
     """An environment of Gymnasium that draws; one that was passed in is not closed."""
     import gymnasium as gym
 
-    if isinstance(env, gym.Env):
-        if env.render_mode != "rgb_array":
-            raise ValueError(f'env must be made with render_mode="rgb_array" to be recorded, got {env.render_mode!r}.')
-        yield env
-        return
-    kept = {name: os.environ.get(name) for name in SILENT}
-    os.environ.update({name: value for name, value in SILENT.items() if kept[name] is None})
-    made = None
+    if isinstance(env, gym.Env) and env.render_mode != "rgb_array":
+        raise ValueError(f'env must be made with render_mode="rgb_array" to be recorded, got {env.render_mode!r}.')
+    with _without_display():
+        if isinstance(env, gym.Env):
+            yield env
+        else:
+            with contextlib.closing(_make(env)) as made:
+                yield made
+
+
+@contextlib.contextmanager
+def _without_display() -> Generator[None]:
+    """Set the environment variables for drawing off screen, except those that are set already."""
+    settings = dict(SILENT)
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in DISPLAYS):
+        settings["MUJOCO_GL"] = "egl"
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    os.environ.update(added)
     try:
-        made = _make(env)
-        yield made
+        yield
     finally:
-        if made is not None:
-            made.close()
-        for name in (name for name, value in kept.items() if value is None):
+        for name in added:
             os.environ.pop(name, None)
 
 
@@ -190,6 +200,10 @@ def _frame(env: Any) -> Frame:
     try:
         drawn = np.asarray(env.render())
     except Exception as error:
+        if _needs_opengl(env):
+            chosen = os.environ.get("MUJOCO_GL", "glfw")
+            remedy = "install libegl1 and libgl1-mesa-dri, or libosmesa6 with MUJOCO_GL=osmesa"
+            raise ValueError(f"MuJoCo could not draw with MUJOCO_GL={chosen}: {remedy}. {error}") from error
         raise ValueError(f"the environment could not be drawn: {error}") from error
     if drawn.ndim != 3 or drawn.shape[2] != 3:
         raise ValueError(f"render() must return an image [rows, columns, 3], got an array of shape {drawn.shape}.")
