@@ -1,6 +1,8 @@
 """Episodes of Gymnasium, held against the same episodes played by hand."""
 
+import warnings
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import gymnasium as gym
@@ -290,3 +292,53 @@ def test_environments_are_made_by_id_with_options_and_by_module():
 def test_what_makes_no_environment_is_refused_with_a_sentence(source, options, message):
     with pytest.raises(ValueError, match=message):
         ox.GymnasiumEnv(source, **options)
+
+
+# Warnings
+
+
+class Rounded(gym.Env[Any, Any]):
+    """Bounds in float64 of spaces in float32, of which Gymnasium warns whenever one is made."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+        self.observation_space = gym.spaces.Box(np.array([0.0, -1.0]), np.array([1.0, 1.0]))
+        self.action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(2, np.float32), 1.0, self.time == 3, False, {}
+
+    def render(self):
+        return np.zeros((20, 20, 3), np.uint8)
+
+
+def test_gymnasium_does_not_warn_of_rounded_bounds_whenever_an_environment_is_made(tmp_path, capfd):
+    problem = ox.Problem(Rounded, horizon=3)
+    result = ox.train(problem, ox.REINFORCE(batch=4), 8, progress=False, out=tmp_path / "run")
+    policy = result.best_policy
+    ox.evaluate(policy, problem, 4)
+    ox.evaluate(policy.for_env(problem.env), problem.env, 4)
+    ox.record(policy, Rounded, tmp_path / "a.gif")
+    in_processes = ox.samplers.Host(envs=2, processes=2)
+    ox.train(problem, ox.REINFORCE(batch=4), 8, progress=False, sampler=in_processes)
+    assert "precision lowered" not in capfd.readouterr().err
+
+
+class Outdated(Rounded):
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        warnings.warn("this environment is outdated", UserWarning, stacklevel=2)
+
+
+def test_other_warnings_of_an_environment_are_shown():
+    with pytest.warns(UserWarning, match="this environment is outdated") as shown:
+        ox.GymnasiumEnv(Outdated)
+    assert len(shown) == 1

@@ -11,7 +11,7 @@ from occupax._errors import check_integer, check_integers, shown
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, DecisionProcess
 from occupax.envs.episode import time_limit
-from occupax.envs.lookup import closing, make_gymnasium
+from occupax.envs.lookup import closing, ignoring_rounded_bounds, make_gymnasium
 
 PLAIN, HINT = "a number, a text or a list of these", "give a function that makes the environment instead"
 MOST_BOUNDS = 1_000
@@ -71,7 +71,7 @@ class GymnasiumEnv(DecisionProcess):
         self.source, self.reward_size = source, None
         self.options = hashable_options(options)
         self._check_options()
-        with closing(self._make()) as made:
+        with ignoring_rounded_bounds(), closing(self._make()) as made:
             for name, value in self._look(made).items():
                 setattr(self, name, value)
         self.info = *info, *reward_names(self.reward_size)

@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -77,6 +78,18 @@ def _refuse_other_flags(name: str, options: dict[str, Any]) -> None:
     for option, value in options.items():
         if type(value) is not bool and option in known and isinstance(known[option].default, bool):
             raise FlagError(f"the option {option} must be True or False, got {value!r}.")
+
+
+@contextmanager
+def ignoring_rounded_bounds() -> Generator[None]:
+    """Ignore Gymnasium's warning that a Box rounds its bounds, while environments are made.
+
+    It is repeated for every environment in every process. The filters of warnings are those of all threads, so that a
+    thread which may be left behind must not change them.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r".*Box (low|high)'s precision lowered by casting", UserWarning)
+        yield
 
 
 @contextmanager

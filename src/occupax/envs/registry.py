@@ -15,7 +15,7 @@ from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.elsewhere import advice
 from occupax.envs.gymnasium import GymnasiumEnv, refuse_unless_names
 from occupax.envs.gymnax import PREFIX, GymnaxEnv
-from occupax.envs.lookup import closing, find, make_gymnasium
+from occupax.envs.lookup import closing, find, ignoring_rounded_bounds, make_gymnasium
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
 from occupax.envs.tables import NoTableError
@@ -121,7 +121,7 @@ def make(
         what = advice(factory)
         raise unknown("environment", factory, list()) if what is None else ValueError(what)
     if not itself:
-        with closing(make_gymnasium(factory, options)) as made, suppress(NoTableError):
+        with ignoring_rounded_bounds(), closing(make_gymnasium(factory, options)) as made, suppress(NoTableError):
             return TabularMDP.from_gymnasium(made)
     return GymnasiumEnv(factory, info, **options)
 

@@ -1,7 +1,6 @@
 """The spaces of an environment as text, which a policy and its file carry along, and as spaces of Gymnasium again."""
 
 import json
-from contextlib import nullcontext
 from math import inf, prod
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from gymnasium import spaces
 from occupax.envs.actions import BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.lookup import closing
+from occupax.envs.lookup import closing, ignoring_rounded_bounds
 
 MOST_NUMBERS = 10**8
 """The most numbers of an observation: Gymnasium keeps two bounds of each in memory."""
@@ -31,7 +30,9 @@ def describe_spaces(env: DecisionProcess | gym.Env[Any, Any]) -> str:
     """The spaces of an environment as JSON; an environment in JAX has those that one of Gymnasium would have."""
     if isinstance(env, DecisionProcess) and not isinstance(env, GymnasiumEnv):
         return _text(Spaces(_seen(env), _taken(env.action_space), flat=False))
-    with closing(env.make()) if isinstance(env, GymnasiumEnv) else nullcontext(env) as made:
+    if not isinstance(env, GymnasiumEnv):
+        return _text(Spaces(env.observation_space, env.action_space, flat=True))
+    with ignoring_rounded_bounds(), closing(env.make()) as made:
         return _text(Spaces(made.observation_space, made.action_space, flat=True))
 
 

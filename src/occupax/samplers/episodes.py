@@ -21,7 +21,7 @@ from occupax.batch import Trajectories
 from occupax.envs.actions import Kind
 from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.lookup import SECONDS_TO_CLOSE
+from occupax.envs.lookup import SECONDS_TO_CLOSE, ignoring_rounded_bounds
 from occupax.policies import Policy
 from occupax.policies.agents import Agent
 from occupax.samplers.acting import acting
@@ -142,7 +142,8 @@ class EpisodeRunner:
         """The environments; to make them may take longer than a step."""
         watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
         try:
-            return watch.run(self._make, whole=True)
+            with ignoring_rounded_bounds():
+                return watch.run(self._make, whole=True)
         except HungError:
             raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
         except (ValueError, SystemExit) as error:

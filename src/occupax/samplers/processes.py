@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.envs.lookup import ignoring_rounded_bounds
 from occupax.envs.slots import Failures, Slots, slot_type
 
 SHIELDED = (signal.SIGINT, signal.SIGHUP)
@@ -147,7 +148,8 @@ def _serve(made: Any, memory: Any, pipe: Any) -> None:
 def _answer(made: Any, memory: Any, pipe: Any) -> None:
     """Make the environments, then reset, step and close them on request."""
     try:
-        slots: Slots = made.fn(memory)
+        with ignoring_rounded_bounds():
+            slots: Slots = made.fn(memory)
     except (ValueError, SystemExit) as error:
         pipe.send(str(error))
         return

@@ -20,7 +20,7 @@ from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import PREFIX
 from occupax.envs.lookup import closing as closing_environment
-from occupax.envs.lookup import find
+from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import make, wrap
 from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting
 from occupax.policies.agents import Agent, check_actor
@@ -280,7 +280,7 @@ def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:
         act(seen, jax.random.key(0))
     except Exception as misfit:  # a policy may be any function, and raise anything
         if isinstance(env, GymnasiumEnv):
-            with closing_environment(env.make()) as made:
+            with ignoring_rounded_bounds(), closing_environment(env.make()) as made:
                 seen = made.observation_space
             with suppress(Exception):
                 act(seen.sample(), jax.random.key(0))

@@ -18,7 +18,7 @@ from occupax._errors import check_integer, check_number, shown
 from occupax._watch import Watch
 from occupax.envs.base import DecisionProcess
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.lookup import find
+from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
 from occupax.policies import Policy
@@ -165,7 +165,8 @@ def _make(env: Any) -> Any:
         kinds = "a Gymnasium id, an environment of Gymnasium or occupax, or a function that makes one"
         raise ValueError(f"env must be {kinds}, got {shown(env)}.")
     try:
-        made = gym.make(source, **options) if isinstance(source, str) else source(**options)
+        with ignoring_rounded_bounds():
+            made = gym.make(source, **options) if isinstance(source, str) else source(**options)
     except Exception as error:
         raise ValueError(f"{env!r:.60} cannot be made with render_mode='rgb_array': {error}") from error
     if not isinstance(made, gym.Env):
