@@ -5,6 +5,8 @@ import pytest
 
 import occupax as ox
 from occupax.cli.output import number_text
+from occupax.training.assessment import probabilities
+from occupax.training.setup import first_policy
 from test_cli_train import ICE, SIZES, interrupt_after, occupax
 
 BASE = (ICE, "--utility", "log-coverage", "--horizon", "10", "--seeds", "2", "--no-progress", *SIZES)
@@ -45,6 +47,44 @@ def test_the_best_settings_can_be_pasted(done):
     assert code == 0
     score = np.mean([seed["utility"] for seed in json.loads(printed)["seeds"]])
     assert number_text(score) in next(line for line in out.splitlines() if line.startswith("│"))
+
+
+def test_settings_of_policy_and_problem_are_swept_and_can_be_pasted(tmp_path):
+    """The initial policies differ and a step is too small to matter, so that the best is the best initial one."""
+    base = (
+        ICE,
+        "--policy",
+        "mlp",
+        "--horizon",
+        "10",
+        "--no-progress",
+        "--algorithm",
+        "reinforce",
+        "--restarts",
+        "false",
+    )
+    over = ("--over", "policy.hidden=3,5x4", "policy.scale=0.5,3", "discount=0.5,0.9", "step_size=1e-9")
+    code, out, err = occupax("sweep", *base, *over, "--episodes", "20", "--json", "--out", tmp_path)
+    assert (code, err) == (0, "")
+    printed = json.loads(out)
+    tried = {(*point["settings"].values(),) for point in map(flat, printed["points"])}
+    assert tried == {(h, s, d, 1e-9) for h in ((3,), (5, 4)) for s in (0.5, 3.0) for d in (0.5, 0.9)}
+    best = printed["points"][0]["settings"]
+    widths = "x".join(map(str, best["policy.hidden"]))
+    words = f"policy.hidden={widths} policy.scale={best['policy.scale']} problem.discount={best['discount']}"
+    assert printed["best"] in (None, f"restarts=false {words} step_size=1e-09")
+    code, out, err = occupax("train", *base, "--set", *words.split(), "step_size=1e-9", "--episodes", 20, "--json")
+    assert (code, err, json.loads(out)["discount"]) == (0, "", best["discount"])
+    problem = ox.Problem(ICE, discount=0.99, horizon=10)
+    policy = ox.policies.mlp(best["policy.hidden"], scale=best["policy.scale"])
+    table = probabilities(problem, first_policy(problem, policy, 0, 0))
+    assert printed["points"][0]["score"] == pytest.approx(ox.exact.value(problem, table), rel=1e-4)
+
+
+def flat(point):
+    """The point with widths that can be compared."""
+    widths = tuple(point["settings"]["policy.hidden"])
+    return {**point, "settings": {**point["settings"], "policy.hidden": widths}}
 
 
 def test_what_learned_nothing_is_not_called_the_best():

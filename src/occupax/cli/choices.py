@@ -18,7 +18,15 @@ from occupax.policies import INITIALISERS
 from occupax.problem import default_horizon
 from occupax.samplers import SAMPLERS
 from occupax.training.folder import read_config, untrusted_module
-from occupax.training.setup import PolicySource, as_algorithm, default_algorithm, first_policy, make_setup
+from occupax.training.grid import POLICY
+from occupax.training.setup import (
+    PolicySource,
+    as_algorithm,
+    default_algorithm,
+    first_policy,
+    make_setup,
+    source_of_policies,
+)
 
 DEFAULTS: dict[str, Any] = {
     "utility": "reward",
@@ -68,7 +76,8 @@ def build(choices: Choices) -> TrainingArguments:
         as_algorithm(choices.algorithm)  # a misspelt name is refused before the environment is made
     given = settings.parse(choices.given)
     of_algorithm = {name: text for name, text in given.items() if "." not in name}
-    of_problem = {name: text for name, text in given.items() if "." in name}
+    of_policy = {name: text for name, text in given.items() if name.startswith(POLICY)}
+    of_problem = {name: text for name, text in given.items() if "." in name and name not in of_policy}
     problem, reason = make_problem(
         choices.env,
         chosen["utility"],
@@ -80,15 +89,18 @@ def build(choices: Choices) -> TrainingArguments:
     )
     if problem.horizon is None:
         raise ValueError(f"horizon must be finite for training, got {INFINITE}: use `occupax solve`, or give steps.")
-    algorithm = _algorithm(choices, problem, of_algorithm)
-    options = {"policy": choices.policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
+    policy: PolicySource = choices.policy
+    if of_policy:
+        policy = settings.apply(of_policy, {"policy": source_of_policies(problem.env, policy)})["policy"]
+    algorithm = _algorithm(choices, problem, policy, of_algorithm)
+    options: dict[str, Any] = {"policy": policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
     return TrainingArguments(problem, algorithm, options, describe(problem, algorithm, f"on {choices.env}", reason))
 
 
-def _algorithm(choices: Choices, problem: ox.Problem, given: dict[str, str]) -> Algorithm[Any]:
+def _algorithm(choices: Choices, problem: ox.Problem, policy: PolicySource, given: dict[str, str]) -> Algorithm[Any]:
     """The algorithm that was named or, by default, that of `ox.train`, with the settings that were given."""
     if choices.algorithm is None:
-        algorithm = default_algorithm(problem, first_policy(problem, choices.policy, 0, 0))
+        algorithm = default_algorithm(problem, first_policy(problem, policy, 0, 0))
         refuse_settings_of_others(algorithm, given)
     else:
         algorithm = as_algorithm(choices.algorithm)

@@ -1,8 +1,8 @@
 """`--set name=value`: any field of what a command works with, by its name.
 
-Targets are what is set, by prefix: "" is the algorithm, "utility" the utility, "problem" a dict of keyword arguments of
-`Problem`, and "env" a dict of options for `make`, of any name. So `step_size=0.05` is a field of the algorithm, and
-`utility.sigma=0.125` one of the utility.
+Targets are what is set, by prefix: "" is the algorithm, "utility" the utility, "policy" the initialiser of policies,
+"problem" a dict of keyword arguments of `Problem`, and "env" a dict of options for `make`, of any name. So
+`step_size=0.05` is a field of the algorithm, and `utility.sigma=0.125` one of the utility.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from occupax._errors import unknown
+from occupax.policies import ConfiguredInitialiser
 from occupax.problem import Problem
 
 
@@ -62,8 +63,12 @@ def apply(settings: dict[str, str], targets: dict[str, Any]) -> dict[str, Any]:
         changes.setdefault(prefix, {})[field] = read(name, text, targets)
     changed = dict(targets)
     for prefix, new in changes.items():
-        values = {**_present(targets[prefix]), **new}
-        changed[prefix] = values if isinstance(targets[prefix], dict) else type(targets[prefix])(**values)
+        target = targets[prefix]
+        values = {**_present(target), **new}
+        if isinstance(target, ConfiguredInitialiser):
+            changed[prefix] = target.with_settings(new)
+        else:
+            changed[prefix] = values if isinstance(target, dict) else type(target)(**values)
     return changed
 
 
@@ -80,19 +85,32 @@ def _find(name: str, targets: dict[str, Any]) -> tuple[str, str]:
 def _present(target: Any) -> dict[str, Any]:
     if isinstance(target, dict):
         return target
+    if isinstance(target, ConfiguredInitialiser):
+        return target.settings
     return {field.name: getattr(target, field.name) for field in fields(target) if field.init}
 
 
-def _kinds(prefix: str, target: Any, field: str) -> set[type]:
+def _constructor(target: Any) -> Any:
+    """What the settings of a target are arguments of."""
+    if isinstance(target, dict):
+        return Problem.__init__
+    return target.factory if isinstance(target, ConfiguredInitialiser) else type(target)
+
+
+def _kinds(prefix: str, target: Any, field: str) -> set[Any]:
     """What a field may be: by its annotation or, if that leaves it open, by its present value."""
     if prefix == "env":
-        return set(READERS)
-    hint = get_type_hints(Problem.__init__ if isinstance(target, dict) else type(target)).get(field)
+        return {kind for kind in READERS if isinstance(kind, type)}
+    hint = get_type_hints(_constructor(target)).get(field)
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     allowed = {str if get_origin(kind) is Literal else kind for kind in kinds}
     if not allowed & READERS.keys():
         allowed = {type(_present(target)[field])}
     return {kind for kind in READERS if kind in allowed} or {str}
+
+
+def _read_widths(text: str) -> tuple[int, ...]:
+    return tuple(_read_whole(part) for part in text.split("x"))
 
 
 def _read_whole(text: str) -> int:
@@ -104,11 +122,12 @@ def _read_whole(text: str) -> int:
     return int(number)
 
 
-READERS: dict[type, tuple[str, Callable[[str], Any]]] = {
+READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     NoneType: ("none", lambda text: {"none": None}[text.lower()]),
     bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
     int: ("a whole number", _read_whole),
     float: ("a number", float),
+    Sequence[int]: ("whole numbers such as 64x64", _read_widths),
     str: ("a word", str),
 }
 """How each kind is described and read; where several are allowed, the first that fits is taken."""

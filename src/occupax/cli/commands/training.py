@@ -12,6 +12,7 @@ import tyro
 import occupax as ox
 from occupax.cli import names, settings
 from occupax.cli.choices import Choices, TrainingArguments, build, refuse_settings_of_others, restore
+from occupax.cli.grid import read_values, set_text, value_text
 from occupax.cli.options import FOLDER, Flag, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 from occupax.training.sweeps import NOTHING_LEARNED
@@ -171,10 +172,7 @@ def sweep(
     texts_of = settings.parse_lists(over)
     if choices.algorithm is None:
         refuse_settings_of_others(training.algorithm, texts_of)
-    grid = {
-        name: [settings.read(name, text, {"": training.algorithm}) for text in texts]
-        for name, texts in texts_of.items()
-    }
+    grid = read_values(training, texts_of)
     if not grid:
         raise ValueError("--over must name values to try, for example --over step_size=0.01,0.1.")
     if not json:
@@ -200,7 +198,7 @@ def sweep(
     given = settings.parse(choices.given)
     best = None
     if done.learned.any():
-        best = " ".join(f"{name}={value}" for name, value in {**given, **done.points[done.best]}.items())
+        best = set_text({**given, **done.points[done.best]})
     if json:
         print_json({"episodes": episodes, "points": points, "best": best})
     else:
@@ -213,7 +211,7 @@ def sweep(
 
 def _print_points(points: list[dict[str, Any]]) -> None:
     rows = [
-        {"score": point["score"], **{name: str(value) for name, value in point["settings"].items()}}
+        {"score": point["score"], **{name: value_text(value) for name, value in point["settings"].items()}}
         | {"learned": "yes" if point["learned"] else "nothing", "stopped seeds": point["stopped"]}
         | ({} if point["folder"] is None else {"folder": Path(point["folder"]).name})
         for point in points
