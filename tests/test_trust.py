@@ -429,7 +429,7 @@ def test_a_platform_that_is_not_there_is_named(monkeypatch):
         (lambda: ox.policies.Tabular(jnp.zeros((3, 2), int)), "table must be an array of real numbers"),
         (
             lambda: ox.TabularMDP(np.full((2, 1, 2), 0.5j), np.zeros((2, 1)), np.array([1.0, 0.0])),
-            "transition must be an array of numbers",
+            "transition must be an array of real numbers",
         ),
         (
             lambda: ox.make("FrozenLake-v1", is_slippery="maybe"),
