@@ -5,7 +5,7 @@ import pytest
 
 import occupax as ox
 from occupax.cli.output import number_text
-from occupax.training.assessment import probabilities
+from occupax.exact.probabilities import probabilities
 from occupax.training.setup import first_policy
 from test_cli_train import ICE, SIZES, interrupt_after, occupax
 
