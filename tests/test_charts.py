@@ -2,6 +2,7 @@
 
 import csv
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +134,17 @@ def test_a_long_title_stays_inside_of_its_figure():
     box = shown.get_window_extent()
     assert 0 <= box.x0 < box.x1 <= figure.bbox.width
     assert shown.get_text().split() == title.split()
+
+
+@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2), (2, 3), (16, 4), (1, 10)])
+def test_titles_of_maps_stay_inside_of_their_figure(shape: tuple[int, int], count: int, bare: bool):
+    one = HeatMap("best policy (seed 1234567890)", np.ones(shape))
+    figure = plots.draw(Maps("maps", "Where", "", (one,) * count), bare=bare)
+    figure.draw_without_rendering()
+    boxes = [axes.title.get_window_extent() for axes in figure.axes[:count]]
+    assert all(0 <= box.x0 < box.x1 <= figure.bbox.width for box in boxes)
+    assert all(0 <= box.y0 < box.y1 <= figure.bbox.height for box in boxes)
+    columns = min(count, plots.MAPS_ABREAST)
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes[:columns]))

@@ -160,3 +160,11 @@ def test_importing_the_package_stays_light_and_figures_have_no_window():
 def test_the_constraints_name_versions_and_no_addresses():
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line), line
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/training.md"])
+def test_a_report_reads_folders_that_the_commands_above_it_made(page):
+    before, command, after = (ROOT / page).read_text().partition("occupax report ")
+    folders = (command + after).splitlines()[0].removeprefix(command).partition(" --out")[0].split()
+    assert len(folders) > 1
+    assert all(f"--out {folder}\n" in before for folder in folders)

@@ -155,10 +155,22 @@ def test_arrows_are_for_grids_only():
         LAKE.transition.toarray().reshape(16, 4, 16)[:, ::-1], LAKE.reward, np.eye(16)[0], LAKE.terminal
     )
     assert not is_grid(turned, 4)
-    bound = visits("a", make_problem(env=LAKE), np.full((16, 4), 0.25), "even")
-    assert bound is not None
-    assert "that of the infinite horizon" in bound.caption
     assert visits("a", ox.Problem(ox.TabularMDP.chain(5)), np.full((5, 2), 0.5), "no square") is None
+
+
+@pytest.mark.parametrize("horizon", [None, 3, 20])
+def test_the_optimal_policy_of_a_map_is_that_of_the_problem(horizon: int | None):
+    """The utility of the map is that of `ox.solve`, which no stationary policy exceeds."""
+    problem = ox.Problem(LAKE, ox.utilities.LogCoverage(sigma=0.1), discount=0.99, horizon=horizon)
+    maps = visits("a", problem, np.full((16, 4), 0.25), "even")
+    assert maps is not None
+    assert [grid.title for grid in maps.grids] == ["even", "optimal policy", "uniform policy"]
+    even, optimum = (float(np.log(grid.values + 0.1).sum()) for grid in maps.grids[:2])
+    best = ox.solve(problem, tolerance=1e-6)
+    assert optimum == pytest.approx(best.value, abs=0.002 * (best.value - even) + 1e-6)
+    endless = ox.solve(ox.Problem(LAKE, ox.utilities.LogCoverage(sigma=0.1), discount=0.99)).policy
+    assert optimum >= ox.exact.value(problem, endless) - 0.002 * (best.value - even)
+    assert ("depends on time" in maps.caption) == (horizon is not None)
 
 
 METERED = ("train", "test_report_cli:Metered", "--constrain", "info.cost<=0.5", "--horizon", 2, "--no-progress")

@@ -34,6 +34,8 @@ MAPS_ABREAST = 3
 MAP_WIDTHS = {1: 4.2, 2: 2.6}
 """How wide a map is in a page, in inches, where there are few of them."""
 LETTERS_A_TITLE_ROW = 56
+LETTERS_AN_INCH = 11
+"""How many letters of the title of a map fit into an inch."""
 LETTERS_A_LEGEND_ROW = 100
 
 
@@ -172,21 +174,25 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
     rows = ceil(len(maps.grids) / columns)
     width = MAP_WIDTHS.get(columns, 1.85) if bare else 2.4
     height = width * min(2.0, max(grid.values.shape[0] / grid.values.shape[1] for grid in maps.grids))
-    figure = Figure(figsize=(width * columns + 0.3, (height + 0.3) * rows + 0.9), layout="constrained")
+    titles = [fill(grid.title, int(width * LETTERS_AN_INCH)) for grid in maps.grids]
+    title_rows = max(title.count("\n") + 1 for title in titles)
+    heading = 0.0 if bare else 0.4
+    panel_height = height + 0.15 + 0.17 * title_rows
+    figure = Figure(figsize=(width * columns + 0.3, panel_height * rows + heading + 1.2), layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in panels[len(maps.grids) :]:
         axes.remove()
     image = None
-    for axes, grid in zip(panels, maps.grids, strict=False):
+    for axes, grid, title in zip(panels, maps.grids, titles, strict=False):
         shown = np.ma.masked_equal(np.where(grid.values > 0, np.maximum(grid.values, VISITS_SHOWN * most), 0.0), 0.0)
         image = axes.imshow(shown, norm=scale, cmap="cividis", interpolation="none")
         axes.patch.set(hatch="////", edgecolor="#808080")
         _draw_arrows(axes, grid, np.ma.filled(scale(shown), np.nan))
         _draw_marks(axes, grid, np.ma.filled(scale(shown), np.nan))
-        axes.set_title(grid.title, fontsize=10)
+        axes.set_title(title, fontsize=10)
         axes.set(xticks=[], yticks=[])
     if image is not None:
-        place: Any = {"ax": panels[: len(maps.grids)], "orientation": "horizontal", "aspect": 32}
+        place: Any = {"ax": panels[: len(maps.grids)], "orientation": "horizontal", "aspect": 32, "fraction": 0.05}
         figure.colorbar(image, label="discounted visits per episode", **place).ax.minorticks_off()
     if not bare:
         figure.suptitle(maps.title, fontsize=13, fontweight="bold")

@@ -5,7 +5,6 @@ from itertools import compress
 from math import isqrt
 from typing import Any, cast
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -17,12 +16,8 @@ from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import StateActionArray
 from occupax.features import Grid
 from occupax.problem import Problem
+from occupax.training.assessment import quick_optimum
 
-MOST_STATES_SOLVED = 400
-"""The most states of a process whose optimum is found in seconds."""
-TOLERANCE = 1e-3
-_solved: list[tuple[Problem, np.ndarray]] = []
-"""The problem that was solved last, and its solution."""
 AS_GOOD = 0.99
 """Actions of this share of the largest probability have an arrow too."""
 
@@ -34,19 +29,21 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
         return None
     grid, nowhere = is_grid(env, isqrt(env.num_states)), np.zeros(env.num_states, bool)
     moving = ~np.asarray(env.terminal) if grid else nowhere
-    optimum, caption = _stationary_optimum(problem, env.num_states), alone.caption
-    grids = [_grid(title, problem, best, moving)]
+    optimum, caption = quick_optimum(problem), alone.caption
+    grids = [_grid(title, exact.occupancy(problem, best), moving)]
     if grid:
         caption += (
             " Arrows: the most probable action, and those within 1% of it. S: start; G: an end that is rewarded; "
         )
         caption += "H: any other end, such as a hole."
     if optimum is not None:
-        grids.append(_grid("optimal policy", problem, optimum, moving))
+        grids.append(_grid("optimal policy", optimum.occupancy, moving))
         if problem.horizon is not None:
-            caption += f" The best policy for {problem.horizon:,} steps depends on time; the optimal one here is that "
-            caption += "of the infinite horizon."
-    grids.append(_grid("uniform policy", problem, np.full(best.shape, 1 / env.num_actions), nowhere))
+            caption += f" The optimal policy for {problem.horizon:,} steps depends on time."
+            if grid:
+                caption += " Its arrows are the actions taken most often in each cell."
+    uniform = np.full(best.shape, 1 / env.num_actions)
+    grids.append(_grid("uniform policy", exact.occupancy(problem, uniform), nowhere))
     if grid:
         letters = _marks(env)
         grids = [replace(one, marks=letters) for one in grids]
@@ -110,28 +107,12 @@ def is_grid(env: TabularMDP, side: int) -> bool:
     return bool((abs(down) + abs(right) <= 1)[possible].all() and (ahead >= 0)[possible].all() and reaches[live].all())
 
 
-def _grid(title: str, problem: Problem, policy: StateActionArray, moving: Bool[np.ndarray, " S"]) -> HeatMap:
-    visited = exact.occupancy(problem, policy).sum(1)
+def _grid(title: str, occupancy: StateActionArray, moving: Bool[np.ndarray, " S"]) -> HeatMap:
+    visited = occupancy.sum(1)
     square = (isqrt(len(visited)), -1)
     if not moving.any():
         return HeatMap(title, visited.reshape(square))
-    likely = (policy >= AS_GOOD * policy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
+    likely = (occupancy >= AS_GOOD * occupancy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
     cells = likely.reshape(*square, len(MOVES))
     texts = [["".join(compress(MOVES, cell)) for cell in row] for row in cells]
     return HeatMap(title, visited.reshape(square), texts)
-
-
-def _stationary_optimum(problem: Problem, states: int) -> Float[np.ndarray, "S A"] | None:
-    """The best policy for the infinite horizon, unless it takes long to find or there is none."""
-    if not problem.utility.concave or states > MOST_STATES_SOLVED:
-        return None
-    try:
-        given = problem.objective, problem.discount, None, problem.termination
-        endless = Problem(problem.env, *given, constraints=problem.constraints)
-        if not eqx.tree_equal(endless.features, problem.features):
-            return None
-        if not (_solved and bool(eqx.tree_equal(_solved[0][0], endless))):  # runs of one page often share a problem
-            _solved[:] = [(endless, exact.solve(endless, tolerance=TOLERANCE).policy)]
-        return _solved[0][1]
-    except (ValueError, RuntimeError):  # infinitely steep where a policy never goes, or too slow to converge
-        return None

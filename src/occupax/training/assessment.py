@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -157,22 +158,37 @@ def find_references(problem: Problem, first: Policy) -> References:
         return References(float(assess(problem, [first]).utilities[0]))
     uniform, evaluator = np.full((env.num_states, env.num_actions), 1 / env.num_actions), exact.Evaluator(problem)
     values = evaluator.utilities(evaluator.occupancies(np.array([probabilities(problem, first), uniform])))
-    best = _optimum(problem, uniform.size)
+    best = quick_optimum(problem)
     return References(*map(float, values), *(() if best is None else (best.value, best.gap)))
 
 
-def _optimum(problem: Problem, pairs: int) -> Optimum | None:
-    """The optimum, unless the table is too large or it is not certified well enough."""
-    if not (problem.utility.concave and _quick(problem, pairs)):
+_solved: list[tuple[Problem, Optimum | None]] = []
+"""The problem that was solved last, and its optimum: the references and the map of a report need the same one."""
+
+
+def quick_optimum(problem: Problem) -> Optimum | None:
+    """Return the optimum of a tabular problem, unless the table is too large or it is not certified well enough.
+
+    With a horizon the optimum is over policies that depend on time, so that no policy is better.
+    """
+    if not (problem.utility.concave and _quick(problem)):
         return None
+    if not (_solved and bool(eqx.tree_equal(_solved[0][0], problem))):
+        _solved[:] = [(problem, _rough_optimum(problem))]
+    return _solved[0][1]
+
+
+def _rough_optimum(problem: Problem) -> Optimum | None:
     try:
         return solve_roughly(problem, ROUGHLY, MOST_ITERATIONS)
     except ValueError:  # infinitely steep where a policy never goes, or limits that nobody can keep
         return None
 
 
-def _quick(problem: Problem, pairs: int) -> bool:
-    """Whether the optimum of a table is found in a few seconds."""
+def _quick(problem: Problem) -> bool:
+    """Return whether the optimum of a table is found in a few seconds."""
+    env: Any = problem.env
+    pairs = env.num_states * env.num_actions
     numbers = pairs * (problem.horizon or 1)
     if problem.utility.linear and not problem.constraints:
         return numbers <= MOST_NUMBERS_LINEAR
@@ -182,7 +198,7 @@ def _quick(problem: Problem, pairs: int) -> bool:
 def _assess_tables(problem: Problem, tables: Float[np.ndarray, "seed S A"]) -> Assessment:
     evaluator = exact.Evaluator(problem)
     occupancies, gaps, reason = evaluator.occupancies(tables), None, ""
-    if problem.utility.concave and (not problem.constraints or _quick(problem, tables[0].size)):
+    if problem.utility.concave and (not problem.constraints or _quick(problem)):
         try:
             gaps = evaluator.gaps(occupancies)
         except ValueError as error:  # infinitely steep where a policy never goes, or limits that nobody can keep
