@@ -17,7 +17,7 @@ import occupax as ox
 from occupax import serial
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
-from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, plot_metric, words
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, plot_metric, settings, words
 from occupax.analysis.page import environment
 from occupax.analysis.report import write_report
 from occupax.analysis.statistics import moving_average, quartiles
@@ -415,3 +415,11 @@ def test_descriptions_read_like_python():
     assert text.startswith("(Sum(terms=(Reward(")
     assert text.endswith("weights=(1, 0.5)), [1, 2.5], array 3 x 4, inf, none)")
     assert words(*serial.pack([jnp.float32(0.25), np.array([True]), jnp.tanh])) == "(0.25, [1], tanh)"
+
+
+def test_settings_have_the_number_of_seeds_and_the_episodes_that_were_sampled():
+    result = make_result(seeds=1)
+    assert dict(settings(result))["Seeds"] == "1 (seed 0)"
+    assert dict(settings(result))["Episodes"] == "100 for each seed"
+    result.config["episodes"] = 100_000
+    assert dict(settings(result))["Episodes"] == "100 for each seed, of a budget of 100,000"

@@ -15,6 +15,7 @@ import pytest
 import occupax as ox
 from occupax import cli
 from occupax.cli.choices import Choices, build
+from occupax.cli.output import print_line, print_table
 from occupax.cli.own_options import with_settings
 from occupax.problem import as_problem
 from occupax.training.setup import make_setup
@@ -286,3 +287,12 @@ def test_an_interruption_ends_in_a_word_and_exit_code_130(monkeypatch, capsys):
         cli.main()
     assert stopped.value.code == 130
     assert capsys.readouterr().err == "occupax: interrupted.\n"
+
+
+def test_names_with_colons_are_printed_as_they_are(capsys):
+    title = "Reward on battery:Battery: discount 0.99"
+    print_line(title)
+    print_table(title, [{"name": "a:battery:"}])
+    shown = capsys.readouterr().out
+    assert shown.count("battery:Battery: discount") == 2
+    assert "a:battery:" in shown

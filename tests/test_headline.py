@@ -157,3 +157,11 @@ def test_points_of_a_sweep_share_what_they_are_compared_with(monkeypatch):
 def test_a_way_of_no_length_has_no_share():
     flat = References(first=1.0, uniform=1.0, optimum=1.0, gap=1e-9)
     assert np.isnan(flat.share(1.0))
+
+
+def test_a_sum_with_the_reward_shows_the_return():
+    problem = ox.Problem(arms(), ox.utilities.Reward() + 0.1 * ox.utilities.Entropy(), horizon=1)
+    result = ox.train(problem, PULLING, episodes=200, seeds=3, progress=False)
+    last = float(np.median(result.metrics["return"][:, -1]))
+    assert f"; undiscounted return {short(last)} at the end" in result.headline
+    assert "undiscounted return" not in pull().headline  # the exact utility says as much

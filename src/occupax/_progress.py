@@ -26,8 +26,9 @@ class ProgressBar:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("[bold]{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
-        self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True))
+        description = TextColumn("{task.description}", style="bold", markup=False)
+        columns = (description, BarColumn(), TextColumn("{task.fields[left]}"))
+        self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True, emoji=False))
         self._lines = shown and not self._bar.console.is_terminal
         self._total, self._first, self._guess, self._between = total, done, seconds_a_unit, seconds_between_lines
         self._began = self._said = time.monotonic()

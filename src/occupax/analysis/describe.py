@@ -89,7 +89,7 @@ def settings(result: Result) -> list[tuple[str, str]]:
         *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),
         ("Algorithm", words(setup["algorithm"], arrays)),
         ("Policy", class_name(setup["policy"])),
-        ("Episodes", f"{result.config['episodes']:,} for each seed"),
+        ("Episodes", _episodes(result)),
         ("Seeds", _seeds(result.seeds)),
         ("Records", f"one every {every}, {len(result.episodes):,} in all"),
         ("Time", f"{result.seconds:,.0f} seconds"),
@@ -97,8 +97,19 @@ def settings(result: Result) -> list[tuple[str, str]]:
     ]
 
 
+def _episodes(result: Result) -> str:
+    """Return the sampled episodes of a seed, and the budget where it was not spent."""
+    sampled = int(result.episodes[-1]) if len(result.episodes) else 0
+    budget = result.config["episodes"]
+    if sampled == budget:
+        return f"{sampled:,} for each seed"
+    return f"{sampled:,} for each seed, of a budget of {budget:,}"
+
+
 def _seeds(seeds: tuple[int, ...]) -> str:
     first, last = seeds[0], seeds[-1]
+    if len(seeds) == 1:
+        return f"1 (seed {first})"
     if len(seeds) > 2 and seeds == tuple(range(first, last + 1)):
         return f"{len(seeds)} ({first} to {last})"
     return ", ".join(map(str, seeds))

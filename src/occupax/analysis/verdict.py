@@ -13,7 +13,7 @@ from occupax.samplers import EpisodeError
 from occupax.serial import class_name
 from occupax.training.assessment import References
 from occupax.training.result import Finding, Result
-from occupax.utilities import Reward
+from occupax.utilities import Reward, Sum, Utility
 
 NEARLY_ALL = 0.99
 """From this share of the way on, a tenth of a per cent is shown."""
@@ -38,14 +38,25 @@ def headline(result: Result) -> str:
 
 
 def _return(result: Result) -> str:
-    """The undiscounted return of the last iteration, which readers know; for rewards of what is not a table."""
-    if result.problem is None or not isinstance(result.problem.objective, Reward):
+    """Return the part of the headline on the undiscounted return of the last iteration.
+
+    It is empty for the reward alone on a table, where the exact utility says as much, and for goals without a reward.
+    """
+    if result.problem is None or not _has_reward(result.problem.objective):
         return ""
     last = result.metrics["return"][:, -1:]
     known = last[np.isfinite(last)]
-    if isinstance(result.problem.env, TabularMDP) or not known.size:
+    exact = isinstance(result.problem.env, TabularMDP) and isinstance(result.problem.objective, Reward)
+    if exact or not known.size:
         return ""
     return f"; undiscounted return {short(float(np.median(known)))} at the end"
+
+
+def _has_reward(objective: Utility) -> bool:
+    """Return whether a utility is the reward or a sum that contains the reward."""
+    if isinstance(objective, Sum):
+        return any(_has_reward(term) for term in objective.terms)
+    return isinstance(objective, Reward)
 
 
 def _limits(result: Result) -> str:

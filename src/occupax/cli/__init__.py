@@ -120,5 +120,6 @@ def _complain(said: str, code: int) -> None:
 
 
 def _print_error(said: str) -> None:
+    console = Console(stderr=True, emoji=False)
     with suppress(OSError):  # the terminal may have been closed
-        Console(stderr=True).print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)

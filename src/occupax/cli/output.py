@@ -77,7 +77,7 @@ def _discard(stream: TextIO) -> None:
 
 def print_line(text: str) -> None:
     """Print one line, however long, as it is."""
-    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+    Console(emoji=False).print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-", last_apart: bool = False) -> None:
@@ -91,7 +91,7 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-
         if last_apart and i == len(rows) - 1:
             table.add_section()
         table.add_row(*(_show(row.get(column), missing) for column in columns))
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def number_text(value: float) -> str:
