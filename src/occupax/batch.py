@@ -74,6 +74,8 @@ class Statistics(eqx.Module):
     """(sum w)^2 / sum w^2 over the weights of whole trajectories: as many on-policy ones would tell as much."""
     actions_clipped: Float[Array, ""]
     """The share of the steps whose action was outside of the bounds of the environment."""
+    saturated: Float[Array, " n"]
+    """Fraction of the steps with each entry of the action saturated; empty without bounds."""
 
 
 class Transitions(eqx.Module):

@@ -6,6 +6,7 @@
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
 * `images`: softmax policies over convolutions of an image.
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
+* `saturation`: recovery of Gaussian policies whose actions are beyond their bounds.
 * `redrawing`: other policies of the same kind, to try where the present one shows nothing.
 * `fitting`: which policy fits which environment, and the compiled kernel.
 * `modes`: the most probable actions of a policy.

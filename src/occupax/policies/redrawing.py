@@ -15,18 +15,18 @@ BOLDNESS = 3.0
 
 def can_be_redrawn(policy: Policy) -> bool:
     """Whether a policy is a softmax over the outputs of a network, which acts alike where observations are alike."""
-    return isinstance(policy, Softmax | SoftmaxProduct) and len(_layers(policy)) > 0
+    return isinstance(policy, Softmax | SoftmaxProduct) and len(linear_layers(policy)) > 0
 
 
 def redraw(policy: Policy, key: Key[Array, ""]) -> Policy:
     """The policy with new weights in the last layer of its network, so large that it is far from uniform."""
-    weight = _layers(policy)[-1].weight
+    weight = linear_layers(policy)[-1].weight
     bound = BOLDNESS / weight.shape[1] ** 0.5
     new = jax.random.uniform(key, weight.shape, weight.dtype, -bound, bound)
-    return eqx.tree_at(lambda it: _layers(it)[-1].weight, policy, new)
+    return eqx.tree_at(lambda it: linear_layers(it)[-1].weight, policy, new)
 
 
-def _layers(policy: Policy) -> list[eqx.nn.Linear]:
-    """The linear layers of a policy, in the order of its tree; the last one is that of the logits."""
+def linear_layers(policy: Policy) -> list[eqx.nn.Linear]:
+    """Return the linear layers of a policy, in the order of its tree; the last one is the output layer."""
     nodes: list[Any] = jax.tree.leaves(policy, is_leaf=lambda node: isinstance(node, eqx.nn.Linear))
     return [node for node in nodes if isinstance(node, eqx.nn.Linear)]

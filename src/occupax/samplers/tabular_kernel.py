@@ -128,7 +128,9 @@ class TabularKernelBatch(Block):
         rewards = jnp.asarray(self.source.rewards, self.probs.dtype)
         sums = self._ask("tally", target, (5,), rewards, largest_squared=LARGEST_SQUARED)
         steps = self.lengths[self.start : self.stop].sum()
-        return Tally(sums[0], sums[1], steps, sums[2], sums[3], sums[4], jnp.zeros_like(steps))
+        return Tally(
+            sums[0], sums[1], steps, sums[2], sums[3], sums[4], jnp.zeros_like(steps), jnp.zeros_like(steps, shape=0)
+        )
 
     def fisher_vector(self, vector: Policy) -> Policy:
         """What `estimators.fisher_vector` estimates, from the discounted visits of every state and action."""

@@ -37,6 +37,8 @@ class Tally(eqx.Module):
     largest_weight: Float[Array, ""]
     clipped: Int[Array, ""]
     """How many steps had an action outside of the bounds of the environment."""
+    saturated: Int[Array, " n"]
+    """Number of steps with each entry of the action saturated; empty without bounds."""
 
     def __add__(self, other: "Tally") -> "Tally":
         total = jax.tree.map(jnp.add, self, other)
@@ -53,6 +55,7 @@ class Tally(eqx.Module):
             largest_weight=self.largest_weight,
             effective_sample_size=self.weights**2 / jnp.maximum(self.squared_weights, 1e-30),
             actions_clipped=self.clipped / jnp.maximum(self.steps, 1),
+            saturated=self.saturated / jnp.maximum(self.steps, 1),
         )
 
 

@@ -13,6 +13,7 @@ from occupax.envs.actions import BoxActions
 from occupax.envs.base import number_of_states
 from occupax.estimators import LogProbs, LogProbsAlong
 from occupax.policies import Observed, Policy, observed
+from occupax.policies.saturation import FLAT
 from occupax.problem import Problem
 from occupax.samplers.batches.block import LARGEST_SQUARED, Block, Tally, half_of
 
@@ -82,6 +83,7 @@ class SampledBatch(Block):
             squared_weights=jnp.sum(last**2),
             largest_weight=weight.max(),
             clipped=jnp.sum(self._clipped() & taken.live),
+            saturated=jnp.sum(self._saturated() & taken.live[..., None], (0, 1)),
         )
 
     def _clipped(self) -> Bool[Array, "#B #H"]:
@@ -91,6 +93,15 @@ class SampledBatch(Block):
             return jnp.zeros((1, 1), bool)
         actions = jax.vmap(jax.vmap(self.policy.applied))(self.trajectories.actions)
         return jnp.any(space.clip(actions) != actions, -1)
+
+    def _saturated(self) -> Bool[Array, "#B #H n"]:
+        """Whether each entry of each action is saturated; no entries without bounds."""
+        space, actions = self.problem.env.action_space, self.trajectories.actions
+        if not isinstance(space, BoxActions) or not space.bounded:
+            return jnp.zeros((1, 1, 0), bool)
+        if self.policy.action_space == "squashed":
+            return jnp.abs(actions) > FLAT
+        return space.clip(actions) != actions
 
     def fisher_vector(self, vector: Policy) -> Policy:
         """The product with the Fisher information, by `estimators.fisher_vector`."""

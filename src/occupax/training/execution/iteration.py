@@ -16,6 +16,7 @@ from occupax.baselines import Fit, Regression, nothing_seen
 from occupax.batch import AnyBaseline, Baseline, Batch, Statistics, Target, Transitions
 from occupax.envs.actions import BoxActions
 from occupax.policies import Observed, Policy, normaliser_of, with_statistics
+from occupax.policies.saturation import SATURATED, draw_back
 from occupax.problem import Problem
 from occupax.steps import global_norm
 from occupax.training.execution.multipliers import Multipliers, first_multipliers, follow, gains
@@ -49,7 +50,7 @@ class Run(eqx.Module):
     kept: Policy | None
     """The iterate that would be returned, if that is not the last one."""
     kept_score: tuple[Float[Array, ""], Float[Array, ""]]
-    """The largest excess of its estimates over a limit, or 0, and its estimated utility, for output "best"."""
+    """For output "best": `_score` of the policy that is kept."""
     multipliers: Multipliers | None
     """Of the constraints, if the problem has any."""
     failure: Int[Array, ""]
@@ -183,16 +184,21 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
 def recorded(problem: Problem, algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
     """The names of the numbers of a row."""
     own = tuple(eqx.filter_eval_shape(algorithm.metrics, state))
-    reserved = *RECORDED, "actions_clipped", "steps", "episodes", "seed", "exact_utility", "gap"
+    reserved = *RECORDED, "actions_clipped", "feasible", "steps", "episodes", "seed", "exact_utility", "gap"
     taken = [name for name in own if name in reserved]
     if taken:
         raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken.")
-    return RECORDED + _of_actions(problem) + _of_constraints(problem) + own
+    return RECORDED + _of_actions(problem) + _of_constraints(problem) + _of_output(problem, algorithm) + own
 
 
 def _of_constraints(problem: Problem) -> tuple[str, ...]:
     """What is recorded of each constraint."""
     return tuple(f"{what}/{one.name}" for what in ("multiplier", "violation") for one in problem.constraints)
+
+
+def _of_output(problem: Problem, algorithm: Algorithm[Any]) -> tuple[str, ...]:
+    """Return what is recorded of the policy that is kept for output "best", if there are constraints."""
+    return ("feasible",) if problem.constraints and algorithm.output == "best" else ()
 
 
 def _of_actions(problem: Problem) -> tuple[str, ...]:
@@ -250,13 +256,15 @@ def _conclude(
     utility = problem.estimated_utility(fresh)
     multipliers = run.multipliers
     if multipliers is not None:
-        multipliers = follow(multipliers, problem, fresh, trajectories, gains(state.policy))
-    excess = jnp.zeros_like(utility) if multipliers is None else jnp.maximum(multipliers.relative_excess.max(), 0.0)
-    kept, kept_score = _keep(algorithm.output, judging, run, (excess, utility), key, iteration)
+        saturated = statistics.saturated > SATURATED
+        multipliers = follow(multipliers, problem, fresh, trajectories, gains(state.policy), jnp.any(saturated))
+        state = eqx.tree_at(lambda tree: tree.policy, state, draw_back(state.policy, saturated))
+    score = _score(problem, utility, multipliers, trajectories)
+    kept, kept_score = _keep(algorithm.output, judging, run, score, key, iteration)
     failed_before = run.failure > 0
     failure = jnp.where(failed_before, run.failure, _failure(state))
     failed_at = jnp.where(failed_before, run.failed_at, iteration)
-    numbers = _numbers(problem, algorithm, state, utility, statistics, multipliers)
+    numbers = _numbers(problem, algorithm, state, utility, statistics, multipliers, kept_score[0])
     row = Row(jnp.where(failure > 0, jnp.nan, numbers), jnp.where(failure > 0, 0, statistics.steps))
     frozen = Run(run.state, run.kept, run.kept_score, run.multipliers, failure, failed_at, run.regression)
     return choose(failure > 0, frozen, Run(state, kept, kept_score, multipliers, failure, failed_at, regression)), row
@@ -264,6 +272,22 @@ def _conclude(
 
 conclude = eqx.filter_jit(_conclude)
 """The end of an iteration as a program of its own, for runs outside of the compiled program."""
+
+
+def _score(
+    problem: Problem,
+    utility: Float[Array, ""],
+    multipliers: Multipliers | None,
+    trajectories: int | Float[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the violation and the utility by which output "best" compares policies.
+
+    With constraints the utility is that of the recent mean, so that both numbers are about the same batches.
+    """
+    if multipliers is None:
+        return jnp.zeros_like(utility), utility
+    mean = multipliers.occupancy / multipliers.weight[0]
+    return multipliers.violation(trajectories), problem.estimated_utility(mean)
 
 
 def _keep(
@@ -305,6 +329,7 @@ def _numbers(
     utility: Float[Array, ""],
     statistics: Statistics,
     multipliers: Multipliers | None,
+    kept_violation: Float[Array, ""],
 ) -> Float[Array, " M"]:
     numbers = {
         "utility": utility,
@@ -322,6 +347,7 @@ def _numbers(
                 zip(_of_constraints(problem), jnp.concatenate([multipliers.value, multipliers.excess]), strict=True)
             )
         ),
+        **dict.fromkeys(_of_output(problem, algorithm), (kept_violation == 0).astype(utility.dtype)),
         **algorithm.metrics(state),
     }
     for name, number in numbers.items():

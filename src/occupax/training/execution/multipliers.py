@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
@@ -57,6 +57,21 @@ class Multipliers(eqx.Module):
         """The excess over each limit in standard deviations of one trajectory."""
         return self.excess / jnp.maximum(self.deviation[1:], jnp.finfo(self.excess.dtype).tiny)
 
+    def violation(self, trajectories: int | Float[Array, ""]) -> Float[Array, ""]:
+        """Return by how much the policy may violate the constraints, in standard deviations of one trajectory.
+
+        The policy is feasible, with a violation of 0, if the recent mean is below every threshold by `CAUTION` standard
+        errors and the last batch is not above one. Before the second batch no error is known, and the result is inf.
+
+        Args:
+            trajectories: the number of trajectories in the last batch.
+        """
+        recent = jnp.minimum(self.trajectories, trajectories * (1 + MEMORY) / (1 - MEMORY))
+        upper = self.relative_excess + CAUTION / jnp.sqrt(recent)
+        last = self.last[1:] / jnp.maximum(self.deviation[1:], jnp.finfo(self.last.dtype).tiny)
+        largest = jnp.maximum(jnp.max(jnp.maximum(upper, last)), 0.0)
+        return jnp.where(self.weight[1] == 0, jnp.inf, largest)
+
     @property
     def numbers(self) -> Float[Array, " K2"]:
         """What is recorded: all multipliers, then all excesses."""
@@ -98,8 +113,19 @@ def follow(
     fresh: Float[Array, " d"],
     trajectories: int | Float[Array, ""],
     gains: Gains,
+    saturated: bool | Bool[Array, ""] = False,
 ) -> Multipliers:
-    """The multipliers after an iteration, from its own estimate of the occupancy, of so many trajectories."""
+    """Return the multipliers after an iteration, from its own estimate of the occupancy.
+
+    Args:
+        multipliers: those before the iteration.
+        problem: the problem with its constraints.
+        fresh: the estimate of the occupancy.
+        trajectories: how many trajectories the estimate is made of.
+        gains: the gains for the kind of policy.
+        saturated: whether the actions are saturated. The integral does not grow meanwhile (conditional integration),
+            because a policy without a gradient cannot respond.
+    """
     now = jnp.concatenate([problem.estimated_utility(fresh)[None], problem.excesses(fresh)])
     is_first = multipliers.weight[0] == 0
     # of consecutive estimates, so that neither a trend nor an offset counts
@@ -121,6 +147,7 @@ def follow(
     integral = jnp.maximum(
         seen.integral + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / gains.noticed, -1.0, 1.0), 0.0
     )
+    integral = jnp.where(saturated, jnp.minimum(integral, seen.integral), integral)
     size = jnp.maximum(integral + (1 + integral) * jnp.clip(gains.proportional * relative, -1.0, 1.0), 0.0)
     utility, *limits = seen.deviation
     unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
