@@ -195,7 +195,12 @@ def test_a_simulator_whose_episodes_are_all_cut_and_earn_the_same():
     result = ox.train(problem, ox.REINFORCE(batch=2), 4, seeds=1, policy=ox.policies.linear(), progress=False)
     assert kinds(result) == ["horizon"]
     varied = result.metrics | {"return": np.array([[-5.0, -4.0]], np.float32), "grad_norm": np.ones((1, 2), np.float32)}
-    assert kinds(replace(result, metrics=varied)) == []  # it may be an environment without an end
+    result = replace(result, saved_assessment=result.assessment)
+    endless = ox.Problem(ox.make("Pendulum-v1"), horizon=5)
+    assert kinds(replace(result, metrics=varied, problem=endless)) == []  # an environment without an end
+    assert kinds(replace(result, metrics=varied)) == ["horizon"]
+    paid = varied | {"return": np.array([[5.0, 4.0]], np.float32)}
+    assert kinds(replace(result, metrics=paid)) == []  # an end may be what is to be avoided
 
 
 def test_an_occupancy_that_left_its_domain():
@@ -259,3 +264,107 @@ def test_a_sweep_says_what_learned_nothing():
     )
     with pytest.raises(ValueError, match="no setting learned anything"):
         _ = nothing.best
+
+
+LIMITED = ox.Problem(corridor(FREE), COVERAGE.utility, horizon=STEPS, constraints=[ox.Constraint(FREE, at_most=2.0)])
+
+
+def limited(well, utility, violation, last, excess):
+    """The records of three seeds with a utility and a violation of a limit of 2, and what became of them."""
+    records = np.ones((3, len(well.episodes)))
+    metrics = well.metrics | {"utility": records * utility, "violation/cost": records * violation}
+    metrics |= {"multiplier/cost": records}
+    assessed = replace(
+        well.assessment,
+        utilities=np.full(3, last),
+        excesses=np.full((3, 1), excess),
+        references=ox.training.References(first=utility[0]),
+    )
+    return replace(well, problem=LIMITED, metrics=metrics, saved_assessment=assessed)
+
+
+def test_a_utility_that_a_limit_costs_is_no_collapse(well):
+    """The first policy breaks the limit and the last one keeps it; where both keep it, the utility is lost."""
+    progress = np.linspace(0.0, 1.0, len(well.episodes))
+    falling = 5.0 - 3.0 * progress
+    traded = limited(well, falling, 1.0 - 1.2 * progress, last=2.0, excess=-0.2)
+    assert kinds(traded) == []
+    lost = limited(well, falling, -0.1, last=2.0, excess=-0.2)
+    assert "collapse" in kinds(lost)
+    broken = limited(well, falling, 1.0, last=2.0, excess=1.0)
+    assert "collapse" in kinds(broken)  # the end is no more feasible than the beginning
+    later = np.interp(progress, [0.0, 0.3, 0.6, 1.0], [2.0, 6.0, 3.0, 3.0])
+    rose = limited(well, later, np.where(later > 3.01, 1.0, -0.1), last=3.0, excess=-0.1)
+    assert kinds(rose) == []  # the best tenth broke the limit
+
+
+def test_rounding_is_no_collapse_and_numbers_in_a_sentence_differ(well):
+    records = len(well.episodes)
+    for last, seen in ((99.0 - 1e-5, False), (99.0 - 0.02, True)):
+        references = ox.training.References(first=99.0)
+        assessed = replace(well.assessment, utilities=np.full(3, last), references=references)
+        course = replace(
+            well, metrics=well.metrics | {"utility": np.full((3, records), 99.0)}, saved_assessment=assessed
+        )
+        sentences = [finding.sentence for finding in course.diagnosis if finding.kind == "collapse"]
+        assert len(sentences) == seen
+        assert all("from 99 of the first policy to 98.98 at the end" in sentence for sentence in sentences)
+
+
+@pytest.mark.parametrize(("first", "last", "noise"), [(2.08, 10.0, 0.0), (12.4, 15.1, 4.0)])
+def test_a_rise_before_the_first_records_is_progress(well, first, last, noise):
+    """New episodes show it: 1,000 each, whose standard error is a tenth of that of a batch of ten."""
+    random, shape = np.random.default_rng(0), (3, len(well.episodes))
+    at_once = {"utility": last + noise * random.normal(size=shape)}
+    for utility, seen in ((last, False), (first, True)):
+        references = ox.training.References(first=first)
+        assessed = replace(well.assessment, utilities=np.full(3, utility), references=references)
+        course = replace(well, metrics=well.metrics | at_once, saved_assessment=assessed)
+        assert (Evidence(course).no_progress is not None) == seen
+
+
+def test_a_goal_that_is_never_reached_is_a_finding_though_returns_rise():
+    """MountainCarContinuous: the goal is not found by chance, and what is learned is to save fuel."""
+    result = ox.train(ox.Problem("MountainCarContinuous-v0"), episodes=100, seeds=2, progress=False)
+    assert (result.metrics["return"] <= 0).all()
+    finding = result.diagnosis[0]
+    assert finding.kind == "horizon"
+    assert "was cut at the horizon of 999 steps in all 2 seeds" in finding.sentence
+    assert "a goal that ends an episode was never reached" in finding.sentence
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e38])
+@pytest.mark.parametrize("tabular", [True, False])
+def test_rewards_that_overflow_are_named_with_their_scale(scale, tabular):
+    reward = FREE.copy()
+    reward[:, 1] = scale
+    problem = ox.Problem(corridor(reward), horizon=STEPS)
+    policy = None if tabular else ox.policies.mlp()
+    result = ox.train(problem, CALM, 300, seeds=2, policy=policy, progress=False)
+    assert all(status.startswith("stopped") for status in result.status)
+    (finding,) = result.diagnosis
+    assert finding.kind == "overflow"
+    assert "the rewards are too large" in finding.sentence
+    assert f"about {ox.exact.value(problem, np.full(FREE.shape, 0.5)):.0e}" in finding.sentence
+    assert "divide the utility" in finding.advice
+
+
+def test_a_policy_that_is_worth_more_than_a_float_holds_overflowed(well):
+    """As that of CartPole, whose rewards of 1 were multiplied by 1e38."""
+    infinite = np.full(3, np.inf)
+    assessed = replace(well.assessment, utilities=infinite, references=ox.training.References(first=np.inf))
+    stopped = ("stopped at iteration 0: the gradient estimate is not finite",) * 3
+    huge = replace(well, status=stopped, saved_assessment=assessed)
+    (finding,) = huge.diagnosis
+    assert finding.kind == "overflow"
+    assert "a policy is worth more than 3.4e+38" in finding.sentence
+
+
+def test_actions_that_saturate_are_named_where_a_limit_is_lost(well):
+    clipped = {"actions_clipped": np.full((3, len(well.episodes)), 0.97)}
+    broken = limited(well, np.linspace(2.0, 5.0, len(well.episodes)), 1.0, last=5.0, excess=1.0)
+    found = replace(broken, metrics=broken.metrics | clipped).diagnosis
+    finding = next(finding for finding in found if finding.kind == "saturation")
+    assert finding.sentence.startswith("97% of the actions in the last tenth of the records in all 3 seeds")
+    kept = limited(well, np.linspace(2.0, 5.0, len(well.episodes)), -0.1, last=5.0, excess=-0.1)
+    assert kinds(replace(kept, metrics=kept.metrics | clipped)) == []  # the best policy may be at a bound

@@ -13,8 +13,17 @@ from jaxtyping import Float
 
 from occupax.algorithms import PlugIn
 from occupax.algorithms.base import EpochAlgorithm
-from occupax.analysis.evidence import FEW, GOOD, Evidence, may_end
-from occupax.analysis.verdict import share_text, short
+from occupax.analysis.evidence import (
+    FEW,
+    GOOD,
+    KEPT,
+    KEPT_ESTIMATED,
+    ROUNDING,
+    WINDOWS,
+    Evidence,
+    may_end,
+)
+from occupax.analysis.verdict import share_text, short, told_apart
 from occupax.envs.base import DecisionProcess
 from occupax.exact.evaluation import utility_gradient
 from occupax.features import VISITS, Feature, Stack
@@ -31,9 +40,10 @@ OFTEN = 0.1
 too large: trainings that are well have one or two per cent."""
 LARGE_WEIGHT = 4.0
 """A weight that is large even in a batch of one or two trajectories."""
-KEPT, KEPT_ESTIMATED = 0.02, 0.05
-"""The excess, as a share of the limit, from which on a limit is not kept: smaller ones come and go with the policy. The
-second is for estimates from new episodes, which have an error of their own."""
+HUGE = 0.1
+"""The fraction of the square root of the largest float from which on squares of gradients overflow."""
+SATURATED = 0.9
+"""The fraction of clipped steps from which on the gradient of the means has all but vanished."""
 
 EXPLORE = "a utility that rewards exploration too, such as Reward() + 0.1 * Entropy()"
 
@@ -43,6 +53,9 @@ def diagnose(result: Result) -> tuple[Finding, ...]:
     run = Evidence(result)
     if run.result.problem is None and run.result.saved_assessment is None:
         return ()
+    overflow = _overflow(run)
+    if overflow is not None:
+        return (overflow,)
     reasons = [found for rule in REASONS if (found := rule(run)) is not None][:1]
     return (*reasons, *(found for rule in RULES if (found := rule(run)) is not None))
 
@@ -79,6 +92,27 @@ def _steep(run: Evidence) -> Finding | None:
     return None if run.result.problem is None else steep_utility(run.result.problem)
 
 
+def _overflow(run: Evidence) -> Finding | None:
+    """Return a finding about runs that stopped because the utility, or its square, is too large for a float."""
+    seeds = _seeds(run, lambda i: run.result.status[i].startswith("stopped"))
+    values = np.abs(np.append(run.result.utilities, run.references.first))
+    known = values[~np.isnan(values)]
+    is_double = bool(run.result.config["versions"].get("float64"))
+    precision, largest = ("float64", np.finfo(np.float64).max) if is_double else ("float32", np.finfo(np.float32).max)
+    if seeds is None or not known.size or known.max() < HUGE * np.sqrt(float(largest)):
+        return None
+    size = f"about {known.max():.0e}" if np.isfinite(known.max()) else f"more than {largest:.1e}"
+    scale = "the rewards are too large" if run.counts_reward else "the values of the utility are too large"
+    stopped = next(status for status in run.result.status if status.startswith("stopped"))
+    double = "" if is_double else "; or JAX_ENABLE_X64=1, which computes in float64"
+    return Finding(
+        "overflow",
+        f"{scale}: a policy is worth {size}, and the estimates overflowed {precision}, whose largest number is "
+        f"{largest:.1e} and has to hold squares too; training{seeds} {stopped}.",
+        f"divide the utility by its size, such as 1e-30 * Reward() for rewards of 1e30{double}.",
+    )
+
+
 def _reward_unseen(run: Evidence) -> Finding | None:
     returns = run.known("return")
     seeds = _seeds(run, lambda i: returns[i].size > 0 and not returns[i].any())
@@ -104,7 +138,7 @@ def _all_cut(run: Evidence) -> Finding | None:
     return Finding(
         "horizon",
         f"every episode was cut at the horizon of {problem.sampling_horizon():,} steps{seeds}: none ended by itself, "
-        f"and the return of the last records is {last}.",
+        f"so that a goal that ends an episode was never reached, and the return of the last records is {last}.",
         f"a longer horizon, if the environment allows it; {EXPLORE}; or more episodes.",
     )
 
@@ -156,10 +190,10 @@ def _collapse(run: Evidence) -> Finding | None:
     worst = max((it for it in found if it is not None), key=lambda it: it.before - it.after, default=None)
     if worst is None:
         return None
+    before, after = told_apart(worst.before, worst.after)
     return Finding(
         "collapse",
-        f"the utility fell{seeds}{', at worst' if seeds else ''} from {short(worst.before)} {worst.when} to "
-        f"{short(worst.after)} at the end.",
+        f"the utility fell{seeds}{', at worst' if seeds else ''} from {before} {worst.when} to {after} at the end.",
         "a smaller step_size or radius; weight_guard=0.5, if importance weights are used; output='best', which returns "
         "the best policy that was seen.",
     )
@@ -174,15 +208,22 @@ class Fall(NamedTuple):
 
 
 def _collapsed(run: Evidence, seed: int) -> Fall | None:
-    """How a seed fell that ends below its first policy, or lost most of what it had gained."""
-    windows, value = run.windows(run.curves[seed]), float(run.result.utilities[seed])
-    if not windows or run.iterations < FEW:
+    """How a seed fell that ends below its first policy, or lost most of what it had gained.
+
+    Earlier policies count only if they satisfy the constraints as well as the returned one.
+    """
+    windows, value = run.windows(seed), float(run.result.utilities[seed])
+    feasible = [window for window in windows if window.violation <= run.allowed[seed]]
+    if not feasible or run.iterations < FEW:
         return None
-    best, end, first = max(windows, key=lambda window: window.mean), windows[-1], run.references.first
-    little = max(float(np.nan_to_num((1 - GOOD) * run.references.way)), best.noise, end.noise)
-    if first - value > max(little, windows[0].noise):
+    best, end, first = max(feasible, key=lambda window: window.mean), windows[-1], run.references.first
+    rounding = ROUNDING * max(abs(best.mean), abs(value))
+    little = max(float(np.nan_to_num((1 - GOOD) * run.references.way)), best.noise, end.noise, rounding)
+    if run.compares_with_first(seed) and first - value > max(little, windows[0].noise):
         return Fall(first, "of the first policy", value)
-    lost, gained = best.mean - end.mean, best.mean - windows[0].mean
+    lost, gained = best.mean - end.mean, best.mean - feasible[0].mean
+    if feasible[0] is not windows[0] and gained <= little:  # all that was lost is what the constraints cost
+        return None
     least = max(HALF * gained, DROP * float(np.hypot(best.error, end.error)), little)
     returned = value < best.mean - HALF * gained  # and not an earlier policy that was better
     return Fall(best.mean, "in the best tenth of the training", end.mean) if returned and lost > least else None
@@ -265,7 +306,7 @@ def _seeds_disagree(run: Evidence) -> Finding | None:
         return None
     worst, best = float(known.min()), float(known.max())
     way = others.way if np.isfinite(others.way) else best - others.first
-    if not (way > 0 and best - worst > HALF * way):
+    if not (way > 0 and best - worst > max(HALF * way, ROUNDING * max(abs(best), abs(worst)))):
         return None
     whole = "the way from the uniform policy to the optimum" if np.isfinite(others.way) else "what the best has gained"
     return Finding(
@@ -288,6 +329,10 @@ def _limit_not_kept(run: Evidence) -> Finding | None:
             worst, last = float(np.nanmax(excess)), run.result.metrics[f"multiplier/{constraint.name}"][:, -1]
             rest = f"its multiplier is {short(float(np.nanmedian(last)))} at the end" if len(last) else ""
             said.append(f"{constraint} is violated{seeds}, by {short(worst)} at most; {rest}")
+    found = run.known("feasible")
+    infeasible = _seeds(run, lambda i: found[i].size > 0 and found[i][-1] == 0)
+    if infeasible is not None:
+        said.append(f"By its estimates no iterate was feasible{infeasible}, and the least violating one is returned")
     if not said:
         return None
     nobody = run.result.assessment.reason.partition("no policy satisfies")
@@ -302,6 +347,23 @@ def _limit_not_kept(run: Evidence) -> Finding | None:
     )
 
 
+def _saturation(run: Evidence) -> Finding | None:
+    """Return a finding about clipped actions where a constraint is violated or nothing is gained."""
+    last = [
+        float(row[-max(1, len(row) // WINDOWS) :].mean()) if row.size else 0.0 for row in run.known("actions_clipped")
+    ]
+    seeds = _seeds(run, lambda i: last[i] > SATURATED and (run.violates(i) or _collapsed(run, i) is not None))
+    if seeds is None:
+        return None
+    return Finding(
+        "saturation",
+        f"{share_text(max(last))} of the actions in the last tenth of the records{seeds} are outside of their bounds "
+        "and clipped: beyond the bounds all actions are alike, and the gradient vanishes.",
+        "a smaller step_size or radius; a larger deviation, as in policy=ox.policies.gaussian(deviation=1.0), whose "
+        "actions reach back into the bounds; or policy=ox.policies.squashed().",
+    )
+
+
 def _seeds(run: Evidence, affected: Callable[[int], bool]) -> str | None:
     """How many seeds something is true of, in words that end a clause; None if there are none."""
     count, of = sum(map(affected, range(len(run.result.seeds)))), len(run.result.seeds)
@@ -313,4 +375,4 @@ def _seeds(run: Evidence, affected: Callable[[int], bool]) -> str | None:
 Rule = Callable[[Evidence], Finding | None]
 REASONS: tuple[Rule, ...] = (_reward_unseen, _all_cut, _zero_gradient, _no_progress)
 """Why nothing was learned, the most telling first."""
-RULES: tuple[Rule, ...] = (_limit_not_kept, _steep, _collapse, _weights, _outside_domain, _seeds_disagree)
+RULES: tuple[Rule, ...] = (_limit_not_kept, _saturation, _steep, _collapse, _weights, _outside_domain, _seeds_disagree)

@@ -17,6 +17,8 @@ from occupax.utilities import Reward, Sum, Utility
 
 NEARLY_ALL = 0.99
 """From this share of the way on, a tenth of a per cent is shown."""
+DIGITS = 15
+"""No two numbers are told apart by more digits."""
 NOTHING = 1e-3
 """A number below this share of the way from the uniform policy to the optimum is shown as 0."""
 
@@ -95,6 +97,14 @@ def short(value: float, way: float = np.nan) -> str:
     if value == 0 or abs(value) < NOTHING * way:
         return "0"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:#.3g}".removesuffix(".")
+
+
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Return two different numbers with as many digits as tell them apart, three at least."""
+    texts, digits = (short(one), short(other)), 4
+    while texts[0] == texts[1] and digits <= DIGITS:
+        texts, digits = (f"{one:,.{digits}g}", f"{other:,.{digits}g}"), digits + 1
+    return texts
 
 
 def levels(references: References | None) -> tuple[Level, ...]:

@@ -145,6 +145,11 @@ def wrap(env: Any) -> DecisionProcess:
     return GymnasiumEnv(given)
 
 
+def implementation(source: Any) -> DecisionProcess | None:
+    """Return the environment in JAX of a Gymnasium id or a registered name; None if there is none."""
+    return _call(_FACTORIES[source], source, {}) if isinstance(source, str) and source in _FACTORIES else None
+
+
 def _make_own(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:
     """An environment of occupax, or of a class of such; of all else, one of Gymnasium."""
     if isinstance(factory, DecisionProcess):
