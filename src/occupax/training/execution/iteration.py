@@ -282,12 +282,12 @@ def _score(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the violation and the utility by which output "best" compares policies.
 
-    With constraints the utility is that of the recent mean, so that both numbers are about the same batches.
+    With constraints, both are the worse of the last batch and the recent mean: the mean lags behind the policy.
     """
     if multipliers is None:
         return jnp.zeros_like(utility), utility
     mean = multipliers.occupancy / multipliers.weight[0]
-    return multipliers.violation(trajectories), problem.estimated_utility(mean)
+    return multipliers.violation(trajectories), jnp.minimum(utility, problem.estimated_utility(mean))
 
 
 def _keep(
