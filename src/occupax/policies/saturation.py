@@ -11,22 +11,24 @@ from occupax.policies.redrawing import linear_layers
 FLAT = 2.0
 """The |z| from which on an entry tanh(z) counts as saturated: its slope is below 0.07."""
 SHRINKAGE = 0.7
-"""The factor of the means of a saturated entry in each iteration. docs/actions.md says how the value was chosen."""
+"""The factor of such a mean in each iteration. docs/actions.md says how the value was chosen."""
+OUTSIDE = 0.5
+"""The fraction of the steps from which on a mean is drawn back: it is outside of the bounds itself."""
 SATURATED = 0.9
 """The fraction of the steps from which on an entry is saturated: one step in ten has a gradient left."""
 
 
-def draw_back(policy: Policy, saturated: Bool[Array, " n"]) -> Policy:
-    """Return the policy with its saturated means closer to the middle of the box.
+def draw_back(policy: Policy, outside: Bool[Array, " n"]) -> Policy:
+    """Return the policy with the means of some entries closer to the middle of the box.
 
     Scaling the output layer scales the means by the same factor at every observation, however far out they are. Other
     policies than Gaussian ones with an output layer are returned unchanged.
     """
     layers = linear_layers(policy)
-    if not isinstance(policy, Normal) or not layers or not saturated.size:
+    if not isinstance(policy, Normal) or not layers or not outside.size:
         return policy
     weight, bias = layers[-1].weight, layers[-1].bias
-    factors = jnp.where(saturated, SHRINKAGE, 1.0).astype(weight.dtype)
+    factors = jnp.where(outside, SHRINKAGE, 1.0).astype(weight.dtype)
     factors = jnp.concatenate([factors, jnp.ones(len(weight) - len(factors), weight.dtype)])
     scaled = eqx.tree_at(lambda tree: linear_layers(tree)[-1].weight, policy, factors[:, None] * weight)
     if bias is None:

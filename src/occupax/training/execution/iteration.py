@@ -16,7 +16,7 @@ from occupax.baselines import Fit, Regression, nothing_seen
 from occupax.batch import AnyBaseline, Baseline, Batch, Statistics, Target, Transitions
 from occupax.envs.actions import BoxActions
 from occupax.policies import Observed, Policy, normaliser_of, with_statistics
-from occupax.policies.saturation import SATURATED, draw_back
+from occupax.policies.saturation import OUTSIDE, SATURATED, draw_back
 from occupax.problem import Problem
 from occupax.steps import global_norm
 from occupax.training.execution.multipliers import Multipliers, first_multipliers, follow, gains
@@ -256,9 +256,10 @@ def _conclude(
     utility = problem.estimated_utility(fresh)
     multipliers = run.multipliers
     if multipliers is not None:
-        saturated = statistics.saturated > SATURATED
-        multipliers = follow(multipliers, problem, fresh, trajectories, gains(state.policy), jnp.any(saturated))
-        state = eqx.tree_at(lambda tree: tree.policy, state, draw_back(state.policy, saturated))
+        saturated = jnp.any(statistics.saturated > SATURATED)
+        multipliers = follow(multipliers, problem, fresh, trajectories, gains(state.policy), saturated)
+        policy = draw_back(state.policy, statistics.saturated > OUTSIDE)
+        state = eqx.tree_at(lambda tree: tree.policy, state, policy)
     score = _score(problem, utility, multipliers, trajectories)
     kept, kept_score = _keep(algorithm.output, judging, run, score, key, iteration)
     failed_before = run.failure > 0
