@@ -56,9 +56,9 @@ def constant_utility():
 @pytest.mark.parametrize("output", [None, "best"])
 def test_a_limit_on_box_actions_is_kept_though_they_saturate_at_first(output):
     result = ox.train(DISCHARGE, ox.REINFORCE(output=output), episodes=3_000, seeds=3, progress=False)
-    assert (result.metrics["actions_clipped"].max(1) > 0.9).any()  # they do saturate
+    assert (result.metrics["actions_clipped"].max(1) > 0.7).all()  # means do leave the bounds
     assert (result.excesses["wear"] <= 0.05 * 3).all()
-    assert (result.utilities >= 0.8 * constant_utility()).all()
+    assert (result.utilities >= 0.7 * constant_utility()).all()
     assert result.metrics["actions_clipped"][:, -30:].max() < 0.9
     assert ("feasible" in result.metrics) == (output == "best")
 
@@ -69,13 +69,14 @@ def test_the_best_output_says_whether_a_feasible_policy_was_found():
     assert (kept.metrics["feasible"][:, -1] == 1).all()
     assert not any("feasible" in finding.sentence for finding in kept.diagnosis)
     impossible = ox.Problem(Discharge(), constraints=[ox.Constraint(wear, at_most=-1.0)])
-    broken = ox.train(impossible, best, episodes=600, seeds=2, progress=False)
+    broken = ox.train(impossible, best, episodes=1_000, seeds=2, progress=False)
     assert (broken.metrics["feasible"] == 0).all()
     finding = next(finding for finding in broken.diagnosis if finding.kind == "limit-not-kept")
     assert "no iterate was feasible in all 2 seeds" in finding.sentence
     assert "the least violating one is returned" in finding.sentence
-    # the least that is possible: the limit is missed by 1 if nothing is discharged
-    assert (broken.excesses["wear"] < 1.5).all()
+    # the limit is missed by 1 if nothing is discharged, and by 10 on the way there
+    assert (broken.excesses["wear"] < 2).all()
+    assert (broken.metrics["violation/wear"].max(1) > 5).all()
 
 
 def test_an_integral_does_not_grow_while_actions_saturate_but_falls():

@@ -305,6 +305,8 @@ def _seeds_disagree(run: Evidence) -> Finding | None:
     if len(known) < 2 or run.no_progress is not None or run.iterations < FEW:
         return None
     worst, best = float(known.min()), float(known.max())
+    if not np.isfinite(others.way) and not all(map(run.compares_with_first, range(len(values)))):
+        return None
     way = others.way if np.isfinite(others.way) else best - others.first
     if not (way > 0 and best - worst > max(HALF * way, ROUNDING * max(abs(best), abs(worst)))):
         return None

@@ -11,7 +11,7 @@ from occupax.policies.redrawing import linear_layers
 FLAT = 2.0
 """The |z| from which on an entry tanh(z) counts as saturated: its slope is below 0.07."""
 SHRINKAGE = 0.7
-"""The factor of such a mean in each iteration. docs/actions.md says how the value was chosen."""
+"""The factor by which a mean is drawn back in each iteration. It was chosen on three batteries in JAX."""
 OUTSIDE = 0.5
 """The fraction of the steps from which on a mean is drawn back: it is outside of the bounds itself."""
 SATURATED = 0.9
