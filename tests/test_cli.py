@@ -296,3 +296,12 @@ def test_names_with_colons_are_printed_as_they_are(capsys):
     shown = capsys.readouterr().out
     assert shown.count("battery:Battery: discount") == 2
     assert "a:battery:" in shown
+
+
+def test_tables_do_not_break_words_and_numbers(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    row = {f"column-{i}": f"value-{i}-of-the-table" for i in range(5)}
+    print_table("a title with a_name_that_is_longer_than_the_table", [row | {"number": 1234.5678}])
+    shown = capsys.readouterr().out
+    words = [*row, *row.values(), "1234.57", "a_name_that_is_longer_than_the_table"]
+    assert all(word in shown for word in words)

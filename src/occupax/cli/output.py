@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
+MAX_TABLE_WIDTH = 10_000
 UNSAVED = "nothing is saved: give --out FOLDER to keep it"
 
 
@@ -82,7 +83,7 @@ def print_line(text: str) -> None:
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-", last_apart: bool = False) -> None:
     """Print a table with a column for each key; `missing` stands for an entry that is None or not there."""
-    table = Table(title=escape(title), title_justify="left")
+    table = Table()
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in columns:
         is_text = any(isinstance(row.get(column), str) for row in rows)
@@ -91,7 +92,9 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-
         if last_apart and i == len(rows) - 1:
             table.add_section()
         table.add_row(*(_show(row.get(column), missing) for column in columns))
-    Console(emoji=False).print(table)
+    natural = Console(width=MAX_TABLE_WIDTH).measure(table).maximum  # no line is broken inside a word or a number
+    print_line(title)
+    Console(emoji=False, width=natural).print(table)
 
 
 def number_text(value: float) -> str:
