@@ -174,7 +174,6 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
     ("wrong", "said"),
     [
         ({"problem": 5}, "problem must be an occupax.Problem, an environment or the name of one, got int"),
-        ({"problem": PROBLEM.env}, "sampling needs a finite horizon"),
         ({"problem": ox.Problem(PROBLEM.env, discount=0.9)}, "sampling needs a finite horizon"),
         ({"algorithm": ox.TSIVRPG}, r"algorithm must be an occupax algorithm such as TSIVRPG\(\), or a name, got"),
         ({"algorithm": "tsivrpg"}, r"algorithm 'tsivrpg' is not known\. Did you mean 'tsivr-pg'\?"),
