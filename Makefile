@@ -33,7 +33,7 @@ pytest: $(READY)
 	$(BIN)/python -m pytest -n 2
 
 browser: $(READY)  ## a Chromium for the tests of pages, unless there is one; without it they fail
-	-$(BIN)/python tests/browser.py
+	-$(BIN)/python tests/helpers/browser.py
 
 learn: $(READY)  ## what the default learns from fixed seeds, on nine problems
 	$(BIN)/python examples/learning.py
@@ -47,12 +47,12 @@ sanitize: $(READY)  ## the kernels under AddressSanitizer and UBSan: their tests
 		-o $(SANITIZED) src/occupax/kernels/*.cc
 	export OCCUPAX_KERNEL=$(SANITIZED) ASAN_OPTIONS=detect_leaks=0 \
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)"; \
-		$(BIN)/python -m pytest tests/test_kernel.py tests/test_network.py tests/test_restored.py tests/test_trust.py \
+		$(BIN)/python -m pytest tests/samplers/test_tabular_kernel.py tests/samplers/test_network_kernel.py tests/io \
 		-k 'kernel or network or mutated or table' && \
-		cd tests && PYTHONPATH=. ../$(BIN)/python -m attacks.folders 100
+		cd tests && PYTHONPATH=.:helpers ../$(BIN)/python -m attacks.folders 100
 
 attack: $(READY)  ## hundreds of bad inputs, mutated folders, kills and misbehaving simulators; an hour
-	cd tests && PYTHONPATH=. ../$(BIN)/python -m attacks
+	cd tests && PYTHONPATH=.:helpers ../$(BIN)/python -m attacks
 
 bench: $(READY)  ## speed and memory, into docs/performance.md; with the extra `bench` against others too
 	$(BIN)/python benchmarks

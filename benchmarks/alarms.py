@@ -7,9 +7,8 @@ python benchmarks/alarms.py full         all problems
 import sys
 from collections import Counter
 
-from tables import Table, show
-
 import occupax as ox
+from tables import Table, show
 
 SEEDS = 5
 

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import jax
+
 from tables import Table, at_least, show
 
 ROOT = Path(__file__).parent.parent

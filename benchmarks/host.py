@@ -19,10 +19,10 @@ from statistics import median
 from typing import Any
 
 import gymnasium as gym
-from tables import Table, at_least, show
 
 import occupax as ox
 from simulators import LENGTH, Slow
+from tables import Table, at_least, show
 
 ENVS, HORIZON, ROUNDS, SECONDS = 32, 200, 3, 1.0
 FIRST, ITERATIONS = 5, 12

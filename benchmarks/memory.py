@@ -9,9 +9,8 @@ import resource
 import subprocess
 import sys
 
-from tables import Table, at_most, show
-
 import occupax as ox
+from tables import Table, at_most, show
 
 SIZES = (0, 100, 1_000, 10_000, 100_000, 1_000_000)
 

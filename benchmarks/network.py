@@ -22,13 +22,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tables import Table, Target, at_least, show
 
 import occupax as ox
 from occupax.experiments.methods import epoch_episodes
 from occupax.samplers.kernel import program_sampler
 from occupax.samplers.network_kernel import kernel_log_probs, recorded_log_probs
 from occupax.training.schedule import Schedule
+from tables import Table, Target, at_least, show
 
 SEEDS, REPEATS, LIMIT = 50, 3, 200
 HIDDEN = 4 * 64 + 64 * 64

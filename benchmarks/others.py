@@ -17,10 +17,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from tables import Table, at_least, show
 
 import occupax as ox
 from occupax.samplers.network_kernel import kernel_log_probs, recorded_log_probs
+from tables import Table, at_least, show
 
 SEEDS, BATCH, REPEATS = 10, 32, 3
 EPISODES, FIRST = 10_000, 1_000

@@ -21,10 +21,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import optax
-from tables import Table, at_least, show
 
 import occupax as ox
 from occupax.experiments.methods import epoch_episodes
+from tables import Table, at_least, show
 
 SKIPPED = "skipped: needs torch and stable-baselines3, which `pip install .[bench]` brings"
 EPISODES, EPISODES_OURS, A2C_STEPS, TABLE_EPISODES, TABLE_EPISODES_OURS = 500, 2_000, 10_000, 1_000, 20_000

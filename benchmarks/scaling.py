@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tables import Table, at_most, show
 
 import occupax as ox
 from occupax.experiments.methods import epoch_episodes
+from tables import Table, at_most, show
 
 REPEATS, EPOCHS = 3, 20
 NOISE = 1.1

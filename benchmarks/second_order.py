@@ -8,10 +8,9 @@ and play episodes of the same lengths.
 import time
 from typing import Any
 
-from tables import Table, at_most, show
-
 import occupax as ox
 from occupax.algorithms import Algorithm
+from tables import Table, at_most, show
 
 PROBLEMS = {
     "FrozenLake8x8, a table": (ox.Problem(ox.make("FrozenLake8x8-v1"), discount=0.99, horizon=200), 20_000),

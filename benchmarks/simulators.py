@@ -13,9 +13,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from tables import Table, at_least, show
 
 import occupax as ox
+from tables import Table, at_least, show
 
 BATCH, LENGTH, FIRST, ITERATIONS = 64, 25, 6, 10
 WORKERS = (1, 2, 4, 8)

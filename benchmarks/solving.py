@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 from published import SKIPPED
-from tables import Table, at_most, show
 
 import occupax as ox
+from tables import Table, at_most, show
 
 TASKS = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0}
 WINDOW, STEPS, EPISODES = 20, 150_000, 2_000

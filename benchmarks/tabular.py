@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import Table, at_least, show
 
 import occupax as ox
+from tables import Table, at_least, show
 
 HERE = Path(__file__).parent
 REPEATS = 3

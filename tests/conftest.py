@@ -56,11 +56,33 @@ if OPTIMISATIONS not in os.environ:
         jax.devices()  # XLA reads its flags here, and never again
 
 
-CLUSTERS = "documents cluster contract real_cluster"
+HERE = Path(__file__).parent
+CLUSTERS = (
+    "docs/test_documents.py",
+    "samplers/test_cluster.py",
+    "algorithms/test_contract.py",
+    "samplers/test_real_cluster.py",
+)
 """The files that start clusters of Ray. One worker has all of them: who joins a cluster by the address "auto" may get
 any that runs on this machine."""
-SLOW = f"{CLUSTERS} site batches eager network checkpoint interruption failures training exact"
+SLOW = (
+    *CLUSTERS,
+    "docs/test_site.py",
+    "batches/test_batches.py",
+    "samplers/test_eager.py",
+    "samplers/test_network_kernel.py",
+    "training/test_checkpoint.py",
+    "training/test_interruption.py",
+    "samplers/test_failures.py",
+    "training/test_training.py",
+    "exact/test_exact.py",
+)
 """The files that take longest. They come first, so that no worker is left with one of them at the end."""
+
+
+def name_of(path: Path) -> str:
+    """The path of a test file within the tests."""
+    return path.relative_to(HERE).as_posix()
 
 
 def pytest_collection() -> None:
@@ -70,8 +92,11 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = [f"test_{name}" for name in SLOW.split()]
-    items.sort(key=lambda item: order.index(item.path.stem) if item.path.stem in order else len(order))
+    def place(item: pytest.Item) -> int:
+        name = name_of(item.path)
+        return SLOW.index(name) if name in SLOW else len(SLOW)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -79,12 +104,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give a worker one file after the other: tests of a file share fixtures and what they compile."""
     from xdist.scheduler import LoadFileScheduling
 
-    clusters = [f"test_{name}" for name in CLUSTERS.split()]
-
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "clusters" if Path(file).stem in clusters else file
+            return "clusters" if file.removeprefix("tests/") in CLUSTERS else file
 
     config.option.loadscopereorder = False
     return Files(config, log)
@@ -126,8 +149,18 @@ def x64() -> Iterator[None]:
 
 
 SHAPES = (
-    "actions algorithms baseline batches estimators exact features later_algorithms lqr objectives policies sampling "
-    "sets steps tabular utilities"
+    "algorithms/test_algorithms.py",
+    "algorithms/test_later_algorithms.py",
+    "algorithms/test_steps.py",
+    "batches/",
+    "envs/test_lqr.py",
+    "envs/test_tabular.py",
+    "exact/test_exact.py",
+    "policies/test_actions.py",
+    "policies/test_policies.py",
+    "samplers/test_sampling.py",
+    "test_features.py",
+    "utilities/",
 )
 """The files in which the shapes and types of calls are checked against their annotations: they go through all of the
 mathematics. In the others, which train on top of it, that would take a quarter of the time."""
@@ -135,7 +168,7 @@ mathematics. In the others, which train on top of it, that would take a quarter 
 
 @pytest.fixture(scope="module", autouse=True)
 def shapes(request: pytest.FixtureRequest) -> None:
-    checked = request.path.stem.removeprefix("test_") in SHAPES.split()
+    checked = name_of(request.path).startswith(SHAPES)
     jaxtyping.config.update("jaxtyping_disable", not checked)
     annotations.calls.clear()
 
@@ -164,7 +197,9 @@ def window() -> Iterator[Any]:
 
     found = browser.find()
     if found is None:
-        pytest.fail("the pages need a Chromium: install one, set OCCUPAX_CHROMIUM, or run `python tests/browser.py`.")
+        pytest.fail(
+            "the pages need a Chromium: install one, set OCCUPAX_CHROMIUM, or run `python tests/helpers/browser.py`."
+        )
     with sync_playwright() as driver:
         opened = driver.chromium.launch(
             executable_path=found.program, args=browser.FLAGS, env=found.environment, timeout=20_000

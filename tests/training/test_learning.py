@@ -1,0 +1,11 @@
+"""The default learns what `examples/learning.py` says; the others take longer and run under `make learn`."""
+
+import learning
+import numpy as np
+
+
+def test_what_is_promised_is_learned():
+    scores, result = learning.learn("pond", progress=False)
+    assert np.median(scores) >= learning.LESSONS["pond"].median
+    assert result.episodes[-1] <= learning.LESSONS["pond"].episodes
+    assert result.status == ("finished",) * learning.SEEDS
