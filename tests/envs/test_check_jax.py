@@ -179,16 +179,16 @@ def test_each_mistake_is_found_and_placed(env: type[Drift], what: str, actual: s
 
 def test_the_command_takes_classes_in_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert occupax("check-env", "test_check_jax:Drift", "--episodes", 2)[:2] == (
+    assert occupax("check-env", f"{__name__}:Drift", "--episodes", 2)[:2] == (
         0,
-        "test_check_jax:Drift: all is well\n",
+        f"{__name__}:Drift: all is well\n",
     )
-    code, out, err = occupax("check-env", "test_check_jax:Numbered")
+    code, out, err = occupax("check-env", f"{__name__}:Numbered")
     assert code == 1
     assert out.startswith("error: terminated has the wrong shape or type\n  expected  bool of shape ()\n")
-    assert "test_check_jax:Numbered has an error." in err
+    assert f"{__name__}:Numbered has an error." in err
 
 
 def test_its_name_makes_it():
-    assert isinstance(ox.make("test_check_jax:Drift"), Drift)
-    assert ox.make("test_check_jax:Drift", time_limit=4).time_limit == 4
+    assert isinstance(ox.make(f"{__name__}:Drift"), Drift)
+    assert ox.make(f"{__name__}:Drift", time_limit=4).time_limit == 4
