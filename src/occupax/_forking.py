@@ -2,28 +2,29 @@
 
 import os
 
-_pids: set[int] = set()
-"""The ids of the forked processes, in the memory that each of them has a copy of."""
+
+class JaxUse:
+    """Use of JAX by calls of occupax, in this process and in the ones that it was forked from."""
+
+    def __init__(self) -> None:
+        self.used = False
+        self.used_before_fork = False
+
+    def mark_fork(self) -> None:
+        """Mark this process as forked after a use of JAX, if there was one."""
+        self.used_before_fork = self.used
 
 
-def _mark_fork() -> None:
-    """Mark this process, which was just forked, if JAX had been used before."""
-    try:
-        from jax._src.xla_bridge import backends_are_initialized
-    except ImportError:  # another version of JAX: its own warning at the fork remains
-        return
-    if backends_are_initialized():
-        _pids.add(os.getpid())
-
-
+jax_use = JaxUse()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_mark_fork)
+    os.register_at_fork(after_in_child=jax_use.mark_fork)
 
 
-def check_not_forked() -> None:
-    """Raise RuntimeError in a process that was forked after JAX had been used."""
-    if os.getpid() in _pids:
+def begin_jax_use() -> None:
+    """Record that a call of occupax computes with JAX. Raise RuntimeError if a call had done so before a fork."""
+    if jax_use.used_before_fork:
         raise RuntimeError(
             "this process was forked after JAX had been used, and JAX would wait for threads that only its parent has: "
             "start processes with multiprocessing.get_context('spawn'), or fork before anything is computed."
         )
+    jax_use.used = True

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from occupax._compiled import bind
 from occupax._display import Description, in_words, shown_number
 from occupax._errors import check_integer, check_number, unknown
-from occupax._forking import check_not_forked
+from occupax._forking import begin_jax_use
 from occupax.exact import conic, constrained, evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
 from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
@@ -99,7 +99,7 @@ def solve(
         ValueError: if no policy satisfies the constraints; the message has the smallest violation that is possible.
         RuntimeError: if Frank-Wolfe did not reach the tolerance; the message has the gap that was.
     """
-    check_not_forked()
+    begin_jax_use()
     problem = as_problem(problem)
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))

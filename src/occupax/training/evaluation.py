@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from occupax import estimators
 from occupax._display import Description
 from occupax._errors import check_integer
-from occupax._forking import check_not_forked
+from occupax._forking import begin_jax_use
 from occupax.batch import Trajectories
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
@@ -162,7 +162,7 @@ def evaluate(
         The return and the length of each episode, and whether it ended by itself; of a problem, a `ProblemEvaluation`
         with its utility and what its constraints limit, too, with intervals.
     """
-    check_not_forked()
+    begin_jax_use()
     check_actor(policy)
     episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
     limit = None if max_steps is None else check_integer("max_steps", max_steps)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Num
 
 from occupax._errors import OccupaxWarning, check_integer, check_number
-from occupax._forking import check_not_forked
+from occupax._forking import begin_jax_use
 from occupax._signals import noticed_signals
 from occupax.exact import Evaluator
 from occupax.exact.probabilities import probabilities
@@ -110,7 +110,7 @@ def train(
     Returns:
         Records, policies and status of every seed.
     """
-    check_not_forked()
+    begin_jax_use()
     refuse_unless_path(out)
     budget = given_episodes(episodes)
     chosen = None if algorithm is None else as_algorithm(algorithm)

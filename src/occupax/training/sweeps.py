@@ -12,7 +12,7 @@ import numpy as np
 
 from occupax import serial
 from occupax._display import Description
-from occupax._forking import check_not_forked
+from occupax._forking import begin_jax_use
 from occupax._progress import ProgressBar
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import EpisodeError, Host, Ray, Sampler, choose_sampler
@@ -157,7 +157,7 @@ def sweep(
     Returns:
         Settings, result and score of every point.
     """
-    check_not_forked()
+    begin_jax_use()
     refuse_unless_path(out)
     budget = given_episodes(episodes)
     points = read_grid(over)
