@@ -20,7 +20,7 @@ LONGEST = 400
 Case = tuple[Callable[[], Any], tuple[str, ...]]
 """A call, and the fragments of the message that it raises."""
 Outcome = tuple[str, str, bool]
-"""The type of the error, its message, and whether the package itself raised it."""
+"""The type of the error (ValueError for its subclasses, too), its message, and whether the package itself raised it."""
 Outcomes = dict[str, Outcome]
 
 
@@ -29,7 +29,8 @@ def outcome(call: Callable[[], Any]) -> Outcome:
     try:
         call()
     except Exception as error:  # noqa: BLE001
-        return type(error).__name__, str(error), Path(ox.__file__).parent in Path(_innermost(error)).parents
+        kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+        return kind, str(error), Path(ox.__file__).parent in Path(_innermost(error)).parents
     return "no error", "", False
 
 
