@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import occupax as ox
+from occupax.batches.network import kernel_log_probs
 from occupax.experiments.methods import epoch_episodes
 from occupax.samplers.kernel import program_sampler
-from occupax.samplers.network_kernel import kernel_log_probs, recorded_log_probs
 from occupax.training.schedule import Schedule
 from tables import Table, Target, at_least, show
 
@@ -149,7 +149,7 @@ def log_probs(taken: ox.Trajectories, policy: Any) -> jax.Array:
 
 def gradient(taken: ox.Trajectories, policy: Any) -> Any:
     """That of the sum of log-probabilities, by the kernel."""
-    return eqx.filter_grad(lambda policy: recorded_log_probs(policy, taken).sum())(policy)
+    return eqx.filter_grad(lambda policy: kernel_log_probs(policy, taken, taken.log_probs).sum())(policy)
 
 
 def slots() -> Table:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 import occupax as ox
-from occupax.samplers.network_kernel import kernel_log_probs, recorded_log_probs
+from occupax.batches.network import kernel_log_probs
 from tables import Table, at_least, show
 
 SEEDS, BATCH, REPEATS = 10, 32, 3
@@ -64,7 +64,7 @@ def network_seconds(problem: ox.Problem) -> float:
 
     @eqx.filter_jit
     def ask(policy: Any) -> Any:
-        gradient = eqx.filter_grad(lambda policy: recorded_log_probs(policy, taken).sum())
+        gradient = eqx.filter_grad(lambda policy: kernel_log_probs(policy, taken, taken.log_probs).sum())
         return kernel_log_probs(policy, taken), gradient(policy)
 
     took: list[float] = []

@@ -61,6 +61,7 @@ CLUSTERS = (
     "docs/test_documents.py",
     "samplers/test_cluster.py",
     "algorithms/test_contract.py",
+    "batches/test_queries.py",
     "samplers/test_real_cluster.py",
 )
 """The files that start clusters of Ray. One worker has all of them: who joins a cluster by the address "auto" may get

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from occupax import algorithms, envs, estimators, exact, features, policies, samplers, theory, training, utilities
 from occupax.algorithms import HSPGA, NHARPG, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
-from occupax.batch import Batch, Trajectories
+from occupax.batches import Batch, Query, SampledBatch
 from occupax.constraints import Constraint
 from occupax.demonstrations import demonstrations
 from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
 from occupax.exact import solve
 from occupax.problem import Problem
-from occupax.samplers import SampledBatch, sample
+from occupax.samplers import sample
 from occupax.training import Result, Sweep, evaluate, load_policy, load_result, record, save_policy, sweep, train
+from occupax.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from occupax import bench
@@ -35,6 +36,7 @@ __all__ = [
     "MaxEnt",
     "PlugIn",
     "Problem",
+    "Query",
     "Result",
     "SampledBatch",
     "Sweep",

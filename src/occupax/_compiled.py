@@ -21,22 +21,23 @@ def bind(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:
         The function of the other arguments: trees of arrays, and `fixed`, which is hashable and not traced.
     """
     leaves, structure = jax.tree.flatten(tree)
-    others = tuple(None if _is_array(leaf) else leaf for leaf in leaves)
+    others = tuple(None if is_array(leaf) else leaf for leaf in leaves)
     return partial(_program(function, structure, others), arrays_of(tree))
 
 
 def arrays_of(tree: Any) -> list[Any]:
     """The arrays of a tree, in order."""
-    return [leaf for leaf in jax.tree.leaves(tree) if _is_array(leaf)]
+    return [leaf for leaf in jax.tree.leaves(tree) if is_array(leaf)]
 
 
 def with_arrays(tree: Any, arrays: list[Any]) -> Any:
     """The tree with these in the place of its arrays."""
     left = iter(arrays)
-    return jax.tree.map(lambda leaf: next(left) if _is_array(leaf) else leaf, tree)
+    return jax.tree.map(lambda leaf: next(left) if is_array(leaf) else leaf, tree)
 
 
-def _is_array(leaf: Any) -> bool:
+def is_array(leaf: Any) -> bool:
+    """Return whether a leaf of a tree is an array of JAX or NumPy."""
     return isinstance(leaf, jax.Array | np.ndarray)
 
 

@@ -1,21 +1,30 @@
-"""The linear baseline: what is still earned, as a linear function of observation and time (Duan et al., 2016).
+"""Baselines of the gradient estimate: the mean of the other trajectories, and a linear function fitted to earlier ones.
 
-From step t on, a trajectory earns gamma^t <x_t, c> or so, where x_t holds the observation, its squares, t, t^2, t^3 and
-a one; a state of a table counts as a one-hot vector. The coefficients c are those of least squares over batches that
-were drawn *before* the one that they are used on, with the quasi-rewards of their time: they then depend neither on its
-trajectories nor on their actions, and nothing is biased. A fit for the quasi-reward of the day would depend on the
-batch: with it, five of ten trainings for log coverage got stuck.
+The linear baseline (Duan et al., 2016) is ridge regression of the discounted return-to-go on features of observation
+and time step. From step t on, a trajectory earns gamma^t <x_t, c> or so, where x_t holds the observation, its squares,
+t, t^2, t^3 and a one; a state of a table counts as a one-hot vector. The coefficients c are those of least squares over
+batches that were drawn *before* the one that they are used on, with the quasi-rewards of their time: they then depend
+neither on its trajectories nor on their actions, and nothing is biased. A fit for the quasi-reward of the day would
+depend on the batch: with it, five of ten trainings for log coverage got stuck.
 """
+
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Num, Shaped
+from jaxtyping import Array, Bool, Float, Int, Num, Shaped
 
+from occupax._errors import unknown
 from occupax.envs.base import number_of_states, observation_spec
 from occupax.policies.networks import input_size
 from occupax.problem import Problem
+from occupax.trajectories import Trajectories
 
+BaselineName = Literal["none", "mean", "linear"]
+
+ROUNDING = 100.0
+"""Multiple of the machine epsilon, relative to the return-to-go, below which a difference to the baseline is zero."""
 MOST_NUMBERS = 500
 """Observations of more numbers than this have too many squares and products for a fit at every iteration."""
 RIDGE = 1e-4
@@ -24,6 +33,74 @@ KEPT = 0.5
 """What an iteration keeps of the sums of the batches before it."""
 REACH = 3.0
 """The fit is cut at so many deviations from the mean of what was earned: squares of rare observations are large."""
+
+
+class ReturnSums(eqx.Module):
+    """Importance-weighted discounted returns-to-go at each step, summed over the trajectories of a batch.
+
+    The sums of the parts of a batch add up to those of the whole.
+    """
+
+    to_go: Float[Array, " H"]
+    live: Int[Array, " H"]
+    """Number of trajectories that take the step."""
+
+
+class Baseline(eqx.Module):
+    """Baseline of a gradient estimate.
+
+    "mean" is the mean return-to-go of the *other* trajectories that take the step. "linear" subtracts a fit to earlier
+    batches first, and then the mean of what the fit leaves.
+
+    Args:
+        name: "none", "mean" or "linear".
+        fit: the fit of "linear".
+        whole: where the trajectories are a part of a batch, the sums over the whole batch.
+    """
+
+    name: BaselineName = eqx.field(static=True, default="none")
+    fit: "Fit | None" = None
+    whole: ReturnSums | None = None
+
+    def __check_init__(self) -> None:
+        if self.name not in get_args(BaselineName):
+            raise unknown("baseline", self.name, get_args(BaselineName))
+
+    def gains(
+        self,
+        problem: Problem,
+        trajectories: Trajectories,
+        weights: Float[Array, "B H"],
+        to_go: Float[Array, "B H"],
+    ) -> Float[Array, "B H"]:
+        """Return the returns-to-go minus the baseline; a difference within rounding is zero."""
+        if self.name == "none":
+            return to_go
+        rest = self.without_fit(problem, trajectories, weights, to_go)
+        gains = rest - weights * self.mean_of_others(rest, trajectories.live)
+        smallest = ROUNDING * jnp.finfo(gains.dtype).eps * jnp.abs(to_go)
+        return jnp.where(jnp.abs(gains) > smallest, gains, 0.0)
+
+    def without_fit(
+        self,
+        problem: Problem,
+        trajectories: Trajectories,
+        weights: Float[Array, "B H"],
+        to_go: Float[Array, "B H"],
+    ) -> Float[Array, "B H"]:
+        """Return the returns-to-go minus the values of the fit, if there is one."""
+        if self.name == "linear" and self.fit is None:
+            by_hand = "by hand, give estimators.regression(...).fit() of an earlier batch"
+            raise ValueError(f"baseline 'linear' is fitted to earlier batches by occupax.train; {by_hand}.")
+        if self.fit is None:
+            return to_go
+        values = self.fit.values(problem, trajectories.observations)
+        return jnp.where(trajectories.live, to_go - weights * values, 0.0)
+
+    def mean_of_others(self, to_go: Float[Array, "B H"], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
+        """Return, for each live step, the mean return-to-go of the other trajectories that take the step."""
+        whole = ReturnSums(to_go.sum(0), live.sum(0)) if self.whole is None else self.whole
+        return (whole.to_go - to_go) / jnp.maximum(whole.live - live, 1)
 
 
 class Fit(eqx.Module):
@@ -67,6 +144,18 @@ class Regression(eqx.Module):
     def later(self, batch: "Regression") -> "Regression":
         """These sums once a batch has joined the ones before it."""
         return jax.tree.map(lambda old, new: KEPT * old + new, self, batch)
+
+
+AnyBaseline = BaselineName | Fit | Baseline
+
+
+def read_baseline(baseline: AnyBaseline) -> Baseline:
+    """Return the baseline of a name or of a fit; a `Baseline` is returned unchanged."""
+    if isinstance(baseline, Baseline):
+        return baseline
+    if isinstance(baseline, Fit):
+        return Baseline("linear", baseline)
+    return Baseline(baseline)
 
 
 def can_be_fitted(problem: Problem) -> bool:

@@ -9,10 +9,11 @@ theta_2. With
 the gradient estimator is the derivative of <u_hat(theta_2), r>, because d w_t = w_t sum_{h<=t} d log pi_theta_2.
 Under the "absorbing" convention the mass (gamma^tau - gamma^H) / (1 - gamma) that remains after termination at tau is
 added with the weight of the last live step and the target's expectation of the features of the terminal state.
+
+The functions `..._of` are the formulas, for trajectories as one target policy scores them; see `scoring.Scored`.
 """
 
-from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,56 +21,38 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from occupax._errors import unknown
-from occupax.baselines import Fit, Regression, regress
-from occupax.batch import AnyBaseline, Baseline, Earnings, Trajectories
+from occupax.baselines import AnyBaseline, Baseline, Regression, ReturnSums, read_baseline, regress
 from occupax.features import Count
-from occupax.policies import Policy, PolicyType, action_probs, refuse_unless_fitting, refuse_unless_policy
+from occupax.policies import Policy, PolicyType, action_probs, refuse_unless_fitting
 from occupax.problem import Problem
-
-ROUNDING = 100.0
-"""How many units in the last place of what is earned count as no difference to the baseline."""
-
-LogProbs = Callable[[Policy, Trajectories], Float[Array, "B H"]]
-"""How the log-probabilities of a batch are computed: by the policy itself, or by a kernel that knows it."""
-
-LogProbsAlong = Callable[[Policy, Policy, Trajectories], tuple[Float[Array, "B H"], Float[Array, "B H"]]]
-"""The same for log-probabilities and their derivatives along a vector in the shape of the policy."""
-
-
-def log_probs_along(
-    policy: Policy, vector: Policy, trajectories: Trajectories
-) -> tuple[Float[Array, "B H"], Float[Array, "B H"]]:
-    """The log-probabilities of a batch and their derivatives along a vector, by the policy itself."""
-    moving, fixed = eqx.partition(policy, eqx.is_inexact_array)
-    tangent = eqx.filter(vector, eqx.is_inexact_array)
-    return jax.jvp(lambda moving: eqx.combine(moving, fixed).log_probs(trajectories), (moving,), (tangent,))
+from occupax.scoring import Scored
+from occupax.trajectories import Trajectories
 
 
 @eqx.filter_jit
-def weights(
-    trajectories: Trajectories, target: Policy, log_probs: LogProbs = Policy.log_probs, acted: bool = False
-) -> Float[Array, "B H"]:
-    """The importance weights w_t of `target` (eq. defn:ratio); after the end, that of the last live step.
+def weights(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
+    """Return the importance weights w_t of `target` (eq. defn:ratio); after the end, that of the last live step.
 
     They are capped at the square root of the largest float, far beyond any weight of use, so that a sum over a long
-    horizon with far-apart policies stays finite. If it is known that the target `acted`, they are 1.
+    horizon with far-apart policies stays finite.
+
+    Args:
+        trajectories: the batch.
+        target: the policy whose weights are computed.
     """
-    return _weights(_log_ratios(trajectories, target, log_probs), acted)
+    return Scored(trajectories, target).weights()
 
 
 @eqx.filter_jit
-def occupancy(
-    problem: Problem,
-    trajectories: Trajectories,
-    target: Policy,
-    log_probs: LogProbs = Policy.log_probs,
-    acted: bool = False,
-) -> Float[Array, " d"]:
-    """The occupancy of `target` (eq. defn:weight-lambda-estimator), averaged over the batch."""
-    visits = _visits(problem, trajectories, target, weights(trajectories, target, log_probs, acted))
-    total = sum(counts.total(mass, problem.size) for counts, mass in visits)
-    return jnp.asarray(total) / len(trajectories.actions)
+def occupancy(problem: Problem, trajectories: Trajectories, target: Policy) -> Float[Array, " d"]:
+    """Return the occupancy of `target` (eq. defn:weight-lambda-estimator), averaged over the batch.
+
+    Args:
+        problem: the problem that the trajectories were drawn from.
+        trajectories: the batch.
+        target: the policy whose occupancy is estimated.
+    """
+    return occupancy_of(problem, Scored(trajectories, target))
 
 
 @eqx.filter_jit
@@ -79,112 +62,79 @@ def gradient(
     target: PolicyType,
     quasi_reward: Float[Array, " d"],
     baseline: AnyBaseline = "none",
-    log_probs: LogProbs = Policy.log_probs,
-    acted: bool = False,
 ) -> PolicyType:
-    """The gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
+    """Return the gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
 
     Args:
-        problem: what the trajectories were drawn from.
+        problem: the problem that the trajectories were drawn from.
         trajectories: the batch.
-        target: the policy asked about.
+        target: the policy whose gradient is estimated.
         quasi_reward: one number for each feature.
-        baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the mean of what the
-            *other* trajectories of the batch still earn from step t on. It does not depend on the trajectory it is
+        baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the mean return-to-go
+            of the *other* trajectories of the batch from step t on. It does not depend on the trajectory it is
             subtracted from, and the weight makes the expectation that of the target, so nothing is biased. A difference
-            that is no more than rounding counts as zero, so that trajectories that all earn the same say nothing. A
-            `baselines.Fit` to batches that were drawn before is subtracted first, and the mean is that of what it
-            leaves; training makes one where "linear" is asked for. Where the trajectories are a part of a batch, the
-            `earnings` of the whole of it.
-        log_probs: how log-probabilities are computed.
-        acted: whether it is known that the target is the policy that acted, so that its weights are 1.
+            that is no more than rounding counts as zero, so that trajectories of equal return have no gradient. A
+            `baselines.Fit` to batches that were drawn before is subtracted first, and the mean is that of the rest;
+            `occupax.train` makes a fit for the setting "linear".
 
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
     """
-    quasi_reward = _checked(problem, quasi_reward)
-    if isinstance(baseline, str):
-        if baseline not in get_args(Baseline):
-            raise unknown("baseline", baseline, get_args(Baseline))
-        if baseline == "linear":
-            by_hand = "by hand, give estimators.regression(...).fit() of an earlier batch"
-            raise ValueError(f"baseline 'linear' is fitted to earlier batches by occupax.train; {by_hand}.")
-
-    def objective(policy: Policy) -> Float[Array, ""]:
-        log_ratios = _log_ratios(trajectories, policy, log_probs)
-        weight = jax.lax.stop_gradient(_weights(log_ratios, acted))
-        earned, live = _earned(problem, trajectories, policy, weight, quasi_reward), trajectories.live
-        gain = to_go = _to_go(earned, live)
-        if baseline != "none":
-            fit = baseline.fit if isinstance(baseline, Earnings) else baseline if isinstance(baseline, Fit) else None
-            left = _without(fit, problem, trajectories, weight, to_go)
-            whole = baseline if isinstance(baseline, Earnings) else Earnings(left.sum(0), live.sum(0))
-            gain = left - weight * _mean_of_others(left, live, whole)
-            gain = jnp.where(jnp.abs(gain) > ROUNDING * jnp.finfo(gain.dtype).eps * jnp.abs(to_go), gain, 0.0)
-        total = jnp.sum(jax.lax.stop_gradient(gain) * log_ratios) + sum(jnp.sum(part) for part in earned[1:])
-        return total / len(trajectories.actions)
-
-    return eqx.filter_grad(objective)(target)
-
-
-@eqx.filter_jit
-def earnings(
-    problem: Problem,
-    trajectories: Trajectories,
-    target: Policy,
-    quasi_reward: Float[Array, " d"],
-    fit: Fit | None = None,
-    log_probs: LogProbs = Policy.log_probs,
-    acted: bool = False,
-) -> Earnings:
-    """What the mean baseline of `gradient` is made of, which parts of a batch add up; the arguments are the same."""
-    weight = weights(trajectories, target, log_probs, acted)
-    earned = _earned(problem, trajectories, target, weight, _checked(problem, quasi_reward))
-    to_go = _to_go(earned, trajectories.live)
-    return Earnings(_without(fit, problem, trajectories, weight, to_go).sum(0), trajectories.live.sum(0))
+    return gradient_of(problem, Scored(trajectories, target), quasi_reward, read_baseline(baseline))
 
 
 @eqx.filter_jit
 def totals(
     problem: Problem, trajectories: Trajectories, policy: Policy, quasi_reward: Float[Array, " d"]
 ) -> Float[Array, " B"]:
-    """What each trajectory earns in all, <its occupancy, quasi_reward>, under the policy that acted."""
-    on_policy = jnp.ones_like(trajectories.log_probs)
-    earned = _earned(problem, trajectories, policy, on_policy, _checked(problem, quasi_reward))
-    return jnp.concatenate(earned, 1).sum(1)
+    """Return <occupancy, quasi_reward> of each trajectory under the behaviour policy.
+
+    Args:
+        problem: the problem that the trajectories were drawn from.
+        trajectories: the batch.
+        policy: the behaviour policy.
+        quasi_reward: one number for each feature.
+    """
+    parts = _returns(problem, Scored(trajectories, policy, on_policy=True), quasi_reward)
+    return jnp.concatenate(parts, 1).sum(1)
 
 
 @eqx.filter_jit
 def regression(
     problem: Problem, trajectories: Trajectories, policy: Policy, quasi_reward: Float[Array, " d"]
 ) -> Regression:
-    """The sums of which a linear baseline for later batches is made, under the policy that acted."""
-    on_policy = jnp.ones_like(trajectories.log_probs)
-    earned = _earned(problem, trajectories, policy, on_policy, _checked(problem, quasi_reward))
-    return regress(problem, trajectories.observations, _to_go(earned, trajectories.live), trajectories.live)
+    """Return the sums of a linear baseline for later batches, under the behaviour policy.
+
+    Args:
+        problem: the problem that the trajectories were drawn from.
+        trajectories: the batch.
+        policy: the behaviour policy.
+        quasi_reward: one number for each feature.
+    """
+    return regression_of(problem, Scored(trajectories, policy, on_policy=True), quasi_reward)
 
 
 @eqx.filter_jit
 def fisher_vector(problem: Problem, trajectories: Trajectories, policy: PolicyType, vector: PolicyType) -> PolicyType:
-    """The Fisher information of the policy that acted times a vector: mean sum_t gamma^t score_t <score_t, vector>.
+    """Return the Fisher information times a vector: mean sum_t gamma^t score_t <score_t, vector>.
 
     Args:
-        problem: what the trajectories were drawn from.
+        problem: the problem that the trajectories were drawn from.
         trajectories: the batch.
-        policy: the policy that acted in it.
+        policy: the behaviour policy.
         vector: one number for each parameter of the policy, in its shape.
 
     Returns:
         The product, in the shape of the policy.
     """
-    moving, fixed = eqx.partition(policy, eqx.is_inexact_array)
+    params, static = eqx.partition(policy, eqx.is_inexact_array)
 
-    def log_probs(moving: PolicyType) -> Float[Array, "B H"]:
-        return jnp.where(trajectories.live, eqx.combine(moving, fixed).log_probs(trajectories), 0.0)
+    def log_probs(params: PolicyType) -> Float[Array, "B H"]:
+        return jnp.where(trajectories.live, eqx.combine(params, static).log_probs(trajectories), 0.0)
 
-    _, along = jax.jvp(log_probs, (moving,), (eqx.filter(vector, eqx.is_inexact_array),))
+    _, along = jax.jvp(log_probs, (params,), (eqx.filter(vector, eqx.is_inexact_array),))
     discounts = problem.discount ** jnp.arange(along.shape[1], dtype=along.dtype)
-    return jax.vjp(log_probs, moving)[1](discounts * along / len(along))[0]
+    return jax.vjp(log_probs, params)[1](discounts * along / len(along))[0]
 
 
 @eqx.filter_jit
@@ -195,64 +145,123 @@ def hessian_vector(
     vector: PolicyType,
     quasi_reward: Float[Array, " d"],
     baseline: AnyBaseline = "none",
-    log_probs_along: LogProbsAlong = log_probs_along,
 ) -> tuple[Float[Array, " d"], PolicyType]:
-    """The derivatives of the estimates of occupancy and gradient at the policy that acted, along a vector.
+    """Return the derivatives of the estimates of occupancy and gradient at the behaviour policy, along a vector.
 
     With D_t the sum of the derivatives of log pi(a_h|s_h) along the vector up to step t, that of the weight w_t is D_t.
-    So what is earned at step t counts D_t times in the first order, and each log-probability has a second derivative.
+    So the reward of step t counts D_t times in the first order, and each log-probability has a second derivative.
 
     Args:
-        problem: what the trajectories were drawn from.
+        problem: the problem that the trajectories were drawn from.
         trajectories: the batch.
-        policy: the policy that acted in it.
+        policy: the behaviour policy.
         vector: one number for each parameter of the policy, in its shape.
         quasi_reward: one number for each feature.
         baseline: as in `gradient`, but not "linear"; what is subtracted has a derivative of mean zero, so nothing is
             biased.
-        log_probs_along: how log-probabilities and their derivatives along the vector are computed.
 
     Returns:
         Both derivatives, averaged over the batch, the second in the shape of the policy.
     """
-    if not isinstance(baseline, Earnings) and baseline not in ("none", "mean"):
+    scored = Scored(trajectories, policy, on_policy=True)
+    return hessian_vector_of(problem, scored, vector, quasi_reward, read_baseline(baseline))
+
+
+def occupancy_of(problem: Problem, scored: Scored[Any]) -> Float[Array, " d"]:
+    """Return the mean occupancy."""
+    visits = _visits(problem, scored.trajectories, scored.target, scored.weights())
+    total = sum(counts.total(mass, problem.size) for counts, mass in visits)
+    return jnp.asarray(total) / scored.size
+
+
+def gradient_of(
+    problem: Problem, scored: Scored[PolicyType], quasi_reward: Float[Array, " d"], baseline: Baseline
+) -> PolicyType:
+    """Return the mean gradient."""
+    trajectories = scored.trajectories
+
+    def objective(target: PolicyType) -> Float[Array, ""]:
+        log_ratios = scored.at(target).log_ratios()
+        weights = jax.lax.stop_gradient(scored.weights_of(log_ratios))
+        returns = _weighted_returns(problem, trajectories, target, weights, quasi_reward)
+        to_go = _to_go(returns, trajectories.live)
+        gains = baseline.gains(problem, trajectories, weights, to_go)
+        total = jnp.sum(jax.lax.stop_gradient(gains) * log_ratios) + sum(jnp.sum(part) for part in returns[1:])
+        return total / scored.size
+
+    return eqx.filter_grad(objective)(scored.target)
+
+
+def return_sums_of(
+    problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"], baseline: Baseline
+) -> ReturnSums:
+    """Return the sums of the returns-to-go, minus the fit of the baseline, which a mean baseline needs."""
+    trajectories = scored.trajectories
+    weights = scored.weights()
+    returns = _weighted_returns(problem, trajectories, scored.target, weights, quasi_reward)
+    to_go = _to_go(returns, trajectories.live)
+    rest = baseline.without_fit(problem, trajectories, weights, to_go)
+    return ReturnSums(rest.sum(0), trajectories.live.sum(0))
+
+
+def regression_of(problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]) -> Regression:
+    """Return the sums of a linear baseline for later batches."""
+    trajectories = scored.trajectories
+    to_go = _to_go(_returns(problem, scored, quasi_reward), trajectories.live)
+    return regress(problem, trajectories.observations, to_go, trajectories.live)
+
+
+def hessian_vector_of(
+    problem: Problem,
+    scored: Scored[PolicyType],
+    vector: PolicyType,
+    quasi_reward: Float[Array, " d"],
+    baseline: Baseline,
+) -> tuple[Float[Array, " d"], PolicyType]:
+    """Return the derivatives of the estimates of occupancy and gradient along a vector."""
+    if baseline.name == "linear":
         raise ValueError('baseline "linear" is not known for Hessian-vector products: take "mean" or "none".')
-    quasi_reward, live = _checked(problem, quasi_reward), trajectories.live
-    moving, fixed = eqx.partition(policy, eqx.is_inexact_array)
+    quasi_reward = _checked(problem, quasi_reward)
+    trajectories = scored.trajectories
+    live = trajectories.live
+    params, static = eqx.partition(scored.target, eqx.is_inexact_array)
     tangent = eqx.filter(vector, eqx.is_inexact_array)
     unweighted = jnp.ones(live.shape, trajectories.log_probs.dtype)
 
-    def masses_of(moving: PolicyType) -> list[Float[Array, "B _"]]:
-        """The mass of each visit if all weights are 1."""
-        return [mass for _, mass in _visits(problem, trajectories, eqx.combine(moving, fixed), unweighted)]
+    def visits_of(params: PolicyType) -> list[tuple[Count, Float[Array, "B _"]]]:
+        return _visits(problem, trajectories, eqx.combine(params, static), unweighted)
 
-    def derivatives(moving: PolicyType) -> Any:
-        log_probs, along = log_probs_along(eqx.combine(moving, fixed), vector, trajectories)
-        masses, slopes = jax.jvp(masses_of, (moving,), (tangent,))
+    def masses_of(params: PolicyType) -> list[Float[Array, "B _"]]:
+        return [mass for _, mass in visits_of(params)]
+
+    def derivatives(params: PolicyType) -> Any:
+        policy = eqx.combine(params, static)
+        log_probs, along = scored.scorer.log_probs_along(policy, vector, trajectories)
+        masses, slopes = jax.jvp(masses_of, (params,), (tangent,))
         return jnp.where(live, log_probs, 0.0), jnp.where(live, along, 0.0), masses, slopes
 
-    _, along, masses, slopes = derivatives(moving)
+    _, along, masses, slopes = derivatives(params)
     drift = jnp.cumsum(along, 1)
     drifts = [drift, drift[:, -1:]][: len(masses)]  # after the end the weight is that of the last live step
-    counts = [count for count, _ in _visits(problem, trajectories, policy, unweighted)]
     moved = [mass * by + slope for mass, by, slope in zip(masses, drifts, slopes, strict=True)]
+    counts = [count for count, _ in visits_of(params)]
     total = sum(count.total(mass, problem.size) for count, mass in zip(counts, moved, strict=True))
-    pays = [count.inner(quasi_reward) for count in counts]
-    to_go = _to_go([pay * mass for pay, mass in zip(pays, masses, strict=True)], live)
-    first_order = _to_go([pay * mass for pay, mass in zip(pays, moved, strict=True)], live)
-    if baseline != "none":
-        whole = baseline if isinstance(baseline, Earnings) else Earnings(to_go.sum(0), live.sum(0))
-        others = jnp.where(live, _mean_of_others(to_go, live, whole), 0.0)
-        to_go, first_order = to_go - others, first_order - others * drift
+    rewards = [count.inner(quasi_reward) for count in counts]
+    to_go = _to_go(_products(rewards, masses), live)
+    first_order = _to_go(_products(rewards, moved), live)
+    if baseline.name == "mean":
+        others = jnp.where(live, baseline.mean_of_others(to_go, live), 0.0)
+        first_order = first_order - others * drift
+        to_go = to_go - others
 
-    def objective(moving: PolicyType) -> Float[Array, ""]:
-        log_probs, along, masses, slopes = derivatives(moving)
-        ends = zip(pays[1:], drifts[1:], masses[1:], slopes[1:], strict=True)
-        after = [pay * (by * mass + slope) for pay, by, mass, slope in ends]
+    def objective(params: PolicyType) -> Float[Array, ""]:
+        log_probs, along, masses, slopes = derivatives(params)
+        ends = zip(rewards[1:], drifts[1:], masses[1:], slopes[1:], strict=True)
+        after = [reward * (by * mass + slope) for reward, by, mass, slope in ends]
         return jnp.sum(first_order * log_probs + to_go * along) + sum(jnp.sum(part) for part in after)
 
-    size = len(trajectories.actions)
-    return jnp.asarray(total) / size, jax.tree.map(lambda leaf: leaf / size, jax.grad(objective)(moving))
+    product = jax.grad(objective)(params)
+    return jnp.asarray(total) / scored.size, jax.tree.map(lambda leaf: leaf / scored.size, product)
 
 
 def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -264,22 +273,6 @@ def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array,
     return quasi_reward
 
 
-def _log_ratios(trajectories: Trajectories, target: Policy, log_probs: LogProbs) -> Float[Array, "B H"]:
-    """Log pi_target(a|s) - b at each step, zero after the end."""
-    refuse_unless_policy(target)
-    if target.action_space != trajectories.action_space:
-        expected = f'of the kind that acted, "{trajectories.action_space}"'
-        raise ValueError(f'target must be {expected}, got {type(target).__name__}, which is "{target.action_space}".')
-    return jnp.where(trajectories.live, log_probs(target, trajectories) - trajectories.log_probs, 0.0)
-
-
-def _weights(log_ratios: Float[Array, "B H"], acted: bool) -> Float[Array, "B H"]:
-    if acted:
-        return jnp.ones_like(log_ratios)
-    cap = 0.5 * jnp.log(jnp.finfo(log_ratios.dtype).max)
-    return jnp.exp(jnp.minimum(jnp.cumsum(log_ratios, 1), cap))
-
-
 def _visits(
     problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]
 ) -> list[tuple[Count, Float[Array, "B _"]]]:
@@ -289,20 +282,17 @@ def _visits(
     if horizon != problem.sampling_horizon():
         raise ValueError(f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}.")
     discounts = problem.discount ** np.arange(horizon + 1)  # in float64: differences of them are taken below
-    actions = jax.vmap(jax.vmap(lambda drawn: problem.env.action_space.clip(target.applied(drawn))))(
-        trajectories.actions
-    )
-    counts = jax.vmap(jax.vmap(problem.count))(
-        trajectories.observations, actions, trajectories.rewards, trajectories.info
-    )
+    space = problem.env.action_space
+    actions = jax.vmap(jax.vmap(lambda drawn: space.clip(target.applied(drawn))))(trajectories.actions)
+    steps = trajectories.observations, actions, trajectories.rewards, trajectories.info
+    counts = jax.vmap(jax.vmap(problem.count))(*steps)
     visits = [(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)]
     if problem.termination == "absorbing":
         after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)
         remaining = after[trajectories.lengths]
         mass = jnp.where(trajectories.terminated, remaining * weight[:, -1], 0.0)
-        counts, probs = jax.vmap(lambda observation: _absorbed(problem, target, observation))(
-            trajectories.final_observations
-        )
+        absorbed = jax.vmap(lambda observation: _absorbed(problem, target, observation))
+        counts, probs = absorbed(trajectories.final_observations)
         visits.append((counts, probs * mass[:, None]))
     return visits
 
@@ -315,36 +305,29 @@ def _absorbed(problem: Problem, target: Policy, observation: Array) -> tuple[Cou
     return jax.vmap(problem.count, (None, 0, 0))(observation, actions, rewards), probs
 
 
-def _earned(
+def _returns(problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]) -> list[Float[Array, "B _"]]:
+    """Return the weighted, discounted quasi-reward of each step and, if it counts, after the end."""
+    return _weighted_returns(problem, scored.trajectories, scored.target, scored.weights(), quasi_reward)
+
+
+def _weighted_returns(
     problem: Problem,
     trajectories: Trajectories,
     target: Policy,
-    weight: Float[Array, "B H"],
+    weights: Float[Array, "B H"],
     quasi_reward: Float[Array, " d"],
 ) -> list[Float[Array, "B _"]]:
-    """What is earned at each step and, if it counts, after the end."""
-    return [counts.inner(quasi_reward) * mass for counts, mass in _visits(problem, trajectories, target, weight)]
+    """Return the same for known weights."""
+    quasi_reward = _checked(problem, quasi_reward)
+    visits = _visits(problem, trajectories, target, weights)
+    return [counts.inner(quasi_reward) * mass for counts, mass in visits]
 
 
-def _to_go(earned: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
-    """What each trajectory still earns from each live step on."""
-    to_go = jnp.cumsum(earned[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in earned[1:])
+def _to_go(returns: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
+    """Return the return-to-go of each trajectory at each live step."""
+    to_go = jnp.cumsum(returns[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in returns[1:])
     return jnp.where(live, to_go, 0.0)
 
 
-def _without(
-    fit: Fit | None,
-    problem: Problem,
-    trajectories: Trajectories,
-    weight: Float[Array, "B H"],
-    to_go: Float[Array, "B H"],
-) -> Float[Array, "B H"]:
-    """What a fit, if there is one, leaves of what is earned from each live step on."""
-    if fit is None:
-        return to_go
-    return jnp.where(trajectories.live, to_go - weight * fit.values(problem, trajectories.observations), 0.0)
-
-
-def _mean_of_others(to_go: Float[Array, "B H"], live: Bool[Array, "B H"], whole: Earnings) -> Float[Array, "B H"]:
-    """For each live step, what the others of the whole batch that take it earn from there on, on average."""
-    return (whole.to_go - to_go) / jnp.maximum(whole.live - live, 1)
+def _products(one: list[Array], other: list[Array]) -> list[Array]:
+    return [left * right for left, right in zip(one, other, strict=True)]

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from occupax._errors import check_number, first_line, is_traced, shown, unknown
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.policies import Policy, Tabular
 
 RULES = ("adam", "gradient", "natural", "normalised")

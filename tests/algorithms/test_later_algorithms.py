@@ -16,7 +16,7 @@ import enumeration as enum
 import occupax as ox
 from occupax.algorithms import planning
 from occupax.algorithms.planning import Model, posterior
-from occupax.samplers.batches.sampled import SampledBatch
+from occupax.batches import SampledBatch
 from occupax.training.schedule import Schedule
 from pseudocode import KEY, Transcript, draw, exact, first_policy, grad_coverage, over_all_batches_of_one, problem
 

@@ -11,8 +11,7 @@ import pytest
 import enumeration as enum
 import occupax as ox
 from occupax import kernels
-from occupax.batch import Trajectories
-from occupax.samplers.batches.numbered import StreamedBatch
+from occupax.batches import PartedBatch
 from occupax.samplers.network_kernel import NetworkKernelSource
 from occupax.samplers.plain import JaxSource
 from occupax.samplers.tabular_kernel import TabularKernelSource
@@ -76,11 +75,11 @@ def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, source, n, 
     # in blocks of 7, into which 14 and its halves divide, and 20 and its halves do not
     task, behaviour, target = tiny(termination), table(0), table(1)
     held = drawn_by(source(task), behaviour, n, KEY)
-    assert not isinstance(held, StreamedBatch)
+    assert not isinstance(held, PartedBatch)
     blocks_of(7)
     streamed = source(task).draw(behaviour, n, KEY)
-    assert isinstance(streamed, StreamedBatch)
-    assert streamed.source.block_size == 7
+    assert isinstance(streamed, PartedBatch)
+    assert streamed.of.part_size == 7
     assert_same_answers(streamed, held, target, task.size, rtol=1e-12, atol=1e-13)
     halves = [[occupancy_of(half, target) for half in batch.halves()] for batch in (streamed, held)]
     np.testing.assert_allclose(halves[0], halves[1], rtol=1e-12)
@@ -114,7 +113,7 @@ def test_a_mean_baseline_is_over_the_whole_batch_however_it_is_drawn(x64, blocks
     held = gradient_of(drawn_by(source(task), behaviour, 15, KEY), target, r)
     blocks_of(7)
     streamed = source(task).draw(behaviour, 15, KEY)
-    assert isinstance(streamed, StreamedBatch)
+    assert isinstance(streamed, PartedBatch)
     np.testing.assert_allclose(gradient_of(streamed, target, r), held, rtol=1e-11, atol=1e-13)
     assert np.abs(held - over_blocks).max() > 1e-3  # means over the blocks are another estimate
 
@@ -126,7 +125,7 @@ def test_a_network_is_streamed_as_well(blocks_of):
     held = drawn_by(source_of(task, behaviour), behaviour, 10, KEY)
     blocks_of(4, 12)
     streamed = source_of(task, behaviour).draw(behaviour, 10, KEY)
-    assert isinstance(streamed, StreamedBatch)
+    assert isinstance(streamed, PartedBatch)
     assert_same_answers(streamed, held, target, task.size, rtol=2e-5, atol=1e-5)
 
 
@@ -222,7 +221,7 @@ def test_a_single_huge_weight_is_an_effective_sample_of_one_and_stays_finite():
     rare = jnp.where(jnp.arange(4)[:, None] == 0, -60.0, drawn.log_probs)
     batch = ox.SampledBatch(
         task,
-        Trajectories(
+        ox.Trajectories(
             drawn.observations,
             drawn.actions,
             rare,

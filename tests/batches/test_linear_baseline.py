@@ -1,7 +1,5 @@
 """The linear baseline, held against all trajectories of a tiny process and against least squares in NumPy."""
 
-import inspect
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,7 +25,7 @@ def over_all_pairs(process, termination, behaviour):
 
     Without a fit it is that to the pair itself.
     """
-    problem, gradient = pairs_problem(process, termination), inspect.unwrap(estimators.gradient)
+    problem, gradient = pairs_problem(process, termination), estimators.gradient
     batch, chances = enum.trajectories(process, behaviour)
     first, second = (index.ravel() for index in np.indices((len(chances), len(chances))))
     both = jax.tree.map(lambda leaf: jnp.stack([leaf[first], leaf[second]], 1), batch)

@@ -8,8 +8,10 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
-from occupax.samplers.network_kernel import NetworkBatch
-from occupax.samplers.ray import _restored, _sent
+from occupax.baselines import Baseline, ReturnSums
+from occupax.batches import ReturnsToGo
+from occupax.batches.network import NetworkScorer
+from occupax.samplers.wire import received, sent
 from sources import source_of
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -47,8 +49,9 @@ def mean_product(termination, policy, vector, r, others):
         batch = ox.SampledBatch(problem(termination), jax.tree.map(lambda leaf: leaf[None], one), policy)
         if others is None:
             return batch.hessian_vector(vector, r)
-        own = batch.earnings(None, r)
-        return batch.hessian_vector(vector, r, ox.batch.Earnings(own.to_go + others, own.live + 1))
+        own = batch.answer(ReturnsToGo(r, Baseline("mean")))
+        whole = ReturnSums(own.to_go + others, own.live + 1)
+        return batch.hessian_vector(vector, r, Baseline("mean", whole=whole))
 
     return [np.tensordot(chances, leaf, 1) for leaf in jax.tree.leaves(jax.vmap(alone)(every))]
 
@@ -95,8 +98,8 @@ def unpacked(task, source, batch):
     for i, length in enumerate(lengths):
         place = i * enum.HORIZON if i % 128 == 0 else place
         own, steps = events[place : place + length], slice(0, length)
-        states[i, steps], actions[i, steps] = np.divmod(own >> source.shift, 2)
-        log_probs[i, steps], rewards[i, steps] = known[states[i, steps], actions[i, steps]], source.rewards[own]
+        states[i, steps], actions[i, steps] = np.divmod(own >> source.table.shift, 2)
+        log_probs[i, steps], rewards[i, steps] = known[states[i, steps], actions[i, steps]], source.table.rewards[own]
         place += length
     live, terminated = np.arange(enum.HORIZON) < lengths[:, None], PROCESS.terminal[finals]
     columns = jax.tree.map(jnp.asarray, (states, actions, log_probs, rewards, live, terminated, finals))
@@ -121,9 +124,8 @@ def test_every_batch_has_the_same_products_and_counts(monkeypatch):
     assert by_hand["initial"][2] > 0  # some begin where they end
     halves = [eqx.filter_jit(lambda half: half.transitions().counts)(half) for half in batch.halves()]
     np.testing.assert_allclose(halves[0] + halves[1], by_hand["counts"])
-    for answer, kind in ((expected[0], "hessian_vector"), (expected[1], "transitions")):  # as a worker sends them
-        sent = _restored(policy, kind, _sent(answer))
-        assert eqx.tree_equal(jax.tree.map(jnp.asarray, sent), jax.tree.map(jnp.asarray, answer))
+    for answer in expected[:2]:  # as a worker sends them
+        assert eqx.tree_equal(received(sent(answer), policy), jax.tree.map(jnp.asarray, answer))
 
 
 def test_a_network_has_the_products_of_plain_jax():
@@ -131,7 +133,7 @@ def test_a_network_has_the_products_of_plain_jax():
     task = ox.Problem(env, horizon=3)
     policy, vector, other = (ox.policies.mlp((9, 2), scale=1.0)(env, jax.random.key(i)) for i in range(3))
     batch = eqx.filter_jit(lambda policy: source_of(task, policy).draw(policy, 4, KEY))(policy)
-    assert type(batch) is NetworkBatch
+    assert isinstance(batch.scorer, NetworkScorer)
 
     def along(by):
         return jax.tree.map(lambda a, b: a + by * b if eqx.is_inexact_array(a) else a, policy, vector)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = (
     "algorithms",
     "analysis",
+    "batches",
     "bench",
     "envs",
     "estimators",

@@ -56,9 +56,12 @@ class Storm(Algorithm[StormState]):
         return StormState(policy, u, d, memory, state.policy, r, r)
 
     def _go_on(self, state, batch, key):
-        u, d = self._estimates(state, batch, state.policy, state.previous)
+        u, d = self._estimates(state, batch, self._current(state), state.previous)
         policy, memory = self.step()(state.policy, d, state.memory, batch)
         return StormState(policy, u, d, memory, state.policy, batch.quasi_reward(u), state.quasi_reward)
+
+    def _current(self, state):
+        """None, because the policy of the state is the behaviour policy."""
 
     def _estimates(self, state, batch, now, then):
         kept = 1 - self.fresh
@@ -93,6 +96,9 @@ class Between(Storm):
     @property
     def phases(self):
         return Phase(self.first_batch, self._begin), Phase(self.batch, self._go_on, self._point_between)
+
+    def _current(self, state):
+        return state.policy
 
     def _point_between(self, state, key):
         q = jax.random.uniform(key)

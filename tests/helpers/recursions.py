@@ -72,7 +72,14 @@ def draw(sampler, table, n, key):
     batch = source.draw(policy, n, key)
     events, ends = np.asarray(batch.events), np.cumsum(batch.lengths)
     episodes = [
-        [((event >> source.shift) // enum.A, (event >> source.shift) % enum.A, source.rewards[event]) for event in own]
+        [
+            (
+                (event >> source.table.shift) // enum.A,
+                (event >> source.table.shift) % enum.A,
+                source.table.rewards[event],
+            )
+            for event in own
+        ]
         for own in np.split(events[: ends[-1]], ends[:-1])
     ]
     return Drawn(episodes, table)

@@ -1,5 +1,6 @@
 """Training on batches that are sampled outside of the compiled program, held against that program."""
 
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import optax
 import pytest
 
 import occupax as ox
+from occupax.batches import Gradient, TargetQuery
 from occupax.samplers import host
 from simulators import CALLS, Chain, Diary, key_of, seeds_of
 
@@ -84,19 +86,20 @@ def test_training_is_that_of_the_compiled_program(name):
     assert_close(train(problem, algorithm, ox.samplers.Host(shards=shards)), compiled)
 
 
-def another_reward(block, request):
-    changed = request.quasi_reward if request.quasi_reward is None else 1.01 * request.quasi_reward
-    return block, request._replace(quasi_reward=changed)
+def another_reward(block, query):
+    if not isinstance(query, Gradient):
+        return block, query
+    return block, replace(query, quasi_reward=1.01 * query.quasi_reward)
 
 
-def the_policy_that_acted(block, request):
-    return block, request._replace(target=None)
+def the_policy_that_acted(block, query):
+    return block, replace(query, target=None) if isinstance(query, TargetQuery) else query
 
 
-def the_policies_swapped(block, request):
-    if request.target is None:
-        return block, request
-    return eqx.tree_at(lambda it: it.policy, block, request.target), request._replace(target=block.policy)
+def the_policies_swapped(block, query):
+    if not isinstance(query, TargetQuery) or query.target is None:
+        return block, query
+    return eqx.tree_at(lambda it: it.policy, block, query.target), replace(query, target=block.policy)
 
 
 @pytest.mark.parametrize("mutate", [another_reward, the_policy_that_acted, the_policies_swapped])
@@ -107,9 +110,9 @@ def test_wrong_answers_are_noticed(mutate, monkeypatch):
     assert_close(train(problem, algorithm, plain), compiled)
 
     def wrong(block):
-        def ask(request):
-            changed, other = mutate(block, request)
-            return answering(changed)(other)
+        def ask(query, path):
+            changed, other = mutate(block, query)
+            return answering(changed)(other, path)
 
         return ask
 
@@ -123,10 +126,10 @@ def test_a_batch_is_asked_eagerly_and_answers_with_numbers(monkeypatch):
     answering, rewards = host.answering, []
 
     def listen(block):
-        def ask(request):
-            if request.kind == "gradient":
-                rewards.append(np.asarray(request.quasi_reward))
-            return answering(block)(request)
+        def ask(query, path):
+            if isinstance(query, Gradient):
+                rewards.append(np.asarray(query.quasi_reward))
+            return answering(block)(query, path)
 
         return ask
 

@@ -11,9 +11,10 @@ from scipy import stats
 
 import occupax as ox
 from occupax import kernels
+from occupax.batches.network import _log_probs, kernel_log_probs, transposed
 from occupax.envs import ActionSpace, DiscreteActions
 from occupax.envs.base import Environment
-from occupax.samplers.network_kernel import NetworkKernelSource, _log_probs, _turned, kernel_log_probs
+from occupax.samplers.network_kernel import NetworkKernelSource
 from occupax.samplers.plain import JaxSource
 from sources import source_of
 
@@ -50,7 +51,7 @@ def drawn(source, policy, key, n):
 @eqx.filter_jit
 def answers(batch, target, baseline):
     r = jnp.linspace(-1.0, 2.0, batch.problem.size)
-    return batch.occupancy(target), batch.gradient(target, r, baseline), batch.tally(target)
+    return batch.occupancy(target), batch.gradient(target, r, baseline), batch.statistics(target)
 
 
 def assert_close(mine, plain, **tolerances):
@@ -313,7 +314,7 @@ def test_what_is_not_finite_is_not_hidden_by_zeros(value):
 def test_weights_are_turned_as_transposing_turns_them():
     weights = jax.random.normal(KEY, (2, 37, 20))
     errors = jnp.cos(jnp.arange(weights.size)).reshape(2, 20, 37)
-    turned, back = jax.jit(lambda it: jax.vjp(jax.vmap(_turned), it))(weights)
+    turned, back = jax.jit(lambda it: jax.vjp(jax.vmap(transposed), it))(weights)
     np.testing.assert_array_equal(turned, weights.transpose(0, 2, 1))
     np.testing.assert_array_equal(back(errors)[0], errors.transpose(0, 2, 1))
 

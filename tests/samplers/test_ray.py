@@ -230,11 +230,11 @@ def test_large_policies_are_sent_once_a_batch_and_shards_drawn_once(
     monkeypatch.setattr("occupax.samplers.ray.LARGE", 0)
     drawn: list[Any] = []
     source, draw = make_source(always("answer"), workers=3), host._draw
-    monkeypatch.setattr(host, "_draw", lambda *given: (drawn.append(given[-1]), draw(*given))[1])
+    monkeypatch.setattr(host, "_draw", lambda *given: (drawn.append(given), draw(*given))[1])
     batch = source.draw(policies[0], N, KEY)
     for _ in range(3):
         answers(batch, policies[1])
-    assert len(drawn) == len(batch.shards) == SHARDS
+    assert len(drawn) == batch.parts == SHARDS
     assert source.workers._ray.stored == 2
     halves = batch.halves()
     np.testing.assert_allclose(sum(half.occupancy() for half in halves) / 2, batch.occupancy(), rtol=1e-6)

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax._display import Description, in_words, module_text
 from occupax._errors import check_integer, check_number, is_traced, unknown
-from occupax.batch import Baseline, Batch
+from occupax.baselines import BaselineName
+from occupax.batches import Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import Memory, Number, Radius, Step
@@ -88,14 +89,14 @@ class Algorithm(eqx.Module, Generic[State]):
     decay_after: Number | None = eqx.field(kw_only=True, default=None)
     radius: Radius = eqx.field(kw_only=True, default=inf)
     rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: Baseline = eqx.field(kw_only=True, static=True, default="mean")
+    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
     output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
     def __check_init__(self) -> None:
         for name in ("snapshot_batch", "batch", "epoch_length"):
             if getattr(self, name, None) is not None and not is_traced(getattr(self, name)):
                 check_integer(name, getattr(self, name))
-        for name, allowed in (("baseline", get_args(Baseline)), ("output", get_args(Output))):
+        for name, allowed in (("baseline", get_args(BaselineName)), ("output", get_args(Output))):
             if getattr(self, name) not in (*allowed, *((None,) if name == "output" else ())):
                 raise unknown(name, getattr(self, name), allowed)
         self.step()

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from occupax.algorithms.base import Phase, RecursiveState, WeightedAlgorithm, add, choose, no_gradient, scale, subtract
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import Number, Step
@@ -59,9 +59,9 @@ class CarryingAlgorithm(WeightedAlgorithm[CarriedState]):
     def _carry(self, state: CarriedState, batch: Batch, kept: Number, step: Step) -> CarriedState:
         """d_t = kept d_{t-1} + mean[ g_hat(theta_t, r_{t-1}) - kept g_hat(theta_{t-1}, r_{t-2}) ], and u_t likewise."""
         then, now = state.previous, state.policy
-        trusted, fresh_u = self.trusts(batch, then), batch.occupancy(now)
+        trusted, fresh_u = self.trusts(batch, then), batch.occupancy()
         u = choose(trusted, kept * state.occupancy + fresh_u - kept * batch.occupancy(then), fresh_u)
-        new = batch.gradient(now, state.quasi_reward, self.baseline)
+        new = batch.gradient(None, state.quasi_reward, self.baseline)
         old = batch.gradient(then, state.previous_quasi_reward, self.baseline)
         d = choose(trusted, add(scale(kept, state.gradient), subtract(new, scale(kept, old))), new)
         policy, memory = step(now, d, state.memory, batch)

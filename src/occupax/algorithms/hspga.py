@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Key
 
 from occupax._errors import check_number, is_traced
 from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, choose, scale, subtract
-from occupax.batch import Batch
+from occupax.batches import Batch
 
 
 class HSPGA(RecursiveAlgorithm):
@@ -38,9 +38,9 @@ class HSPGA(RecursiveAlgorithm):
         then, now, beta = state.previous, state.policy, self._mixing()
         trusted = self.trusts(batch, then)
         first, second = batch.halves()
-        carried_u = state.occupancy + first.occupancy(now) - first.occupancy(then)
+        carried_u = state.occupancy + first.occupancy() - first.occupancy(then)
         r = batch.quasi_reward(carried_u)
-        new, old = first.gradient(now, r, self.baseline), first.gradient(then, r, self.baseline)
+        new, old = first.gradient(None, r, self.baseline), first.gradient(then, r, self.baseline)
         carried_g = add(state.gradient, subtract(new, old))
         fresh_u = second.occupancy()
         fresh_g = second.gradient(None, batch.quasi_reward(fresh_u), self.baseline)

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, chosen, no_gradient
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, add, no_gradient, scale, subtract
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import Memory, Number

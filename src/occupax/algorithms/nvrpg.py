@@ -8,7 +8,7 @@ from jaxtyping import Array, Key
 
 from occupax._errors import check_share
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.steps import Number
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Int, Key
 
 from occupax._errors import check_integer
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
-from occupax.batch import Batch
+from occupax.batches import Batch
 
 
 class PAGE(CarryingAlgorithm):

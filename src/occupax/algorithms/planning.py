@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float
 
-from occupax.batch import Transitions
+from occupax.batches import Transitions
 from occupax.problem import Problem
 from occupax.steps import Number
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 from occupax._errors import check_integer, check_number, is_traced
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, chosen, no_gradient
 from occupax.algorithms.planning import Model, plan, posterior
-from occupax.batch import Batch, Transitions
+from occupax.batches import Batch, Transitions
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import Number

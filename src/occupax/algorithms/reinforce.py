@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, choose, chosen, no_gradient
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.policies import Policy
 from occupax.policies.redrawing import can_be_redrawn, redraw
 from occupax.problem import Problem

@@ -3,7 +3,7 @@
 from jaxtyping import Array, Key
 
 from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, choose, subtract
-from occupax.batch import Batch
+from occupax.batches import Batch
 
 
 class SRVRPG(RecursiveAlgorithm):
@@ -23,10 +23,10 @@ class SRVRPG(RecursiveAlgorithm):
 
     def _recursion(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
         then, now = state.previous, state.policy
-        trusted, fresh_u = self.trusts(batch, then), batch.occupancy(now)
+        trusted, fresh_u = self.trusts(batch, then), batch.occupancy()
         u = choose(trusted, state.occupancy + fresh_u - batch.occupancy(then), fresh_u)
         r = batch.quasi_reward(u)
-        new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, r, self.baseline)
+        new, old = batch.gradient(None, r, self.baseline), batch.gradient(then, r, self.baseline)
         g = choose(trusted, add(state.gradient, subtract(new, old)), new)
         policy, memory = self.step()(now, g, state.memory, batch)
         return RecursiveState(policy, u, g, memory, ~trusted, now)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from occupax.algorithms.base import EpochAlgorithm, Phase, WeightedState, add, choose, no_gradient, subtract
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
 
@@ -46,10 +46,10 @@ class SVRPG(EpochAlgorithm[SVRPGState]):
 
     def _correction(self, state: SVRPGState, batch: Batch, key: Key[Array, ""]) -> SVRPGState:
         then, now = state.snapshot, state.policy
-        trusted, fresh_u = self.trusts(batch, then), batch.occupancy(now)
+        trusted, fresh_u = self.trusts(batch, then), batch.occupancy()
         u = choose(trusted, state.snapshot_occupancy + fresh_u - batch.occupancy(then), fresh_u)
         r = batch.quasi_reward(u)
-        new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, r, self.baseline)
+        new, old = batch.gradient(None, r, self.baseline), batch.gradient(then, r, self.baseline)
         g = choose(trusted, add(state.snapshot_gradient, subtract(new, old)), new)
         policy, memory = self.step()(now, g, state.memory, batch)
         return SVRPGState(policy, u, g, memory, ~trusted, then, state.snapshot_occupancy, state.snapshot_gradient)

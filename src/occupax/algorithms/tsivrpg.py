@@ -4,7 +4,7 @@ from jaxtyping import Array, Key
 
 from occupax.algorithms.base import EpochAlgorithm, Phase
 from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
-from occupax.batch import Batch
+from occupax.batches import Batch
 
 
 class TSIVRPG(EpochAlgorithm[CarriedState], CarryingAlgorithm):

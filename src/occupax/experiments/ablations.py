@@ -12,7 +12,7 @@ from occupax import utilities
 from occupax.algorithms import TSIVRPG
 from occupax.algorithms.base import add, subtract
 from occupax.algorithms.carrying import CarriedState
-from occupax.batch import Batch
+from occupax.batches import Batch
 from occupax.experiments.cells import Cell, Outcome, slug
 from occupax.experiments.figures import difference_rows, table
 from occupax.experiments.inference import mean

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Key
 from occupax.algorithms import MaxEnt
 from occupax.algorithms.base import Phase, chosen
 from occupax.algorithms.maxent import MaxEntState
-from occupax.batch import Batch
+from occupax.batches import Batch
 
 
 class MaxEntReading(MaxEnt):

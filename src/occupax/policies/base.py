@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -108,6 +109,11 @@ class Policy(eqx.Module):
     def spaces(self) -> str:
         """The spaces of the environment that `predict` is for, as JSON, if they are known; see `for_env`."""
         return getattr(self, "_known_spaces", "")
+
+    def __deepcopy__(self, memo: Any) -> "Policy":
+        """Copy the arrays alone: JAX does not recognise a copy of one of its functions."""
+        copied = jax.tree.map(lambda leaf: deepcopy(leaf, memo) if eqx.is_array(leaf) else leaf, self)
+        return with_spaces(copied, self.spaces)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known_spaces": self.spaces}

@@ -12,7 +12,7 @@ from occupax.envs.base import DecisionProcess, number_of_states, observation_spe
 from occupax.policies.base import Initialiser, Policy, refuse_unless_policy
 from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular, mlp, tabular
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian
-from occupax.policies.networks import Flat
+from occupax.policies.networks import Flat, activation_name
 from occupax.policies.normalising import Normalised
 
 
@@ -47,8 +47,9 @@ def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
     layers = layers_of(psi)
     if layers is None or getattr(psi, "num_states", None) is not None:
         return None
-    bent = all(activation is jnp.tanh for _, activation in layers[:-1])
-    return tuple(layer for layer, _ in layers) if bent else None
+    if any(activation_name(activation) != "tanh" for _, activation in layers[:-1]):
+        return None
+    return tuple(layer for layer, _ in layers)
 
 
 def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:

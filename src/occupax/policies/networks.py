@@ -19,6 +19,23 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 """The functions between the layers of a network, by name."""
 
+JITTED = type(jax.jit(jnp.tanh))
+
+
+def activation_name(function: Any) -> str | None:
+    """Return the name of an activation, also inside of `jax.jit`; None for any other function."""
+    for name, activation in ACTIVATIONS.items():
+        if _without_jit(function) is _without_jit(activation):
+            return name
+    return None
+
+
+def _without_jit(function: Any) -> Any:
+    while isinstance(function, JITTED) and hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
+
+
 LARGEST_RANGE = 1e6
 """Bounds that are further apart than this are none."""
 WIDE = 5.0

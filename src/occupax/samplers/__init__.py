@@ -8,17 +8,17 @@
   Gymnasium in `episodes`, who draws their actions in `acting`, `processes` for environments in processes of their own,
   and `cluster` and `workers` for Ray.
 * `stepped`: episodes of agents in environments in JAX, for `occupax.evaluate`.
-* `batches`: who answers what an algorithm asks of the trajectories.
+* `blocks`, `shards`: batches in parts, inside of the program and outside of it.
 """
 
 from typing import Any
 
 from occupax._errors import unknown
+from occupax.batches.sampled import SampledBatch
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource, Sampler, Source
-from occupax.samplers.batches.sampled import SampledBatch
 from occupax.samplers.episodes import EpisodeError
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Kernel, program_sampler

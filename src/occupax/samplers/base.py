@@ -1,19 +1,15 @@
 """What draws trajectories."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
-from occupax.batch import Batch
+from occupax.batches.batch import Batch
 from occupax.policies import Policy
 from occupax.problem import Problem
-
-if TYPE_CHECKING:
-    from occupax.samplers.batches.block import Block
-
 
 Number = int | Int[Array, ""]
 
@@ -61,15 +57,15 @@ class ProgramSource(Source):
         return max(1, self.block_steps // self.problem.sampling_horizon())
 
     @abstractmethod
-    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> "Block":
+    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> Batch:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
 
     @final
-    def draw(self, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> "Block":
+    def draw(self, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> Batch:
         """Draw a batch, which is streamed if it is large; if it is not wanted, all of its trajectories are empty."""
-        from occupax.samplers.batches.numbered import draw_part
+        from occupax.samplers.blocks import Numbered  # which needs this module
 
-        return draw_part(self, policy, n, key, 0, jnp.where(wanted, n, 0))
+        return Numbered(self, policy, key, 0, jnp.where(wanted, n, 0), n).draw()
 
 
 class Sampler(ABC):

@@ -1,4 +1,4 @@
-"""A cluster of machines, by Ray, and what is sent there."""
+"""A cluster of machines, by Ray."""
 
 import logging
 import os
@@ -11,11 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-
 from occupax._signals import ending_signals
-from occupax.policies import Policy
-from occupax.serial import FUNCTIONS
 
 LOSSES = 3
 """How many workers may be lost over one task before the task is taken for the reason."""
@@ -109,21 +105,3 @@ class Package:
 
         sys.path.extend(place for place in self.path if place not in sys.path)
         return ray.get(self.place)
-
-
-@dataclass(frozen=True)
-class FunctionName:
-    """The name of a function of `serial.FUNCTIONS`: functions of JAX cannot be sent as they are."""
-
-    name: str
-
-
-def with_function_names(policy: Policy) -> Policy:
-    """A policy that can be sent: known functions are replaced by their names."""
-    known = {id(function): FunctionName(name) for name, function in FUNCTIONS.items()}
-    return jax.tree.map(lambda leaf: known.get(id(leaf), leaf), policy)
-
-
-def with_functions(policy: Policy) -> Policy:
-    """A policy that was sent, with its functions put back."""
-    return jax.tree.map(lambda leaf: FUNCTIONS[leaf.name] if isinstance(leaf, FunctionName) else leaf, policy)

@@ -8,17 +8,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from occupax._errors import check_integer, check_number
+from occupax.batches.batch import Batch
+from occupax.batches.network import NetworkScorer
+from occupax.batches.parted import PartedBatch
+from occupax.batches.query import Query
+from occupax.batches.sampled import SampledBatch
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource, Sampler, Source
-from occupax.samplers.batches.block import Block, Request
-from occupax.samplers.batches.numbered import draw_part
-from occupax.samplers.batches.sampled import SampledBatch
-from occupax.samplers.batches.shards import Shard, ShardedBatch, answering, split
+from occupax.samplers.blocks import Numbered
 from occupax.samplers.episodes import EpisodeRunner, number_of_processes
 from occupax.samplers.kernel import Engine, Kernel, program_sampler
-from occupax.samplers.network_kernel import NetworkBatch
+from occupax.samplers.shards import Path, Shard, Shards, answering, split
+from occupax.scoring import PolicyScorer, Scorer
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Host(Sampler):
         if not isinstance(problem.env, GymnasiumEnv):
             return HostSource(problem, self.shards, inside.open(problem, policy))
         runner = EpisodeRunner(problem.env, self.envs, self.processes, self.timeout)
-        return HostSource(problem, self.shards, runner, NetworkBatch if isinstance(inside, Kernel) else SampledBatch)
+        scorer = NetworkScorer() if isinstance(inside, Kernel) else PolicyScorer()
+        return HostSource(problem, self.shards, runner, scorer)
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
         """Those of the sampler inside the program; actions in Gymnasium are drawn with `jax.random`."""
@@ -70,25 +74,24 @@ class HostSource(Source):
     problem: Problem
     shards: int
     inside: ProgramSource | EpisodeRunner
-    batch: type[SampledBatch] = SampledBatch
+    scorer: Scorer = eqx.field(default_factory=PolicyScorer)
 
-    def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> ShardedBatch:
+    def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
         """Draw all shards of a batch."""
         shards, size = split(n, self.shards)
-        blocks = {shard: answering(self.block(policy, key, shard, size)) for shard in shards}
+        answers = {shard: answering(self.block(policy, key, shard, size)) for shard in shards}
 
-        def ask(about: tuple[Shard, ...], request: Request) -> list[Any]:
-            given = request._replace(target=None) if request.target is policy else request
-            return [blocks[shard](given) for shard in about]
+        def ask(shards: tuple[Shard, ...], query: Query[Any], path: Path) -> list[Any]:
+            return [answers[shard](query, path) for shard in shards]
 
-        return ShardedBatch(self.problem, shards, n, size, ask)
+        return PartedBatch(self.problem, Shards(shards, n, size, ask))
 
-    def block(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Block:
+    def block(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Batch:
         """Draw the trajectories of a shard, with space for `size`."""
         if isinstance(self.inside, EpisodeRunner):
             drawn = self.inside.draw(policy, key, *shard, size, self.problem.sampling_horizon())
-            return self.batch(self.problem, drawn, policy)
-        return _draw(self.inside, policy, size, key, jnp.asarray(shard.first), jnp.asarray(shard.stop))
+            return SampledBatch(self.problem, drawn, policy, self.scorer)
+        return _draw(Numbered(self.inside, policy, key, jnp.asarray(shard.first), jnp.asarray(shard.stop), size))
 
     def close(self) -> None:
         """End the environments."""
@@ -96,4 +99,6 @@ class HostSource(Source):
             self.inside.close()
 
 
-_draw = eqx.filter_jit(draw_part)
+@eqx.filter_jit
+def _draw(numbers: Numbered) -> Batch:
+    return numbers.draw()

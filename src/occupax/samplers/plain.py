@@ -13,16 +13,16 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, Key, Num, Shaped
 
 from occupax._errors import check_integer, check_key
-from occupax.batch import Trajectories
+from occupax.batches.sampled import SampledBatch
 from occupax.envs.actions import Kind
 from occupax.envs.base import Environment
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers.base import Number, ProgramSource, Sampler
-from occupax.samplers.batches.sampled import SampledBatch
 from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.fused_keys import fused, unfused
+from occupax.trajectories import Trajectories
 
 
 def sample(problem: ProblemSource, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:

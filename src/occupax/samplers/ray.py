@@ -1,48 +1,48 @@
 """Sampling on a cluster, with Ray.
 
 Every worker is an actor of Ray with environments of its own. It is given tasks, one at a time: to draw shards of a
-batch, if it has not drawn them already, and to answer a request about them. If a worker or its machine is lost, its
+batch, if it has not drawn them already, and to answer a query about them. If a worker or its machine is lost, its
 task is given to another; the answer would have been the same.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, UInt32
 
-from occupax._compiled import arrays_of, with_arrays
 from occupax._errors import check_integer, check_number
-from occupax.baselines import Regression
-from occupax.batch import Earnings, Transitions
-from occupax.policies import Observed, Policy
+from occupax.batches.batch import Batch
+from occupax.batches.caching import Answers, is_same
+from occupax.batches.parted import PartedBatch
+from occupax.batches.queries import Occupancy, Tally
+from occupax.batches.query import Query
+from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler, Source
-from occupax.samplers.batches.block import ABOUT_VECTORS, Request, Tally
-from occupax.samplers.batches.shards import Shard, ShardedBatch, answering, split
-from occupax.samplers.cluster import Cluster, Package, with_function_names, with_functions
+from occupax.samplers.cluster import Cluster, Package
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Engine
+from occupax.samplers.shards import Path, Shard, Shards, answering, split
+from occupax.samplers.wire import (
+    Place,
+    SentPolicy,
+    as_arrays,
+    received,
+    sent,
+    sent_policy,
+    with_function_names,
+    with_functions,
+)
 from occupax.samplers.workers import Workers
 
-Arrays = list[np.ndarray]
 LARGE = 100_000
 """Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
-
-SUMS: dict[str, Any] = {
-    "earnings": Earnings,
-    "observed": Observed,
-    "regression": Regression,
-    "tally": Tally,
-    "transitions": Transitions,
-}
-"""What the arrays of an answer are the fields of."""
 
 RUNS_AT_ONCE = 16
 """How many runs draw from a cluster at the same time; a worker keeps the shards of as many batches."""
@@ -93,8 +93,8 @@ class Ray(Sampler):
         workers = cluster.cores() if self.workers is None else self.workers
         double = bool(jax.config.read("jax_enable_x64"))
         try:
-            sent = cluster.send(self.host, problem, with_function_names(policy), double)
-            pool = Workers(cluster, RemoteWorker, sent, workers, self.patience)
+            package = cluster.send(self.host, problem, with_function_names(policy), double)
+            pool = Workers(cluster, RemoteWorker, package, workers, self.patience)
         except BaseException:
             cluster.close()
             raise
@@ -119,36 +119,11 @@ class RaySource(Source):
         """As many as keep the workers busy."""
         return RUNS_AT_ONCE
 
-    def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> ShardedBatch:
-        """A batch whose shards are drawn by the workers when they are asked for the first time."""
+    def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
+        """A batch whose shards are drawn by the workers at the first query."""
         shards, size = split(n, self.shards)
         batch = RemoteBatch(next(self.numbers), size, np.asarray(jax.random.key_data(key)))
-        sent: dict[int, tuple[Policy, Any]] = {}  # by the identity of policies, which live as long as this
-
-        def send(sent_policy: Policy) -> Any:
-            if id(sent_policy) not in sent:
-                arrays = _sent(sent_policy)
-                large = sum(array.nbytes for array in arrays) > LARGE
-                sent[id(sent_policy)] = sent_policy, self.workers.put(arrays) if large else arrays
-            return sent[id(sent_policy)][1]
-
-        tallies: dict[Any, list[Any]] = {}
-
-        def ask(about: tuple[Shard, ...], request: Request) -> list[Any]:
-            target = None if request.target is policy else request.target
-            known = id(target), request.half, about
-            if request.kind == "tally" and known in tallies:
-                return tallies[known]
-            kinds = ("occupancy", "tally") if request.kind == "occupancy" else (request.kind,)
-            told = [_without_target(request)._replace(kind=kind) for kind in kinds]
-            there = None if target is None else send(target)
-            found = self.workers.ask(batch, about, send(policy), there, told)
-            answers = [[_restored(policy, kind, it[i]) for it in found] for i, kind in enumerate(kinds)]
-            if request.kind == "occupancy":  # its sums for the records are asked for later, and cost little now
-                tallies[known] = answers[1]
-            return answers[0]
-
-        return ShardedBatch(self.problem, shards, n, size, ask)
+        return PartedBatch(self.problem, Shards(shards, n, size, RemoteAnswers(self.workers, batch, policy)))
 
     def close(self) -> None:
         """End the workers, and the connection to the cluster."""
@@ -163,59 +138,95 @@ class RemoteBatch(NamedTuple):
     key: UInt32[np.ndarray, "2"]
 
 
+class RemoteAnswers:
+    """Answers of the workers about the shards of one batch."""
+
+    def __init__(self, workers: Workers, batch: RemoteBatch, policy: Policy):
+        self._workers = workers
+        self._batch = batch
+        self._policy = policy
+        self._sent: list[tuple[Policy, Any]] = []
+        self._tallies: dict[tuple[tuple[Shard, ...], Path], Answers] = defaultdict(Answers)
+        """Sums for the log, which cost little beside an occupancy, and would be a journey of their own later."""
+
+    def __call__(self, shards: tuple[Shard, ...], query: Query[Any], path: Path) -> list[Any]:
+        """Return the answers about some shards."""
+        tallies = self._tallies[shards, path]
+        known = tallies.find(query)
+        if known is not None:
+            return known
+        if not isinstance(query, Occupancy):
+            return self._ask(shards, path, [query])[0]
+        tally = Tally(target=query.target, is_complete=query.is_complete)
+        answers, sums = self._ask(shards, path, [query, tally])
+        tallies.add(tally, sums)
+        return answers
+
+    def _ask(self, shards: tuple[Shard, ...], path: Path, queries: list[Query[Any]]) -> list[list[Any]]:
+        """Return, for each query, the answers about the shards."""
+        policies = [self._send(self._policy)]
+
+        def place(policy: Policy) -> Place:
+            policies.append(self._send(policy))
+            return Place(len(policies) - 1)
+
+        questions = [sent(query, place) for query in queries]
+        by_shard = self._workers.ask(self._batch, shards, path, questions, *policies)
+        return [[received(answers[i], self._policy) for answers in by_shard] for i in range(len(queries))]
+
+    def _send(self, policy: Policy) -> Any:
+        """Return a policy as it is sent; a large one is put into the memory of the cluster once."""
+        for known, message in self._sent:
+            if is_same(known, policy):
+                return message
+        message: Any = sent_policy(policy)
+        if message.nbytes > LARGE:
+            message = self._workers.put(message)
+        self._sent.append((policy, message))
+        return message
+
+
 class RemoteWorker:
-    """Draws shards and answers requests about them, on the cluster; keeps the shards of the latest batches."""
+    """Draws shards and answers queries about them, on the cluster; keeps the shards of the latest batches."""
 
     def __init__(self, package: Package):
         host, problem, policy, self._double = package.open()
         self._policy = with_functions(policy)
         self._source = host.open(problem, self._policy)
-        self._drawn: OrderedDict[int, dict[Shard, Callable[[Request], Any]]] = OrderedDict()
+        self._drawn: OrderedDict[int, dict[Shard, Callable[..., Any]]] = OrderedDict()
 
     def ready(self) -> None:
         """Return as soon as the worker has been made."""
 
     def answer(
-        self, batch: RemoteBatch, shards: Sequence[Shard], acting: Arrays, target: Arrays | None, asked: list[Request]
-    ) -> list[list[Arrays]]:
-        """The arrays of the answers to some requests about each of some shards."""
-        with jax.enable_x64(self._double):
-            form = eqx.filter(self._policy, eqx.is_inexact_array) if asked[0].kind in ABOUT_VECTORS else self._policy
-            about = None if target is None else with_arrays(form, target)
-            asked = [request._replace(target=about) for request in asked]
-            blocks = [self._block(batch, shard, acting) for shard in shards]
-            return [[_sent(block(request)) for request in asked] for block in blocks]
+        self, batch: RemoteBatch, shards: Sequence[Shard], path: Path, questions: list[Any], *policies: SentPolicy
+    ) -> list[list[Any]]:
+        """Return, for each shard, the answers to some queries, as they are sent.
 
-    def _block(self, batch: RemoteBatch, shard: Shard, acting: Arrays) -> Callable[[Request], Any]:
+        Args:
+            batch: the batch.
+            shards: some of its shards.
+            path: which part of each shard is queried.
+            questions: the queries, with places in the place of policies.
+            policies: the behaviour policy, and those of the queries.
+        """
+        with jax.enable_x64(self._double):
+            known = [policy.received(self._policy) for policy in policies]
+            queries = [_with_policies(question, known) for question in questions]
+            by_shard = [self._shard(batch, shard, known[0]) for shard in shards]
+            return [[sent(answer(query, path)) for query in queries] for answer in by_shard]
+
+    def _shard(self, batch: RemoteBatch, shard: Shard, acting: Policy) -> Callable[..., Any]:
         drawn = self._drawn.setdefault(batch.number, {})
         self._drawn.move_to_end(batch.number)
         while len(self._drawn) > RUNS_AT_ONCE:
             self._drawn.popitem(last=False)
         if shard not in drawn:
             key = jax.random.wrap_key_data(jnp.asarray(batch.key))
-            policy = with_arrays(self._policy, [jnp.asarray(array) for array in acting])
-            drawn[shard] = answering(self._source.block(policy, key, shard, batch.part_size))
+            block = self._source.block(as_arrays(acting), key, shard, batch.part_size)
+            drawn[shard] = answering(block)
         return drawn[shard]
 
 
-def _without_target(request: Request) -> Request:
-    """A request that can be sent: arrays of NumPy, and no policy, whose arrays are sent on their own."""
-    reward, baseline = request.quasi_reward, request.baseline
-    return request._replace(
-        target=None,
-        quasi_reward=None if reward is None else np.asarray(reward),
-        baseline=baseline if isinstance(baseline, str) else jax.tree.map(np.asarray, baseline),
-    )
-
-
-def _sent(tree: Any) -> Arrays:
-    return [np.asarray(array) for array in arrays_of(tree)]
-
-
-def _restored(policy: Policy, kind: str, arrays: Arrays) -> Any:
-    there = [jnp.asarray(array) for array in arrays]
-    if kind in ("gradient", "fisher_vector"):
-        return with_arrays(eqx.filter(policy, eqx.is_inexact_array), there)
-    if kind == "hessian_vector":
-        return there[0], with_arrays(eqx.filter(policy, eqx.is_inexact_array), there[1:])
-    return there[0] if kind == "occupancy" else SUMS[kind](*there)
+def _with_policies(question: Any, policies: list[Policy]) -> Query[Any]:
+    return jax.tree.map(lambda leaf: policies[leaf.index] if isinstance(leaf, Place) else leaf, question)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from occupax.batch import Trajectories
 from occupax.envs.base import Environment
 from occupax.policies.agents import Agent
 from occupax.problem import Problem
+from occupax.trajectories import Trajectories
 
 Look = tuple[Any, Any, Bool[Array, " n"]]
 """States, observations and whether the episodes are over."""

@@ -15,7 +15,7 @@ from occupax import estimators
 from occupax._display import Description
 from occupax._errors import check_integer
 from occupax._forking import begin_jax_use
-from occupax.batch import Trajectories
+from occupax.batches import SampledBatch
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import PREFIX
@@ -29,6 +29,7 @@ from occupax.problem import Problem
 from occupax.samplers import sample
 from occupax.samplers.episodes import EpisodeRunner, VectorStep
 from occupax.samplers.stepped import draw_with_agent
+from occupax.trajectories import Trajectories
 
 MOST_NUMBERS_A_BLOCK = 2**22
 MOST_GYMNASIUM_ENVS = 8
@@ -215,7 +216,7 @@ def _of_problem(actor: Actor, problem: Problem, episodes: int, seed: int, timeou
     drawn = _draw(actor, problem, episodes, jax.random.key(seed), timeout)
     _refuse_infinite(np.concatenate([np.asarray(part.log_probs) for part in drawn]))
     sizes = np.array([len(part.actions) for part in drawn])
-    means = [estimators.occupancy(problem, part, policy, acted=True) for part in drawn]
+    means = [SampledBatch(problem, part, policy).occupancy() for part in drawn]
     occupancy = sum(size * mean for size, mean in zip(sizes, means, strict=True)) / sizes.sum()
 
     def estimate(value: Any, gradient: Any) -> Estimate:

@@ -16,8 +16,9 @@ from occupax._forking import begin_jax_use
 from occupax._progress import ProgressBar
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import EpisodeError, Host, Ray, Sampler, choose_sampler
-from occupax.samplers.cluster import LOSSES, Cluster, Package, with_function_names, with_functions
+from occupax.samplers.cluster import LOSSES, Cluster, Package
 from occupax.samplers.kernel import program_sampler
+from occupax.samplers.wire import with_function_names, with_functions
 from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.assessment import Assessment, assess
 from occupax.training.folder import locked, make_config, refuse_another_run, refuse_others_files

@@ -20,7 +20,7 @@ from jaxtyping import Array, Key
 from occupax.algorithms import Algorithm
 from occupax.policies import Policy
 from occupax.samplers.base import ProgramSource
-from occupax.samplers.batches.numbered import AXIS
+from occupax.samplers.blocks import AXIS
 from occupax.serial import named_arrays, with_arrays_of
 from occupax.training.execution.executor import Arrays, Executor, with_array_settings
 from occupax.training.execution.iteration import Run, first_run

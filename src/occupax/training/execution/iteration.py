@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +13,11 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax.algorithms import Algorithm, AlgorithmState
 from occupax.algorithms.base import choose
-from occupax.baselines import Fit, Regression, nothing_seen
-from occupax.batch import AnyBaseline, Baseline, Batch, Statistics, Target, Transitions
+from occupax.baselines import Regression, nothing_seen
+from occupax.batches import Batch, Statistics
+from occupax.batches.caching import CachingBatch, is_same
 from occupax.envs.actions import BoxActions
-from occupax.policies import Observed, Policy, normaliser_of, with_statistics
+from occupax.policies import Policy, normaliser_of, with_statistics
 from occupax.policies.saturation import OUTSIDE, SATURATED, draw_back
 from occupax.problem import Problem
 from occupax.steps import global_norm
@@ -72,94 +74,6 @@ class Row(eqx.Module):
     numbers: Float[Array, " *runs M"]
     """In the order of `recorded`."""
     steps: Int[Array, " *runs"]
-
-
-class WatchedBatch(Batch):
-    """A batch that remembers which policies other than the one that acted were asked about."""
-
-    problem: Problem
-    batch: Batch
-    acting: Policy
-    """The policy that acted."""
-    targets: list[Policy] = eqx.field(default_factory=list)
-    """The policies that were asked about."""
-    known: dict[tuple[str, int, int], tuple[Any, ...]] = eqx.field(default_factory=dict)
-    """Answers by what was asked and the identity of batch and target, which are kept so that nothing else gets it."""
-    fit: Fit | None = None
-    """The linear baseline, fitted to earlier batches with the quasi-rewards of their time, if there is one."""
-    quasi_rewards: list[Float[Array, " d"]] = eqx.field(default_factory=list)
-    """Those of the gradients that were asked for."""
-
-    def occupancy(self, target: Target = None) -> Float[Array, " d"]:
-        """The mean occupancy estimate; it is computed once for each policy."""
-        return self._once("occupancy", self._note(target))
-
-    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
-        """The mean gradient estimate; the baseline "linear" is the fit to earlier batches."""
-        self._note(target)
-        self.quasi_rewards.append(quasi_reward)
-        if isinstance(baseline, str) and baseline == "linear" and self.fit is not None:
-            baseline = self.fit
-        return self.batch.gradient(target, quasi_reward, baseline)
-
-    def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
-        """The sums that the linear baseline of later batches is made of."""
-        return self.batch.regression(quasi_reward)
-
-    def seen(self, before: Regression | None) -> Regression | None:
-        """The sums for the next iteration; they are about the quasi-reward that was asked about last."""
-        if before is None or not self.quasi_rewards:
-            return before
-        return before.later(self.regression(self.quasi_rewards[-1]))
-
-    def observed(self, target: Policy) -> Observed:
-        """The sums that running statistics of observations are made of."""
-        return self.batch.observed(target)
-
-    def statistics(self, target: Target = None) -> Statistics:
-        """Averages over the trajectories; they are computed once for each policy."""
-        return self._once("statistics", None if target is self.acting else target)
-
-    def fisher_vector(self, vector: Policy) -> Policy:
-        """The product with the Fisher information of the policy that acted."""
-        return self.batch.fisher_vector(vector)
-
-    def hessian_vector(
-        self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: Baseline = "none"
-    ) -> tuple[Float[Array, " d"], Policy]:
-        """The derivatives of both estimates at the policy that acted, along a vector."""
-        return self.batch.hessian_vector(vector, quasi_reward, baseline)
-
-    def transitions(self) -> Transitions:
-        """What led where, counted."""
-        return self.batch.transitions()
-
-    def halves(self) -> tuple[Batch, Batch]:
-        """Two batches of half the trajectories each, whose targets are remembered too."""
-        first, second = self.batch.halves()
-        return replace(self, batch=first), replace(self, batch=second)
-
-    def weighted_statistics(self) -> Statistics:
-        """Averages, with the largest weight and the smallest effective sample size of all policies asked about."""
-        first, *others = [self.statistics(target) for target in self.targets or [None]]
-        for other in others:
-            largest = jnp.maximum(first.largest_weight, other.largest_weight)
-            smallest = jnp.minimum(first.effective_sample_size, other.effective_sample_size)
-            first = eqx.tree_at(lambda it: (it.largest_weight, it.effective_sample_size), first, (largest, smallest))
-        return first
-
-    def _once(self, what: str, target: Target) -> Any:
-        key = what, id(self.batch), id(target)
-        if key not in self.known:
-            self.known[key] = self.batch, target, getattr(self.batch, what)(target)
-        return self.known[key][-1]
-
-    def _note(self, target: Target) -> Policy | None:
-        if target is None or target is self.acting:
-            return None
-        if not any(target is one for one in self.targets):
-            self.targets.append(target)
-        return target
 
 
 def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Run:
@@ -223,20 +137,39 @@ def iterate(
     policy; `conclude` is a compiled version of the end of the iteration.
     """
     chosen = algorithm.phases[phase]
+    current = run.state.policy
     acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
-    drawn = draw(acting)
-    problem = drawn.problem
+    sampled = draw(acting)
+    problem = sampled.problem
     ascended = problem if run.multipliers is None else problem.lagrangian(run.multipliers.value)
     fit = None if run.regression is None else run.regression.fit()
-    batch = WatchedBatch(ascended, drawn, acting, fit=fit)
+    batch = CachingBatch(sampled, ascended, fit)
     state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
-    if normaliser_of(run.state.policy) is not None:
-        policy = with_statistics(state.policy, run.state.policy, batch.observed(run.state.policy))
+    if normaliser_of(current) is not None:
+        policy = with_statistics(state.policy, current, batch.observed(current))
         state = eqx.tree_at(lambda it: it.policy, state, policy)
-    statistics = batch.weighted_statistics()
-    fresh = batch.occupancy(run.state.policy)
-    found = state, batch.seen(run.regression), fresh, statistics, chosen.trajectories
-    return (conclude or _conclude)(problem, algorithm, judging, run, *found, key, iteration)
+    statistics = _weighted_statistics(batch)
+    regression = _updated_regression(run.regression, batch)
+    fresh = batch.occupancy(None if is_same(acting, current) else current)
+    outcome = state, regression, fresh, statistics, chosen.trajectories
+    return (conclude or _conclude)(problem, algorithm, judging, run, *outcome, key, iteration)
+
+
+def _weighted_statistics(batch: CachingBatch) -> Statistics:
+    """Return averages, with the largest weight and the smallest effective sample size of all target policies."""
+    targets: list[Policy | None] = [*batch.targets]
+    statistics = [batch.statistics(target) for target in targets or [None]]
+    largest = reduce(jnp.maximum, [it.largest_weight for it in statistics])
+    smallest = reduce(jnp.minimum, [it.effective_sample_size for it in statistics])
+    return replace(statistics[0], largest_weight=largest, effective_sample_size=smallest)
+
+
+def _updated_regression(regression: Regression | None, batch: CachingBatch) -> Regression | None:
+    """Return the sums for the next iteration; they are those of the last quasi-reward of a gradient."""
+    quasi_reward = batch.last_quasi_reward
+    if regression is None or quasi_reward is None:
+        return regression
+    return regression.later(batch.regression(quasi_reward))
 
 
 def _conclude(

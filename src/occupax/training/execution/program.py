@@ -15,10 +15,10 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, Key
 
 from occupax.algorithms import Algorithm
-from occupax.batch import Batch
+from occupax.batches import Batch, PartedBatch
 from occupax.policies import Policy
 from occupax.samplers.base import ProgramSource
-from occupax.samplers.batches.numbered import AXIS, draw_on_devices
+from occupax.samplers.blocks import AXIS, Numbered
 from occupax.training.execution.iteration import Row, Run, iterate
 
 RUNS = "runs"
@@ -88,7 +88,8 @@ def _advance(
             n, goes_on = stretch.sizes[phase], run.failure == 0
             if devices == 1:
                 return source.draw(policy, n, key, goes_on)
-            return draw_on_devices(source, policy, n, key, jnp.where(goes_on, n, 0), devices)
+            numbers = Numbered(source, policy, key, 0, jnp.where(goes_on, n, 0), n)
+            return PartedBatch(source.problem, numbers.spread(devices))
 
         run, row = iterate(algorithm, phase, stretch.judging[phase], run, draw, key, stretch.first + i)
         return eqx.filter(run, eqx.is_array), row

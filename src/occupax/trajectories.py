@@ -1,0 +1,35 @@
+"""Sampled trajectories."""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, Num
+
+from occupax.envs.actions import Kind
+
+
+class Trajectories(eqx.Module):
+    """A batch of B trajectories of H steps under a behaviour policy. Steps after the end are there but not `live`."""
+
+    observations: Any
+    """Observations before each action, [B, H, ...]; after the end, the final observation."""
+    actions: Num[Array, "B H *n"]
+    """Actions as the policy drew them, before they are clipped to the bounds of the environment; 0 after the end."""
+    log_probs: Float[Array, "B H"]
+    """Log-probability of each action under the behaviour policy, recorded and constant; 0 after the end."""
+    rewards: Float[Array, "B H"]
+    live: Bool[Array, "B H"]
+    """Whether the step was taken before the episode ended."""
+    terminated: Bool[Array, " B"]
+    """Whether the episode terminated, as opposed to being truncated at the horizon or a time limit."""
+    final_observations: Any
+    """Observations after the last live step, [B, ...]."""
+    info: Float[Array, "B H k"] | None = None
+    """Values of the simulator's `info` at each step, if any are recorded; 0 after the end."""
+    action_space: Kind = eqx.field(static=True, default="discrete")
+    """Action space of the behaviour policy and of every target policy."""
+
+    @property
+    def lengths(self) -> Int[Array, " B"]:
+        """Number of live steps of each trajectory."""
+        return self.live.sum(1)
