@@ -100,12 +100,21 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
 def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, eqx.Module):
         held = vars(value)  # constants of the class are not the value's own, and JAX would tell the difference
-        return [(f".{field.name}", held[field.name]) for field in dataclasses.fields(value) if field.name in held]
+        return [(f".{field.name}", held[field.name]) for field in _saved_fields(value) if field.name in held]
     if type(value) is dict:
         # other keys have no name that is the same in every process
         return [(f"[{key!r}]", part) for key, part in value.items() if type(key) in (str, int)]
     children, _ = tree_flatten_with_path(value, is_leaf=lambda node: node is not value)
     return [(keystr(path), part) for path, part in children if path]
+
+
+def _saved_fields(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a class, without those that say of themselves that they are not saved."""
+    return [field for field in dataclasses.fields(kind) if _is_saved(field)]
+
+
+def _is_saved(field: dataclasses.Field[Any]) -> bool:
+    return field.metadata.get("saved", True)
 
 
 def _is_array(value: Any) -> bool:
@@ -168,7 +177,7 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
     kind: Any = _find(address)
     if kind is None:
         raise ValueError(f"{address!r:.80} is not a class that occupax restores.")
-    parts = () if issubclass(kind, tuple) else dataclasses.fields(kind)
+    parts = () if issubclass(kind, tuple) else _saved_fields(kind)
     names = [*getattr(kind, "_fields", ()), *(field.name for field in parts)]
     constants = {field.name for field in parts if not field.init and hasattr(kind, field.name)}
     if fields.keys() | constants != set(names):
@@ -178,7 +187,8 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
         instance: Any = tuple.__new__(kind, values.values())
     else:
         instance = object.__new__(kind)
-        for name, value in values.items():
+        others = {field.name: field.default for field in dataclasses.fields(kind) if not _is_saved(field)}
+        for name, value in {**others, **values}.items():
             object.__setattr__(instance, name, value)
     check_restored(instance, values)
     return instance

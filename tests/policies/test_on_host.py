@@ -115,10 +115,19 @@ def test_numpy_draws_in_double_precision_what_the_policy_draws(x64):
     assert_drawn(*make("squashed"), tolerance=1e-11)
 
 
+def test_an_activation_inside_of_jit_is_known():
+    for name in ("mlp, tanh", "mlp, relu"):
+        policy, space, seen = make(name)
+        compiled = eqx.nn.Lambda(jax.jit(policy.psi.network.layers[1].fn))
+        wrapped = eqx.tree_at(lambda it: it.psi.network.layers[1], policy, compiled)
+        assert on_host(wrapped) is not None
+        assert_drawn(wrapped, space, seen)
+
+
 def test_another_policy_is_noticed(monkeypatch):
     for name, wrong in (("mlp, tanh", lambda x: 1.01 * np.tanh(x)), ("squashed", lambda x: np.tanh(x) + 0.01)):
         policy, space, seen = make(name)
-        monkeypatch.setitem(module.ACTIVATIONS, id(jnp.tanh), wrong)
+        monkeypatch.setitem(module.ACTIVATIONS, "tanh", wrong)
         with pytest.raises(AssertionError):
             assert_drawn(policy, space, seen)
 

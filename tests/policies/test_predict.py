@@ -109,16 +109,46 @@ def test_normalised_observations_are_normalised():
     assert policy.predict(seen, deterministic=True).tolist() == expected
 
 
-def test_spaces_are_no_part_of_the_structure():
-    """JAX compares structures, so that a policy that has predicted can still be trained, mapped and sent."""
-    bare = ox.policies.tabular()(ox.make("FrozenLake-v1"), KEY)
+def test_a_policy_that_has_predicted_is_trained_mapped_and_sent():
+    """JAX compares structures: predicting leaves nothing in a policy, and its spaces go with it."""
+    lake = ox.Problem("FrozenLake-v1", horizon=5)
+    bare = ox.policies.tabular(1.0)(lake.env, KEY)
     policy = bare.for_env("FrozenLake-v1")
+    before = jax.tree.structure(policy)
     policy.predict(0)
-    assert jax.tree.structure(policy) == jax.tree.structure(bare)
-    assert not jax.tree.map(jnp.asarray, policy).spaces
+    assert jax.tree.structure(policy) == before
+    assert jax.tree.map(jnp.asarray, policy).spaces == policy.spaces
     for copied in (cloudpickle.loads(cloudpickle.dumps(policy)), copy.deepcopy(policy)):
         assert copied.predict(3, seed=0) == policy.predict(3, seed=0)
-        assert jax.tree.structure(copied) == jax.tree.structure(bare)
+        assert jax.tree.structure(copied) == before
+    ours, theirs = (ox.train(lake, policy=it, episodes=20, progress=False).policies[0] for it in (policy, bare))
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    np.testing.assert_array_equal(ours.table, theirs.table)
+
+
+def test_a_policy_trained_elsewhere_predicts_for_its_new_environment():
+    here = ox.make("FrozenLake-v1")
+    policy = ox.policies.tabular()(here, KEY).for_env(Anything(spaces.Discrete(16, start=7), spaces.Discrete(4)))
+    result = ox.train(ox.Problem(here, horizon=3), policy=policy, episodes=20, progress=False)
+    assert result.policy().predict(0, deterministic=True) in range(4)
+    with pytest.raises(ValueError, match="observation must be a state"):
+        policy.predict(0)
+
+
+class Made(ox.policies.Categorical):
+    """A policy with a constructor of its own."""
+
+    table: Any
+
+    def __init__(self, size):
+        self.table = jnp.zeros((size, 4))
+
+    def logits(self, observation):
+        return self.table[observation]
+
+
+def test_a_policy_with_a_constructor_of_its_own_predicts():
+    assert Made(16).for_env("FrozenLake-v1").predict(0) in range(4)
 
 
 def test_seeds_repeat_and_the_policys_own_numbers_do_not():

@@ -1,5 +1,6 @@
 """A batch that remembers its queries and their answers, for the engine of training."""
 
+from operator import is_
 from typing import Any, TypeVar, final
 
 import jax
@@ -15,22 +16,24 @@ from occupax.problem import Problem
 Answer = TypeVar("Answer")
 
 
-class Answers:
-    """Known answers, by query. A query is known if one with the same arrays was asked before."""
+class Known:
+    """Values by tree. A tree is known if one of the same structure holds the same objects; no numbers are compared."""
 
     def __init__(self):
-        self._known: list[tuple[Any, Any]] = []
+        self._by_structure: dict[Any, list[tuple[list[Any], Any]]] = {}
 
-    def find(self, query: Query[Any]) -> Any:
-        """Return the known answer, or None."""
-        for known, answer in self._known:
-            if is_same(known, query):
-                return answer
+    def find(self, tree: Any) -> Any:
+        """Return the value of a tree, or None."""
+        leaves, structure = jax.tree.flatten(tree)
+        for known, value in self._by_structure.get(structure, []):
+            if all(map(is_, known, leaves)):
+                return value
         return None
 
-    def add(self, query: Query[Any], answer: Any) -> None:
-        """Remember an answer."""
-        self._known.append((query, answer))
+    def add(self, tree: Any, value: Any) -> None:
+        """Remember the value of a tree."""
+        leaves, structure = jax.tree.flatten(tree)
+        self._by_structure.setdefault(structure, []).append((leaves, value))
 
 
 @final
@@ -49,7 +52,7 @@ class CachingBatch(Batch):
         self.queries: list[Query[Any]] = [] if queries is None else queries
         self._batch = batch
         self._fit = fit
-        self._answers = Answers()
+        self._answers = Known()
 
     @property
     def size(self) -> int:
@@ -73,24 +76,28 @@ class CachingBatch(Batch):
     def halves(self) -> tuple[Batch, Batch]:
         """Return two batches of half the trajectories each, whose queries are remembered together."""
         first, second = self._batch.halves()
-        halves = [CachingBatch(half, self.problem, self._fit, self.queries) for half in (first, second)]
-        return halves[0], halves[1]
+        second = CachingBatch(second, self.problem, self._fit, self.queries)
+        return CachingBatch(first, self.problem, self._fit, self.queries), second
 
     @property
     def targets(self) -> list[Policy]:
         """The target policies other than the behaviour policy that were weighted."""
+        known = Known()
         targets: list[Policy] = []
         for query in self.queries:
             target = query.target if isinstance(query, TargetQuery) else None
-            if target is not None and not any(is_same(target, known) for known in targets):
+            if target is not None and known.find(target) is None:
+                known.add(target, True)
                 targets.append(target)
         return targets
 
     @property
     def last_quasi_reward(self) -> Float[Array, " d"] | None:
         """The quasi-reward of the last gradient, if there was one."""
-        quasi_rewards = [query.quasi_reward for query in self.queries if isinstance(query, Gradient)]
-        return quasi_rewards[-1] if quasi_rewards else None
+        for query in reversed(self.queries):
+            if isinstance(query, Gradient):
+                return query.quasi_reward
+        return None
 
     def _with_fit(self, query: Query[Answer]) -> Query[Any]:
         """Return the query with the fit for the baseline "linear"."""
@@ -105,4 +112,4 @@ def is_same(one: Any, other: Any) -> bool:
     other_leaves, other_structure = jax.tree.flatten(other)
     if structure != other_structure:
         return False
-    return all(leaf is other_leaf for leaf, other_leaf in zip(leaves, other_leaves, strict=True))
+    return all(map(is_, leaves, other_leaves))

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -30,8 +30,8 @@ class Policy(eqx.Module):
     (vectors of such numbers), "box" (vectors of real numbers, which are clipped to the bounds of the environment) or
     "squashed" (vectors of which `applied` makes actions inside of the bounds)."""
 
-    # outside of the instance's dictionary, in which JAX would take them for a part of the structure
-    __slots__ = ("_known_actor", "_known_spaces")
+    spaces: str = eqx.field(static=True, default="", kw_only=True, repr=False, metadata={"saved": False})
+    """The spaces of the environment that `predict` is for, as JSON, if they are known; see `for_env`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -65,9 +65,15 @@ class Policy(eqx.Module):
         return drawn
 
     @final
+    def draw_with_action(self, observation: Any, key: Key[Array, ""]) -> tuple[Action, Action, Float[Array, ""]]:
+        """Return what `draw` returns, and between the two the action that `applied` makes of the first."""
+        drawn, log_prob = self.draw(observation, key)
+        return drawn, self.applied(drawn), log_prob
+
+    @final
     def action(self, observation: Any, key: Key[Array, ""]) -> Action:
         """Draw an action, without its log-probability."""
-        return self.applied(self.draw(observation, key)[0])
+        return self.draw_with_action(observation, key)[1]
 
     @final
     def predict(self, observation: Any, deterministic: bool = False, seed: int | None = None) -> Any:
@@ -83,7 +89,9 @@ class Policy(eqx.Module):
         Returns:
             What `env.step` takes: a whole number or an array of NumPy; for a batch, an array of them.
         """
-        return self._actor().act(observation, deterministic, seed)
+        from occupax.policies.predicting import actor_of  # which needs Gymnasium
+
+        return actor_of(self).act(observation, deterministic, seed)
 
     @final
     def for_env(self: "PolicyType", env: Any) -> "PolicyType":
@@ -105,34 +113,9 @@ class Policy(eqx.Module):
         refuse_unless_fitting(self, process)
         return with_spaces(self, describe_spaces(process))
 
-    @property
-    def spaces(self) -> str:
-        """The spaces of the environment that `predict` is for, as JSON, if they are known; see `for_env`."""
-        return getattr(self, "_known_spaces", "")
-
     def __deepcopy__(self, memo: Any) -> "Policy":
         """Copy the arrays alone: JAX does not recognise a copy of one of its functions."""
-        copied = jax.tree.map(lambda leaf: deepcopy(leaf, memo) if eqx.is_array(leaf) else leaf, self)
-        return with_spaces(copied, self.spaces)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_known_spaces": self.spaces}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():  # copies are made without the constructor, and instances are frozen
-            object.__setattr__(self, name, value)
-
-    def _actor(self) -> Any:
-        from occupax.envs.spaces import read_spaces
-        from occupax.policies.predicting import Actor
-
-        if not self.spaces:
-            raise ValueError(
-                "predict needs the spaces of an environment, which this policy does not know: policy.for_env(env) does."
-            )
-        if not hasattr(self, "_known_actor"):
-            object.__setattr__(self, "_known_actor", Actor(self, read_spaces(self.spaces)))
-        return getattr(self, "_known_actor")  # noqa: B009 - a slot, of which type checkers do not know
+        return jax.tree.map(lambda leaf: deepcopy(leaf, memo) if eqx.is_array(leaf) else leaf, self)
 
     @final
     def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
@@ -141,10 +124,10 @@ class Policy(eqx.Module):
 
 
 def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
-    """The same policy, which knows the spaces of an environment."""
-    made = object.__new__(type(policy))
-    made.__setstate__({**vars(policy), "_known_spaces": spaces})
-    return made
+    """Return the policy with the spaces of an environment, as JSON; an empty string forgets them."""
+    changed = copy(policy)
+    vars(changed)["spaces"] = spaces  # the constructor of a policy may take anything
+    return changed
 
 
 PolicyType = TypeVar("PolicyType", bound=Policy)

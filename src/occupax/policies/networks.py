@@ -31,8 +31,8 @@ def activation_name(function: Any) -> str | None:
 
 
 def _without_jit(function: Any) -> Any:
-    while isinstance(function, JITTED) and hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
+    if isinstance(function, JITTED):
+        return _without_jit(getattr(function, "__wrapped__", None))
     return function
 
 

@@ -16,22 +16,23 @@ from jaxtyping import Float, Num
 from scipy.special import expit
 
 from occupax.policies.base import Policy
-from occupax.policies.categorical import Softmax, SoftmaxProduct, Tabular
+from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular
 from occupax.policies.fitting import layers_of
 from occupax.policies.gaussian import Gaussian, Squashed
+from occupax.policies.networks import activation_name
 
 Array = np.ndarray
 Drawn = tuple[Num[Array, "P *k"], Num[Array, "P *k"], Float[Array, " P"]]
 """What was drawn for each observation, the actions that it stands for, and its log-probabilities."""
 
-ACTIVATIONS: dict[int, Callable[[Array], Array]] = {
-    id(jnp.tanh): np.tanh,
-    id(jax.nn.relu): lambda x: np.maximum(x, 0),
-    id(jax.nn.silu): lambda x: x * expit(x),
-    id(jax.nn.softplus): lambda x: np.logaddexp(x, 0),
-    id(jax.nn.gelu): lambda x: x * expit(x.dtype.type(np.sqrt(8 / np.pi)) * (x + x.dtype.type(0.044715) * x**3)),
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x * expit(x),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "gelu": lambda x: x * expit(x.dtype.type(np.sqrt(8 / np.pi)) * (x + x.dtype.type(0.044715) * x**3)),
 }
-"""By the identity of the function of JAX, because others may have no hash."""
+"""The activations of `networks.ACTIVATIONS` by NumPy."""
 
 
 class HostPolicy(NamedTuple):
@@ -59,18 +60,39 @@ def on_host(policy: Policy) -> HostPolicy | None:
     if network is None:
         return None
     outputs, size, dtype = network
-    if isinstance(policy, SoftmaxProduct):
-        there = np.arange(max(policy.sizes)) < np.array(policy.sizes)[:, None]
+    return _of_outputs(policy, outputs, size, dtype)
 
-        def logits(observations: Any) -> Array:
-            filled = np.full((len(observations), *there.shape), -np.inf, dtype)
-            filled[:, there] = outputs(observations)
-            return filled
 
-        return _categorical(logits, there.shape, dtype)
+def with_outputs_of_jax(policy: Policy, num_actions: int) -> HostPolicy | None:
+    """Return a policy of which JAX evaluates the network and NumPy the distribution; None if that is not known here."""
+    if isinstance(policy, Categorical):
+        outputs = policy.logits
+    elif isinstance(policy, SoftmaxProduct | Gaussian | Squashed):
+        outputs = policy.psi
+    else:
+        return None
+    evaluate = jax.jit(jax.vmap(outputs))
+
+    def evaluated(observations: Any) -> Array:
+        return np.asarray(evaluate(observations))
+
+    return _of_outputs(policy, evaluated, num_actions, np.dtype(jnp.result_type(float)))
+
+
+def _of_outputs(policy: Any, outputs: Callable[[Any], Array], size: int, dtype: np.dtype[Any]) -> HostPolicy:
+    """Return the policy whose network has these outputs, `size` of them for a single softmax."""
     if isinstance(policy, Gaussian | Squashed):
         return _normal(policy, outputs, dtype)
-    return _categorical(outputs, (size,), dtype)
+    if not isinstance(policy, SoftmaxProduct):
+        return _categorical(outputs, (size,), dtype)
+    is_valid = np.arange(max(policy.sizes)) < np.array(policy.sizes)[:, None]
+
+    def logits(observations: Any) -> Array:
+        filled = np.full((len(observations), *is_valid.shape), -np.inf, dtype)
+        filled[:, is_valid] = outputs(observations)
+        return filled
+
+    return _categorical(logits, is_valid.shape, dtype)
 
 
 _log_softmax = jax.jit(jax.nn.log_softmax)
@@ -87,10 +109,13 @@ def _table(logits: Float[Array, "S A"], log_probs: Float[Array, "S A"]) -> HostP
 def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] | None:
     """The outputs [P, m] of the network of a policy as a function of observations, m, and their type."""
     layers, number = layers_of(policy.psi), np.dtype(jnp.result_type(float))
-    if layers is None or not all(id(activation) in ACTIVATIONS for _, activation in layers[:-1]):
+    if layers is None:
+        return None
+    names = [activation_name(activation) for _, activation in layers[:-1]]
+    bends = [ACTIVATIONS[name] for name in names if name is not None]
+    if len(bends) < len(names):
         return None
     parts = [(np.asarray(layer.weight).T.copy(), np.asarray(layer.bias)) for layer, _ in layers]
-    bends = [ACTIVATIONS[id(activation)] for _, activation in layers[:-1]]
     weight, bias = parts[0]
 
     def outputs(observations: Any) -> Array:

@@ -1,5 +1,6 @@
 """Policies for whoever steps an environment: an observation of Gymnasium in, what its `step` takes out."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 
 from occupax._errors import check_integer, real_array
 from occupax.envs.gymnasium_actions import writing_actions
-from occupax.envs.spaces import Spaces
+from occupax.envs.spaces import Spaces, read_spaces
 from occupax.policies.base import Policy, refuse_unless_policy
-from occupax.policies.categorical import Categorical, SoftmaxProduct, action_probs
-from occupax.policies.gaussian import Normal
-from occupax.policies.on_host import on_host
+from occupax.policies.categorical import action_probs
+from occupax.policies.on_host import on_host, with_outputs_of_jax
+
+MOST_ACTORS = 16
+"""How many policies are kept ready to predict."""
 
 Choose = Callable[[np.ndarray, np.random.Generator | None], np.ndarray]
 """Actions for encoded observations, the most probable ones if there is no source of random numbers."""
@@ -38,6 +41,23 @@ class Actor:
         if count is not None:
             return np.array(actions, taken.dtype).reshape(count, *taken.shape)
         return int(actions[0]) if isinstance(taken, gym.spaces.Discrete) else actions[0]
+
+
+_ACTORS: deque[tuple[Policy, Actor]] = deque(maxlen=MOST_ACTORS)
+
+
+def actor_of(policy: Policy) -> Actor:
+    """Return the actor of a policy, which is made at the first call."""
+    for known, actor in _ACTORS:
+        if known is policy:
+            return actor
+    if not policy.spaces:
+        raise ValueError(
+            "predict needs the spaces of an environment, which this policy does not know: policy.for_env(env) does."
+        )
+    actor = Actor(policy, read_spaces(policy.spaces))
+    _ACTORS.append((policy, actor))
+    return actor
 
 
 class StableBaselinesPolicy:
@@ -110,34 +130,17 @@ def _at(space: Any, batch: Any, i: int) -> Any:
 
 
 def _choosing(policy: Policy, spaces: Spaces) -> Choose:
-    """How a policy chooses: by NumPy where it can, else by JAX, with noise of NumPy if its law is known."""
-    found = on_host(policy)
-    if found is not None:
+    """Return how a policy chooses: by NumPy or, if its distribution is not known there, by what it draws in JAX."""
+    host = on_host(policy) or with_outputs_of_jax(policy, int(getattr(spaces.action, "n", 0)))
+    if host is None:
+        return _choosing_by_draws(policy, spaces)
 
-        def choose(rows: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
-            noise = _noise(found.law, (len(rows), *found.shape), random).astype(found.dtype)
-            _, actions, log_probs = found.draw(rows, noise)
-            return _finite(actions, log_probs)
+    def choose(rows: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
+        noise = _noise(host.law, (len(rows), *host.shape), random).astype(host.dtype)
+        _, actions, log_probs = host.draw(rows, noise)
+        return _finite(actions, log_probs)
 
-        return choose
-    if isinstance(policy, Categorical | SoftmaxProduct):
-        logits_of = jax.jit(jax.vmap(policy.logits))
-
-        def choose_by_logits(rows: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
-            logits = np.asarray(logits_of(rows))
-            return _finite(np.argmax(logits + _noise("gumbel", logits.shape, random), -1), logits.max(-1))
-
-        return choose_by_logits
-    if isinstance(policy, Normal):
-        law, applied = jax.jit(jax.vmap(policy.law)), jax.jit(jax.vmap(lambda z: policy.applied(policy.drawn(z))))
-
-        def choose_by_law(rows: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
-            means, deviations = (np.asarray(it) for it in law(rows))
-            z = means + np.exp(deviations) * _noise("normal", means.shape, random)
-            return _finite(np.asarray(applied(z.astype(means.dtype))), z)
-
-        return choose_by_law
-    return _choosing_by_draws(policy, spaces)
+    return choose
 
 
 def _choosing_by_draws(policy: Policy, spaces: Spaces) -> Choose:

@@ -129,8 +129,8 @@ def _draw(
 
     def draw(i: Int[Array, ""] | int) -> tuple[Array, Array, Float[Array, ""]]:
         observation, key, t = jax.tree.map(lambda leaf: leaf[i], (observations, keys, times))
-        drawn, log_prob = policy.draw(observation, _key_at(key, t))
-        return drawn, space.clip(policy.applied(drawn)), log_prob
+        drawn, action, log_prob = policy.draw_with_action(observation, _key_at(key, t))
+        return drawn, space.clip(action), log_prob
 
     shapes = jax.eval_shape(draw, 0)
     nothing = jax.tree.map(lambda leaf: jnp.zeros((len(times), *leaf.shape), leaf.dtype), shapes)

@@ -57,8 +57,7 @@ def _act_on_outputs(
     """Draw as the policy does, from what the network makes of the observations."""
     rows = rows_of(observations, 1, parameters.dtype)[:, None]
     outputs: Any = outputs_of(sizes, parameters, rows, at.live.astype(jnp.int32))
-    drawn, log_probs = jax.vmap(head.draw)(outputs[:, 0], at.keys)
-    return drawn, jax.vmap(head.applied)(drawn), log_probs
+    return jax.vmap(head.draw_with_action)(outputs[:, 0], at.keys)
 
 
 def _with_ends(trajectories: Trajectories) -> Trajectories:

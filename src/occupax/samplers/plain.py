@@ -115,8 +115,7 @@ class Keeping(NamedTuple):
 
 
 def _act(policy: Policy, observations: Any, at: Draws) -> Actions:
-    drawn, log_probs = jax.vmap(policy.draw)(observations, at.keys)
-    return drawn, jax.vmap(policy.applied)(drawn), log_probs
+    return jax.vmap(policy.draw_with_action)(observations, at.keys)
 
 
 def rollout(

@@ -18,7 +18,7 @@ from jaxtyping import Array, Key, UInt32
 
 from occupax._errors import check_integer, check_number
 from occupax.batches.batch import Batch
-from occupax.batches.caching import Answers, is_same
+from occupax.batches.caching import Known
 from occupax.batches.parted import PartedBatch
 from occupax.batches.queries import Occupancy, Tally
 from occupax.batches.query import Query
@@ -145,8 +145,8 @@ class RemoteAnswers:
         self._workers = workers
         self._batch = batch
         self._policy = policy
-        self._sent: list[tuple[Policy, Any]] = []
-        self._tallies: dict[tuple[tuple[Shard, ...], Path], Answers] = defaultdict(Answers)
+        self._sent = Known()
+        self._tallies: dict[tuple[tuple[Shard, ...], Path], Known] = defaultdict(Known)
         """Sums for the log, which cost little beside an occupancy, and would be a journey of their own later."""
 
     def __call__(self, shards: tuple[Shard, ...], query: Query[Any], path: Path) -> list[Any]:
@@ -176,13 +176,11 @@ class RemoteAnswers:
 
     def _send(self, policy: Policy) -> Any:
         """Return a policy as it is sent; a large one is put into the memory of the cluster once."""
-        for known, message in self._sent:
-            if is_same(known, policy):
-                return message
-        message: Any = sent_policy(policy)
-        if message.nbytes > LARGE:
-            message = self._workers.put(message)
-        self._sent.append((policy, message))
+        message = self._sent.find(policy)
+        if message is None:
+            message = sent_policy(policy)
+            message = self._workers.put(message) if message.nbytes > LARGE else message
+            self._sent.add(policy, message)
         return message
 
 

@@ -28,6 +28,7 @@ from occupax.policies import (
     default_policy,
     refuse_unless_fitting,
     refuse_unless_policy,
+    with_spaces,
 )
 from occupax.policies.base import network_library
 from occupax.problem import Problem, ProblemSource, as_problem
@@ -211,7 +212,7 @@ def first_policy(problem: Problem, source: PolicySource, seed: int, number: int)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
     policy = initial if isinstance(initial, Policy) else _initialised(initial, problem.env, key)
     refuse_unless_policy(policy)
-    return jax.tree.map(_in_default_precision, policy)
+    return with_spaces(jax.tree.map(_in_default_precision, policy), "")  # those of the result are the problem's
 
 
 def _initialised(source: Callable[[Any, Any], Any], env: DecisionProcess, key: Any) -> Any:
