@@ -13,7 +13,8 @@ added with the weight of the last live step and the target's expectation of the 
 The functions `..._of` are the formulas, for trajectories as one target policy scores them; see `scoring.Scored`.
 """
 
-from typing import Any
+from operator import mul
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -170,7 +171,7 @@ def hessian_vector(
 def occupancy_of(problem: Problem, scored: Scored[Any]) -> Float[Array, " d"]:
     """Return the mean occupancy."""
     visits = _visits(problem, scored.trajectories, scored.target, scored.weights())
-    total = sum(counts.total(mass, problem.size) for counts, mass in visits)
+    total = sum(part.counts.total(part.mass, problem.size) for part in visits)
     return jnp.asarray(total) / scored.size
 
 
@@ -186,8 +187,9 @@ def gradient_of(
         returns = _weighted_returns(problem, trajectories, target, weights, quasi_reward)
         to_go = _to_go(returns, trajectories.live)
         gains = baseline.gains(problem, trajectories, weights, to_go)
-        total = jnp.sum(jax.lax.stop_gradient(gains) * log_ratios) + sum(jnp.sum(part) for part in returns[1:])
-        return total / scored.size
+        total = jnp.sum(jax.lax.stop_gradient(gains) * log_ratios)
+        after = sum(map(jnp.sum, returns[1:]))
+        return (total + after) / scored.size
 
     return eqx.filter_grad(objective)(scored.target)
 
@@ -228,11 +230,11 @@ def hessian_vector_of(
     tangent = eqx.filter(vector, eqx.is_inexact_array)
     unweighted = jnp.ones(live.shape, trajectories.log_probs.dtype)
 
-    def visits_of(params: PolicyType) -> list[tuple[Count, Float[Array, "B _"]]]:
+    def visits_of(params: PolicyType) -> list[Visits]:
         return _visits(problem, trajectories, eqx.combine(params, static), unweighted)
 
     def masses_of(params: PolicyType) -> list[Float[Array, "B _"]]:
-        return [mass for _, mass in visits_of(params)]
+        return [visits.mass for visits in visits_of(params)]
 
     def derivatives(params: PolicyType) -> Any:
         policy = eqx.combine(params, static)
@@ -243,12 +245,14 @@ def hessian_vector_of(
     _, along, masses, slopes = derivatives(params)
     drift = jnp.cumsum(along, 1)
     drifts = [drift, drift[:, -1:]][: len(masses)]  # after the end the weight is that of the last live step
-    moved = [mass * by + slope for mass, by, slope in zip(masses, drifts, slopes, strict=True)]
-    counts = [count for count, _ in visits_of(params)]
-    total = sum(count.total(mass, problem.size) for count, mass in zip(counts, moved, strict=True))
-    rewards = [count.inner(quasi_reward) for count in counts]
-    to_go = _to_go(_products(rewards, masses), live)
-    first_order = _to_go(_products(rewards, moved), live)
+    moved = list(map(_moved, masses, drifts, slopes))
+    total = 0.0
+    rewards: list[Array] = []
+    for visits, mass in zip(visits_of(params), moved, strict=True):
+        total = total + visits.counts.total(mass, problem.size)
+        rewards.append(visits.counts.inner(quasi_reward))
+    to_go = _to_go(list(map(mul, rewards, masses)), live)
+    first_order = _to_go(list(map(mul, rewards, moved)), live)
     if baseline.name == "mean":
         others = jnp.where(live, baseline.mean_of_others(to_go, live), 0.0)
         first_order = first_order - others * drift
@@ -256,9 +260,9 @@ def hessian_vector_of(
 
     def objective(params: PolicyType) -> Float[Array, ""]:
         log_probs, along, masses, slopes = derivatives(params)
-        ends = zip(rewards[1:], drifts[1:], masses[1:], slopes[1:], strict=True)
-        after = [reward * (by * mass + slope) for reward, by, mass, slope in ends]
-        return jnp.sum(first_order * log_probs + to_go * along) + sum(jnp.sum(part) for part in after)
+        total = jnp.sum(first_order * log_probs + to_go * along)
+        after = list(map(mul, rewards, map(_moved, masses, drifts, slopes)))[1:]
+        return total + sum(map(jnp.sum, after))
 
     product = jax.grad(objective)(params)
     return jnp.asarray(total) / scored.size, jax.tree.map(lambda leaf: leaf / scored.size, product)
@@ -273,10 +277,20 @@ def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array,
     return quasi_reward
 
 
-def _visits(
-    problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]
-) -> list[tuple[Count, Float[Array, "B _"]]]:
-    """Features and the discounted mass they are visited with: at each step and, if it counts, after the end."""
+class Visits(NamedTuple):
+    """Features, with the discounted mass that they are visited with."""
+
+    counts: Count
+    mass: Float[Array, "B _"]
+
+
+def _moved(mass: Array, drift: Array, slope: Array) -> Array:
+    """Return the derivative of a weighted mass: that of the weight, and that of the mass itself."""
+    return mass * drift + slope
+
+
+def _visits(problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]) -> list[Visits]:
+    """Return the visits at each step and, if they count, after the end."""
     refuse_unless_fitting(target, problem.env)
     horizon = trajectories.actions.shape[1]
     if horizon != problem.sampling_horizon():
@@ -286,14 +300,14 @@ def _visits(
     actions = jax.vmap(jax.vmap(lambda drawn: space.clip(target.applied(drawn))))(trajectories.actions)
     steps = trajectories.observations, actions, trajectories.rewards, trajectories.info
     counts = jax.vmap(jax.vmap(problem.count))(*steps)
-    visits = [(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)]
+    visits = [Visits(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)]
     if problem.termination == "absorbing":
         after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)
         remaining = after[trajectories.lengths]
         mass = jnp.where(trajectories.terminated, remaining * weight[:, -1], 0.0)
         absorbed = jax.vmap(lambda observation: _absorbed(problem, target, observation))
         counts, probs = absorbed(trajectories.final_observations)
-        visits.append((counts, probs * mass[:, None]))
+        visits.append(Visits(counts, probs * mass[:, None]))
     return visits
 
 
@@ -320,14 +334,10 @@ def _weighted_returns(
     """Return the same for known weights."""
     quasi_reward = _checked(problem, quasi_reward)
     visits = _visits(problem, trajectories, target, weights)
-    return [counts.inner(quasi_reward) * mass for counts, mass in visits]
+    return [part.counts.inner(quasi_reward) * part.mass for part in visits]
 
 
 def _to_go(returns: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
     """Return the return-to-go of each trajectory at each live step."""
     to_go = jnp.cumsum(returns[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in returns[1:])
     return jnp.where(live, to_go, 0.0)
-
-
-def _products(one: list[Array], other: list[Array]) -> list[Array]:
-    return [left * right for left, right in zip(one, other, strict=True)]
