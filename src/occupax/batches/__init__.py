@@ -25,7 +25,7 @@ from occupax.batches.queries import (
     TransitionCounts,
     Transitions,
 )
-from occupax.batches.query import Query, Target, TargetQuery
+from occupax.batches.query import Query, TargetQuery
 from occupax.batches.sampled import SampledBatch
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "SampledBatch",
     "Statistics",
     "Tally",
-    "Target",
     "TargetQuery",
     "TransitionCounts",
     "Transitions",

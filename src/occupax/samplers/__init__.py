@@ -14,7 +14,6 @@
 from typing import Any
 
 from occupax._errors import unknown
-from occupax.batches.sampled import SampledBatch
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -32,7 +31,6 @@ __all__ = [
     "Kernel",
     "ProgramSource",
     "Ray",
-    "SampledBatch",
     "Sampler",
     "Source",
     "choose_sampler",
