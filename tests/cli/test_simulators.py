@@ -1,11 +1,13 @@
 """The command line with environments of one's own, and with other samplers."""
 
+import signal
 from pathlib import Path
 
 import equinox as eqx
 import pytest
 
 import occupax as ox
+import simulators
 from commands import occupax
 from occupax.cli import names
 
@@ -43,6 +45,21 @@ def test_the_same_command_resumes_it_with_another_sampler(whole: tuple[Path, str
     assert (code, err) == (0, "")
     one, other = (ox.load_result(folder).policy() for folder in (whole[0], tmp_path / "run"))
     assert eqx.tree_equal(one, other)
+
+
+def test_an_interruption_asks_for_the_command_that_names_the_environment(tmp_path: Path):
+    """The folder has no environment that was made by a function."""
+    problem = ox.Problem(ox.GymnasiumEnv(simulators.Chain), "entropy", horizon=6)
+    message = r"to go on: repeat the command with --resume \(in Python: resume=True\)"
+    with pytest.raises(KeyboardInterrupt, match=message):
+        ox.train(
+            problem,
+            ox.REINFORCE(batch=2),
+            20,
+            callbacks=[lambda _: signal.raise_signal(signal.SIGINT)],
+            out=tmp_path / "run",
+            progress=False,
+        )
 
 
 @pytest.mark.parametrize(

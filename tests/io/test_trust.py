@@ -249,14 +249,14 @@ def test_simulators_that_misbehave_around_their_episodes(kind, monkeypatch):
 # Operation
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_other_signals_end_like_ctrl_c(number, status, run, longer, capsys):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_end_like_ctrl_c(number, run, longer):
     handler = signal.getsignal(number)
     with pytest.raises(Terminated) as ended:
         ox.train(**arguments(), out=run, resume=True, callbacks=[lambda _: os.kill(os.getpid(), number)])
-    assert ended.value.code == status
+    assert ended.value.number == number
     assert signal.getsignal(number) == handler
-    assert f"of 60 episodes; to go on: occupax train --out {run} --resume" in capsys.readouterr().err
+    assert f"of 60 episodes; to go on: occupax train --out {run} --resume" in str(ended.value)
     assert attacked.resumed(run) == longer
 
 

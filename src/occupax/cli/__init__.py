@@ -41,6 +41,7 @@ from occupax.cli.commands.training import sweep, train
 from occupax.cli.names import list_names
 from occupax.cli.output import only_json, print_any_character, print_line
 from occupax.cli.own_options import with_settings
+from occupax.training.loop import Terminated
 
 COMMANDS = {
     command.__name__.removesuffix("_names").replace("_", "-"): command
@@ -88,6 +89,8 @@ def _run() -> None:
         _complain(str(error), 1)
     except MemoryError:
         _complain("there is not enough memory: fewer seeds, smaller batches or a shorter horizon need less.", 1)
+    except Terminated as end:
+        _complain(str(end), 128 + end.number)
     except KeyboardInterrupt as stop:
         _complain(str(stop) or "interrupted.", 130)
 

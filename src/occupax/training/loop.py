@@ -1,11 +1,10 @@
 """The loop around the compiled program: budget, records, checkpoints, callbacks and Ctrl-C."""
 
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -76,7 +75,6 @@ def train(
     exact: bool = False,
     checkpoint_every: float = 30.0,
     sampler: Sampler | str = "auto",
-    resume_hint: str = "",
 ) -> Result:
     """Train a policy for each seed.
 
@@ -105,7 +103,6 @@ def train(
             `Host(...)` in this process, batch by batch, `Ray(...)` on a cluster, one of your own, or the name of one.
             "auto" is the host for an environment of Gymnasium, the kernel where it can be used, and plain JAX
             otherwise.
-        resume_hint: what an interrupted training says of how to go on; by default the command that resumes it.
 
     Returns:
         Records, policies and status of every seed.
@@ -116,14 +113,24 @@ def train(
     chosen = None if algorithm is None else as_algorithm(algorithm)
     setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
     folder = None if out is None else Path(out).absolute()  # callbacks may change the working directory
-    if not resume_hint:
-        resume_hint = f"occupax train --out {quote(str(out))} --resume (in Python: resume=True)"
+    hint = _resume_hint(setup.problem.env, out)
     with run_folder.locked(folder):
-        result = run(setup, budget, callbacks, folder, resume, progress, checkpoint_every, resume_hint)[0]
+        result = run(setup, budget, callbacks, folder, resume, progress, checkpoint_every, hint)[0]
         if folder is not None:
             result.save_beside_records(folder)
             _write_pages(result, folder)
     return result
+
+
+def _resume_hint(env: object, out: str | Path | None) -> str:
+    """Return the instruction that resumes the run in `out`."""
+    source = getattr(env, "source", "")
+    if not isinstance(source, str):  # a function, which the command line cannot import
+        return "repeat the command with --resume (in Python: resume=True)"
+    command = f"occupax train --out {quote(str(out))} --resume"
+    if ":" in source:  # the command imports the module of the environment only with this option
+        command += " --trust"
+    return f"{command} (in Python: resume=True)"
 
 
 def _write_pages(result: Result, folder: Path) -> None:
@@ -344,13 +351,12 @@ class Training:
         return results
 
 
-class Terminated(SystemExit):
-    """End of a training run by SIGTERM (exit status 143) or SIGHUP (129). The message has been printed."""
+class Terminated(BaseException):
+    """End of a training run by SIGTERM or SIGHUP, after its checkpoint. `number` is the signal."""
 
     def __init__(self, message: str, number: int):
-        super().__init__(128 + number)
-        with suppress(OSError):  # the terminal may have been closed
-            sys.stderr.write(f"occupax: {message}\n")
+        super().__init__(message)
+        self.number = number
 
 
 @contextmanager

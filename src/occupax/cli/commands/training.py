@@ -1,6 +1,5 @@
 """`occupax train` and `occupax sweep`."""
 
-import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -35,8 +34,7 @@ def train(
 ) -> None:
     """Train a policy for each seed, and show what it is worth."""
     training, episodes = _arguments(choices, episodes, out, resume, trust)
-    hint = "" if out is None else _resume_hint(training.problem, out)
-    training.options.update(out=out, resume=resume, progress=progress and not json, resume_hint=hint)
+    training.options.update(out=out, resume=resume, progress=progress and not json)
     if exact:
         training.options["exact"] = True
     if workers is not None:
@@ -90,14 +88,6 @@ def _judged(result: ox.Result) -> dict[str, Any]:
         "references": None if others is None else asdict(others),
         "diagnosis": [finding._asdict() for finding in result.diagnosis],
     }
-
-
-def _resume_hint(problem: ox.Problem, out: Path) -> str:
-    """The command that goes on: the folder alone, unless an environment of one's own must be named again."""
-    source = getattr(problem.env, "source", "")
-    if isinstance(source, str) and ":" not in source:
-        return shlex.join(["occupax", "train", "--out", str(out), "--resume"])
-    return shlex.join(["occupax", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
 
 
 def _arguments(
