@@ -1,6 +1,7 @@
 """How far to go along a gradient estimate."""
 
-from math import inf
+from dataclasses import replace
+from math import inf, sqrt
 from typing import Any, Literal
 
 import equinox as eqx
@@ -22,6 +23,9 @@ CONJUGATE_STEPS = 10
 DAMPING = 0.1
 """Of natural steps, as a share of the Fisher information along the gradient."""
 
+TABULAR_LIPSCHITZ = sqrt(0.5)
+"""Bound l_psi for a softmax over a table of logits, for which ||grad log pi|| is at most sqrt(2)."""
+
 KEPT = 0.9, 0.99
 """What Adam keeps of its first and second moment at a step."""
 
@@ -42,6 +46,10 @@ class Memory(eqx.Module):
     clipped: Bool[Array, ""]
     """Whether the radius cut the last step short."""
     length: Float[Array, ""]
+
+    def without_step(self) -> "Memory":
+        """Return the state after an iteration that takes no step."""
+        return replace(self, length=jnp.zeros_like(self.length), clipped=jnp.zeros((), bool))
 
 
 class Step(eqx.Module):
@@ -128,6 +136,11 @@ class Step(eqx.Module):
         shrink = jnp.where(clipped, radius / jnp.where(length > 0, length, 1.0), 1.0)
         moved = eqx.apply_updates(policy, jax.tree.map(lambda leaf: shrink * leaf, displacement))
         return moved, Memory(memory.steps + 1, remembered, clipped, shrink * length)
+
+
+def theory_radius(horizon: int, lipschitz_psi: float) -> float:
+    """Return the radius that keeps importance weights at most e, delta = 1 / (2 H l_psi) (theorem:ncvx)."""
+    return 1 / (2 * horizon * lipschitz_psi)
 
 
 def default_size(rule: Any, policy: Policy) -> float:

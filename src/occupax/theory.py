@@ -19,13 +19,14 @@ from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import dynamics
 from occupax.features import Reward
 from occupax.problem import Problem, ProblemSource, as_problem
+from occupax.steps import TABULAR_LIPSCHITZ, theory_radius
 from occupax.utilities.base import Smoothness
 
 WARNING = (
     "These settings guarantee convergence but are far too small for practice (for tabular FrozenLake eta is below "
     "1e-7): tune eta and delta instead, and read the numbers for how the cost grows as epsilon shrinks."
 )
-TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": math.sqrt(0.5), "smoothness_psi": 0.0})
+TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": TABULAR_LIPSCHITZ, "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
 
 The proofs use them only to bound ||grad log pi|| and ||hess log pi||, which are at most sqrt(2) and 1/2 for a table.
@@ -197,7 +198,7 @@ def horizon(epsilon: float, discount: float) -> int:
 def radius(horizon: int, lipschitz_psi: float) -> float:
     """Truncation radius that keeps importance weights at most e, delta = 1 / (2 H l_psi) (theorem:ncvx)."""
     _check_finite("positive", horizon=horizon, lipschitz_psi=lipschitz_psi)
-    return 1 / (2 * horizon * lipschitz_psi)
+    return theory_radius(horizon, lipschitz_psi)
 
 
 def weight_bound(step: int, distance: float, lipschitz_psi: float) -> float:

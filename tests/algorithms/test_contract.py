@@ -262,8 +262,8 @@ class OneReward(Storm):
 class NextToss(Coin):
     """The toss of the next iteration."""
 
-    def phase(self, iteration):
-        return super().phase(iteration + 1)
+    def phases_of(self, first, count):
+        return super().phases_of(first + 1, count)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(Swapped, "storm"), (OneReward, "storm"), (NextToss, "coin")])

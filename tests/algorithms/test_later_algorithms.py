@@ -126,60 +126,60 @@ def test_every_algorithm_is_its_pseudocode(name):
 class OneReward(ox.STORM):
     """The newer quasi-reward for both policies."""
 
-    def _recursion(self, state, batch, key):
-        return super()._recursion(replace(state, previous_quasi_reward=state.quasi_reward), batch, key)
+    def _refine(self, state, batch, key):
+        return super()._refine(replace(state, previous_quasi_reward=state.quasi_reward), batch, key)
 
 
 class OtherShare(ox.STORM):
-    """The share that is made anew is that which should be kept."""
+    """The weights of the fresh and of the recursive estimate are swapped."""
 
-    def _recursion(self, state, batch, key):
-        return self._carry(state, batch, self.fresh, self.step())
+    def _refine(self, state, batch, key):
+        return ox.STORM._refine(replace(self, fresh=1 - self.fresh), state, batch, key)
 
 
 class NextToss(ox.PAGE):
     """The toss of the next iteration."""
 
-    def phase(self, iteration):
-        return super().phase(iteration + 1)
+    def phases_of(self, first, count):
+        return super().phases_of(first + 1, count)
 
 
 class Forgetful(ox.PAGE):
     """Half of the estimate is lost at each recursion."""
 
-    def _recursion(self, state, batch, key):
-        return self._carry(state, batch, 0.5, self.step())
+    def _refine(self, state, batch, key):
+        half = replace(state, occupancy=0.5 * state.occupancy, gradient=ox.algorithms.scale(0.5, state.gradient))
+        return super()._refine(half, batch, key)
 
 
 class Late(ox.NVRPG):
     """The number of steps is one too high."""
 
-    def _recursion(self, state, batch, key):
+    def _refine(self, state, batch, key):
         late = replace(state.memory, steps=state.memory.steps + 1)
-        return super()._recursion(replace(state, memory=late), batch, key)
+        return super()._refine(replace(state, memory=late), batch, key)
 
 
 class Steady(ox.NVRPG):
     """All steps have the same length."""
 
-    def _recursion(self, state, batch, key):
-        share = 2 / (state.memory.steps + 1)
-        return self._carry(state, batch, 1 - share**self.decay, self.step())
+    def _refine(self, state, batch, key):
+        return ox.NVRPG._refine(replace(self, step_decay=1e-12), state, batch, key)
 
 
 class Backwards(ox.NHARPG):
     """The product is along the step back."""
 
-    def _carry(self, state, batch, key):
-        turned = super()._carry(replace(state, policy=state.previous, previous=state.policy), batch, key)
+    def _transport(self, state, batch, key):
+        turned = super()._transport(replace(state, policy=state.previous, previous=state.policy), batch, key)
         return replace(turned, policy=state.policy, previous=state.previous)
 
 
 class NewReward(ox.NHARPG):
     """The product has the newer quasi-reward, although the fresh batch turns the estimate to it as well."""
 
-    def _carry(self, state, batch, key):
-        new = super()._carry(replace(state, previous_quasi_reward=state.quasi_reward), batch, key)
+    def _transport(self, state, batch, key):
+        new = super()._transport(replace(state, previous_quasi_reward=state.quasi_reward), batch, key)
         return replace(new, previous_quasi_reward=state.previous_quasi_reward)
 
 
@@ -317,8 +317,8 @@ def test_plug_in_plans_in_the_posterior_mean_of_all_that_was_seen():
 class Amnesiac(ox.PlugIn):
     """Only the last batch counts."""
 
-    def _look(self, state, batch, key):
-        return super()._look(replace(state, seen=jax.tree.map(jnp.zeros_like, state.seen)), batch, key)
+    def _count(self, state, batch, key):
+        return super()._count(replace(state, seen=jax.tree.map(jnp.zeros_like, state.seen)), batch, key)
 
 
 class Endless(ox.PlugIn):
@@ -415,7 +415,7 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
         (lambda: ox.NVRPG(decay=2.0), r"decay must lie in \(0, 1\], got 2.0"),
         (lambda: ox.NHARPG(step_decay=-1), "step_decay must be a finite number above 0, got -1"),
         (lambda: ox.PlugIn(prior=0.0), "prior must be a finite number above 0, got 0.0"),
-        (lambda: ox.PlugIn(explore=1.5), "explore must be a share of the actions, at most 1, got 1.5"),
+        (lambda: ox.PlugIn(explore=1.5), "explore must be a fraction of the actions, at most 1, got 1.5"),
         (lambda: ox.PlugIn(growth=1.0), "growth must be a finite number above 1, got 1.0"),
         (lambda: ox.PlugIn(plan_steps=0), "plan_steps must be a whole number of at least 1, got 0"),
         (

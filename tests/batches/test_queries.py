@@ -181,8 +181,8 @@ class Passing(ox.Batch):
 class Copying(ox.TSIVRPG):
     """TSIVR-PG, which hands copies of policies to its batches, of the behaviour policy too."""
 
-    def _recursion(self, state, batch, key):
-        return super()._recursion(state, CopyingBatch(batch, state.policy), key)
+    def _refine(self, state, batch, key):
+        return super()._refine(state, CopyingBatch(batch, state.policy), key)
 
 
 class CopyingBatch(Passing):

@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from occupax.algorithms import Algorithm, AlgorithmState, Phase
 
@@ -41,7 +42,7 @@ class Storm(Algorithm[StormState]):
         return Phase(self.first_batch, self._begin), Phase(self.batch, self._go_on)
 
     def phase(self, iteration):
-        return (iteration > 0) * 1
+        return int(iteration > 0)
 
     def init(self, problem, policy):
         zero = jnp.zeros(problem.size)
@@ -85,9 +86,13 @@ class Coin(Storm):
     coin: int = 2
 
     def phase(self, iteration):
-        key = jax.random.fold_in(jax.random.key(self.coin), iteration)
-        large = jax.random.bernoulli(key, self.batch / (self.first_batch + self.batch))
-        return jnp.where(large | (iteration == 0), 0, 1)
+        return int(self.phases_of(iteration, 1)[0])
+
+    def phases_of(self, first, count):
+        iterations = jnp.arange(first, first + count)
+        keys = jax.vmap(lambda iteration: jax.random.fold_in(jax.random.key(self.coin), iteration))(iterations)
+        is_large = jax.vmap(lambda key: jax.random.bernoulli(key, self.batch / (self.first_batch + self.batch)))(keys)
+        return np.asarray(jnp.where(is_large | (iterations == 0), 0, 1))
 
 
 class Between(Storm):

@@ -1,4 +1,10 @@
-"""The algorithms, one short file each."""
+"""The algorithms, one page each, and what a new one is made of.
+
+* `base`: the contract of an algorithm: `Algorithm`, `AlgorithmState` and `Phase`.
+* `updates`: pure functions that the updates share.
+* `planning`: the model of `PlugIn`, and the plan for a utility in it.
+* Each other file is one algorithm, from its pseudocode to the last line of its update.
+"""
 
 from occupax.algorithms.base import Algorithm, AlgorithmState, Phase
 from occupax.algorithms.hspga import HSPGA
@@ -12,6 +18,7 @@ from occupax.algorithms.srvrpg import SRVRPG
 from occupax.algorithms.storm import STORM
 from occupax.algorithms.svrpg import SVRPG
 from occupax.algorithms.tsivrpg import TSIVRPG
+from occupax.algorithms.updates import add, choose, scale, subtract, weights_are_trusted, zero_gradient
 
 __all__ = [
     "ALGORITHMS",
@@ -29,6 +36,12 @@ __all__ = [
     "MaxEnt",
     "Phase",
     "PlugIn",
+    "add",
+    "choose",
+    "scale",
+    "subtract",
+    "weights_are_trusted",
+    "zero_gradient",
 ]
 
 ALGORITHMS = {

@@ -1,55 +1,54 @@
-"""What every algorithm provides."""
+"""The contract of an algorithm: `Algorithm`, its state and its phases."""
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import inf
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
 
 from occupax._display import Description, in_words, module_text
-from occupax._errors import check_integer, check_number, is_traced, unknown
+from occupax._errors import check_integer, is_traced, unknown
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.steps import Memory, Number, Radius, Step
+from occupax.steps import TABULAR_LIPSCHITZ, Memory, Number, Radius, Step, default_decay, theory_radius
 
 Output = Literal["last", "uniform", "best", "average"]
+SIZES = ("snapshot_batch", "batch", "epoch_length")
 
 
 class AlgorithmState(eqx.Module):
-    """What an algorithm carries from one iteration to the next; subclasses add fields of their own.
+    """State of an algorithm between two iterations; subclasses add fields.
 
-    Everything that is needed to go on is in the state: it is what a checkpoint holds.
+    A checkpoint holds the state, so that it has all that is needed to resume.
     """
 
     policy: Policy
-    """The policy that acts next."""
+    """Policy of the next iteration."""
     occupancy: Float[Array, " d"]
-    """The estimate of the occupancy that the last step was taken with; a running one may be negative."""
+    """Occupancy estimate of the last step; a recursive estimate may be negative."""
     gradient: Policy
-    """The estimate of the gradient that the last step was taken along."""
+    """Gradient estimate of the last step."""
     memory: Memory
-    """What the step rule remembers."""
+    """State of the step rule."""
 
 
 State = TypeVar("State", bound=AlgorithmState)
-Chosen = TypeVar("Chosen")
 
 
 class Phase(eqx.Module, Generic[State]):
     """One kind of iteration.
 
     Args:
-        trajectories: how many it samples.
-        update: the next state, from the present one, the batch that was sampled, and a random key. It is a pure
-            function that may be traced; it asks the batch outside of loops and branches of JAX.
-        behaviour: the policy that samples, from the state and a random key; the policy of the state by default.
+        trajectories: number of trajectories that it samples.
+        update: function of state, batch and random key that returns the next state. It is pure and may be traced; it
+            queries the batch outside of loops and branches of JAX.
+        behaviour: function of state and random key that returns the policy that samples; by default `state.policy`.
     """
 
     trajectories: int | Float[Array, ""]
@@ -57,33 +56,33 @@ class Phase(eqx.Module, Generic[State]):
     behaviour: Callable[[State, Key[Array, ""]], Policy] = lambda state, _: state.policy
 
     def __check_init__(self) -> None:
-        if not is_traced(self.trajectories):  # a program is given the settings of an algorithm as arrays
+        if not is_traced(self.trajectories):  # a program gets the hyperparameters as arrays
             check_integer("trajectories of a phase", self.trajectories)
 
 
 class Algorithm(eqx.Module, Generic[State]):
-    """Turns batches of trajectories into better policies, iteration by iteration.
+    """Base class of algorithms, which update a policy from batches of trajectories.
 
-    An algorithm does not sample, count or save: it says which kinds of iteration there are (`phases`), which of them
-    comes next (`phase`), and what each makes of a batch. The number of the iteration alone decides the phase, so that
-    all runs of a program sample alike and the budget is known beforehand.
+    An algorithm does not sample, count or save. It declares its kinds of iteration (`phases`), the order of them
+    (`phase`), and the update of each. The number of the iteration alone decides the phase, so that all runs of a
+    program sample alike and the budget is known beforehand.
 
     Args:
-        step_size: eta; by default that of the rule, see `steps.default_size`.
-        decay_after: after k steps, the step size is eta / sqrt(1 + k / decay_after). By default a step size that was
-            given is constant, and for those of the rules see `steps.default_decay`.
+        step_size: eta; by default the step size of the rule, see `steps.default_size`.
+        decay_after: after k steps, the step size is eta / sqrt(1 + k / decay_after). By default a given step size is
+            constant, and for the step sizes of the rules see `steps.default_decay`.
         radius: bound of each displacement (delta): a number or "theory"; see `steps.Step`.
         rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax transformation.
-        baseline: of the gradient estimate: "none", "mean" or "linear"; see `estimators.gradient`.
-        output: which policy training returns: the "last" iterate; one drawn "uniform"ly from all that were sampled (as
-            the theorems do); the "best": that with the highest utility, estimated from its own new trajectories, in
-            the iterations with the largest batches, among those that satisfy the constraints; or the "average" of the
-            parameters, mostly of the last half of them. By default the last or, if there are constraints, the average,
-            because iterates go to and fro across a limit.
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear"; see `estimators.gradient`.
+        output: the policy that training returns. "last": the last iterate. "uniform": an iterate drawn uniformly, as in
+            the theorems. "best": the iterate with the highest utility, estimated from its own new trajectories, in the
+            iterations with the largest batches, among those that satisfy the constraints. "average": the average of
+            the parameters, mostly of the last half of the iterates. By default "last" or, with constraints, "average",
+            because iterates oscillate around a constraint.
     """
 
-    tuned_setting: ClassVar[str] = "step_size"
-    """The number that decides most about how well it learns: the benchmark tries multiples of it in its tuned track."""
+    estimates_gradient: ClassVar[bool] = True
+    """Whether `AlgorithmState.gradient` is an estimate of the gradient."""
 
     step_size: Number | None = eqx.field(kw_only=True, default=None)
     decay_after: Number | None = eqx.field(kw_only=True, default=None)
@@ -93,12 +92,14 @@ class Algorithm(eqx.Module, Generic[State]):
     output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
     def __check_init__(self) -> None:
-        for name in ("snapshot_batch", "batch", "epoch_length"):
-            if getattr(self, name, None) is not None and not is_traced(getattr(self, name)):
-                check_integer(name, getattr(self, name))
-        for name, allowed in (("baseline", get_args(BaselineName)), ("output", get_args(Output))):
-            if getattr(self, name) not in (*allowed, *((None,) if name == "output" else ())):
-                raise unknown(name, getattr(self, name), allowed)
+        for name in SIZES:
+            size = getattr(self, name, None)
+            if size is not None and not is_traced(size):
+                check_integer(name, size)
+        if self.baseline not in get_args(BaselineName):
+            raise unknown("baseline", self.baseline, get_args(BaselineName))
+        if self.output is not None and self.output not in get_args(Output):
+            raise unknown("output", self.output, get_args(Output))
         self.step()
 
     def __repr__(self) -> str:
@@ -108,174 +109,72 @@ class Algorithm(eqx.Module, Generic[State]):
         rows = [(field.name, in_words(getattr(self, field.name))) for field in fields(self)]
         return Description(type(self).__name__, rows).html()
 
-    def step_size_for(self, policy: Policy) -> Number:
-        """The step size eta or, if none was given, that of the rule for this kind of policy."""
-        return self.step().sized(policy)
-
-    def step(self) -> Step:
-        """The rule by which a gradient estimate becomes a step."""
-        return Step(self.step_size, self.radius, self.rule, inf if self.decay_after is None else self.decay_after)
-
     @property
     @abstractmethod
     def phases(self) -> tuple[Phase[State], ...]:
-        """The kinds of iteration there are."""
-
-    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
-        """Which of `phases` an iteration is, from its number alone."""
-        return 0
+        """The kinds of iteration."""
 
     @abstractmethod
     def init(self, problem: Problem, policy: Policy) -> State:
-        """The state before anything was sampled."""
+        """Return the state before the first iteration."""
+
+    def phase(self, iteration: int) -> int:
+        """Return the index in `phases` of an iteration, from its number alone."""
+        return 0
+
+    def phases_of(self, first: int, count: int) -> Int[np.ndarray, " count"]:
+        """Return the phases of `count` iterations from number `first` on."""
+        return np.array([self.phase(first + offset) for offset in range(count)], np.int32)
 
     def metrics(self, state: State) -> dict[str, Float[Array, ""]]:
-        """Numbers of its own to record after an iteration, by name."""
+        """Return further metrics of an iteration, by name."""
         return {}
 
     def model(self, problem: Problem, state: State) -> Any:
-        """What it has learned of the environment, for `Result.model`; nothing by default."""
+        """Return the learned model of the environment, for `Result.model`; None by default."""
         return None
 
+    def step(self) -> Step:
+        """Return the step rule."""
+        decay_after = inf if self.decay_after is None else self.decay_after
+        return Step(self.step_size, self.radius, self.rule, decay_after)
 
-class WeightedState(AlgorithmState):
-    """The running estimates of an algorithm that carries them along by importance weights."""
+    def step_size_for(self, policy: Policy) -> Number:
+        """Return the step size or, if it was left open, the step size of the rule for this kind of policy."""
+        return self.step().sized(policy)
 
-    restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement could not be trusted, and a fresh estimate took its place."""
-
-
-WeightedStateType = TypeVar("WeightedStateType", bound=WeightedState)
-
-
-class WeightedAlgorithm(Algorithm[WeightedStateType]):
-    """An algorithm with large snapshots and small refinements, which carry estimates along by importance weights.
-
-    Where the weights mean nothing any more, a fresh estimate from the same batch takes the place of the refined one.
-
-    Args:
-        snapshot_batch: trajectories of a snapshot (N).
-        batch: trajectories of each refinement (B).
-        weight_guard: the weights of a refinement are trusted if their effective sample size is at least this share of
-            its trajectories that took a step, and the largest is neither above `weight_bound` nor below one over it
-            (weights have a mean of 1, so all of them are then too small); None trusts all, as the papers do.
-        weight_bound: the largest weight that is trusted.
-        step_size, radius, rule, baseline, output: see `Algorithm`.
-    """
-
-    snapshot_batch: int = eqx.field(static=True, default=20)
-    batch: int = eqx.field(static=True, default=10)
-    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
-    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
-
-    def __check_init__(self) -> None:
-        for name in ("snapshot_batch", "batch"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} must be a whole number of at least 1, got None.")
-        guard = self.weight_guard
-        if guard is not None and not is_traced(guard) and check_number("weight_guard", guard, low=0.0) > 1:
-            raise ValueError(f"weight_guard must be a share of a batch, at most 1, or None, got {guard!r}.")
-        if not is_traced(self.weight_bound):
-            check_number("weight_bound", self.weight_bound, low=1.0, open_low=True)
-
-    def metrics(self, state: WeightedStateType) -> dict[str, Float[Array, ""]]:
-        """Whether the guard on the weights, if there is one, made the estimate fresh."""
-        return {} if self.weight_guard is None else {"restarted": state.restarted.astype(state.occupancy.dtype)}
-
-    def trusts(self, batch: Batch, previous: Policy) -> Bool[Array, ""]:
-        """Whether the weights of an earlier policy on the batch of a refinement can be trusted."""
-        if self.weight_guard is None:
-            return jnp.ones((), bool)
-        found, all_alike = batch.statistics(previous), batch.statistics()
-        enough = found.effective_sample_size >= self.weight_guard * all_alike.effective_sample_size
-        largest = found.largest_weight
-        return enough & (largest <= self.weight_bound) & (largest * self.weight_bound >= 1)
+    def resolve(self, problem: Problem, policy: Policy) -> "Algorithm[State]":
+        """Return the algorithm with numbers for the hyperparameters that were left open."""
+        resolved = self
+        if self.step_size is None:
+            decay_after = default_decay(self.rule, policy) if self.decay_after is None else self.decay_after
+            resolved = replace(resolved, step_size=self.step_size_for(policy), decay_after=decay_after)
+        if self.output is None:
+            resolved = replace(resolved, output="average" if problem.constraints else "last")
+        if self.radius == "theory":
+            resolved = replace(resolved, radius=_radius_of_theory(problem, policy))
+        return resolved
 
 
-class EpochAlgorithm(WeightedAlgorithm[WeightedStateType]):
-    """An algorithm that goes in epochs: a large snapshot, its first phase, then small refinements, its second one.
-
-    Args:
-        epoch_length: iterations in an epoch, the snapshot included (m).
-        snapshot_batch, batch, weight_guard, weight_bound: see `WeightedAlgorithm`.
-        step_size, radius, rule, baseline, output: see `Algorithm`.
-    """
-
-    epoch_length: int = eqx.field(static=True, default=2)
-
-    def __check_init__(self) -> None:
-        if self.epoch_length is None:  # pyright: ignore[reportUnnecessaryComparison] - it may come from a file
-            raise ValueError("epoch_length must be a whole number of at least 1, got None.")
-
-    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
-        """A snapshot at the beginning of each epoch."""
-        return (iteration % self.epoch_length != 0) * 1
-
-
-class RecursiveState(WeightedState):
-    """The running estimates, and the policy before the last step."""
-
-    previous: Policy
-    """theta_{j-1}."""
-
-
-class RecursiveAlgorithm(EpochAlgorithm[RecursiveState]):
-    """An algorithm whose snapshot is a fresh estimate, which its refinements carry along from policy to policy."""
-
-    def init(self, problem: Problem, policy: Policy) -> RecursiveState:
-        """No estimates yet."""
-        memory, fresh = self.step().init(policy), jnp.zeros((), bool)
-        return RecursiveState(policy, jnp.zeros(problem.size), no_gradient(policy), memory, fresh, policy)
-
-    def _snapshot(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
-        u = batch.occupancy()
-        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
-        policy, memory = self.step()(state.policy, g, state.memory, batch)
-        return RecursiveState(policy, u, g, memory, jnp.zeros((), bool), state.policy)
-
-
-def default_batch(policy: Policy, constrained: bool) -> int:
-    """How many trajectories a fresh estimate is made of, by the kind of policy.
+def default_batch(problem: Problem, policy: Policy) -> int:
+    """Return the number of trajectories of a fresh estimate, by the kind of policy.
 
     Networks for discrete actions learn most from small batches, but under constraints multipliers follow every batch.
     """
     if isinstance(policy, Tabular):
         return 20
-    return 5 if policy.action_space in ("discrete", "multi-discrete") and not constrained else 10
+    is_discrete = policy.action_space in ("discrete", "multi-discrete")
+    if is_discrete and not problem.constraints:
+        return 5
+    return 10
 
 
-def default_mixing(policy: Policy) -> float:
-    """The share of the newest batch in an occupancy; what networks do changes too much from batch to batch to mix."""
-    return 0.5 if isinstance(policy, Tabular) else 1.0
-
-
-def chosen(name: str, setting: Chosen | None) -> Chosen:
-    """A setting that is given, or that `occupax.train` has chosen."""
-    if setting is None:
-        raise ValueError(f"{name} depends on the policy and is chosen by occupax.train; by hand, give the number.")
-    return setting
-
-
-def no_gradient(policy: Policy) -> Policy:
-    """A gradient of zero."""
-    return jax.tree.map(jnp.zeros_like, eqx.filter(policy, eqx.is_inexact_array))
-
-
-def add(left: Any, right: Any) -> Any:
-    """The sum of two gradients."""
-    return jax.tree.map(jnp.add, left, right)
-
-
-def scale(factor: Any, tree: Any) -> Any:
-    """A multiple of a gradient."""
-    return jax.tree.map(lambda leaf: factor * leaf, tree)
-
-
-def subtract(left: Any, right: Any) -> Any:
-    """The difference of two gradients."""
-    return jax.tree.map(jnp.subtract, left, right)
-
-
-def choose(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
-    """One of two trees that differ in their arrays alone."""
-    return jax.tree.map(lambda left, right: jnp.where(condition, left, right) if eqx.is_array(left) else left, yes, no)
+def _radius_of_theory(problem: Problem, policy: Policy) -> float:
+    """Return delta = 1 / (2 H l_psi)."""
+    if not isinstance(policy, Tabular):
+        raise ValueError(
+            "radius 'theory' is known for tabular policies only, because it needs a bound on the gradient of the "
+            f"logits, which {type(policy).__name__} does not have; give the number theory.radius(horizon, "
+            "lipschitz_psi)."
+        )
+    return theory_radius(problem.sampling_horizon(), TABULAR_LIPSCHITZ)

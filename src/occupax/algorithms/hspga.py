@@ -1,55 +1,153 @@
 """HSPGA: a hybrid of recursive and fresh estimates (Pham et al., 2020)."""
 
-from math import sqrt
+from math import inf, sqrt
+from typing import Any
 
-from jaxtyping import Array, Float, Key
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
 
 from occupax._errors import check_number, is_traced
-from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, choose, scale, subtract
+from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
+from occupax.algorithms.updates import (
+    add,
+    check_sizes,
+    check_weight_guard,
+    choose,
+    scale,
+    subtract,
+    weights_are_trusted,
+    zero_gradient,
+)
+from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.steps import Number, Radius
 
 
-class HSPGA(RecursiveAlgorithm):
-    """Mixes: g_j = beta (g_{j-1} + mean[ g_hat(theta_j, r) - g_hat(theta_{j-1}, r) ]) + (1 - beta) mean g_hat(theta_j).
+class HSPGAState(AlgorithmState):
+    """Hybrid estimates u_j and g_j, and the policy before the last step."""
 
-    The second mean is over a batch of its own, so a refinement draws 2 B trajectories. The occupancy is mixed alike.
+    restarted: Bool[Array, ""]
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    previous: Policy
+    """theta_{j-1}, the policy before the last step."""
+
+
+class HSPGA(Algorithm[HSPGAState]):
+    """A mixture of recursive and fresh estimates, which starts from a snapshot in each epoch.
+
+        each epoch:
+            sample N trajectories under theta_0
+            u_0 = mean u_hat(theta_0)
+            g_0 = mean g_hat(theta_0, grad F(u_0))
+            theta_1 = theta_0 + step(g_0)
+            for j = 1, ..., m - 1:
+                sample 2 B trajectories under theta_j, in two independent halves, whose means are mean_1 and mean_2
+                v_j = u_{j-1} + mean_1[ u_hat(theta_j) - u_hat(theta_{j-1}) ],  r_j = grad F(v_j)
+                w_j = mean_2 u_hat(theta_j)
+                u_j = beta v_j + (1 - beta) w_j
+                g_j = beta (g_{j-1} + mean_1[ g_hat(theta_j, r_j) - g_hat(theta_{j-1}, r_j) ])
+                      + (1 - beta) mean_2 g_hat(theta_j, grad F(w_j))
+                theta_{j+1} = theta_j + step(g_j)
 
     Args:
-        snapshot_batch: trajectories of the snapshot (N).
-        batch: trajectories of each of the two batches of a refinement (B).
-        epoch_length: iterations in an epoch, the snapshot included (m).
-        mixing: beta, in [0, 1]; by default 1 - sqrt(B / (N (m + 1))).
-        step_size, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: trajectories of a snapshot (N).
+        batch: trajectories of each half of a refinement (B).
+        epoch_length: iterations of an epoch, the snapshot included (m).
+        mixing: weight of the recursive estimate (beta), in [0, 1]; by default 1 - sqrt(B / (N (m + 1))).
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
+            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
+            hybrid one. None trusts all weights, as the paper does.
+        weight_bound: largest importance weight that is trusted.
+        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
 
-    mixing: Float[Array, ""] | float | None = None
+    snapshot_batch: int = eqx.field(static=True, default=20)
+    batch: int = eqx.field(static=True, default=10)
+    epoch_length: int = eqx.field(static=True, default=2)
+    mixing: Number | None = None
+    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
+    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
+    step_size: Number | None = eqx.field(kw_only=True, default=None)
+    decay_after: Number | None = eqx.field(kw_only=True, default=None)
+    radius: Radius = eqx.field(kw_only=True, default=inf)
+    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
+    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
+    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
     def __check_init__(self) -> None:
-        given = self.mixing is not None and not is_traced(self.mixing)
-        if given and check_number("mixing", self.mixing, low=0.0) > 1:
+        check_sizes(self, "snapshot_batch", "batch", "epoch_length")
+        check_weight_guard(self.weight_guard, self.weight_bound)
+        if self.mixing is not None and not is_traced(self.mixing) and check_number("mixing", self.mixing, low=0.0) > 1:
             raise ValueError(f"mixing must lie in [0, 1], got {self.mixing!r}.")
 
     @property
-    def phases(self) -> tuple[Phase[RecursiveState], ...]:
-        """N trajectories, then twice B each time."""
-        return Phase(self.snapshot_batch, self._snapshot), Phase(2 * self.batch, self._hybrid)
+    def phases(self) -> tuple[Phase[HSPGAState], ...]:
+        """N trajectories of a snapshot, twice B of a refinement."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(2 * self.batch, self._refine)
 
-    def _hybrid(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
-        then, now, beta = state.previous, state.policy, self._mixing()
-        trusted = self.trusts(batch, then)
+    def phase(self, iteration: int) -> int:
+        """Return 0, the snapshot, at the start of each epoch, else 1."""
+        return int(iteration % self.epoch_length != 0)
+
+    def init(self, problem: Problem, policy: Policy) -> HSPGAState:
+        """Return the state before the first iteration, without estimates."""
+        return HSPGAState(
+            policy=policy,
+            occupancy=jnp.zeros(problem.size),
+            gradient=zero_gradient(policy),
+            memory=self.step().init(policy),
+            restarted=jnp.zeros((), bool),
+            previous=policy,
+        )
+
+    def metrics(self, state: HSPGAState) -> dict[str, Float[Array, ""]]:
+        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        if self.weight_guard is None:
+            return {}
+        return {"restarted": state.restarted.astype(state.occupancy.dtype)}
+
+    def _snapshot(self, state: HSPGAState, batch: Batch, key: Key[Array, ""]) -> HSPGAState:
+        occupancy = batch.occupancy()
+        gradient = batch.gradient(None, batch.quasi_reward(occupancy), self.baseline)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return HSPGAState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=jnp.zeros((), bool),
+            previous=state.policy,
+        )
+
+    def _refine(self, state: HSPGAState, batch: Batch, key: Key[Array, ""]) -> HSPGAState:
+        beta = self._mixing()
+        trusted = weights_are_trusted(batch, state.previous, self.weight_guard, self.weight_bound)
         first, second = batch.halves()
-        carried_u = state.occupancy + first.occupancy() - first.occupancy(then)
-        r = batch.quasi_reward(carried_u)
-        new, old = first.gradient(None, r, self.baseline), first.gradient(then, r, self.baseline)
-        carried_g = add(state.gradient, subtract(new, old))
-        fresh_u = second.occupancy()
-        fresh_g = second.gradient(None, batch.quasi_reward(fresh_u), self.baseline)
-        u = choose(trusted, beta * carried_u + (1 - beta) * fresh_u, fresh_u)
-        g = choose(trusted, add(scale(beta, carried_g), scale(1 - beta, fresh_g)), fresh_g)
-        policy, memory = self.step()(now, g, state.memory, batch)
-        return RecursiveState(policy, u, g, memory, ~trusted, now)
+        recursive_occupancy = state.occupancy + first.occupancy() - first.occupancy(state.previous)
+        quasi_reward = batch.quasi_reward(recursive_occupancy)
+        new_gradient = first.gradient(None, quasi_reward, self.baseline)
+        old_gradient = first.gradient(state.previous, quasi_reward, self.baseline)
+        recursive_gradient = add(state.gradient, subtract(new_gradient, old_gradient))
+        fresh_occupancy = second.occupancy()
+        fresh_gradient = second.gradient(None, batch.quasi_reward(fresh_occupancy), self.baseline)
+        hybrid_occupancy = beta * recursive_occupancy + (1 - beta) * fresh_occupancy
+        occupancy = choose(trusted, hybrid_occupancy, fresh_occupancy)
+        hybrid_gradient = add(scale(beta, recursive_gradient), scale(1 - beta, fresh_gradient))
+        gradient = choose(trusted, hybrid_gradient, fresh_gradient)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return HSPGAState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=~trusted,
+            previous=state.policy,
+        )
 
-    def _mixing(self) -> Float[Array, ""] | float:
+    def _mixing(self) -> Number:
         if self.mixing is not None:
             return self.mixing
         return 1 - sqrt(min(1.0, self.batch / (self.snapshot_batch * (self.epoch_length + 1))))

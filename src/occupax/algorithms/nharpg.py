@@ -1,23 +1,26 @@
-"""N-HARPG: estimates carried along by Hessian-vector products (Fatkhullin, Barakat, Kireeva and He, 2023)."""
+"""N-HARPG: recursive estimates by Hessian-vector products (Fatkhullin, Barakat, Kireeva and He, 2023)."""
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from occupax._errors import check_share
-from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, add, no_gradient, scale, subtract
+from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
+from occupax.algorithms.updates import add, scale, subtract, zero_gradient
+from occupax.baselines import BaselineName
 from occupax.batches import Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.steps import Memory, Number
+from occupax.steps import Memory, Number, Radius
 
 
 class NHARPGState(AlgorithmState):
-    """The running estimates u and d, the policy before the last step, and the last two quasi-rewards."""
+    """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
 
     previous: Policy
     """theta_{t-1}."""
@@ -30,85 +33,135 @@ class NHARPGState(AlgorithmState):
 class NHARPG(Algorithm[NHARPGState]):
     """Normalised Hessian-aided recursive policy gradient, without importance weights.
 
-    Trajectories of a point theta^ between the last two policies, drawn uniformly, give the change of the estimates
-    along the last step: v = d/d eps g_hat(theta^ + eps (theta_t - theta_{t-1}), r_{t-2}), and that of u likewise. Then
-    trajectories of theta_t turn the estimate to the newer quasi-reward, and refresh a share h_t = (2 / (t + 1))^p:
+        sample N trajectories under theta_0
+        u_0 = mean u_hat(theta_0),  r_0 = grad F(u_0),  r_{-1} = r_0
+        g_0 = mean g_hat(theta_0, r_0)
+        theta_1 = theta_0 + eta g_0 / ||g_0||
+        for t = 1, 2, ...:
+            q uniform on [0, 1],  theta^ = q theta_t + (1 - q) theta_{t-1},  h_t = (2 / (t + 1))^p
+            sample B trajectories under theta^                                                (one iteration)
+            w   = d/d eps mean u_hat(theta^ + eps (theta_t - theta_{t-1}))
+            v   = d/d eps mean g_hat(theta^ + eps (theta_t - theta_{t-1}), r_{t-2})
+            sample B trajectories under theta_t                                               (the next iteration)
+            u_t = (1 - h_t) (u_{t-1} + w) + h_t mean u_hat(theta_t)
+            g_t = (1 - h_t) (g_{t-1} + v + mean g_hat(theta_t, r_{t-1} - r_{t-2})) + h_t mean g_hat(theta_t, r_{t-1})
+            r_t = grad F(u_t)
+            theta_{t+1} = theta_t + eta (2 / (t + 1))^q g_t / ||g_t||
 
-        d_t = (1 - h_t)(d_{t-1} + v + g_hat(theta_t, r_{t-1} - r_{t-2})) + h_t g_hat(theta_t, r_{t-1})
-        theta_{t+1} = theta_t + alpha_t d_t / ||d_t||   with alpha_t = eta (2 / (t + 1))^q
-
-    An iteration is one of these batches, so that a step takes two of them.
+    An iteration is one batch, so that a step takes two iterations.
 
     Args:
         snapshot_batch: trajectories of the first iteration (N).
-        batch: trajectories of each later one (B).
-        decay: the power with which the share of the fresh estimate falls (p), in (0, 1].
-        step_decay: the power with which the length of the steps falls (q), in (0, 1].
-        step_size: eta, the length of the first steps; by default 0.3 for tables and 0.03 for other policies.
-        rule: "normalised", unless told otherwise.
-        radius, baseline, output: see `Algorithm`.
+        batch: trajectories of each later iteration (B).
+        decay: power of the weight of the fresh estimate (p), in (0, 1].
+        step_decay: power of the length of the steps (q), in (0, 1].
+        step_size: length of the first steps (eta); by default 0.3 for tables and 0.03 for other policies.
+        rule: direction of a step; see `Algorithm`.
+        decay_after, radius, baseline, output: see `Algorithm`.
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
     decay: Number = 0.5
     step_decay: Number = 1 / 3
+    step_size: Number | None = eqx.field(kw_only=True, default=None)
+    decay_after: Number | None = eqx.field(kw_only=True, default=None)
+    radius: Radius = eqx.field(kw_only=True, default=inf)
     rule: Any = eqx.field(kw_only=True, static=True, default="normalised")
+    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
+    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
     def __check_init__(self) -> None:
         check_share("decay", self.decay)
         check_share("step_decay", self.step_decay)
 
-    def step_size_for(self, policy: Policy) -> Number:
-        """The step size eta or, if none was given, that for this kind of policy."""
-        if self.step_size is None and self.rule == "normalised":
-            return 0.3 if isinstance(policy, Tabular) else 0.03
-        return super().step_size_for(policy)
-
     @property
     def phases(self) -> tuple[Phase[NHARPGState], ...]:
-        """N trajectories once, then B of a point between the policies and B of the present one in turn."""
-        carry = Phase(self.batch, self._carry, self._point_between)
-        return Phase(self.snapshot_batch, self._snapshot), carry, Phase(self.batch, self._refresh)
+        """N trajectories once, then B of a point between the last two policies and B of the current one in turn."""
+        first = Phase(self.snapshot_batch, self._snapshot)
+        transport = Phase(self.batch, self._transport, self._point_between)
+        return first, transport, Phase(self.batch, self._refresh)
 
-    def phase(self, iteration: int | Int[Array, ""]) -> int | Int[Array, ""]:
-        """The first iteration alone is large."""
-        return (iteration > 0) * (2 - iteration % 2)
+    def phase(self, iteration: int) -> int:
+        """Return 0, the large batch, for the first iteration, then 1 and 2 in turn."""
+        if iteration == 0:
+            return 0
+        return 2 - iteration % 2
+
+    def step_size_for(self, policy: Policy) -> Number:
+        """Return the step size or, if it was left open, the step size for this kind of policy."""
+        if self.step_size is not None or self.rule != "normalised":
+            return super().step_size_for(policy)
+        if isinstance(policy, Tabular):
+            return 0.3
+        return 0.03
 
     def init(self, problem: Problem, policy: Policy) -> NHARPGState:
-        """No estimates yet."""
-        zero, memory = jnp.zeros(problem.size), self.step().init(policy)
-        return NHARPGState(policy, zero, no_gradient(policy), memory, policy, zero, zero)
+        """Return the state before the first iteration, without estimates."""
+        zero = jnp.zeros(problem.size)
+        return NHARPGState(
+            policy=policy,
+            occupancy=zero,
+            gradient=zero_gradient(policy),
+            memory=self.step().init(policy),
+            previous=policy,
+            quasi_reward=zero,
+            previous_quasi_reward=zero,
+        )
 
     def _snapshot(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
-        u = batch.occupancy()
-        r = batch.quasi_reward(u)  # r_t, and r_{t-1} as well
-        d = batch.gradient(None, r, self.baseline)
-        policy, memory = self._ascend(state, d, batch)
-        return NHARPGState(policy, u, d, memory, state.policy, r, r)
+        occupancy = batch.occupancy()
+        quasi_reward = batch.quasi_reward(occupancy)
+        gradient = batch.gradient(None, quasi_reward, self.baseline)
+        policy, memory = self._ascend(state, gradient, batch, 1.0)
+        return NHARPGState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            previous=state.policy,
+            quasi_reward=quasi_reward,
+            previous_quasi_reward=quasi_reward,  # r_{-1} := r_0
+        )
 
     def _point_between(self, state: NHARPGState, key: Key[Array, ""]) -> Policy:
         q = jax.random.uniform(key)
-        now, fixed = eqx.partition(state.policy, eqx.is_inexact_array)
-        then = eqx.filter(state.previous, eqx.is_inexact_array)
-        return eqx.combine(add(scale(q, now), scale(1 - q, then)), fixed)
+        params, static = eqx.partition(state.policy, eqx.is_inexact_array)
+        previous_params = eqx.filter(state.previous, eqx.is_inexact_array)
+        return eqx.combine(add(scale(q, params), scale(1 - q, previous_params)), static)
 
-    def _carry(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
-        now, then = (eqx.filter(it, eqx.is_inexact_array) for it in (state.policy, state.previous))
-        u, v = batch.hessian_vector(subtract(now, then), state.previous_quasi_reward, self.baseline)
-        still = replace(state.memory, length=jnp.zeros_like(state.memory.length), clipped=jnp.zeros((), bool))
-        return replace(state, occupancy=state.occupancy + u, gradient=add(state.gradient, v), memory=still)
+    def _transport(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
+        params = eqx.filter(state.policy, eqx.is_inexact_array)
+        previous_params = eqx.filter(state.previous, eqx.is_inexact_array)
+        displacement = subtract(params, previous_params)
+        change = batch.hessian_vector(displacement, state.previous_quasi_reward, self.baseline)
+        occupancy_change, gradient_change = change
+        return replace(
+            state,
+            occupancy=state.occupancy + occupancy_change,
+            gradient=add(state.gradient, gradient_change),
+            memory=state.memory.without_step(),
+        )
 
     def _refresh(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
-        share = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
-        kept = 1 - share**self.decay
-        u = kept * state.occupancy + (1 - kept) * batch.occupancy()
-        r, old = state.quasi_reward, state.previous_quasi_reward
-        fresh = batch.gradient(None, r - kept * old, self.baseline)  # both terms at once: g_hat is linear in r
-        d = add(scale(kept, state.gradient), fresh)
-        policy, memory = self._ascend(state, d, batch, share**self.step_decay)
-        return NHARPGState(policy, u, d, memory, state.policy, batch.quasi_reward(u), r)
+        fraction = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
+        kept = 1 - fraction**self.decay
+        occupancy = kept * state.occupancy + (1 - kept) * batch.occupancy()
+        # g_hat is linear in r: kept g_hat(r_{t-1} - r_{t-2}) + (1 - kept) g_hat(r_{t-1}) is one gradient
+        quasi_reward = state.quasi_reward - kept * state.previous_quasi_reward
+        fresh_gradient = batch.gradient(None, quasi_reward, self.baseline)
+        gradient = add(scale(kept, state.gradient), fresh_gradient)
+        policy, memory = self._ascend(state, gradient, batch, fraction**self.step_decay)
+        return NHARPGState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            previous=state.policy,
+            quasi_reward=batch.quasi_reward(occupancy),
+            previous_quasi_reward=state.quasi_reward,
+        )
 
-    def _ascend(self, state: NHARPGState, d: Policy, batch: Batch, share: Number = 1.0) -> tuple[Policy, Memory]:
-        step = replace(self.step(), size=share * self.step_size_for(state.policy))
-        return step(state.policy, d, state.memory, batch)
+    def _ascend(self, state: NHARPGState, gradient: Policy, batch: Batch, factor: Number) -> tuple[Policy, Memory]:
+        step = replace(self.step(), size=factor * self.step_size_for(state.policy))
+        return step(state.policy, gradient, state.memory, batch)

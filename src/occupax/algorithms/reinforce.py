@@ -1,47 +1,64 @@
 """REINFORCE with quasi-rewards (Williams, 1992)."""
 
+from dataclasses import replace
+from math import inf
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from occupax._errors import check_share
-from occupax.algorithms.base import Algorithm, AlgorithmState, Phase, choose, chosen, no_gradient
+from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase, default_batch
+from occupax.algorithms.updates import choose, resolved, zero_gradient
+from occupax.baselines import BaselineName
 from occupax.batches import Batch
-from occupax.policies import Policy
+from occupax.policies import Policy, Tabular
 from occupax.policies.redrawing import can_be_redrawn, redraw
 from occupax.problem import Problem
-from occupax.steps import Number, global_norm
+from occupax.steps import Number, Radius, global_norm
 
 
-class FreshState(AlgorithmState):
-    """The fresh estimates, and what is needed to notice a policy that shows nothing."""
+class REINFORCEState(AlgorithmState):
+    """Estimates of the last batch, and the state of the restarts."""
 
     lowest_utility: Float[Array, ""]
-    """The lowest of all batches so far."""
+    """Lowest utility of all batches so far."""
     redrawn: Bool[Array, ""]
-    """Whether the last batch showed nothing, so that another policy acts next."""
+    """Whether the last batch had zero gradient and the output layer was re-initialised."""
 
 
-class REINFORCE(Algorithm[FreshState]):
-    """Ascent along a fresh estimate: g = mean g_hat(theta, grad F(u)).
+class REINFORCE(Algorithm[REINFORCEState]):
+    """Ascent along a fresh estimate of the gradient.
 
-    The occupancy is u <- (1 - alpha) u + alpha mean u_hat(theta). For a reward, grad F is the same everywhere, so that
-    alpha changes nothing.
+        for k = 0, 1, ...:
+            sample N trajectories under theta_k
+            u_k         = (1 - alpha) u_{k-1} + alpha mean u_hat(theta_k)        with alpha = 1 for k = 0
+            g_k         = mean g_hat(theta_k, grad F(u_k))
+            theta_{k+1} = theta_k + step(g_k)
+
+    For a linear utility grad F is constant, so that alpha has no effect.
 
     Args:
-        batch: trajectories an iteration (N); by default that of `default_batch`.
-        mixing: alpha, the share of the newest batch in the occupancy; 1 is a fresh estimate, whose noise biases grad F
-            where F is curved. By default that of `default_mixing`.
-        restarts: whether the last layer of a network for discrete actions is drawn anew, far from uniform, where a
-            batch shows nothing: its gradient is exactly zero, because all trajectories are worth the same, and no batch
-            so far was worth less. Until a goal is seen for the first time, each iteration so tries another policy.
-            Under constraints, where less utility may be worth it, it never is.
-        step_size, radius, rule, baseline, output: see `Algorithm`.
+        batch: trajectories of an iteration (N); by default `default_batch`.
+        mixing: weight of the newest batch in the occupancy (alpha). 1 is a fresh estimate, whose noise biases grad F
+            where F is curved. By default 0.5 for tables and 1 for other policies.
+        restarts: whether the output layer of a network for discrete actions is re-initialised, far from uniform, after
+            a batch with zero gradient and the lowest utility so far. Until a goal is observed for the first time, each
+            iteration then tries another policy. Has no effect under constraints, where a lower utility may be the
+            price of satisfying them.
+        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
 
     batch: int | None = eqx.field(static=True, default=None)
     mixing: Number | None = eqx.field(kw_only=True, default=None)
     restarts: bool = eqx.field(kw_only=True, static=True, default=True)
+    step_size: Number | None = eqx.field(kw_only=True, default=None)
+    decay_after: Number | None = eqx.field(kw_only=True, default=None)
+    radius: Radius = eqx.field(kw_only=True, default=inf)
+    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
+    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
+    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
     def __check_init__(self) -> None:
         if self.mixing is not None:
@@ -50,36 +67,68 @@ class REINFORCE(Algorithm[FreshState]):
             raise ValueError(f"restarts must be True or False, got {self.restarts!r}.")
 
     @property
-    def phases(self) -> tuple[Phase[FreshState], ...]:
-        """A fresh batch every time."""
-        return (Phase(chosen("batch", self.batch), self._ascend),)
+    def phases(self) -> tuple[Phase[REINFORCEState], ...]:
+        """N trajectories in every iteration."""
+        return (Phase(resolved("batch", self.batch), self._ascend),)
 
-    def init(self, problem: Problem, policy: Policy) -> FreshState:
-        """No estimates yet."""
-        u, memory = jnp.zeros(problem.size), self.step().init(policy)
-        return FreshState(policy, u, no_gradient(policy), memory, jnp.zeros((), u.dtype), jnp.zeros((), bool))
+    def resolve(self, problem: Problem, policy: Policy) -> Algorithm[REINFORCEState]:
+        """Return the algorithm with numbers for the hyperparameters that were left open."""
+        algorithm = self
+        if self.batch is None:
+            algorithm = replace(algorithm, batch=default_batch(problem, policy))
+        if self.mixing is None:
+            algorithm = replace(algorithm, mixing=default_mixing(policy))
+        return Algorithm.resolve(algorithm, problem, policy)
 
-    def metrics(self, state: FreshState) -> dict[str, Float[Array, ""]]:
-        """Whether another policy takes the place of one that showed nothing, where that can be."""
-        can_be = self.restarts and can_be_redrawn(state.policy)
-        return {"redrawn": state.redrawn.astype(state.occupancy.dtype)} if can_be else {}
+    def init(self, problem: Problem, policy: Policy) -> REINFORCEState:
+        """Return the state before the first iteration, without estimates."""
+        zero = jnp.zeros(problem.size)
+        return REINFORCEState(
+            policy=policy,
+            occupancy=zero,
+            gradient=zero_gradient(policy),
+            memory=self.step().init(policy),
+            lowest_utility=jnp.zeros((), zero.dtype),
+            redrawn=jnp.zeros((), bool),
+        )
 
-    def _ascend(self, state: FreshState, batch: Batch, key: Key[Array, ""]) -> FreshState:
-        is_first, fresh = state.memory.steps == 0, batch.occupancy()
-        alpha = jnp.where(is_first, 1.0, chosen("mixing", self.mixing))
-        u = (1 - alpha) * state.occupancy + alpha * fresh
-        g = batch.gradient(None, batch.quasi_reward(u), self.baseline)
-        policy, memory = self.step()(state.policy, g, state.memory, batch)
-        worth = batch.utility(fresh)
-        lowest = jnp.where(is_first, worth, jnp.minimum(worth, state.lowest_utility))
+    def metrics(self, state: REINFORCEState) -> dict[str, Float[Array, ""]]:
+        """Return the metric `redrawn`: 1 if the output layer was re-initialised. Empty if restarts do not apply."""
+        if not (self.restarts and can_be_redrawn(state.policy)):
+            return {}
+        return {"redrawn": state.redrawn.astype(state.occupancy.dtype)}
+
+    def _ascend(self, state: REINFORCEState, batch: Batch, key: Key[Array, ""]) -> REINFORCEState:
+        is_first = state.memory.steps == 0
+        fresh_occupancy = batch.occupancy()
+        alpha = jnp.where(is_first, 1.0, resolved("mixing", self.mixing))
+        occupancy = (1 - alpha) * state.occupancy + alpha * fresh_occupancy
+        gradient = batch.gradient(None, batch.quasi_reward(occupancy), self.baseline)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        utility = batch.utility(fresh_occupancy)
+        lowest_utility = jnp.where(is_first, utility, jnp.minimum(utility, state.lowest_utility))
         redrawn = jnp.zeros((), bool)
         if self.restarts and can_be_redrawn(policy) and not batch.problem.constraints:
-            policy, redrawn = _another(policy, g, worth <= lowest, key)
-        return FreshState(policy, u, g, memory, lowest, redrawn)
+            policy, redrawn = _restart(policy, gradient, utility <= lowest_utility, key)
+        return REINFORCEState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            lowest_utility=lowest_utility,
+            redrawn=redrawn,
+        )
+
+
+def default_mixing(policy: Policy) -> float:
+    """Return the default of `mixing`; occupancies of networks change too much between batches to be mixed."""
+    if isinstance(policy, Tabular):
+        return 0.5
+    return 1.0
 
 
 @eqx.filter_jit  # outside of a compiled program, each operation by itself would take longer
-def _another(policy: Policy, g: Policy, is_lowest: Bool[Array, ""], key: Key[Array, ""]) -> tuple[Policy, Array]:
-    """Another policy, where the gradient is exactly zero and nothing is lost with the present one."""
-    redrawn = is_lowest & (global_norm(g) == 0)
+def _restart(policy: Policy, gradient: Policy, is_lowest: Bool[Array, ""], key: Key[Array, ""]) -> tuple[Policy, Array]:
+    """Return the policy, re-initialised after a zero gradient at the lowest utility, and whether it was."""
+    redrawn = is_lowest & (global_norm(gradient) == 0)
     return choose(redrawn, redraw(policy, key), policy), redrawn

@@ -1,32 +1,135 @@
 """SRVR-PG: recursive variance reduction (Xu, Gao and Gu, 2019)."""
 
-from jaxtyping import Array, Key
+from math import inf
+from typing import Any
 
-from occupax.algorithms.base import Phase, RecursiveAlgorithm, RecursiveState, add, choose, subtract
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
+from occupax.algorithms.updates import (
+    add,
+    check_sizes,
+    check_weight_guard,
+    choose,
+    subtract,
+    weights_are_trusted,
+    zero_gradient,
+)
+from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.steps import Number, Radius
 
 
-class SRVRPG(RecursiveAlgorithm):
-    """Carries the estimate along: g_j = g_{j-1} + mean[ g_hat(theta_j, r) - g_hat(theta_{j-1}, r) ].
+class SRVRPGState(AlgorithmState):
+    """Recursive estimates u_j and g_j, and the policy before the last step."""
 
-    For a utility that is not linear, r is grad F at the occupancy carried along in the same way.
+    restarted: Bool[Array, ""]
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    previous: Policy
+    """theta_{j-1}, the policy before the last step."""
+
+
+class SRVRPG(Algorithm[SRVRPGState]):
+    """Recursive estimates that start from a snapshot in each epoch.
+
+        each epoch:
+            sample N trajectories under theta_0
+            u_0 = mean u_hat(theta_0)
+            g_0 = mean g_hat(theta_0, grad F(u_0))
+            theta_1 = theta_0 + step(g_0)
+            for j = 1, ..., m - 1:
+                sample B trajectories under theta_j
+                u_j = u_{j-1} + mean[ u_hat(theta_j) - u_hat(theta_{j-1}) ]
+                r_j = grad F(u_j)
+                g_j = g_{j-1} + mean[ g_hat(theta_j, r_j) - g_hat(theta_{j-1}, r_j) ]
+                theta_{j+1} = theta_j + step(g_j)
 
     Args:
-        snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
-        step_size, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: trajectories of a snapshot (N).
+        batch: trajectories of a refinement (B).
+        epoch_length: iterations of an epoch, the snapshot included (m).
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
+            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
+            recursive one. None trusts all weights, as the paper does.
+        weight_bound: largest importance weight that is trusted.
+        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
 
-    @property
-    def phases(self) -> tuple[Phase[RecursiveState], ...]:
-        """N trajectories, then B each time."""
-        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
+    snapshot_batch: int = eqx.field(static=True, default=20)
+    batch: int = eqx.field(static=True, default=10)
+    epoch_length: int = eqx.field(static=True, default=2)
+    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
+    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
+    step_size: Number | None = eqx.field(kw_only=True, default=None)
+    decay_after: Number | None = eqx.field(kw_only=True, default=None)
+    radius: Radius = eqx.field(kw_only=True, default=inf)
+    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
+    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
+    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
-    def _recursion(self, state: RecursiveState, batch: Batch, key: Key[Array, ""]) -> RecursiveState:
-        then, now = state.previous, state.policy
-        trusted, fresh_u = self.trusts(batch, then), batch.occupancy()
-        u = choose(trusted, state.occupancy + fresh_u - batch.occupancy(then), fresh_u)
-        r = batch.quasi_reward(u)
-        new, old = batch.gradient(None, r, self.baseline), batch.gradient(then, r, self.baseline)
-        g = choose(trusted, add(state.gradient, subtract(new, old)), new)
-        policy, memory = self.step()(now, g, state.memory, batch)
-        return RecursiveState(policy, u, g, memory, ~trusted, now)
+    def __check_init__(self) -> None:
+        check_sizes(self, "snapshot_batch", "batch", "epoch_length")
+        check_weight_guard(self.weight_guard, self.weight_bound)
+
+    @property
+    def phases(self) -> tuple[Phase[SRVRPGState], ...]:
+        """N trajectories of a snapshot, B of a refinement."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._refine)
+
+    def phase(self, iteration: int) -> int:
+        """Return 0, the snapshot, at the start of each epoch, else 1."""
+        return int(iteration % self.epoch_length != 0)
+
+    def init(self, problem: Problem, policy: Policy) -> SRVRPGState:
+        """Return the state before the first iteration, without estimates."""
+        return SRVRPGState(
+            policy=policy,
+            occupancy=jnp.zeros(problem.size),
+            gradient=zero_gradient(policy),
+            memory=self.step().init(policy),
+            restarted=jnp.zeros((), bool),
+            previous=policy,
+        )
+
+    def metrics(self, state: SRVRPGState) -> dict[str, Float[Array, ""]]:
+        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        if self.weight_guard is None:
+            return {}
+        return {"restarted": state.restarted.astype(state.occupancy.dtype)}
+
+    def _snapshot(self, state: SRVRPGState, batch: Batch, key: Key[Array, ""]) -> SRVRPGState:
+        occupancy = batch.occupancy()
+        gradient = batch.gradient(None, batch.quasi_reward(occupancy), self.baseline)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return SRVRPGState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=jnp.zeros((), bool),
+            previous=state.policy,
+        )
+
+    def _refine(self, state: SRVRPGState, batch: Batch, key: Key[Array, ""]) -> SRVRPGState:
+        trusted = weights_are_trusted(batch, state.previous, self.weight_guard, self.weight_bound)
+        fresh_occupancy = batch.occupancy()
+        recursive_occupancy = state.occupancy + fresh_occupancy - batch.occupancy(state.previous)
+        occupancy = choose(trusted, recursive_occupancy, fresh_occupancy)
+        quasi_reward = batch.quasi_reward(occupancy)
+        fresh_gradient = batch.gradient(None, quasi_reward, self.baseline)
+        old_gradient = batch.gradient(state.previous, quasi_reward, self.baseline)
+        recursive_gradient = add(state.gradient, subtract(fresh_gradient, old_gradient))
+        gradient = choose(trusted, recursive_gradient, fresh_gradient)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return SRVRPGState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=~trusted,
+            previous=state.policy,
+        )

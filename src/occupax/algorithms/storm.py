@@ -1,31 +1,149 @@
 """STORM-PG: recursive estimates with momentum (Yuan, Lian, Liu and Zhou, 2020)."""
 
-from jaxtyping import Array, Key
+from math import inf
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
 
 from occupax._errors import check_share
-from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
+from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
+from occupax.algorithms.updates import (
+    add,
+    check_sizes,
+    check_weight_guard,
+    choose,
+    scale,
+    subtract,
+    weights_are_trusted,
+    zero_gradient,
+)
+from occupax.baselines import BaselineName
 from occupax.batches import Batch
-from occupax.steps import Number
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.steps import Number, Radius
 
 
-class STORM(CarryingAlgorithm):
-    """One large batch, then small ones for ever, each of which refreshes a share of the estimate.
+class STORMState(AlgorithmState):
+    """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
 
-    d_t = g_hat(theta_t, r_{t-1}) + (1 - h)(d_{t-1} - g_hat(theta_{t-1}, r_{t-2})), where u_t is carried along likewise
-    and r_t = grad F(u_t).
+    restarted: Bool[Array, ""]
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    previous: Policy
+    """theta_{j-1}, the policy before the last step."""
+    quasi_reward: Float[Array, " d"]
+    """r_{j-1}, the quasi-reward of the last iteration."""
+    previous_quasi_reward: Float[Array, " d"]
+    """r_{j-2}."""
+
+
+class STORM(Algorithm[STORMState]):
+    """One large batch, then small batches, each of which renews a fraction of the estimate.
+
+        sample N trajectories under theta_0
+        u_0 = mean u_hat(theta_0),  r_0 = grad F(u_0),  r_{-1} = r_0
+        g_0 = mean g_hat(theta_0, r_0)
+        theta_1 = theta_0 + step(g_0)
+        for t = 1, 2, ...:
+            sample B trajectories under theta_t
+            u_t = mean u_hat(theta_t) + (1 - h) (u_{t-1} - mean u_hat(theta_{t-1}))
+            g_t = mean g_hat(theta_t, r_{t-1}) + (1 - h) (g_{t-1} - mean g_hat(theta_{t-1}, r_{t-2}))
+            r_t = grad F(u_t)
+            theta_{t+1} = theta_t + step(g_t)
 
     Args:
         snapshot_batch: trajectories of the first iteration (N).
-        batch: trajectories of each later one (B).
-        fresh: the share of the estimate that is made anew (h), in (0, 1].
-        weight_guard, weight_bound: see `WeightedAlgorithm`.
-        step_size, radius, rule, baseline, output: see `Algorithm`.
+        batch: trajectories of each later iteration (B).
+        fresh: weight of the fresh estimate (h), in (0, 1].
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
+            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
+            recursive one. None trusts all weights, as the paper does.
+        weight_bound: largest importance weight that is trusted.
+        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
 
+    snapshot_batch: int = eqx.field(static=True, default=20)
+    batch: int = eqx.field(static=True, default=20)
     fresh: Number = 0.7
+    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
+    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
+    step_size: Number | None = eqx.field(kw_only=True, default=None)
+    decay_after: Number | None = eqx.field(kw_only=True, default=None)
+    radius: Radius = eqx.field(kw_only=True, default=inf)
+    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
+    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
+    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
     def __check_init__(self) -> None:
+        check_sizes(self, "snapshot_batch", "batch")
+        check_weight_guard(self.weight_guard, self.weight_bound)
         check_share("fresh", self.fresh)
 
-    def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
-        return self._carry(state, batch, 1 - self.fresh, self.step())
+    @property
+    def phases(self) -> tuple[Phase[STORMState], ...]:
+        """N trajectories of the first iteration, B of a refinement."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._refine)
+
+    def phase(self, iteration: int) -> int:
+        """Return 0, the large batch, for the first iteration, else 1."""
+        return int(iteration > 0)
+
+    def init(self, problem: Problem, policy: Policy) -> STORMState:
+        """Return the state before the first iteration, without estimates."""
+        zero = jnp.zeros(problem.size)
+        return STORMState(
+            policy=policy,
+            occupancy=zero,
+            gradient=zero_gradient(policy),
+            memory=self.step().init(policy),
+            restarted=jnp.zeros((), bool),
+            previous=policy,
+            quasi_reward=zero,
+            previous_quasi_reward=zero,
+        )
+
+    def metrics(self, state: STORMState) -> dict[str, Float[Array, ""]]:
+        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        if self.weight_guard is None:
+            return {}
+        return {"restarted": state.restarted.astype(state.occupancy.dtype)}
+
+    def _snapshot(self, state: STORMState, batch: Batch, key: Key[Array, ""]) -> STORMState:
+        occupancy = batch.occupancy()
+        quasi_reward = batch.quasi_reward(occupancy)
+        gradient = batch.gradient(None, quasi_reward, self.baseline)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return STORMState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=jnp.zeros((), bool),
+            previous=state.policy,
+            quasi_reward=quasi_reward,
+            previous_quasi_reward=quasi_reward,  # r_{-1} := r_0
+        )
+
+    def _refine(self, state: STORMState, batch: Batch, key: Key[Array, ""]) -> STORMState:
+        trusted = weights_are_trusted(batch, state.previous, self.weight_guard, self.weight_bound)
+        fresh_occupancy = batch.occupancy()
+        kept = 1 - self.fresh
+        recursive_occupancy = kept * state.occupancy + fresh_occupancy - kept * batch.occupancy(state.previous)
+        occupancy = choose(trusted, recursive_occupancy, fresh_occupancy)
+        fresh_gradient = batch.gradient(None, state.quasi_reward, self.baseline)
+        old_gradient = batch.gradient(state.previous, state.previous_quasi_reward, self.baseline)
+        correction = subtract(fresh_gradient, scale(kept, old_gradient))
+        gradient = choose(trusted, add(scale(kept, state.gradient), correction), fresh_gradient)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return STORMState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=~trusted,
+            previous=state.policy,
+            quasi_reward=batch.quasi_reward(occupancy),
+            previous_quasi_reward=state.quasi_reward,
+        )

@@ -1,28 +1,150 @@
-"""TSIVR-PG, Algorithm 1 of the paper."""
+"""TSIVR-PG, Algorithm 1 of Zhang, Ni, Yu, Szepesvari and Wang (2021)."""
 
-from jaxtyping import Array, Key
+from math import inf
+from typing import Any
 
-from occupax.algorithms.base import EpochAlgorithm, Phase
-from occupax.algorithms.carrying import CarriedState, CarryingAlgorithm
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
+from occupax.algorithms.updates import (
+    add,
+    check_sizes,
+    check_weight_guard,
+    choose,
+    subtract,
+    weights_are_trusted,
+    zero_gradient,
+)
+from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.policies import Policy
+from occupax.problem import Problem
+from occupax.steps import Number, Radius
 
 
-class TSIVRPG(EpochAlgorithm[CarriedState], CarryingAlgorithm):
+class TSIVRPGState(AlgorithmState):
+    """Recursive estimates u_j and g_j, the policy before the last step, and the last two quasi-rewards."""
+
+    restarted: Bool[Array, ""]
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    previous: Policy
+    """theta_{j-1}, the policy before the last step."""
+    quasi_reward: Float[Array, " d"]
+    """r_{j-1}, the quasi-reward of the last iteration."""
+    previous_quasi_reward: Float[Array, " d"]
+    """r_{j-2}."""
+
+
+class TSIVRPG(Algorithm[TSIVRPGState]):
     """Truncated stochastic incremental variance-reduced policy gradient.
 
-    g_j = g_{j-1} + mean[ g_hat(theta_j, r_{j-1}) - g_hat(theta_{j-1}, r_{j-2}) ], where u_j is carried along likewise
-    and r_j = grad F(u_j).
+        each epoch:
+            sample N trajectories under theta_0
+            u_0 = mean u_hat(theta_0)
+            r_0 = grad F(u_0),  r_{-1} = r_0
+            g_0 = mean g_hat(theta_0, r_0)
+            theta_1 = theta_0 + step(g_0)
+            for j = 1, ..., m - 1:
+                sample B trajectories under theta_j
+                u_j = u_{j-1} + mean[ u_hat(theta_j) - u_hat(theta_{j-1}) ]
+                g_j = g_{j-1} + mean[ g_hat(theta_j, r_{j-1}) - g_hat(theta_{j-1}, r_{j-2}) ]
+                r_j = grad F(u_j)
+                theta_{j+1} = theta_j + step(g_j)
+
+    r_j depends on the batch of iteration j and would bias g_j, so that the quasi-rewards are one iteration old. With
+    `rule="gradient"` and a finite `radius` the step is the truncated one of the paper.
 
     Args:
-        snapshot_batch, batch, epoch_length: N, B and m; see `EpochAlgorithm`.
-        weight_guard: see `WeightedAlgorithm`; the fresh estimate of the gradient has r_{j-1}, too.
-        step_size, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: trajectories of a snapshot (N).
+        batch: trajectories of a refinement (B).
+        epoch_length: iterations of an epoch, the snapshot included (m).
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
+            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
+            recursive one. None trusts all weights, as the paper does.
+        weight_bound: largest importance weight that is trusted.
+        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
 
-    @property
-    def phases(self) -> tuple[Phase[CarriedState], ...]:
-        """N trajectories, then B each time."""
-        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._recursion)
+    snapshot_batch: int = eqx.field(static=True, default=20)
+    batch: int = eqx.field(static=True, default=10)
+    epoch_length: int = eqx.field(static=True, default=2)
+    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
+    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
+    step_size: Number | None = eqx.field(kw_only=True, default=None)
+    decay_after: Number | None = eqx.field(kw_only=True, default=None)
+    radius: Radius = eqx.field(kw_only=True, default=inf)
+    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
+    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
+    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
 
-    def _recursion(self, state: CarriedState, batch: Batch, key: Key[Array, ""]) -> CarriedState:
-        return self._carry(state, batch, 1.0, self.step())
+    def __check_init__(self) -> None:
+        check_sizes(self, "snapshot_batch", "batch", "epoch_length")
+        check_weight_guard(self.weight_guard, self.weight_bound)
+
+    @property
+    def phases(self) -> tuple[Phase[TSIVRPGState], ...]:
+        """N trajectories of a snapshot, B of a refinement."""
+        return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._refine)
+
+    def phase(self, iteration: int) -> int:
+        """Return 0, the snapshot, at the start of each epoch, else 1."""
+        return int(iteration % self.epoch_length != 0)
+
+    def init(self, problem: Problem, policy: Policy) -> TSIVRPGState:
+        """Return the state before the first iteration, without estimates."""
+        zero = jnp.zeros(problem.size)
+        return TSIVRPGState(
+            policy=policy,
+            occupancy=zero,
+            gradient=zero_gradient(policy),
+            memory=self.step().init(policy),
+            restarted=jnp.zeros((), bool),
+            previous=policy,
+            quasi_reward=zero,
+            previous_quasi_reward=zero,
+        )
+
+    def metrics(self, state: TSIVRPGState) -> dict[str, Float[Array, ""]]:
+        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        if self.weight_guard is None:
+            return {}
+        return {"restarted": state.restarted.astype(state.occupancy.dtype)}
+
+    def _snapshot(self, state: TSIVRPGState, batch: Batch, key: Key[Array, ""]) -> TSIVRPGState:
+        occupancy = batch.occupancy()
+        quasi_reward = batch.quasi_reward(occupancy)
+        gradient = batch.gradient(None, quasi_reward, self.baseline)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return TSIVRPGState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=jnp.zeros((), bool),
+            previous=state.policy,
+            quasi_reward=quasi_reward,
+            previous_quasi_reward=quasi_reward,  # r_{-1} := r_0
+        )
+
+    def _refine(self, state: TSIVRPGState, batch: Batch, key: Key[Array, ""]) -> TSIVRPGState:
+        trusted = weights_are_trusted(batch, state.previous, self.weight_guard, self.weight_bound)
+        fresh_occupancy = batch.occupancy()
+        recursive_occupancy = state.occupancy + fresh_occupancy - batch.occupancy(state.previous)
+        occupancy = choose(trusted, recursive_occupancy, fresh_occupancy)
+        fresh_gradient = batch.gradient(None, state.quasi_reward, self.baseline)
+        old_gradient = batch.gradient(state.previous, state.previous_quasi_reward, self.baseline)
+        recursive_gradient = add(state.gradient, subtract(fresh_gradient, old_gradient))
+        gradient = choose(trusted, recursive_gradient, fresh_gradient)
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return TSIVRPGState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=~trusted,
+            previous=state.policy,
+            quasi_reward=batch.quasi_reward(occupancy),
+            previous_quasi_reward=state.quasi_reward,
+        )

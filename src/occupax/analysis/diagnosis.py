@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from occupax.algorithms import PlugIn
-from occupax.algorithms.base import EpochAlgorithm
 from occupax.analysis.evidence import (
     FEW,
     GOOD,
@@ -165,7 +163,7 @@ def _no_progress(run: Evidence) -> Finding | None:
     fallen = sum(_collapsed(run, i) is not None for i in range(len(run.curves)))
     if run.no_progress is None or fallen >= HALF * len(run.curves):  # which had learned something before
         return None
-    if isinstance(run.result.algorithm, PlugIn):  # which plans, and estimates no gradient
+    if not getattr(run.result.algorithm, "estimates_gradient", True):
         return Finding("no-progress", f"{run.no_progress}.", f"more episodes; a larger explore; or {EXPLORE}.")
     lengths, steps, cuts = (np.concatenate(run.known(it)) for it in ("grad_norm", "step_length", "clipped"))
     clipped = float(np.mean(cuts)) if cuts.size else 0.0
@@ -267,7 +265,7 @@ def _restarted(run: Evidence, algorithm: object) -> float:
     """The share of the refinements that the guard on the weights replaced, by trajectories."""
     drawn = np.diff(run.result.episodes, prepend=0)
     rows = np.nan_to_num(run.result.metrics["restarted"]) * drawn
-    if not isinstance(algorithm, EpochAlgorithm):
+    if not hasattr(algorithm, "epoch_length"):
         return float(rows.sum() / (len(rows) * drawn.sum()))
     refinements = algorithm.batch * (algorithm.epoch_length - 1)
     return float(rows.sum() / (len(rows) * drawn.sum()) * (1 + algorithm.snapshot_batch / max(refinements, 1)))

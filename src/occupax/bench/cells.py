@@ -29,6 +29,8 @@ SETTINGS = 16
 RANGE = 20.0
 """By what factor, at most, the step sizes of the search, or what is tuned instead, differ from the algorithm's own."""
 SIZES = ("snapshot_batch", "batch")
+TUNED = {"PlugIn": "prior"}
+"""The hyperparameter that the search multiplies, by class name; `step_size` for all other algorithms."""
 """Settings of which the search tries the half as well."""
 
 
@@ -129,15 +131,15 @@ def _source(algorithm: Algorithm[Any]) -> str:
 def candidates(algorithm: Algorithm[Any]) -> list[list[Algorithm[Any]]]:
     """The settings that the search tries, in groups that differ in numbers only.
 
-    They are multiples of the algorithm's own step size, or of what it says is to be tuned instead, and, where it has
-    batches, these and half of them.
+    They are multiples of the algorithm's own step size, or of the hyperparameter in `TUNED`, and, where it has batches,
+    these and half of them.
     """
     sizes = {name: getattr(algorithm, name) for name in SIZES if hasattr(algorithm, name)}
     halves = {name: -(-size // 2) for name, size in sizes.items()}
     groups = [{}, halves] if sizes else [{}]
     count = SETTINGS // len(groups)
     powers = np.arange(-count // 2, count // 2) * 2 / count
-    name = algorithm.tuned_setting
+    name = TUNED.get(type(algorithm).__name__, "step_size")
     values = [float(f"{getattr(algorithm, name) * RANGE**power:.3g}") for power in powers]
     return [[replace(algorithm, **{name: value}, **changed) for value in values] for changed in groups]
 

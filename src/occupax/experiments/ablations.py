@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax import utilities
-from occupax.algorithms import TSIVRPG
-from occupax.algorithms.base import add, subtract
-from occupax.algorithms.carrying import CarriedState
+from occupax.algorithms import TSIVRPG, add, subtract
+from occupax.algorithms.tsivrpg import TSIVRPGState
 from occupax.batches import Batch
 from occupax.experiments.cells import Cell, Outcome, slug
 from occupax.experiments.figures import difference_rows, table
@@ -28,14 +27,23 @@ UNCUT, NEWEST, UNGUARDED = "no radius", "r_j in the place of r_(j-1)", "no guard
 class NewestQuasiReward(TSIVRPG):
     """TSIVR-PG with r_j in the place of r_{j-1}: what the paper warns of, because r_j depends on the batch itself."""
 
-    def _recursion(self, state: CarriedState, batch: Batch, key: Any) -> CarriedState:
-        then, now = state.previous, state.policy
-        u = state.occupancy + batch.occupancy(now) - batch.occupancy(then)
-        r = batch.quasi_reward(u)
-        new, old = batch.gradient(now, r, self.baseline), batch.gradient(then, state.quasi_reward, self.baseline)
-        g = add(state.gradient, subtract(new, old))
-        policy, memory = self.step()(now, g, state.memory, batch)
-        return CarriedState(policy, u, g, memory, state.restarted, now, r, state.quasi_reward)
+    def _refine(self, state: TSIVRPGState, batch: Batch, key: Any) -> TSIVRPGState:
+        occupancy = state.occupancy + batch.occupancy() - batch.occupancy(state.previous)
+        quasi_reward = batch.quasi_reward(occupancy)
+        new_gradient = batch.gradient(None, quasi_reward, self.baseline)
+        old_gradient = batch.gradient(state.previous, state.quasi_reward, self.baseline)
+        gradient = add(state.gradient, subtract(new_gradient, old_gradient))
+        policy, memory = self.step()(state.policy, gradient, state.memory, batch)
+        return TSIVRPGState(
+            policy=policy,
+            occupancy=occupancy,
+            gradient=gradient,
+            memory=memory,
+            restarted=state.restarted,
+            previous=state.policy,
+            quasi_reward=quasi_reward,
+            previous_quasi_reward=state.quasi_reward,
+        )
 
 
 def log_coverage(occupancy: Float[Array, " d"]) -> Float[Array, ""]:

@@ -1,12 +1,15 @@
 """MaxEnt in the readings that the paper leaves open."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from occupax.algorithms import MaxEnt
-from occupax.algorithms.base import Phase, chosen
+from occupax.algorithms.base import Phase
 from occupax.algorithms.maxent import MaxEntState
+from occupax.algorithms.updates import resolved
 from occupax.batches import Batch
 
 
@@ -27,12 +30,16 @@ class MaxEntReading(MaxEnt):
     @property
     def phases(self) -> tuple[Phase[MaxEntState], ...]:
         """One batch for density and plan, or one for each."""
-        size = chosen("batch", self.batch)
-        return (Phase(size, self._density), Phase(size, self._plan)) if self.own_density else (Phase(size, self._both),)
+        size = resolved("batch", self.batch)
+        if self.own_density:
+            return Phase(size, self._density), Phase(size, self._plan)
+        return (Phase(size, self._both),)
 
-    def phase(self, iteration):  # pyright: ignore[reportMissingParameterType]
-        """Density and plan in turn, if they have batches of their own."""
-        return iteration % 2 if self.own_density else 0
+    def phase(self, iteration: int) -> int:
+        """Return 0 and 1 in turn if density and plan have batches of their own, else 0."""
+        if self.own_density:
+            return iteration % 2
+        return 0
 
     def share(self, iteration: int) -> float:
         """With which share the policy that is sampled in an iteration enters the mixture."""
@@ -42,19 +49,25 @@ class MaxEntReading(MaxEnt):
         return 1 / (count + 1) if self.fading else 1.0 if count == 0 else float(self.mixing)
 
     def _density(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
-        share = 1 / (state.iterations + 1) if self.fading else jnp.where(state.iterations == 0, 1.0, self.mixing)
-        u = batch.occupancy()
-        mixture = (1 - share) * state.mixture + share * u
-        utility, count = batch.utility(mixture), state.iterations + 1
-        return MaxEntState(state.policy, u, state.gradient, state.memory, mixture, utility, count)
+        weight = jnp.where(state.iterations == 0, 1.0, self.mixing)
+        if self.fading:
+            weight = 1 / (state.iterations + 1)
+        occupancy = batch.occupancy()
+        mixture = (1 - weight) * state.mixture + weight * occupancy
+        return replace(
+            state,
+            occupancy=occupancy,
+            mixture=mixture,
+            mixture_utility=batch.utility(mixture),
+            iterations=state.iterations + 1,
+        )
 
     def _plan(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
         factor = 1 - batch.problem.discount if self.normalised else 1.0
         reward: Float[Array, " d"] = batch.quasi_reward(factor * state.mixture)
         gradient = batch.gradient(None, reward, self.baseline)
         policy, memory = self.step()(state.policy, gradient, state.memory, batch)
-        kept = state.mixture, state.mixture_utility, state.iterations
-        return MaxEntState(policy, state.occupancy, gradient, memory, *kept)
+        return replace(state, policy=policy, gradient=gradient, memory=memory)
 
     def _both(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
         return self._plan(self._density(state, batch, key), batch, key)

@@ -3,11 +3,8 @@
 from functools import cached_property, lru_cache
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Int
 
 from occupax._errors import check_integer
 from occupax.algorithms import Algorithm
@@ -79,20 +76,14 @@ class Schedule:
         return np.array(self.sizes, np.int64)[self._block(block)]
 
     def _look_up(self, block: int) -> Int[np.ndarray, " count"]:
-        """The phases of a block of iterations; those that are computed with JAX are computed together."""
-        first, phase = block * BLOCK, self._algorithm.phase
-        if isinstance(phase(first), jax.Array):
-            found = np.asarray(_phases(self._algorithm, jnp.arange(first, first + BLOCK)))
-        else:
-            found = np.array([phase(number) for number in range(first, first + BLOCK)], np.int32)
-        if found.min() < 0 or found.max() >= len(self.sizes):
+        """Return the phases of a block of iterations."""
+        phases = np.asarray(self._algorithm.phases_of(block * BLOCK, BLOCK))
+        lowest = phases.min()
+        highest = phases.max()
+        if lowest < 0 or highest >= len(self.sizes):
+            wrong = lowest if lowest < 0 else highest
             raise ValueError(
                 f"phase of {type(self._algorithm).__name__} must return a number from 0 to {len(self.sizes) - 1}, the "
-                f"place of a phase in `phases`, got {found.min() if found.min() < 0 else found.max()}."
+                f"place of a phase in `phases`, got {wrong}."
             )
-        return found
-
-
-@eqx.filter_jit
-def _phases(algorithm: Algorithm[Any], iterations: Int[Array, " count"]) -> Int[Array, " count"]:
-    return jax.vmap(lambda number: jnp.asarray(algorithm.phase(number), jnp.int32))(iterations)
+        return phases

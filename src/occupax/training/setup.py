@@ -3,7 +3,7 @@
 import inspect
 import platform
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax import serial, theory
+from occupax import serial
 from occupax._errors import check_integer, check_integers, named
 from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, PlugIn
-from occupax.algorithms.base import default_batch, default_mixing
 from occupax.baselines import can_be_fitted
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
@@ -33,7 +32,6 @@ from occupax.policies import (
 from occupax.policies.base import network_library
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import Sampler, choose_sampler
-from occupax.steps import default_decay
 from occupax.training.schedule import Schedule
 
 PLANNED_STATES = 128
@@ -119,10 +117,7 @@ def make_setup(
         refuse_unless_fitting(distinct, problem.env)
     return Setup(
         problem=problem,
-        algorithms=tuple(
-            _with_numbers(default_algorithm(problem, policies[0]) if it is None else it, problem, policies[0])
-            for it in algorithms
-        ),
+        algorithms=tuple(_resolve(algorithm, problem, policies[0]) for algorithm in algorithms),
         seeds=chosen,
         seed=seed,
         policies=policies,
@@ -246,25 +241,8 @@ def _in_default_precision(leaf: Any) -> Any:
     return jnp.asarray(leaf, jnp.result_type(float)) if is_array and jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
 
 
-def _with_numbers(algorithm: Algorithm[Any], problem: Problem, policy: Policy) -> Algorithm[Any]:
-    """The algorithm with the settings that were left open as numbers, and delta = 1 / (2 H l_psi) if asked for."""
-    if algorithm.step_size is None:
-        decay = default_decay(algorithm.rule, policy) if algorithm.decay_after is None else algorithm.decay_after
-        algorithm = replace(algorithm, step_size=algorithm.step_size_for(policy), decay_after=decay)
-    if algorithm.output is None:
-        algorithm = replace(algorithm, output="average" if problem.constraints else "last")
-    if getattr(algorithm, "batch", 0) is None:
-        default = default_batch(policy, constrained=len(problem.constraints) > 0)
-        algorithm = replace(algorithm, batch=default)  # pyright: ignore[reportCallIssue]
-    if isinstance(algorithm, REINFORCE) and algorithm.mixing is None:
-        algorithm = replace(algorithm, mixing=default_mixing(policy))
-    if algorithm.radius != "theory":
-        return algorithm
-    if not isinstance(policy, Tabular):
-        raise ValueError(
-            "radius 'theory' is known for tabular policies only, because it needs a bound on the gradient of the "
-            f"logits, which {type(policy).__name__} does not have; give the number theory.radius(horizon, "
-            "lipschitz_psi)."
-        )
-    radius = theory.radius(problem.sampling_horizon(), theory.TABULAR_SOFTMAX["lipschitz_psi"])
-    return eqx.tree_at(lambda it: it.radius, algorithm, radius)
+def _resolve(algorithm: Algorithm[Any] | None, problem: Problem, policy: Policy) -> Algorithm[Any]:
+    """Return the algorithm, or the default one, with numbers for all hyperparameters."""
+    if algorithm is None:
+        algorithm = default_algorithm(problem, policy)
+    return algorithm.resolve(problem, policy)

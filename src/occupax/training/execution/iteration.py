@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from occupax.algorithms import Algorithm, AlgorithmState
-from occupax.algorithms.base import choose
+from occupax.algorithms import Algorithm, AlgorithmState, choose
 from occupax.baselines import Regression, nothing_seen
 from occupax.batches import Batch, Statistics
 from occupax.batches.caching import CachingBatch, is_same
