@@ -109,7 +109,7 @@ class Evidence:
         Where it does not, a lower utility is what the constraints cost.
         """
         first = self.violations[seed][: self._length(0)]
-        return not first.size or max(first[0], first.mean()) <= self.allowed[seed]
+        return not first.size or bool(max(first[0], first.mean()) <= self.allowed[seed])
 
     @cached_property
     def median(self) -> float:
