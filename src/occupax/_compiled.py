@@ -30,12 +30,6 @@ def arrays_of(tree: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(tree) if is_array(leaf)]
 
 
-def with_arrays(tree: Any, arrays: list[Any]) -> Any:
-    """The tree with these in the place of its arrays."""
-    left = iter(arrays)
-    return jax.tree.map(lambda leaf: next(left) if is_array(leaf) else leaf, tree)
-
-
 def is_array(leaf: Any) -> bool:
     """Return whether a leaf of a tree is an array of JAX or NumPy."""
     return isinstance(leaf, jax.Array | np.ndarray)
