@@ -25,7 +25,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
             compile_kernel(library)
         except (ImportError, OSError, subprocess.CalledProcessError) as error:
             library.unlink(missing_ok=True)
-            self.app.display_warning(f"the kernels were not compiled ({error}); occupax will use plain JAX")
+            self.app.display_warning(
+                f"the kernels were not compiled ({error}); occupax will use plain JAX"
+            )
             return
         build_data["artifacts"].append("src/occupax/kernels/libkernels.so")
         build_data["pure_python"] = False
@@ -36,7 +38,8 @@ def wheel_tag() -> str:
     """Any Python 3 on this platform: the kernel is loaded by ctypes, and knows nothing of Python's own interface."""
     from packaging.tags import platform_tags
 
-    # a library that was compiled here is not known to run on other distributions, as "manylinux" would say
+    # a library that was compiled here is not known to run on other distributions, as "manylinux"
+    # would say
     own = (name for name in platform_tags() if "manylinux" not in name and "musllinux" not in name)
     return f"py3-none-{next(own)}"
 
@@ -49,7 +52,12 @@ def compile_kernel(library: Path) -> None:
     headers = Path(jaxlib.submodule_search_locations[0]) / "include"
     compiler = [os.environ.get("CXX", "c++"), *FLAGS]
     with TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
-        objects = {source: str(Path(folder) / f"{source.stem}.o") for source in sorted(KERNELS.glob("*.cc"))}
-        commands = [[*compiler, f"-isystem{headers}", "-c", str(it), "-o", to] for it, to in objects.items()]
+        objects = {
+            source: str(Path(folder) / f"{source.stem}.o")
+            for source in sorted(KERNELS.glob("*.cc"))
+        }
+        commands = [
+            [*compiler, f"-isystem{headers}", "-c", str(it), "-o", to] for it, to in objects.items()
+        ]
         list(pool.map(partial(subprocess.run, check=True), commands))
         subprocess.run([*compiler, "-o", str(library), *objects.values()], check=True)

@@ -27,9 +27,9 @@ PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "gymnax", "torch", "stable-ba
 INTRODUCTION = """\
 # Speed and memory
 
-`make bench` measures everything on this page and writes it. Programs that are compared run on the same machine, one
-after the other; only the ratios mean anything elsewhere. They are those of one run, and may differ by a fifth in the
-next. Targets that were not reached are shown like the others.
+`make bench` measures everything on this page and writes it. Programs that are compared run on the
+same machine, one after the other; only the ratios mean anything elsewhere. They are those of one
+run, and may differ by a fifth in the next. Targets that were not reached are shown like the others.
 """
 
 
@@ -41,7 +41,9 @@ def machine() -> str:
             versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             versions.append(f"no {name}")
-    compiler = subprocess.run([os.environ.get("CXX", "c++"), "--version"], capture_output=True, text=True, check=True)
+    compiler = subprocess.run(
+        [os.environ.get("CXX", "c++"), "--version"], capture_output=True, text=True, check=True
+    )
     facts = {
         "processor": f"{_field('/proc/cpuinfo', 'model name') or platform.machine()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
@@ -50,7 +52,9 @@ def machine() -> str:
         "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
-    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())])
+    return "\n".join(
+        ["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())]
+    )
 
 
 def _field(file: str, name: str) -> str:
@@ -64,7 +68,9 @@ def _field(file: str, name: str) -> str:
 def section(doc: str, tables: list[Table]) -> str:
     """The first line of the docstring is the heading, the rest says what is measured and how."""
     heading, _, says = doc.partition("\n")
-    return "\n\n".join([f"## {heading.rstrip('.')}", says.strip(), *(table.markdown() for table in tables)])
+    return "\n\n".join(
+        [f"## {heading.rstrip('.')}", says.strip(), *(table.markdown() for table in tables)]
+    )
 
 
 def main() -> None:

@@ -24,7 +24,9 @@ def measure(suite: str) -> Table:
         print(f"{it.name}: {result.summary()}", flush=True)
     said = ", ".join(f"{kind} {count}" for kind, count in counts.most_common()) or "none"
     title = f"Findings about the default of occupax.train, {SEEDS} seeds a problem"
-    return Table(title, ["problem", "findings", "kinds", "headline"], rows, remarks=[f"in all: {said}"])
+    return Table(
+        title, ["problem", "findings", "kinds", "headline"], rows, remarks=[f"in all: {said}"]
+    )
 
 
 if __name__ == "__main__":

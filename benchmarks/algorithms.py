@@ -2,9 +2,10 @@
 
 python benchmarks/algorithms.py [NAME ...]      for example storm plug-in; all of them by default
 
-Medians, lowest and highest of ten seeds. On the lake (discount 0.99, horizon 200, sigma 0.125, 50,000 episodes) the
-exact share of the way from the uniform policy to the optimum over policies that depend on time; on CartPole-v1 (2,000
-episodes) the mean return of the last tenth of the episodes; for plug-in, which needs a table, its first episodes too.
+Medians, lowest and highest of ten seeds. On the lake (discount 0.99, horizon 200, sigma 0.125,
+50,000 episodes) the exact share of the way from the uniform policy to the optimum over policies
+that depend on time; on CartPole-v1 (2,000 episodes) the mean return of the last tenth of the
+episodes; for plug-in, which needs a table, its first episodes too.
 """
 
 import sys
@@ -36,15 +37,24 @@ def main(names: list[str]) -> None:
             result = ox.train(problem, algorithm, 50_000, seeds=10, progress=False, record_every=50)
             took = time.monotonic() - began
             shares = (result.utilities - uniform) / (best - uniform)
-            print(f"{name:10} lake {utility:13} {spread(shares)} of the way, {took:.0f} s", flush=True)
+            print(
+                f"{name:10} lake {utility:13} {spread(shares)} of the way, {took:.0f} s", flush=True
+            )
             for episodes in FIRST if name == "plug-in" else ():
                 short = ox.train(problem, algorithm, episodes, seeds=10, progress=False)
-                print(f"{name:10} lake {utility:13} after {episodes}: {spread(short.utilities)}", flush=True)
+                print(
+                    f"{name:10} lake {utility:13} after {episodes}: {spread(short.utilities)}",
+                    flush=True,
+                )
         if name != "plug-in":
             began = time.monotonic()
-            result = ox.train(ox.Problem(ox.make("CartPole-v1")), algorithm, 2_000, seeds=10, progress=False)
+            result = ox.train(
+                ox.Problem(ox.make("CartPole-v1")), algorithm, 2_000, seeds=10, progress=False
+            )
             last = result.metrics["return"][:, result.episodes > 1_800].mean(1)
-            print(f"{name:10} cartpole {spread(last)}, {time.monotonic() - began:.0f} s", flush=True)
+            print(
+                f"{name:10} cartpole {spread(last)}, {time.monotonic() - began:.0f} s", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -3,23 +3,25 @@
 python benchmarks/baselines.py choose FIRST             five seeds from number FIRST on; 0 decides, and 5 confirms
 python benchmarks/baselines.py reach BASELINE [NAME...]  what a baseline reaches with ten seeds, on all problems or some
 
-The rule for all networks, which was written before any of its seeds was run: `REINFORCE()` with its default settings,
-once with baseline="mean" and once with baseline="linear", on CartPole-v1, on the problems of the development half of
-the benchmark that have a cart, on three linear systems, and on ContinuousCartPole-v1, with five seeds each. A score is
-the share of the way from the first policy to the best one (500 steps; the reference of the benchmark; the Riccati
-optimum), on average over the training. "linear" becomes the default of networks if its score, on average over the
-problems, is higher, and on no problem lower by more than 0.02, with the seeds 0 to 4; and it stays so only if that
-holds with the seeds 5 to 9, too. It did not.
+The rule for all networks, which was written before any of its seeds was run: `REINFORCE()` with its
+default settings, once with baseline="mean" and once with baseline="linear", on CartPole-v1, on the
+problems of the development half of the benchmark that have a cart, on three linear systems, and on
+ContinuousCartPole-v1, with five seeds each. A score is the share of the way from the first policy
+to the best one (500 steps; the reference of the benchmark; the Riccati optimum), on average over
+the training. "linear" becomes the default of networks if its score, on average over the problems,
+is higher, and on no problem lower by more than 0.02, with the seeds 0 to 4; and it stays so only if
+that holds with the seeds 5 to 9, too. It did not.
 
-The rule for normal policies that maximise a return. "linear" was chosen on the seeds 100 to 104 of Pendulum-v1,
-ContinuousCartPole-v1 and two of the three linear systems, with steps that shrink. It becomes the default if with the
-seeds 0 to 9 the medians are at least -500 on Pendulum-v1, 475 on ContinuousCartPole-v1 and 0.98 of the way on each of
-the three systems, and if on three problems that were not looked at, two more linear systems and
-MountainCarContinuous-v0, the median is not below that of "mean" by more than 0.01 of the way or by a return of 1.
-At first it did not: all of this held but for Pendulum-v1, whose median was -1066. Then half of the first units of a
-network came to see numbers of wide ranges as they are, which of these problems changes Pendulum-v1 alone: its median
-is -396, so the rule is met. On seeds that were not looked at before, from 20 and from 30 on, the medians are -205 and
--984, those of "mean" -840 and -1034.
+The rule for normal policies that maximise a return. "linear" was chosen on the seeds 100 to 104 of
+Pendulum-v1, ContinuousCartPole-v1 and two of the three linear systems, with steps that shrink. It
+becomes the default if with the seeds 0 to 9 the medians are at least -500 on Pendulum-v1, 475 on
+ContinuousCartPole-v1 and 0.98 of the way on each of the three systems, and if on three problems
+that were not looked at, two more linear systems and MountainCarContinuous-v0, the median is not
+below that of "mean" by more than 0.01 of the way or by a return of 1. At first it did not: all of
+this held but for Pendulum-v1, whose median was -1066. Then half of the first units of a network
+came to see numbers of wide ranges as they are, which of these problems changes Pendulum-v1 alone:
+its median is -396, so the rule is met. On seeds that were not looked at before, from 20 and from 30
+on, the medians are -205 and -984, those of "mean" -840 and -1034.
 """
 
 import json
@@ -53,7 +55,10 @@ def poles(name: str) -> tuple[ox.Problem, float, int]:
 
 def all_problems() -> dict[str, tuple[ox.Problem, float, int]]:
     """The problems of the rule, each with its best value and a budget of episodes."""
-    found = {"CartPole-v1": poles("CartPole-v1"), "ContinuousCartPole-v1": poles("ContinuousCartPole-v1")}
+    found = {
+        "CartPole-v1": poles("CartPole-v1"),
+        "ContinuousCartPole-v1": poles("ContinuousCartPole-v1"),
+    }
     references = json.loads(STORED.read_text())
     for it in problems("full", "development"):
         if it.family == "cartpole" and it.utility != "return":  # which is CartPole-v1
@@ -70,13 +75,25 @@ def choose(first: int) -> None:
     for name, (problem, best, episodes) in all_problems().items():
         scores = []
         for baseline in BASELINES:
-            curve = train(problem, [ox.REINFORCE(BATCH, baseline=baseline)], episodes, range(first, first + 5), SEED)[0]
+            curve = train(
+                problem,
+                [ox.REINFORCE(BATCH, baseline=baseline)],
+                episodes,
+                range(first, first + 5),
+                SEED,
+            )[0]
             scores.append(float(curve.scores(best, episodes)["mean"].mean()))
         differences.append(scores[1] - scores[0])
-        print(f"{name:24}", *(f"{b} {s:.3f}" for b, s in zip(BASELINES, scores, strict=True)), flush=True)
+        print(
+            f"{name:24}",
+            *(f"{b} {s:.3f}" for b, s in zip(BASELINES, scores, strict=True)),
+            flush=True,
+        )
     wins = np.mean(differences) > 0 and min(differences) >= -0.02
     said = "linear" if wins else "mean"
-    print(f"mean difference {np.mean(differences):+.4f}, worst {min(differences):+.4f}: the rule says {said!r}")
+    print(
+        f"mean difference {np.mean(differences):+.4f}, worst {min(differences):+.4f}: the rule says {said!r}"
+    )
 
 
 def worth(problem: ox.Problem, policy: Policy) -> float:
@@ -90,7 +107,9 @@ def reach(baseline: Any, names: list[str]) -> None:
     algorithm = ox.REINFORCE(baseline=baseline)
     for name, episodes in TASKS.items():
         if not names or name in names:
-            result = ox.train(ox.Problem(ox.make(name)), algorithm, episodes, seeds=10, progress=False)
+            result = ox.train(
+                ox.Problem(ox.make(name)), algorithm, episodes, seeds=10, progress=False
+            )
             last = result.metrics["return"][:, -10:].mean(1)
             show(f"{name} {baseline}: returns of the last 100 episodes", last)
     for sizes, horizon, discount in (*SYSTEMS, *MORE_SYSTEMS):
@@ -99,7 +118,9 @@ def reach(baseline: Any, names: list[str]) -> None:
             best, policy = lqr.optimum(problem).value, ox.policies.gaussian(hidden=())
             result = ox.train(problem, algorithm, 20_000, seeds=10, policy=policy, progress=False)
             first = worth(problem, ox.policies.gaussian(hidden=())(problem.env, jax.random.key(0)))
-            ways = np.array([(worth(problem, it) - first) / (best - first) for it in result.policies])
+            ways = np.array(
+                [(worth(problem, it) - first) / (best - first) for it in result.policies]
+            )
             show(f"LQR{sizes} {baseline}: shares of the way", ways)
 
 

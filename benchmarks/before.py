@@ -1,9 +1,10 @@
 """Sampling CartPole outside of the compiled program, against an earlier commit.
 
-TSIVR-PG on Gymnasium's CartPole-v1 with `Host(envs=8)` and with `Ray(workers=2)`, everything included but start-up and
-compilation, which the first epochs pay for. Both versions run in processes of their own, in turns, and the best of
-several runs counts. The earlier commit is named by the environment variable OCCUPAX_BEFORE; without it there is nothing
-to compare with, and the benchmark is left out.
+TSIVR-PG on Gymnasium's CartPole-v1 with `Host(envs=8)` and with `Ray(workers=2)`, everything
+included but start-up and compilation, which the first epochs pay for. Both versions run in
+processes of their own, in turns, and the best of several runs counts. The earlier commit is named
+by the environment variable OCCUPAX_BEFORE; without it there is nothing to compare with, and the
+benchmark is left out.
 """
 
 import os
@@ -24,13 +25,13 @@ CHILD = """
 import sys, time
 import occupax as ox
 
-sampler = {"Host(envs=8)": ox.samplers.Host(envs=8), "Ray(workers=2)": ox.samplers.Ray(workers=2)}[sys.argv[1]]
-problem = ox.Problem(ox.GymnasiumEnv("CartPole-v1"), discount=0.99, horizon=200)
-algorithm = ox.TSIVRPG(snapshot_batch=50, batch=10, epoch_length=5, step_size=1e-4, radius=0.01)
-seen = []
-look = lambda progress: seen.append((time.perf_counter(), progress.episodes, progress.metrics["episode_length"][0]))
-ox.train(problem, algorithm, 90 * 14, sampler=sampler, progress=False, callbacks=[look])
-first = 4 * 5
+sampler = {"Host(envs=8)": ox.samplers.Host(envs=8), "Ray(workers=2)":
+ox.samplers.Ray(workers=2)}[sys.argv[1]] problem = ox.Problem(ox.GymnasiumEnv("CartPole-v1"),
+discount=0.99, horizon=200) algorithm = ox.TSIVRPG(snapshot_batch=50, batch=10, epoch_length=5,
+step_size=1e-4, radius=0.01) seen = []
+look = lambda progress: seen.append((time.perf_counter(), progress.episodes,
+progress.metrics["episode_length"][0])) ox.train(problem, algorithm, 90 * 14, sampler=sampler,
+progress=False, callbacks=[look]) first = 4 * 5
 steps = sum((b[1] - a[1]) * b[2] for a, b in zip(seen[first:], seen[first + 1:]))
 print(steps / (seen[-1][0] - seen[first][0]))
 """
@@ -40,7 +41,9 @@ def rate(tree: Path, sampler: str) -> float:
     """Steps a second of the version in a tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     command = [sys.executable, "-c", CHILD, sampler]
-    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def measure() -> list[Table]:
@@ -50,10 +53,19 @@ def measure() -> list[Table]:
         return []
     with tempfile.TemporaryDirectory() as folder:
         before = Path(folder) / "before"
-        subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--detach", str(before), commit], check=True)
+        subprocess.run(
+            ["git", "-C", str(ROOT), "worktree", "add", "--detach", str(before), commit], check=True
+        )
         try:
             kernels = before / "src" / "occupax" / "kernels"
-            flags = ["-std=c++17", "-O3", "-fPIC", "-shared", "-Wno-psabi", f"-isystem{jax.ffi.include_dir()}"]
+            flags = [
+                "-std=c++17",
+                "-O3",
+                "-fPIC",
+                "-shared",
+                "-Wno-psabi",
+                f"-isystem{jax.ffi.include_dir()}",
+            ]
             files = ["-o", str(kernels / "libkernels.so"), *map(str, sorted(kernels.glob("*.cc")))]
             subprocess.run([os.environ.get("CXX", "c++"), *flags, *files], check=True)
             return [_table(before)]
@@ -70,7 +82,13 @@ def _table(before: Path) -> Table:
         middle = statistics.median(after / earlier for earlier, after in pairs)
         rows.append([sampler, f"{old:,.0f}", f"{new:,.0f}", f"{new / old:.2f}", f"{middle:.2f}"])
         targets.append(at_least(0.95, new / old, f"of the speed before with {sampler}", 2))
-    columns = ["sampler", "steps/s before", "steps/s now", "ratio of the best", "median ratio of pairs"]
+    columns = [
+        "sampler",
+        "steps/s before",
+        "steps/s now",
+        "ratio of the best",
+        "median ratio of pairs",
+    ]
     return Table("CartPole-v1 of Gymnasium, batches of 50 and 10 episodes", columns, rows, targets)
 
 

@@ -1,12 +1,13 @@
 """Training in Gymnasium against the speed of the simulator itself.
 
-Environment steps a second of `ox.train` with `Host(envs=32)`, everything included but start-up and compilation: the
-policy, records and all updates of the last iterations of each training, which the first iterations are left out of. The
-network is 64 x 64 with tanh, and episodes are cut at 200 steps. Beside it stands what the simulator does by itself:
-32 CartPoles in Gymnasium's `SyncVectorEnv`, and one after the other of a simulator whose step computes for a tenth of a
-millisecond or for one, all with random actions. A share is that of one round, in which the simulator is measured right
-before and right after the training; the median of three rounds is shown. Processes share the environments evenly, and
-there are as many as cores.
+Environment steps a second of `ox.train` with `Host(envs=32)`, everything included but start-up and
+compilation: the policy, records and all updates of the last iterations of each training, which the
+first iterations are left out of. The network is 64 x 64 with tanh, and episodes are cut at 200
+steps. Beside it stands what the simulator does by itself: 32 CartPoles in Gymnasium's
+`SyncVectorEnv`, and one after the other of a simulator whose step computes for a tenth of a
+millisecond or for one, all with random actions. A share is that of one round, in which the
+simulator is measured right before and right after the training; the median of three rounds is
+shown. Processes share the environments evenly, and there are as many as cores.
 """
 
 import importlib.util
@@ -28,9 +29,7 @@ ENVS, HORIZON, ROUNDS, SECONDS = 32, 200, 3, 1.0
 FIRST, ITERATIONS = 5, 12
 TENTH, ONE = 1e-4, 1e-3
 WANTED_CARTPOLE, WANTED_SLOW = 0.6, 0.8
-SKIPPED = (
-    "A2C of Stable-Baselines3 was skipped: it needs torch and stable-baselines3, which `pip install .[bench]` brings."
-)
+SKIPPED = "A2C of Stable-Baselines3 was skipped: it needs torch and stable-baselines3, which `pip install .[bench]` brings."
 
 
 def own_speed(step: Callable[[], Any], steps: int) -> float:
@@ -73,7 +72,10 @@ def a2c() -> float:
 
 
 def compare(
-    title: str, itself: Callable[[], float], others: dict[str, Callable[[], float]], wanted: dict[str, float]
+    title: str,
+    itself: Callable[[], float],
+    others: dict[str, Callable[[], float]],
+    wanted: dict[str, float],
 ) -> Table:
     """The simulator by itself and everything that trains in it, with the shares of its speed."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in others}
@@ -86,10 +88,12 @@ def compare(
     shares = {name: median(share for _, share in rounds) for name, rounds in found.items()}
     rows = [["the simulator", f"{median(speeds):,.0f}", "1.00"]]
     rows += [
-        [name, f"{median(rate for rate, _ in found[name]):,.0f}", f"{share:.2f}"] for name, share in shares.items()
+        [name, f"{median(rate for rate, _ in found[name]):,.0f}", f"{share:.2f}"]
+        for name, share in shares.items()
     ]
     targets = [
-        at_least(least, shares[name], f"of the speed of the simulator with {name}", 2) for name, least in wanted.items()
+        at_least(least, shares[name], f"of the speed of the simulator with {name}", 2)
+        for name, least in wanted.items()
     ]
     return Table(title, ["", "steps a second", "share"], rows, targets)
 
@@ -97,11 +101,19 @@ def compare(
 def in_cartpole() -> Table:
     """32 CartPoles."""
     problem = ox.Problem(ox.make("CartPole-v1", "gymnasium"), discount=0.99, horizon=HORIZON)
-    here, processes = ox.samplers.Host(envs=ENVS), ox.samplers.Host(envs=ENVS, processes=os.cpu_count() or 1)
-    reinforce, large = ox.REINFORCE(batch=128), ox.TSIVRPG(snapshot_batch=256, batch=128, epoch_length=4)
+    here, processes = (
+        ox.samplers.Host(envs=ENVS),
+        ox.samplers.Host(envs=ENVS, processes=os.cpu_count() or 1),
+    )
+    reinforce, large = (
+        ox.REINFORCE(batch=128),
+        ox.TSIVRPG(snapshot_batch=256, batch=128, epoch_length=4),
+    )
     others: dict[str, Callable[[], float]] = {
         "REINFORCE, B = 128": partial(training, problem, reinforce, 128 * ITERATIONS, here),
-        "TSIVR-PG, N = 256, B = 128": partial(training, problem, large, 128 * (ITERATIONS + 3), here),
+        "TSIVR-PG, N = 256, B = 128": partial(
+            training, problem, large, 128 * (ITERATIONS + 3), here
+        ),
         f"REINFORCE, B = 128, {processes.processes} processes": partial(
             training, problem, reinforce, 128 * ITERATIONS, processes
         ),
@@ -126,7 +138,9 @@ def in_slow(seconds: float) -> Table:
     train = partial(training, problem, ox.REINFORCE(batch=episodes), episodes * ITERATIONS)
     others = {name: partial(train, sampler) for name, sampler in samplers.items()}
     wanted = dict.fromkeys(list(others)[:1], WANTED_SLOW)
-    return compare(f"A step computes for {seconds * 1e3:g} ms", partial(slow, seconds), others, wanted)
+    return compare(
+        f"A step computes for {seconds * 1e3:g} ms", partial(slow, seconds), others, wanted
+    )
 
 
 def measure() -> list[Table]:

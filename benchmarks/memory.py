@@ -1,8 +1,9 @@
 """How much memory a snapshot takes.
 
-Peak resident memory of a process that takes one snapshot of TSIVR-PG on FrozenLake8x8 with a horizon of 200, for one
-seed; each in a process of its own. Batches that are larger than a block are drawn block by block, so memory should not
-grow any more from there on. The first row is a process that imports Occupax and does nothing.
+Peak resident memory of a process that takes one snapshot of TSIVR-PG on FrozenLake8x8 with a
+horizon of 200, for one seed; each in a process of its own. Batches that are larger than a block are
+drawn block by block, so memory should not grow any more from there on. The first row is a process
+that imports Occupax and does nothing.
 """
 
 import resource
@@ -33,7 +34,10 @@ def measure() -> list[Table]:
         command = [sys.executable, __file__, str(size)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         found.append([float(number) for number in done.stdout.split()])
-    rows = [[f"{size:,}", f"{peak:,.0f}", f"{took:.1f}"] for size, (peak, took) in zip(SIZES, found, strict=True)]
+    rows = [
+        [f"{size:,}", f"{peak:,.0f}", f"{took:.1f}"]
+        for size, (peak, took) in zip(SIZES, found, strict=True)
+    ]
     columns = ["trajectories", "peak MiB", "seconds, compilation included"]
     says = f"times the memory of {SIZES[-2]:,} for {SIZES[-1]:,} trajectories"
     target = at_most(1.1, found[-1][0] / found[-2][0], says)

@@ -1,17 +1,19 @@
 """Training of networks against the rate of the machine's matrix products.
 
-Fifty seeds train a network of 4 x 64 x 64 x 2 with tanh on CartPole with a limit of 200 steps, for about 2,000 episodes
-each: a softmax over two pushes, and a normal law of a continuous force, whose network has one output. Useful operations
-are the multiplications and additions of the matrix products that cannot be saved, for live steps only: one pass to act,
-two for the gradient of each policy that is asked for, and one for the log-probabilities of a second policy; that is
-three passes for a step of a snapshot and six for one of a refinement, and a pass is twice the number of weights.
-Activations that are computed again, tanh, the environment and everything else count as nothing. The peak is the best of
-forty products of two square matrices of 2,048 in JAX. Figures are the best of three runs, compilation left out.
+Fifty seeds train a network of 4 x 64 x 64 x 2 with tanh on CartPole with a limit of 200 steps, for
+about 2,000 episodes each: a softmax over two pushes, and a normal law of a continuous force, whose
+network has one output. Useful operations are the multiplications and additions of the matrix
+products that cannot be saved, for live steps only: one pass to act, two for the gradient of each
+policy that is asked for, and one for the log-probabilities of a second policy; that is three passes
+for a step of a snapshot and six for one of a refinement, and a pass is twice the number of weights.
+Activations that are computed again, tanh, the environment and everything else count as nothing. The
+peak is the best of forty products of two square matrices of 2,048 in JAX. Figures are the best of
+three runs, compilation left out.
 
-The second table has the kernels by themselves, on steps that are all live. The third counts slots, which are steps of
-an episode be they live or not, for policies before any training: those of the network are computed for live steps only,
-those of the environment until the last episode of a group of seeds has ended, and N H is what a loop over the whole
-horizon computes.
+The second table has the kernels by themselves, on steps that are all live. The third counts slots,
+which are steps of an episode be they live or not, for policies before any training: those of the
+network are computed for live steps only, those of the environment until the last episode of a group
+of seeds has ended, and N H is what a loop over the whole horizon computes.
 """
 
 import time
@@ -32,13 +34,26 @@ from tables import Table, Target, at_least, show
 
 SEEDS, REPEATS, LIMIT = 50, 3, 200
 HIDDEN = 4 * 64 + 64 * 64
-HEADS = {"softmax": ("CartPole-v1", HIDDEN + 64 * 2), "normal": ("ContinuousCartPole-v1", HIDDEN + 64)}
+HEADS = {
+    "softmax": ("CartPole-v1", HIDDEN + 64 * 2),
+    "normal": ("ContinuousCartPole-v1", HIDDEN + 64),
+}
 """Environments, and how many weights their networks have, by the kind of the policy."""
-BASE: dict[str, Any] = {"baseline": "mean", "step_size": 5e-3, "radius": 0.1, "rule": "gradient", "weight_guard": None}
+BASE: dict[str, Any] = {
+    "baseline": "mean",
+    "step_size": 5e-3,
+    "radius": 0.1,
+    "rule": "gradient",
+    "weight_guard": None,
+}
 CASES: list[tuple[str, ox.TSIVRPG | ox.REINFORCE, int]] = [
     ("TSIVR-PG, N = 25, B = m = 5", ox.TSIVRPG(25, 5, 5, **BASE), 40),
     ("TSIVR-PG, N = 100, B = m = 10", ox.TSIVRPG(100, 10, 10, **BASE), 10),
-    ("REINFORCE, B = 50", ox.REINFORCE(50, baseline="mean", step_size=5e-3, radius=0.1, rule="gradient"), 40),
+    (
+        "REINFORCE, B = 50",
+        ox.REINFORCE(50, baseline="mean", step_size=5e-3, radius=0.1, rule="gradient"),
+        40,
+    ),
 ]
 """Algorithm, and epochs of a run of about 2,000 episodes."""
 GROUP = 5
@@ -75,9 +90,15 @@ def problem_of(head: str) -> tuple[ox.Problem, int]:
 def train(head: str, algorithm: Any, epochs: int) -> tuple[float, float, float]:
     """Live steps and useful operations a second, and the mean length of an episode."""
     problem, weights = problem_of(head)
-    result = ox.train(problem, algorithm, epochs * epoch_episodes(algorithm), seeds=SEEDS, progress=False)
+    result = ox.train(
+        problem, algorithm, epochs * epoch_episodes(algorithm), seeds=SEEDS, progress=False
+    )
     rate = result.steps[:, -1].sum() / result.seconds
-    return rate, rate * passes(algorithm, result) * 2 * weights, float(result.metrics["episode_length"].mean())
+    return (
+        rate,
+        rate * passes(algorithm, result) * 2 * weights,
+        float(result.metrics["episode_length"].mean()),
+    )
 
 
 def training() -> Table:
@@ -92,7 +113,14 @@ def training() -> Table:
             names.append(f"{head}, {name}")
     most = max(*peaks, peak())
     rows = [
-        [name, f"{rate / 1e6:.2f}", f"{length:.0f}", f"{useful / 1e9:.1f}", f"{most / 1e9:.1f}", f"{useful / most:.3f}"]
+        [
+            name,
+            f"{rate / 1e6:.2f}",
+            f"{length:.0f}",
+            f"{useful / 1e9:.1f}",
+            f"{most / 1e9:.1f}",
+            f"{useful / most:.3f}",
+        ]
         for name, (rate, useful, length) in zip(names, found, strict=True)
     ]
     columns = [
@@ -133,13 +161,22 @@ def kernels() -> Table:
                 took.append(time.perf_counter() - start)
             count = taken.live.size
             useful = needed * 2 * weights * count / min(took)
-            figures = f"{1e9 * min(took) / count:.0f}", f"{useful / 1e9:.1f}", f"{useful / most:.2f}"
+            figures = (
+                f"{1e9 * min(took) / count:.0f}",
+                f"{useful / 1e9:.1f}",
+                f"{useful / most:.2f}",
+            )
             rows.append([f"{head}, {name}", *figures])
     remark = (
         "A gradient computes the activations again, which is a third of its products. Of the time of the "
         "log-probabilities, six tenths are those of the products and a quarter that of tanh (by `perf`)."
     )
-    return Table("The kernels alone", ["", "nanoseconds a step", "useful GFLOP/s", "share"], rows, remarks=[remark])
+    return Table(
+        "The kernels alone",
+        ["", "nanoseconds a step", "useful GFLOP/s", "share"],
+        rows,
+        remarks=[remark],
+    )
 
 
 def log_probs(taken: ox.Trajectories, policy: Any) -> jax.Array:
@@ -149,27 +186,46 @@ def log_probs(taken: ox.Trajectories, policy: Any) -> jax.Array:
 
 def gradient(taken: ox.Trajectories, policy: Any) -> Any:
     """That of the sum of log-probabilities, by the kernel."""
-    return eqx.filter_grad(lambda policy: kernel_log_probs(policy, taken, taken.log_probs).sum())(policy)
+    return eqx.filter_grad(lambda policy: kernel_log_probs(policy, taken, taken.log_probs).sum())(
+        policy
+    )
 
 
 def slots() -> Table:
     """Of one batch of 100 trajectories for each of a group of seeds."""
     rows: list[list[str]] = []
     targets: list[Target] = []
-    for name, make in (("CartPole-v0", ox.policies.mlp()), ("FrozenLake8x8-v1", ox.policies.tabular())):
+    for name, make in (
+        ("CartPole-v0", ox.policies.mlp()),
+        ("FrozenLake8x8-v1", ox.policies.tabular()),
+    ):
         problem = ox.Problem(ox.make(name), discount=0.99, horizon=LIMIT)
-        lengths = np.concatenate([_lengths(problem, make(problem.env, jax.random.key(i)), i) for i in range(GROUP)])
+        lengths = np.concatenate(
+            [_lengths(problem, make(problem.env, jax.random.key(i)), i) for i in range(GROUP)]
+        )
         live, full = int(lengths.sum()), lengths.size * LIMIT
-        stepped = live if isinstance(problem.env, ox.TabularMDP) else int(lengths.max()) * lengths.size
-        rows.append([name, *(f"{count:,}" for count in (live, live, stepped, full)), f"{full / stepped:.1f}"])
-        targets.append(at_least(2, full / stepped, f"times fewer slots than N H on {name}", digits=1))
+        stepped = (
+            live if isinstance(problem.env, ox.TabularMDP) else int(lengths.max()) * lengths.size
+        )
+        rows.append(
+            [
+                name,
+                *(f"{count:,}" for count in (live, live, stepped, full)),
+                f"{full / stepped:.1f}",
+            ]
+        )
+        targets.append(
+            at_least(2, full / stepped, f"times fewer slots than N H on {name}", digits=1)
+        )
     columns = ["environment", "live", "of the policy", "of the environment", "N H", "N H / largest"]
     return Table("Slots", columns, rows, targets)
 
 
 def _lengths(problem: ox.Problem, policy: ox.policies.Policy, seed: int) -> np.ndarray:
     source = program_sampler(problem, policy).open(problem, policy)
-    statistics = eqx.filter_jit(lambda i: source.block(policy, jax.random.key(seed), i, 100, 1).statistics().steps)
+    statistics = eqx.filter_jit(
+        lambda i: source.block(policy, jax.random.key(seed), i, 100, 1).statistics().steps
+    )
     return np.array([int(statistics(jnp.asarray(i))) for i in range(100)])
 
 

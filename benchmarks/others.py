@@ -1,13 +1,15 @@
 """Training on environments of gymnax against stepping them with random actions.
 
-REINFORCE with batches of 32 episodes, 10,000 of them for each of ten seeds, and a network of two layers of 64: a whole
-training, from the call to the result, after a short one that pays for the compilation. Random actions are taken in as
-many copies of the environment side by side, as gymnax does it (`jit` of a `scan` of a `vmap` of `step`, which resets by
-itself). Figures are the best of three runs of each in turn, in live steps of the environment. The network's share is
-the time that its kernel takes for one log-probability and one gradient, measured by itself on steps that are all live,
-over the time that training takes for a step. Episodes are simulated side by side until the last of them ends, and have
-room for as many steps as the horizon: short ones leave some of both unused. So the last column is training from the
-first policies only, 1,000 episodes a seed, before they have learned to make episodes longer.
+REINFORCE with batches of 32 episodes, 10,000 of them for each of ten seeds, and a network of two
+layers of 64: a whole training, from the call to the result, after a short one that pays for the
+compilation. Random actions are taken in as many copies of the environment side by side, as gymnax
+does it (`jit` of a `scan` of a `vmap` of `step`, which resets by itself). Figures are the best of
+three runs of each in turn, in live steps of the environment. The network's share is the time that
+its kernel takes for one log-probability and one gradient, measured by itself on steps that are all
+live, over the time that training takes for a step. Episodes are simulated side by side until the
+last of them ends, and have room for as many steps as the horizon: short ones leave some of both
+unused. So the last column is training from the first policies only, 1,000 episodes a seed, before
+they have learned to make episodes longer.
 """
 
 import time
@@ -41,8 +43,13 @@ def random_rate(name: str) -> float:
         acting, stepping = jax.random.split(key)
         actions = jax.vmap(env.action_space(params).sample)(jax.random.split(acting, copies))
         of_step = jax.vmap(env.step, (0, 0, 0, None))
-        seen, state, reward, *_ = of_step(jax.random.split(stepping, copies), state, actions, params)
-        return (state, total + reward.sum() + seen.sum()), None  # so that the compiler leaves nothing out
+        seen, state, reward, *_ = of_step(
+            jax.random.split(stepping, copies), state, actions, params
+        )
+        return (
+            state,
+            total + reward.sum() + seen.sum(),
+        ), None  # so that the compiler leaves nothing out
 
     @jax.jit
     def play(key: Any) -> Any:
@@ -64,7 +71,9 @@ def network_seconds(problem: ox.Problem) -> float:
 
     @eqx.filter_jit
     def ask(policy: Any) -> Any:
-        gradient = eqx.filter_grad(lambda policy: kernel_log_probs(policy, taken, taken.log_probs).sum())
+        gradient = eqx.filter_grad(
+            lambda policy: kernel_log_probs(policy, taken, taken.log_probs).sum()
+        )
         return kernel_log_probs(policy, taken), gradient(policy)
 
     took: list[float] = []
@@ -98,7 +107,15 @@ def measure() -> list[Table]:
         random, training, length, first, short = (max(found) for found in zip(*pairs, strict=True))
         figures = f"{random / 1e6:.2f}", f"{training / 1e6:.2f}", f"{training / random:.2f}"
         of_network = f"{network_seconds(problem) * training:.2f}"
-        rows.append([name, *figures, of_network, f"{length:.0f} of {horizon}", f"{first / random:.2f}, {short:.0f}"])
+        rows.append(
+            [
+                name,
+                *figures,
+                of_network,
+                f"{length:.0f} of {horizon}",
+                f"{first / random:.2f}, {short:.0f}",
+            ]
+        )
         targets.append(at_least(0.5, training / random, f"of random actions on {name}"))
     rates = ["random actions", "training", "ratio", "network's share"]
     columns = ["environment", *rates, "length of an episode", "ratio and length at first"]

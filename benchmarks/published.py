@@ -1,14 +1,16 @@
 """Training with Occupax, with Stable-Baselines3 and with the textbook loop in PyTorch.
 
-Environment steps a second while training, everything included but imports and compilation: 50 seeds side by side, which
-is what Occupax is for, and one seed alone. On CartPole with a limit of 200 steps all of them train a network of
-4 x 64 x 64 x 2 with tanh. The loop steps one Gymnasium environment, takes batches of 10 episodes, and makes a step of
-Adam along the log-probabilities times the returns to go; it is the fast version, which acts without gradients and
-evaluates the batch at once. Occupax's REINFORCE has the same batch and the same Adam. A2C has its default settings,
-which include a second network for the values, with 1 and with 16 environments. On FrozenLake8x8 the policy is a table.
-PyTorch runs with one thread and with all of them, and the faster one counts. On CartPole the loop takes 500 episodes,
-A2C 10,000 steps and Occupax 2,000 episodes a seed. The return is that of the last episodes, which come after very
-different numbers of steps.
+Environment steps a second while training, everything included but imports and compilation: 50 seeds
+side by side, which is what Occupax is for, and one seed alone. On CartPole with a limit of 200
+steps all of them train a network of 4 x 64 x 64 x 2 with tanh. The loop steps one Gymnasium
+environment, takes batches of 10 episodes, and makes a step of Adam along the log-probabilities
+times the returns to go; it is the fast version, which acts without gradients and evaluates the
+batch at once. Occupax's REINFORCE has the same batch and the same Adam. A2C has its default
+settings, which include a second network for the values, with 1 and with 16 environments. On
+FrozenLake8x8 the policy is a table. PyTorch runs with one thread and with all of them, and the
+faster one counts. On CartPole the loop takes 500 episodes, A2C 10,000 steps and Occupax 2,000
+episodes a seed. The return is that of the last episodes, which come after very different numbers of
+steps.
 """
 
 import importlib
@@ -27,7 +29,13 @@ from occupax.experiments.methods import epoch_episodes
 from tables import Table, at_least, show
 
 SKIPPED = "skipped: needs torch and stable-baselines3, which `pip install .[bench]` brings"
-EPISODES, EPISODES_OURS, A2C_STEPS, TABLE_EPISODES, TABLE_EPISODES_OURS = 500, 2_000, 10_000, 1_000, 20_000
+EPISODES, EPISODES_OURS, A2C_STEPS, TABLE_EPISODES, TABLE_EPISODES_OURS = (
+    500,
+    2_000,
+    10_000,
+    1_000,
+    20_000,
+)
 SEEDS, BATCH, LIMIT, WANTED = 50, 10, 200, 200
 Measured = tuple[float, float]
 """Steps a second, and the return at the end."""
@@ -46,7 +54,9 @@ def fastest(train: Callable[[], Measured]) -> Measured:
     return max(found)
 
 
-def loop(env: Any, logits: Any, parameters: Any, read: Callable[[list[Any]], Any], episodes: int) -> Measured:
+def loop(
+    env: Any, logits: Any, parameters: Any, read: Callable[[list[Any]], Any], episodes: int
+) -> Measured:
     """REINFORCE, as in a textbook."""
     torch_ = torch()
     optimiser = torch_.optim.Adam(parameters, lr=1e-2)
@@ -80,9 +90,13 @@ def network_loop() -> Measured:
     torch_ = torch()
     torch_.manual_seed(0)
     nn = torch_.nn
-    network = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
+    network = nn.Sequential(
+        nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2)
+    )
     env = gym.make("CartPole-v1", max_episode_steps=LIMIT)
-    return loop(env, network, network.parameters(), lambda seen: torch_.from_numpy(np.stack(seen)), EPISODES)
+    return loop(
+        env, network, network.parameters(), lambda seen: torch_.from_numpy(np.stack(seen)), EPISODES
+    )
 
 
 def table_loop() -> Measured:
@@ -115,18 +129,35 @@ def ours(problem: ox.Problem, algorithm: Any, episodes: int, seeds: int) -> Meas
     return rate, float(np.median(result.metrics["return"][:, -1]))
 
 
-def compare(title: str, theirs: dict[str, Measured], mine: dict[tuple[str, int], Measured]) -> Table:
+def compare(
+    title: str, theirs: dict[str, Measured], mine: dict[tuple[str, int], Measured]
+) -> Table:
     """Everything, with the ratios of Occupax with many seeds to it."""
     algorithms = [name for name, seeds in mine if seeds == SEEDS]
-    shown = theirs | {f"Occupax, {name}, seeds: {seeds}": found for (name, seeds), found in mine.items()}
+    shown = theirs | {
+        f"Occupax, {name}, seeds: {seeds}": found for (name, seeds), found in mine.items()
+    }
 
     def faster(rate: float) -> list[str]:
         return [f"{mine[name, SEEDS][0] / rate:,.1f}" for name in algorithms]
 
-    rows = [[name, f"{rate:,.0f}", f"{reached:.2f}", *faster(rate)] for name, (rate, reached) in shown.items()]
-    columns = ["", "steps a second", "return", *(f"{name} with {SEEDS} seeds is faster by" for name in algorithms)]
+    rows = [
+        [name, f"{rate:,.0f}", f"{reached:.2f}", *faster(rate)]
+        for name, (rate, reached) in shown.items()
+    ]
+    columns = [
+        "",
+        "steps a second",
+        "return",
+        *(f"{name} with {SEEDS} seeds is faster by" for name in algorithms),
+    ]
     targets = [
-        at_least(WANTED, mine[algorithm, SEEDS][0] / rate, f"times the steps of {name}, {algorithm}", digits=1)
+        at_least(
+            WANTED,
+            mine[algorithm, SEEDS][0] / rate,
+            f"times the steps of {name}, {algorithm}",
+            digits=1,
+        )
         for name, (rate, _) in theirs.items()
         for algorithm in algorithms
     ]
@@ -137,8 +168,15 @@ def measure() -> list[Table]:
     """CartPole, and FrozenLake8x8."""
     if any(importlib.util.find_spec(name) is None for name in ("torch", "stable_baselines3")):
         return [Table("CartPole and FrozenLake8x8", [], [], remarks=[SKIPPED])]
-    reinforce = ox.REINFORCE(batch=BATCH, step_size=1.0, rule=optax.adam(1e-2))  # the step size multiplies Adam's
-    plain: dict[str, Any] = {"rule": "gradient", "weight_guard": None, "step_size": 5e-3, "radius": 0.1}
+    reinforce = ox.REINFORCE(
+        batch=BATCH, step_size=1.0, rule=optax.adam(1e-2)
+    )  # the step size multiplies Adam's
+    plain: dict[str, Any] = {
+        "rule": "gradient",
+        "weight_guard": None,
+        "step_size": 5e-3,
+        "radius": 0.1,
+    }
     small = ox.TSIVRPG(snapshot_batch=25, batch=5, epoch_length=5, baseline="mean", **plain)
     pole = ox.Problem(ox.make("CartPole-v0"), discount=0.99)
     lake = ox.Problem(ox.make("FrozenLake8x8-v1"), discount=0.99, horizon=LIMIT)
@@ -153,7 +191,10 @@ def measure() -> list[Table]:
         for seeds in (1, SEEDS)
     }
     tables = {"PyTorch loop": fastest(table_loop)}
-    our_tables = {("REINFORCE", seeds): ours(lake, reinforce, TABLE_EPISODES_OURS, seeds) for seeds in (1, SEEDS)}
+    our_tables = {
+        ("REINFORCE", seeds): ours(lake, reinforce, TABLE_EPISODES_OURS, seeds)
+        for seeds in (1, SEEDS)
+    }
     return [
         compare("CartPole, a network", networks, our_networks),
         compare("FrozenLake8x8, a table", tables, our_tables),

@@ -1,10 +1,11 @@
 """What training costs as seeds, batches, horizon and states grow, one at a time.
 
-TSIVR-PG maximises log coverage of a grid of 8 x 8 cells without an end, so that every step is live: 10 seeds, N = 100,
-B = N / 10, epochs of 10 iterations and a horizon of 100, but for what grows. The last table trains networks on
-CartPole. Seconds are those of one epoch of twenty, compilation left out, the best of three runs. The slope is that of
-the logarithm of the seconds over the logarithm of what grows: 1 is linear, less is better. It is fitted to all sizes,
-and given for the last two alone, where fixed costs matter least.
+TSIVR-PG maximises log coverage of a grid of 8 x 8 cells without an end, so that every step is live:
+10 seeds, N = 100, B = N / 10, epochs of 10 iterations and a horizon of 100, but for what grows. The
+last table trains networks on CartPole. Seconds are those of one epoch of twenty, compilation left
+out, the best of three runs. The slope is that of the logarithm of the seconds over the logarithm of
+what grows: 1 is linear, less is better. It is fitted to all sizes, and given for the last two
+alone, where fixed costs matter least.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,12 @@ def pole() -> ox.Problem:
 
 
 def tsivrpg(N: int = 100, **settings: Any) -> ox.TSIVRPG:
-    usual: dict[str, Any] = {"snapshot_batch": N, "batch": N // 10, "epoch_length": 10, "step_size": 0.02}
+    usual: dict[str, Any] = {
+        "snapshot_batch": N,
+        "batch": N // 10,
+        "epoch_length": 10,
+        "step_size": 0.02,
+    }
     return ox.TSIVRPG(**usual | settings)
 
 
@@ -71,9 +77,24 @@ def measure() -> list[Table]:
     seeds = (1, 4, 16, 64, 256)
     return [
         scale("Seeds", "seeds", seeds, lambda seeds: (grid(), tsivrpg(), seeds)),
-        scale("Batches, N and B together", "N", (10, 100, 1_000, 10_000), lambda N: (grid(), tsivrpg(N), 10)),
-        scale("Horizon", "steps", (10, 100, 1_000, 10_000), lambda horizon: (grid(horizon=horizon), tsivrpg(), 10)),
-        scale("States", "states", (100, 400, 2_500, 10_000), lambda states: (grid(int(states**0.5)), tsivrpg(), 10)),
+        scale(
+            "Batches, N and B together",
+            "N",
+            (10, 100, 1_000, 10_000),
+            lambda N: (grid(), tsivrpg(N), 10),
+        ),
+        scale(
+            "Horizon",
+            "steps",
+            (10, 100, 1_000, 10_000),
+            lambda horizon: (grid(horizon=horizon), tsivrpg(), 10),
+        ),
+        scale(
+            "States",
+            "states",
+            (100, 400, 2_500, 10_000),
+            lambda states: (grid(int(states**0.5)), tsivrpg(), 10),
+        ),
         scale("Seeds of a network", "seeds", seeds[:4], lambda seeds: (pole(), small, seeds)),
     ]
 

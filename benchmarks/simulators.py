@@ -1,10 +1,11 @@
 """Throughput against the number of workers, with an environment of Gymnasium that takes a millisecond a step.
 
-REINFORCE with batches of 64 episodes of 25 steps and a network of 64 x 64, everything included but start-up and
-compilation, which the first six of ten iterations pay for. A step either waits for a millisecond, as for a simulator
-that runs elsewhere, or computes for one, which cannot be faster than the cores of the machine. `Host()` steps the
-environments in this process one after the other, `Host(processes=True)` in a process each, and `Ray` on a cluster of
-workers with one environment each, all of them on this machine.
+REINFORCE with batches of 64 episodes of 25 steps and a network of 64 x 64, everything included but
+start-up and compilation, which the first six of ten iterations pay for. A step either waits for a
+millisecond, as for a simulator that runs elsewhere, or computes for one, which cannot be faster
+than the cores of the machine. `Host()` steps the environments in this process one after the other,
+`Host(processes=True)` in a process each, and `Ray` on a cluster of workers with one environment
+each, all of them on this machine.
 """
 
 import time
@@ -30,7 +31,9 @@ class Slow(gym.Env[Any, Any]):
         self.action_space = gym.spaces.Discrete(2)
         self._computes, self._seconds, self._time = computes, seconds, 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Begin."""
         super().reset(seed=seed, options=options)
         self._time = 0
@@ -86,7 +89,9 @@ def table(computes: bool) -> Table:
         ["sampler", "workers", "steps/s", "times one process"],
         rows,
         [target],
-        [f"Besides its millisecond, a step of one environment takes {1000 / alone - 1:.1f} ms of a core."],
+        [
+            f"Besides its millisecond, a step of one environment takes {1000 / alone - 1:.1f} ms of a core."
+        ],
     )
 
 

@@ -1,12 +1,14 @@
 """Steps until a task is solved, with the default of Occupax and with Stable-Baselines3.
 
-What a user would pick instead: A2C with 16 environments and PPO with 8, with their default settings. Counted are the
-steps of the environment until the task is solved for good: the first time that the mean return of 20 episodes of
-training in a row is at least 475 on CartPole-v1, or -100 on Acrobot-v1, and that of the next 20 as well. On Acrobot
-seeds differ by a factor of ten, and the median of five of them by a factor of two, so that each has fifteen but
-PPO, which takes long and comes far behind; those of Occupax are 100 to 114, on which nothing was chosen.
-A seed that does not get there within its budget (150,000 steps; 2,000 episodes of Occupax) counts as infinitely many.
-Steps are counted, not seconds, so the seeds of Stable-Baselines3 run side by side, and end where they are solved.
+What a user would pick instead: A2C with 16 environments and PPO with 8, with their default
+settings. Counted are the steps of the environment until the task is solved for good: the first time
+that the mean return of 20 episodes of training in a row is at least 475 on CartPole-v1, or -100 on
+Acrobot-v1, and that of the next 20 as well. On Acrobot seeds differ by a factor of ten, and the
+median of five of them by a factor of two, so that each has fifteen but PPO, which takes long and
+comes far behind; those of Occupax are 100 to 114, on which nothing was chosen. A seed that does not
+get there within its budget (150,000 steps; 2,000 episodes of Occupax) counts as infinitely many.
+Steps are counted, not seconds, so the seeds of Stable-Baselines3 run side by side, and end where
+they are solved.
 """
 
 import importlib
@@ -54,7 +56,9 @@ def theirs(algorithm: str, name: str, seed: int) -> float:
     make: Any = importlib.import_module("stable_baselines3.common.env_util").make_vec_env
     base: Any = importlib.import_module("stable_baselines3.common.callbacks").BaseCallback
     returns, steps = list[float](), list[int]()
-    recent = 2 * WINDOW + THEIRS[algorithm]  # a step of all environments ends no more episodes than there are of them
+    recent = (
+        2 * WINDOW + THEIRS[algorithm]
+    )  # a step of all environments ends no more episodes than there are of them
 
     class Watch(base):
         def _on_step(self) -> bool:
@@ -84,13 +88,22 @@ def measure() -> list[Table]:
     for name in TASKS:
         found = {"Occupax, the default": ours(name)}
         found |= {
-            f"{it}, {n} environments": [counts[it, name, seed] for seed in THEIR_SEEDS[it]] for it, n in THEIRS.items()
+            f"{it}, {n} environments": [counts[it, name, seed] for seed in THEIR_SEEDS[it]]
+            for it, n in THEIRS.items()
         }
-        quarters = {who: np.quantile(steps, QUARTERS, method="nearest") for who, steps in found.items()}
+        quarters = {
+            who: np.quantile(steps, QUARTERS, method="nearest") for who, steps in found.items()
+        }
         rows = [[who, str(len(found[who])), *(f"{n:,.0f}" for n in quarters[who])] for who in found]
         mine, *others = (float(steps[1]) for steps in quarters.values())
         target = at_most(0.5, mine / min(others), "of the steps of the better one of the others")
-        columns = ["", "seeds", "a quarter has solved it", "half has (the median)", "three quarters have"]
+        columns = [
+            "",
+            "seeds",
+            "a quarter has solved it",
+            "half has (the median)",
+            "three quarters have",
+        ]
         tables.append(Table(name, columns, rows, [target]))
     return tables
 

@@ -1,9 +1,10 @@
 """How long it takes until a command shows progress.
 
-`occupax train` runs in a terminal of its own, and what it shows there is timed from the start of the process: the
-title, when everything is imported and the problem is built; the empty bar, when the seeds are set up; and the first
-episodes in the bar, which are the first progress. Cold is with no compiled program on disk; warm is after that run, the
-best of three. The time of a process that only imports the command line is given beside it.
+`occupax train` runs in a terminal of its own, and what it shows there is timed from the start of
+the process: the title, when everything is imported and the problem is built; the empty bar, when
+the seeds are set up; and the first episodes in the bar, which are the first progress. Cold is with
+no compiled program on disk; warm is after that run, the best of three. The time of a process that
+only imports the command line is given beside it.
 """
 
 import os
@@ -25,11 +26,20 @@ REPEATS, WANTED = 3, 4.0
 def watched(cache: Path, out: Path, to_the_end: bool) -> list[float]:
     """Seconds until each of the signs is on the terminal."""
     leader, follower = pty.openpty()
-    command = [sys.executable, "-c", "from occupax.cli import main; main()", *TRAIN.split(), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-c",
+        "from occupax.cli import main; main()",
+        *TRAIN.split(),
+        "--out",
+        str(out),
+    ]
     environment = os.environ | {"XDG_CACHE_HOME": str(cache), "COLUMNS": "200", "TERM": "xterm"}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment)
+    process = subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, env=environment
+    )
     os.close(follower)
     seen, times = b"", list[float]()
     while chunk := _read(leader):
@@ -41,7 +51,9 @@ def watched(cache: Path, out: Path, to_the_end: bool) -> list[float]:
     process.wait()
     os.close(leader)
     if len(times) < len(SIGNS):
-        raise RuntimeError(f"the command ended without showing progress: {seen.decode(errors='replace')}")
+        raise RuntimeError(
+            f"the command ended without showing progress: {seen.decode(errors='replace')}"
+        )
     return times
 
 
@@ -71,12 +83,30 @@ def measure() -> list[Table]:
         warm = [watched(cache, out / str(i), to_the_end=False) for i in range(REPEATS)]
     best = min(warm, key=lambda times: times[-1])
     rows = [
-        [name, *(f"{took:.1f}" for took in (imported, times[0], times[1] - times[0], times[2] - times[1], times[2]))]
+        [
+            name,
+            *(
+                f"{took:.1f}"
+                for took in (imported, times[0], times[1] - times[0], times[2] - times[1], times[2])
+            ),
+        ]
         for name, times in (("cold", cold), ("warm", best))
     ]
-    columns = ["programs", "imports alone", "until the title", "set-up", "first iteration", "until the first progress"]
+    columns = [
+        "programs",
+        "imports alone",
+        "until the title",
+        "set-up",
+        "first iteration",
+        "until the first progress",
+    ]
     return [
-        Table("Seconds", columns, rows, [at_most(WANTED, best[-1], "seconds to the first progress, warm", digits=1)])
+        Table(
+            "Seconds",
+            columns,
+            rows,
+            [at_most(WANTED, best[-1], "seconds to the first progress, warm", digits=1)],
+        )
     ]
 
 

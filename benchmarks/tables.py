@@ -30,8 +30,14 @@ class Table:
     def text(self) -> str:
         """Aligned columns."""
         lines = [self.columns, *self.rows]
-        widths = [max(len(line[i]) if i < len(line) else 0 for line in lines) for i in range(len(self.columns))]
-        shown = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=False)) for line in lines]
+        widths = [
+            max(len(line[i]) if i < len(line) else 0 for line in lines)
+            for i in range(len(self.columns))
+        ]
+        shown = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=False))
+            for line in lines
+        ]
         said = [*self.remarks, *(f"target: {target}" for target in self.targets)]
         return "\n".join(line for line in [self.title, *shown, *said] if line)
 

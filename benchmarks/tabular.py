@@ -1,9 +1,10 @@
 """Training of tables against a bare C++ loop that does the same sampling and gradients.
 
-TSIVR-PG maximises log coverage on FrozenLake8x8 with a horizon of 200. `bare_loop.cc` does the same for this one
-problem and nothing else, fused by hand, on all cores, one trajectory after the other; the kernel of Occupax draws eight
-side by side, which is how it can be the faster one. The figures are millions of live environment steps a second, the
-best of three runs of each in turn, compilation left out. The utilities that both reach show that they do the same work.
+TSIVR-PG maximises log coverage on FrozenLake8x8 with a horizon of 200. `bare_loop.cc` does the same
+for this one problem and nothing else, fused by hand, on all cores, one trajectory after the other;
+the kernel of Occupax draws eight side by side, which is how it can be the faster one. The figures
+are millions of live environment steps a second, the best of three runs of each in turn, compilation
+left out. The utilities that both reach show that they do the same work.
 """
 
 import os
@@ -25,14 +26,19 @@ WANTED = [0.6, 0.8, 0.8]
 
 
 def problem() -> ox.Problem:
-    return ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(0.125), discount=0.99, horizon=200)
+    return ox.Problem(
+        ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(0.125), discount=0.99, horizon=200
+    )
 
 
 def compile_bare(folder: str) -> str:
     """The program that `bare` runs."""
     program = str(Path(folder) / "bare_loop")
     options = ["-std=c++17", "-O3", "-march=native", "-pthread"]
-    subprocess.run([os.environ.get("CXX", "c++"), *options, "-o", program, str(HERE / "bare_loop.cc")], check=True)
+    subprocess.run(
+        [os.environ.get("CXX", "c++"), *options, "-o", program, str(HERE / "bare_loop.cc")],
+        check=True,
+    )
     return program
 
 
@@ -41,7 +47,20 @@ def bare(case: tuple[int, ...], program: str, folder: str) -> tuple[float, float
     seeds, N, B, m, epochs = case
     env = problem().env
     assert isinstance(env, ox.TabularMDP)
-    numbers = [*env.successors.shape, 200, N, B, m, epochs, seeds, os.cpu_count(), 0.99, 0.125, 0.02, 0.2]
+    numbers = [
+        *env.successors.shape,
+        200,
+        N,
+        B,
+        m,
+        epochs,
+        seeds,
+        os.cpu_count(),
+        0.99,
+        0.125,
+        0.02,
+        0.2,
+    ]
     arrays = [env.successors, env.thresholds, env.terminal.astype(int)]
     lines = [" ".join(map(str, numbers)), *(" ".join(map(str, array.ravel())) for array in arrays)]
     file = Path(folder) / "problem.txt"
@@ -55,8 +74,14 @@ def bare(case: tuple[int, ...], program: str, folder: str) -> tuple[float, float
 def ours(case: tuple[int, ...]) -> tuple[float, float]:
     """The same with `ox.train`, once its program is compiled."""
     seeds, N, B, m, epochs = case
-    plain: Any = {"rule": "gradient", "baseline": "none", "weight_guard": None}  # as the loop in C++ does it
-    algorithm = ox.TSIVRPG(snapshot_batch=N, batch=B, epoch_length=m, step_size=0.02, radius=0.2, **plain)
+    plain: Any = {
+        "rule": "gradient",
+        "baseline": "none",
+        "weight_guard": None,
+    }  # as the loop in C++ does it
+    algorithm = ox.TSIVRPG(
+        snapshot_batch=N, batch=B, epoch_length=m, step_size=0.02, radius=0.2, **plain
+    )
     episodes = epochs * (N + (m - 1) * B)
     ox.train(problem(), algorithm, episodes=N + B, seeds=seeds, progress=False)
     result = ox.train(problem(), algorithm, episodes=episodes, seeds=seeds, progress=False)
@@ -74,8 +99,24 @@ def measure() -> list[Table]:
             theirs, mine = (max(pair[i] for pair in pairs) for i in (0, 1))
             ratios.append(mine[0] / theirs[0])
             rates = [f"{theirs[0] / 1e6:.2f}", f"{mine[0] / 1e6:.2f}", f"{ratios[-1]:.2f}"]
-            rows.append([*(f"{number:,}" for number in case[:3]), *rates, f"{theirs[1]:.1f}", f"{mine[1]:.1f}"])
-    columns = ["seeds", "N", "B", "bare C++", "Occupax", "ratio", "utility of bare C++", "utility of Occupax"]
+            rows.append(
+                [
+                    *(f"{number:,}" for number in case[:3]),
+                    *rates,
+                    f"{theirs[1]:.1f}",
+                    f"{mine[1]:.1f}",
+                ]
+            )
+    columns = [
+        "seeds",
+        "N",
+        "B",
+        "bare C++",
+        "Occupax",
+        "ratio",
+        "utility of bare C++",
+        "utility of Occupax",
+    ]
     targets = [
         at_least(wanted, ratio, f"of the bare C++ loop with {case[0]} seeds and B = {case[2]:,}")
         for wanted, ratio, case in zip(WANTED, ratios, CASES, strict=True)

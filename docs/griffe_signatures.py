@@ -1,7 +1,7 @@
 """Griffe extension for the API reference: constructor signatures and literal angle brackets.
 
-Griffe reads the sources without importing them. It does not see the constructors that Equinox and NamedTuple generate,
-and Markdown takes `<w, u>` in a docstring for an HTML tag.
+Griffe reads the sources without importing them. It does not see the constructors that Equinox and
+NamedTuple generate, and Markdown takes `<w, u>` in a docstring for an HTML tag.
 """
 
 import importlib
@@ -18,7 +18,9 @@ KINDS = {
     inspect.Parameter.KEYWORD_ONLY: griffe.ParameterKind.keyword_only,
     inspect.Parameter.VAR_KEYWORD: griffe.ParameterKind.var_keyword,
 }
-CODE = re.compile(r"(^ *```.*?^ *```|`[^`]*`|(?<=\n\n)(?: {4}[^\n]*(?:\n|\Z))+)", re.DOTALL | re.MULTILINE)
+CODE = re.compile(
+    r"(^ *```.*?^ *```|`[^`]*`|(?<=\n\n)(?: {4}[^\n]*(?:\n|\Z))+)", re.DOTALL | re.MULTILINE
+)
 """Fenced blocks, words in backticks, and indented blocks."""
 
 
@@ -95,7 +97,9 @@ def read_parameter(described: griffe.Class, parameter: inspect.Parameter) -> gri
         if isinstance(field, griffe.Attribute):
             annotation = field.annotation
             break
-    return griffe.Parameter(parameter.name, annotation=annotation, kind=KINDS[parameter.kind], default=shown(parameter))
+    return griffe.Parameter(
+        parameter.name, annotation=annotation, kind=KINDS[parameter.kind], default=shown(parameter)
+    )
 
 
 def shown(parameter: inspect.Parameter) -> str | None:

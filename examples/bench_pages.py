@@ -2,7 +2,8 @@
 
     python examples/bench_pages.py runs/bench
 
-It takes the numbers of `make leaderboard`: the default track on all problems, and the tuned one on the test half.
+It takes the numbers of `make leaderboard`: the default track on all problems, and the tuned one on
+the test half.
 """
 
 import csv
@@ -24,7 +25,9 @@ def read(file: Path) -> Scores:
     with file.open() as lines:
         rows = list(csv.DictReader(lines))
     return {
-        (row["algorithm"], row["track"]): {name: re.sub(r" \[.*", "", text) for name, text in row.items()}
+        (row["algorithm"], row["track"]): {
+            name: re.sub(r" \[.*", "", text) for name, text in row.items()
+        }
         for row in rows
     }
 
@@ -62,7 +65,9 @@ def table(everywhere: Scores, test: Scores, names: dict[str, str]) -> str:
 
 def replaced(pattern: str, text: str, page: Path) -> None:
     """Put a text in the only place of a page that a pattern describes."""
-    changed, count = re.subn(pattern, lambda _: text, page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    changed, count = re.subn(
+        pattern, lambda _: text, page.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
     if count != 1:
         raise ValueError(f"{page.name} must have one place for {text[:40]!r}, got {count}.")
     page.write_text(changed)
@@ -70,7 +75,9 @@ def replaced(pattern: str, text: str, page: Path) -> None:
 
 def main(folder: Path) -> None:
     """Write all pages."""
-    everywhere, test = (read(folder / "numbers" / f"leaderboard-{half}.csv") for half in ("both", "test"))
+    everywhere, test = (
+        read(folder / "numbers" / f"leaderboard-{half}.csv") for half in ("both", "test")
+    )
     pages = {page.stem: page for page in sorted((DOCS / "algorithms").glob("*.md"))}
     for label, page in pages.items():
         replaced(r"^On the 52 problems of .*?(?=\n\n)", paragraph(label, everywhere, test), page)
@@ -80,7 +87,11 @@ def main(folder: Path) -> None:
         "plug-in": f"{names['plug-in']}; problems without a table count as 0",
     }
     which = DOCS / "which-algorithm.md"
-    replaced(r"(?<=--: \|\n)\| the default of `ox\.train` .*?(?=\n\n)", table(everywhere, test, names), which)
+    replaced(
+        r"(?<=--: \|\n)\| the default of `ox\.train` .*?(?=\n\n)",
+        table(everywhere, test, names),
+        which,
+    )
 
 
 if __name__ == "__main__":

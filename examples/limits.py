@@ -3,19 +3,21 @@
 python examples/limits.py               all of it, some minutes on two cores
 python examples/limits.py grid both     some of it
 
-The gains of the multipliers (`training/execution/multipliers.py`) for tables were chosen on "grid", "both" and ten
-drawn grids with seeds from 0 on. "drawn-0" to "drawn-7" are others, with seeds from 100 on: nothing was chosen on them.
+The gains of the multipliers (`training/execution/multipliers.py`) for tables were chosen on "grid",
+"both" and ten drawn grids with seeds from 0 on. "drawn-0" to "drawn-7" are others, with seeds from
+100 on: nothing was chosen on them.
 
-Those of networks were chosen on CartPole with limits of 10 and 3 for the distance from the centre and of 1.5 for the
-angle of the pole, on ContinuousCartPole with limits of 5 for the distance and of 1 for the angle, on "twin" with 1,000
-episodes, which were too few, and on the thermostat of the tutorials, with seeds from 100 on. They stay if all ten seeds
-are reached of "cart" and "twin", with seeds from 0 on, and of "cart-tight", a limit of 5, with seeds from 300 on. They
-were, but for "twin", where the median kept the limit with the whole return, the worst seed was above it by 10%, and the
-one with the lowest return had 0.75 of it, after 3,000 episodes. They stay because with the gains before, which were
-those of tables, five of thirty seeds of "cart" lost their return. With the limit of 1 for the angle four of ten seeds
-fell at once, which costs little, and stayed so. "twin" was then given the 5,000 episodes of "cart" and seeds from 500
-on, to tell a short training from one that fails: all ten seeds have the whole return, and the worst is 8% below the
-limit.
+Those of networks were chosen on CartPole with limits of 10 and 3 for the distance from the centre
+and of 1.5 for the angle of the pole, on ContinuousCartPole with limits of 5 for the distance and of
+1 for the angle, on "twin" with 1,000 episodes, which were too few, and on the thermostat of the
+tutorials, with seeds from 100 on. They stay if all ten seeds are reached of "cart" and "twin", with
+seeds from 0 on, and of "cart-tight", a limit of 5, with seeds from 300 on. They were, but for
+"twin", where the median kept the limit with the whole return, the worst seed was above it by 10%,
+and the one with the lowest return had 0.75 of it, after 3,000 episodes. They stay because with the
+gains before, which were those of tables, five of thirty seeds of "cart" lost their return. With the
+limit of 1 for the angle four of ten seeds fell at once, which costs little, and stayed so. "twin"
+was then given the 5,000 episodes of "cart" and seeds from 500 on, to tell a short training from one
+that fails: all ten seeds have the whole return, and the worst is 8% below the limit.
 """
 
 import sys
@@ -76,8 +78,8 @@ def half_the_mud(plan: str = PLAN) -> ox.Problem:
 def drawn(number: int) -> ox.Problem:
     """The same in a grid of six by six, of which each cell is mud with probability 0.3.
 
-    Grids are drawn until the best policy without limits takes at least half a step in the mud, and half of that can
-    be kept to.
+    Grids are drawn until the best policy without limits takes at least half a step in the mud, and
+    half of that can be kept to.
     """
     rng = np.random.default_rng([2026, number])
     while True:
@@ -101,7 +103,10 @@ def both() -> ox.Problem:
 
 def impossible() -> ox.Problem:
     """Next to no mud and a return that cannot be had without."""
-    return grid(ox.Constraint(mud(), at_most=0.1, name="mud"), ox.Constraint(ox.features.Reward(), at_least=0.6))
+    return grid(
+        ox.Constraint(mud(), at_most=0.1, name="mud"),
+        ox.Constraint(ox.features.Reward(), at_least=0.6),
+    )
 
 
 def exact_way(problem: ox.Problem) -> tuple[float, float]:
@@ -109,7 +114,9 @@ def exact_way(problem: ox.Problem) -> tuple[float, float]:
     assert isinstance(problem.env, ox.TabularMDP)  # noqa: S101
     shape = problem.env.num_states, problem.env.num_actions
     best = ox.solve(problem)
-    print(f"    optimum {best.value:.4f}, multipliers { ({k: round(v, 4) for k, v in best.multipliers.items()}) }")
+    print(
+        f"    optimum {best.value:.4f}, multipliers { ({k: round(v, 4) for k, v in best.multipliers.items()}) }"
+    )
     return ox.exact.value(problem, np.full(shape, 1 / shape[1])), best.value
 
 
@@ -139,12 +146,15 @@ class CostlyCartPole(gym.Wrapper[Any, Any, Any, Any]):
 
 
 CART_LIMIT = 10.0
-"""Without a limit, ten policies that were trained for 2,000 episodes had costs from 8 to 56, half of them above 23."""
+"""Without a limit, ten policies that were trained for 2,000 episodes had costs from 8 to 56, half
+of them above 23."""
 
 
 def cart(limit: float = CART_LIMIT) -> ox.Problem:
     """CartPole near the centre of its track, in JAX."""
-    return ox.Problem(ox.make("CartPole-v1"), constraints=[ox.Constraint(distance, at_most=limit, name="cost")])
+    return ox.Problem(
+        ox.make("CartPole-v1"), constraints=[ox.Constraint(distance, at_most=limit, name="cost")]
+    )
 
 
 def whole_way(_: ox.Problem) -> tuple[float, float]:
@@ -155,7 +165,9 @@ def whole_way(_: ox.Problem) -> tuple[float, float]:
 def twin() -> ox.Problem:
     """The same in Gymnasium."""
     env = ox.GymnasiumEnv(CostlyCartPole, info=["cost"])
-    return ox.Problem(env, constraints=[ox.Constraint(ox.features.Info("cost"), at_most=CART_LIMIT, name="cost")])
+    return ox.Problem(
+        env, constraints=[ox.Constraint(ox.features.Info("cost"), at_most=CART_LIMIT, name="cost")]
+    )
 
 
 @cache
@@ -164,10 +176,19 @@ def swept() -> tuple[float, float]:
     weights, found = (0.0, 0.3, 1.0, 3.0), 0.0
     for weight in weights:
         penalised = ox.utilities.Reward() - weight * ox.utilities.Total(distance)
-        result = ox.train(ox.Problem(ox.make("CartPole-v1"), penalised), episodes=3_000, seeds=3, progress=False)
+        result = ox.train(
+            ox.Problem(ox.make("CartPole-v1"), penalised), episodes=3_000, seeds=3, progress=False
+        )
         kept = [assess(cart(), [policy]) for policy in result.policies]
         found = max(
-            [found, *(float(it.utilities[0]) for it in kept if it.excesses is not None and it.excesses[0, 0] <= 0)]
+            [
+                found,
+                *(
+                    float(it.utilities[0])
+                    for it in kept
+                    if it.excesses is not None and it.excesses[0, 0] <= 0
+                ),
+            ]
         )
     print(f"    best return of a sweep over penalties that keeps the limit: {found:.2f}")
     return 0.0, found
@@ -179,7 +200,10 @@ LESSONS = {
     "cart": Lesson(cart, 5_000, 0.05, 0.90, lambda _: swept()),
     "cart-tight": Lesson(partial(cart, 5.0), 5_000, 0.05, 0.90, whole_way, 300),
     "twin": Lesson(twin, 5_000, 0.05, 0.90, lambda _: swept(), 500),
-    **{f"drawn-{k}": Lesson(partial(drawn, k), 100_000, 0.02, 0.95, exact_way, 100) for k in range(8)},
+    **{
+        f"drawn-{k}": Lesson(partial(drawn, k), 100_000, 0.02, 0.95, exact_way, 100)
+        for k in range(8)
+    },
 }
 
 
@@ -193,15 +217,21 @@ def learn(name: str) -> bool:
     result = ox.train(problem, episodes=lesson.episodes, seeds=seeds, progress=False)
     shares = (result.utilities - nothing) / (best - nothing)
     good = bool(shares.min() >= lesson.share)
-    print(f"    share of the best: median {np.median(shares):.4f}, worst {shares.min():.4f}; wanted {lesson.share:g}")
+    print(
+        f"    share of the best: median {np.median(shares):.4f}, worst {shares.min():.4f}; wanted {lesson.share:g}"
+    )
     for constraint, excess in zip(problem.constraints, result.excesses.values(), strict=True):
         relative = excess / abs(constraint.limit)
         good = good and bool(relative.max() <= lesson.violation)
-        print(f"    violation of {constraint}: median {np.median(relative):+.2%}, worst {relative.max():+.2%}", end="")
+        print(
+            f"    violation of {constraint}: median {np.median(relative):+.2%}, worst {relative.max():+.2%}",
+            end="",
+        )
         print(f"; allowed {lesson.violation:.0%}")
     said = ", ".join(finding.kind for finding in result.diagnosis) or "nothing"
     print(
-        f"    {lesson.episodes:,} episodes, {SEEDS} seeds, {result.seconds:.0f} s; the diagnosis says {said}: ", end=""
+        f"    {lesson.episodes:,} episodes, {SEEDS} seeds, {result.seconds:.0f} s; the diagnosis says {said}: ",
+        end="",
     )
     print("reached" if good else "NOT reached", flush=True)
     return good

@@ -37,7 +37,9 @@ def random_return(name: str, horizon: int, episodes: int = 100) -> float:
 
 def learn(name: str, horizon: int, episodes: int) -> str:
     """Train, draw the curve, and say what was reached."""
-    result = ox.train(ox.Problem(name, horizon=horizon), episodes=episodes, seeds=SEEDS, progress=False)
+    result = ox.train(
+        ox.Problem(name, horizon=horizon), episodes=episodes, seeds=SEEDS, progress=False
+    )
     returns, chance = result.metrics["return"], random_return(name, horizon)
     short = name.partition("-")[0].lower()
     chart = Chart(

@@ -3,7 +3,8 @@
 python examples/notebooks.py                  runs all of them and writes their outputs into the files
 python examples/notebooks.py first-steps      one of them
 
-`mkdocs` takes this file as a hook: each notebook becomes a page with its outputs, in the look of the other pages.
+`mkdocs` takes this file as a hook: each notebook becomes a page with its outputs, in the look of
+the other pages.
 """
 
 import ast
@@ -31,14 +32,17 @@ def run(cells: list[Cell]) -> list[list[Cell]]:
         cells: of the notebook.
 
     Returns:
-        The outputs of each cell, in the form of the file: what was printed, then figures, then the value of the last
-        expression.
+        The outputs of each cell, in the form of the file: what was printed, then figures, then the
+        value of the last expression.
     """
     import matplotlib as mpl
 
     mpl.use("agg")
     names: dict[str, Any] = {"__name__": "__main__"}
-    return [_outputs("".join(cell["source"]), names) if cell["cell_type"] == "code" else [] for cell in cells]
+    return [
+        _outputs("".join(cell["source"]), names) if cell["cell_type"] == "code" else []
+        for cell in cells
+    ]
 
 
 def _outputs(code: str, names: dict[str, Any]) -> list[Cell]:
@@ -49,9 +53,13 @@ def _outputs(code: str, names: dict[str, Any]) -> list[Cell]:
         shown = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names) if last else None  # noqa: S307
     outputs: list[Cell] = []
     if printed.getvalue():
-        outputs.append({"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())})
+        outputs.append(
+            {"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())}
+        )
     values = [*_open_figures(), *([] if shown is None or code.rstrip().endswith(";") else [shown])]
-    return outputs + [{"output_type": "display_data", "metadata": {}, "data": _shown(value)} for value in values]
+    return outputs + [
+        {"output_type": "display_data", "metadata": {}, "data": _shown(value)} for value in values
+    ]
 
 
 def _open_figures() -> list[Any]:
@@ -82,7 +90,9 @@ def store(path: Path) -> None:
     for cell, outputs in zip(notebook["cells"], run(notebook["cells"]), strict=True):
         if cell["cell_type"] == "code":
             cell["outputs"] = outputs
-    path.write_text(json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(
+        json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8"
+    )
 
 
 def as_markdown(cells: list[Cell], name: str) -> str:
@@ -97,9 +107,13 @@ def as_markdown(cells: list[Cell], name: str) -> str:
         for output in cell["outputs"]:
             data = output.get("data", {"text/plain": output.get("text", [])})
             if "image/png" in data:
-                parts.append(f"![What the code above draws](data:image/png;base64,{data['image/png']})")
+                parts.append(
+                    f"![What the code above draws](data:image/png;base64,{data['image/png']})"
+                )
             else:
-                parts.append("```{.text .output}\n" + "".join(data["text/plain"]).rstrip() + "\n```")
+                parts.append(
+                    "```{.text .output}\n" + "".join(data["text/plain"]).rstrip() + "\n```"
+                )
     parts.append(f"This page is a notebook with its outputs: [{name}]({name}).")
     return "\n\n".join(parts) + "\n"
 

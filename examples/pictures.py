@@ -60,14 +60,18 @@ def lake() -> Figure:
     values = {name: ox.exact.value(problem, probs) for name, probs in policies.items()}
     maps = {name: ox.exact.occupancy(problem, probs) for name, probs in policies.items()}
     assert max(values.values()) == values[OPTIMAL]  # noqa: S101
-    most = max(float(occupancy.sum(1)[1:].max()) for name, occupancy in maps.items() if name != "uniform")
+    most = max(
+        float(occupancy.sum(1)[1:].max()) for name, occupancy in maps.items() if name != "uniform"
+    )
     figure = Figure(figsize=(7.0, 2.6), layout="constrained")
     panels = list(figure.subplots(1, 3))
     image = None
     for axes, (name, occupancy) in zip(panels, maps.items(), strict=True):
         image = draw(axes, problem, occupancy, f"{name}\nlog coverage {values[name]:.1f}", most)
     assert image is not None  # noqa: S101
-    figure.colorbar(image, ax=panels, label="discounted visits", shrink=0.75, aspect=22, extend="max")
+    figure.colorbar(
+        image, ax=panels, label="discounted visits", shrink=0.75, aspect=22, extend="max"
+    )
     return figure
 
 

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-# Compiled programs are kept in two folders of this run, one of the workers and one of the processes that tests start:
-# the former have many in common, and so have the latter. These may leave half a program behind, for example as they are
-# killed.
+# Compiled programs are kept in two folders of this run, one of the workers and one of the processes
+# that tests start: the former have many in common, and so have the latter. These may leave half a
+# program behind, for example as they are killed.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="occupax-tests-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
@@ -29,22 +29,27 @@ import contexts
 annotations.check_when_called()
 contexts.keep_one_for_each_thread()
 jax.config.update("jax_compilation_cache_dir", f"{os.environ['JAX_COMPILATION_CACHE_DIR']}/workers")
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)  # to write others takes longer than it saves
+jax.config.update(
+    "jax_persistent_cache_min_compile_time_secs", 0.02
+)  # to write others takes longer than it saves
 
-# A cluster of Ray is found by all who look into the folder that it writes into: each worker of the tests has its own.
+# A cluster of Ray is found by all who look into the folder that it writes into: each worker of the
+# tests has its own.
 os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="ray-")
 atexit.register(shutil.rmtree, os.environ["RAY_TMPDIR"], ignore_errors=True)
 
-# A suite that is started in the background of a shell inherits that interrupts are ignored, and so would the processes
-# that tests start and interrupt.
+# A suite that is started in the background of a shell inherits that interrupts are ignored, and so
+# would the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What is compiled is kept until the end, and to look through all of it for garbage takes longer and longer.
+# What is compiled is kept until the end, and to look through all of it for garbage takes longer and
+# longer.
 gc.set_threshold(100_000, 20, 20)
 
-# Most of the time of the tests is that of the compiler, and most of that goes into optimising programs that run for
-# some milliseconds. The processes that tests start have programs as users have them, unless a test says otherwise; all
-# do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
+# Most of the time of the tests is that of the compiler, and most of that goes into optimising
+# programs that run for some milliseconds. The processes that tests start have programs as users
+# have them, unless a test says otherwise; all do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the
+# environment.
 OPTIMISATIONS, FLAGS = "JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"
 fast: dict[str, str] = {}
 if OPTIMISATIONS not in os.environ:
@@ -64,8 +69,8 @@ CLUSTERS = (
     "batches/test_queries.py",
     "samplers/test_real_cluster.py",
 )
-"""The files that start clusters of Ray. One worker has all of them: who joins a cluster by the address "auto" may get
-any that runs on this machine."""
+"""The files that start clusters of Ray. One worker has all of them: who joins a cluster by the
+address "auto" may get any that runs on this machine."""
 SLOW = (
     *CLUSTERS,
     "docs/test_site.py",
@@ -78,7 +83,8 @@ SLOW = (
     "training/test_training.py",
     "exact/test_exact.py",
 )
-"""The files that take longest. They come first, so that no worker is left with one of them at the end."""
+"""The files that take longest. They come first, so that no worker is left with one of them at the
+end."""
 
 
 def name_of(path: Path) -> str:
@@ -163,8 +169,9 @@ SHAPES = (
     "test_features.py",
     "utilities/",
 )
-"""The files in which the shapes and types of calls are checked against their annotations: they go through all of the
-mathematics. In the others, which train on top of it, that would take a quarter of the time."""
+"""The files in which the shapes and types of calls are checked against their annotations: they go
+through all of the mathematics. In the others, which train on top of it, that would take a quarter
+of the time."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,7 +14,19 @@ import pytest
 
 import occupax as ox
 from occupax import features
-from occupax.features import Count, Feature, Function, Grid, Reward, Stack, State, StateAction, Table, Visit, as_feature
+from occupax.features import (
+    Count,
+    Feature,
+    Function,
+    Grid,
+    Reward,
+    Stack,
+    State,
+    StateAction,
+    Table,
+    Visit,
+    as_feature,
+)
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -33,9 +45,13 @@ def constant(observation: Any, action: Any) -> float:
     return 1.5
 
 
-def dense(feature: Feature, observation: Any, action: int, reward: float, env: Any = GARNET) -> Floats:
+def dense(
+    feature: Feature, observation: Any, action: int, reward: float, env: Any = GARNET
+) -> Floats:
     """The vector phi that a feature stands for."""
-    count = feature.count(env, Visit(jnp.asarray(observation), jnp.asarray(action), jnp.asarray(reward)))
+    count = feature.count(
+        env, Visit(jnp.asarray(observation), jnp.asarray(action), jnp.asarray(reward))
+    )
     assert count.index.shape == count.value.shape
     vector = np.zeros(feature.size(env))
     np.add.at(vector, np.asarray(count.index), np.asarray(count.value))
@@ -87,12 +103,18 @@ def test_the_total_of_counts_is_the_weighted_sum_of_the_vectors(x64: None) -> No
 def test_the_inner_products_of_counts_are_those_of_the_vectors(x64: None) -> None:
     counts, vectors, _ = batch_of_counts()
     quasi_reward = np.random.default_rng(2).normal(size=5)
-    np.testing.assert_allclose(counts.inner(jnp.asarray(quasi_reward)), vectors @ quasi_reward, rtol=1e-12)
+    np.testing.assert_allclose(
+        counts.inner(jnp.asarray(quasi_reward)), vectors @ quasi_reward, rtol=1e-12
+    )
 
 
 def test_vectors_with_all_of_their_entries_are_added_up_as_they_are(x64: None) -> None:
     random = np.random.default_rng(3)
-    vectors, weight, reward = random.normal(size=(2, 3, 5)), random.normal(size=(2, 3)), random.normal(size=5)
+    vectors, weight, reward = (
+        random.normal(size=(2, 3, 5)),
+        random.normal(size=(2, 3)),
+        random.normal(size=5),
+    )
     counts = Count(jnp.broadcast_to(jnp.arange(5), (2, 3, 5)), jnp.asarray(vectors))
     expected = np.einsum("bh,bhd->d", weight, vectors)
     np.testing.assert_allclose(counts.total(jnp.asarray(weight), 5), expected, rtol=1e-12)
@@ -157,10 +179,14 @@ def test_occupancies_of_all_features_are_the_discounted_sums_of_their_vectors() 
     expected = np.zeros(problem.size)
     for i, t in np.ndindex(BATCH, HORIZON):
         s, a, r = int(states[i, t]), int(actions[i, t]), float(rewards[i, t])
-        phi = np.concatenate([one_hot(s * ACTIONS + a, STATES * ACTIONS), [r], TABLE[s, a], [s**2, a]])
+        phi = np.concatenate(
+            [one_hot(s * ACTIONS + a, STATES * ACTIONS), [r], TABLE[s, a], [s**2, a]]
+        )
         expected += 0.9**t * phi / BATCH
     # float32 over 14 steps.
-    np.testing.assert_allclose(ox.estimators.occupancy(problem, trajectories, policy), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        ox.estimators.occupancy(problem, trajectories, policy), expected, rtol=1e-5, atol=1e-5
+    )
 
 
 # Grids.
@@ -169,7 +195,8 @@ def test_occupancies_of_all_features_are_the_discounted_sums_of_their_vectors() 
 @pytest.mark.parametrize(
     ("place", "cell"),
     [
-        # Two cells of width 1 along x over [-1, 1], three of width 2 along y over [0, 6]; cell x * 3 + y.
+        # Two cells of width 1 along x over [-1, 1], three of width 2 along y over [0, 6]; cell x *
+        # 3 + y.
         ((-0.5, 1.0), 0),
         ((-0.5, 5.0), 2),
         ((0.5, 1.0), 3),
@@ -194,7 +221,9 @@ def test_the_cells_of_a_grid_by_hand(place: tuple[float, float], cell: int) -> N
     # The same coordinates elsewhere, and in the other order: cell y * 2 + x.
     swapped = Grid([0.0, -1.0], [6.0, 1.0], [3, 2], coordinates=[3, 1])
     observation = np.array([99.0, place[0], 99.0, place[1]], np.float32)
-    np.testing.assert_array_equal(dense(swapped, observation, 0, 0.0, CARTPOLE), one_hot(cell % 3 * 2 + cell // 3, 6))
+    np.testing.assert_array_equal(
+        dense(swapped, observation, 0, 0.0, CARTPOLE), one_hot(cell % 3 * 2 + cell // 3, 6)
+    )
 
 
 def cartpole_observations() -> Floats:
@@ -212,7 +241,11 @@ def cartpole_observations() -> Floats:
 
 
 def test_a_grid_over_cartpole_is_numpy_s_histogram() -> None:
-    low, high, bins = np.array([-0.04, -0.5, -0.1, -0.8]), np.array([0.04, 0.5, 0.1, 0.8]), (4, 3, 5, 2)
+    low, high, bins = (
+        np.array([-0.04, -0.5, -0.1, -0.8]),
+        np.array([0.04, 0.5, 0.1, 0.8]),
+        (4, 3, 5, 2),
+    )
     observations = cartpole_observations()
     outside = ((observations < low) | (observations > high)).any(1)
     assert 0.1 < outside.mean() < 0.9  # both kinds are there to be counted
@@ -229,7 +262,9 @@ def test_a_grid_over_cartpole_is_numpy_s_histogram() -> None:
     assert grid.size(CARTPOLE) == 120
     cells, angle_cells = jax.vmap(counts)(jnp.asarray(observations))
     # float32 sums of up to 100 numbers.
-    np.testing.assert_allclose(cells.total(jnp.asarray(weight), 120), expected.flatten(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        cells.total(jnp.asarray(weight), 120), expected.flatten(), rtol=1e-5, atol=1e-6
+    )
 
     # Chosen coordinates, by `digitize`: the angle alone.
     digits = np.clip(np.digitize(observations[:, 2], edges[2]) - 1, 0, 4)
@@ -262,20 +297,29 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 def largest_intermediate(function: Callable[..., Any], *args: Any) -> int:
     program = jax.make_jaxpr(function)(*args)
     names = [equation.primitive.name for equation in equations(program.jaxpr)]
-    # The walk must have gone inside the compiled functions, down to where counts are added up or looked up.
+    # The walk must have gone inside the compiled functions, down to where counts are added up or
+    # looked up.
     assert {"exp", "cumsum"} <= set(names)
     assert {"scatter-add", "gather"} & set(names)
-    return max(variable.aval.size for equation in equations(program.jaxpr) for variable in equation.outvars)
+    return max(
+        variable.aval.size for equation in equations(program.jaxpr) for variable in equation.outvars
+    )
 
 
 def largest_of_estimators(feature: Feature, termination: Any) -> list[int]:
-    problem = ox.Problem(GARNET, jnp.sum, discount=0.9, horizon=HORIZON, termination=termination, features=feature)
+    problem = ox.Problem(
+        GARNET, jnp.sum, discount=0.9, horizon=HORIZON, termination=termination, features=feature
+    )
     policy = ox.policies.tabular()(GARNET, jax.random.key(1))
     nothing = np.zeros((BATCH, HORIZON))
     trajectories = trajectories_of(nothing, nothing, nothing)
-    occupancy = largest_intermediate(lambda t: ox.estimators.occupancy(problem, t, policy), trajectories)
+    occupancy = largest_intermediate(
+        lambda t: ox.estimators.occupancy(problem, t, policy), trajectories
+    )
     quasi_reward = jnp.ones(problem.size)
-    gradient = largest_intermediate(lambda t: ox.estimators.gradient(problem, t, policy, quasi_reward), trajectories)
+    gradient = largest_intermediate(
+        lambda t: ox.estimators.gradient(problem, t, policy, quasi_reward), trajectories
+    )
     return [occupancy, gradient]
 
 
@@ -289,7 +333,10 @@ def test_the_search_for_dense_arrays_notices_one() -> None:
     def pairs(state: Any, action: Any) -> jax.Array:
         return jax.nn.one_hot(state * ACTIONS + action, STATES * ACTIONS)
 
-    assert min(largest_of_estimators(Function(pairs), "episodic")) >= BATCH * HORIZON * STATES * ACTIONS
+    assert (
+        min(largest_of_estimators(Function(pairs), "episodic"))
+        >= BATCH * HORIZON * STATES * ACTIONS
+    )
 
 
 # What cannot be is refused.
@@ -299,13 +346,19 @@ def test_the_search_for_dense_arrays_notices_one() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: StateAction().size(CARTPOLE), "StateAction features need a tabular environment, got CartPole"),
+        (
+            lambda: StateAction().size(CARTPOLE),
+            "StateAction features need a tabular environment, got CartPole",
+        ),
         (lambda: State().size(CARTPOLE), "State features need a tabular environment"),
         (lambda: Table(TABLE).size(CARTPOLE), "Table features need a tabular environment"),
         (lambda: Table(TABLE[:-1]).size(GARNET), r"S, A = \(11, 3\), got \(10, 3, 4\)"),
         (lambda: Table(TABLE[0]), r"\[S, A, d\]"),
         (lambda: Table(np.full((2, 2, 1), np.nan)), "finite"),
-        (lambda: Function(lambda s, a: jnp.zeros((2, 2)) + s + a).size(GARNET), "a number or a vector"),
+        (
+            lambda: Function(lambda s, a: jnp.zeros((2, 2)) + s + a).size(GARNET),
+            "a number or a vector",
+        ),
         (lambda: Function(lambda s, a: (s, a)).size(GARNET), "a number or a vector"),
         (lambda: Function(lambda s: s).size(GARNET), "the feature function failed"),
         (lambda: Grid([0.0], [1.0, 2.0], [3]), "one length, got 1, 2, 1 and 1"),
@@ -314,7 +367,10 @@ def test_the_search_for_dense_arrays_notices_one() -> None:
         (lambda: Grid([1.0], [1.0], [3]), "low must be below high"),
         (lambda: Grid([0.0], [np.inf], [3]), "high must be finite"),
         (lambda: Grid([0.0], [1.0], [0]), "bins"),
-        (lambda: Grid([0.0], [1.0], [2], coordinates=[4]).size(CARTPOLE), r"coordinates must lie in 0\.\.3"),
+        (
+            lambda: Grid([0.0], [1.0], [2], coordinates=[4]).size(CARTPOLE),
+            r"coordinates must lie in 0\.\.3",
+        ),
         (Stack, "at least one"),
         (lambda: as_feature("state"), "got 'state'"),
     ],

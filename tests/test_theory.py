@@ -24,7 +24,11 @@ EXAMPLE = Constants(
     smoothness_utility_l1=11.0,
 )
 FROZEN_LAKE = Constants(
-    discount=0.99, lipschitz_utility=1.0, smoothness_utility=0.0, smoothness_utility_l1=0.0, **TABULAR_SOFTMAX
+    discount=0.99,
+    lipschitz_utility=1.0,
+    smoothness_utility=0.0,
+    smoothness_utility_l1=0.0,
+    **TABULAR_SOFTMAX,
 )
 
 
@@ -32,25 +36,36 @@ FROZEN_LAKE = Constants(
 
 
 def test_constants_by_hand() -> None:
-    # 1 - gamma = 1/2: L_theta = 4 * 11 * 4 * 16 + 8 * 4 * 5 * 8 + 2 * 5 * 7 * 4 = 2816 + 1280 + 280.
+    # 1 - gamma = 1/2: L_theta = 4 * 11 * 4 * 16 + 8 * 4 * 5 * 8 + 2 * 5 * 7 * 4 = 2816 + 1280 +
+    # 280.
     assert theory.smoothness_theta(EXAMPLE) == pytest.approx(4376, rel=1e-14)
     assert theory.occupancy_lipschitz(EXAMPLE) == pytest.approx(16, rel=1e-14)
     assert theory.gradient_bound(EXAMPLE) == pytest.approx(80, rel=1e-14)
     # With H = 4 and delta = 1/16: C_1 = 112 * 4 * 49 * 64 + 48 * 4 * 25 * 16;
     # C_2 = 32 * 4 * 49 * 64 + 64 * 4 * 25 * (5^2 * 4 + 16) = 401408 + 742400;
-    # C_3 = 48 * 49 * 25 * 16 + 96 * 4 * 4 * 35 * (e + 1) * 32 * (300 + 784/3) = 940800 + 965672960 (e + 1);
-    # C_4 = 32 * 4 * 4 * 49 * 35 * (e + 1) * 128 = 112394240 (e + 1).
+    # C_3 = 48 * 49 * 25 * 16 + 96 * 4 * 4 * 35 * (e + 1) * 32 * (300 + 784/3) = 940800 + 965672960
+    # (e + 1); C_4 = 32 * 4 * 4 * 49 * 35 * (e + 1) * 128 = 112394240 (e + 1).
     assert theory.radius(4, 2.0) == 1 / 16
     variance = theory.variance_constants(EXAMPLE, 4, 1 / 16)
-    assert variance == pytest.approx((1481728, 1143808, 3591585019.4022584, 417913460.21546477), rel=1e-14)
+    assert variance == pytest.approx(
+        (1481728, 1143808, 3591585019.4022584, 417913460.21546477), rel=1e-14
+    )
     # 4376 / (2 (4376^2 + C_3 + C_4)) and 4376 / (2 * 4376^2 + 8 (C_3 + C_4)).
-    assert theory.step_size_stationary(4376.0, variance) == pytest.approx(5.431102638938662e-07, rel=1e-14)
-    assert theory.step_size_global(4376.0, variance) == pytest.approx(1.362633414844977e-07, rel=1e-14)
+    assert theory.step_size_stationary(4376.0, variance) == pytest.approx(
+        5.431102638938662e-07, rel=1e-14
+    )
+    assert theory.step_size_global(4376.0, variance) == pytest.approx(
+        1.362633414844977e-07, rel=1e-14
+    )
 
 
 def test_weights_by_hand() -> None:
-    assert theory.weight_bound(2, 0.05, 2.0) == pytest.approx(1.822118800390509, rel=1e-14)  # exp(0.6)
-    assert theory.weight_variance(1, 1 / 16, 2.0, 3.0) == pytest.approx(257.20051822922, rel=1e-14)  # 156 exp(1/2)
+    assert theory.weight_bound(2, 0.05, 2.0) == pytest.approx(
+        1.822118800390509, rel=1e-14
+    )  # exp(0.6)
+    assert theory.weight_variance(1, 1 / 16, 2.0, 3.0) == pytest.approx(
+        257.20051822922, rel=1e-14
+    )  # 156 exp(1/2)
     assert theory.weight_bound(199, 5.0, 1.0) == math.inf
     steps = theory.horizon(0.01, 0.9)
     assert steps == 93  # 92.10...
@@ -60,12 +75,26 @@ def test_weights_by_hand() -> None:
 
 def test_plan_by_hand() -> None:
     plan = theory.plan(0.01, FROZEN_LAKE)
-    # H = 921.03...; an epoch draws 99 * 100 + 10000 = 19900 trajectories; T = 100 and log2(100) = 6.6...
-    assert (plan.horizon, plan.batch, plan.epoch_length, plan.snapshot_batch) == (922, 100, 100, 10_000)
+    # H = 921.03...; an epoch draws 99 * 100 + 10000 = 19900 trajectories; T = 100 and log2(100) =
+    # 6.6...
+    assert (plan.horizon, plan.batch, plan.epoch_length, plan.snapshot_batch) == (
+        922,
+        100,
+        100,
+        10_000,
+    )
     assert plan.radius == pytest.approx(1 / (math.sqrt(2) * 922))
     first, second = plan.stationary, plan.global_optimum
-    assert (first.epochs, first.trajectories, first.environment_steps) == (100, 1_990_000, 1_834_780_000)
-    assert (second.epochs, second.trajectories, second.environment_steps) == (7, 139_300, 128_434_600)
+    assert (first.epochs, first.trajectories, first.environment_steps) == (
+        100,
+        1_990_000,
+        1_834_780_000,
+    )
+    assert (second.epochs, second.trajectories, second.environment_steps) == (
+        7,
+        139_300,
+        128_434_600,
+    )
     assert plan.variance == theory.variance_constants(FROZEN_LAKE, 922, plan.radius)
     assert plan.smoothness_theta == theory.smoothness_theta(FROZEN_LAKE)
     assert first.step_size == theory.step_size_stationary(plan.smoothness_theta, plan.variance)
@@ -95,8 +124,13 @@ def test_counts_do_not_round_up_the_last_bit(count: int) -> None:
 
 @pytest.mark.parametrize(("index", "order"), [(0, 6), (1, 6), (2, 7), (3, 7)])
 def test_variance_constants_scale_with_the_effective_horizon(index: int, order: int) -> None:
-    near, far = (replace(EXAMPLE, discount=1 - left, lipschitz_utility=1e-9) for left in (1e-3, 1e-4))
-    ratio = theory.variance_constants(far, 10, 0.01)[index] / theory.variance_constants(near, 10, 0.01)[index]
+    near, far = (
+        replace(EXAMPLE, discount=1 - left, lipschitz_utility=1e-9) for left in (1e-3, 1e-4)
+    )
+    ratio = (
+        theory.variance_constants(far, 10, 0.01)[index]
+        / theory.variance_constants(near, 10, 0.01)[index]
+    )
     assert ratio == pytest.approx(10**order, rel=1e-6)
 
 
@@ -127,7 +161,9 @@ def test_step_sizes_meet_the_conditions_of_the_proofs(seed: int) -> None:
     assert slack >= -1e-12 / eta
     eta = theory.step_size_global(smoothness, variance)
     slack = 1 / (8 * eta) - smoothness / 4 - (drift + last) / smoothness
-    assert slack == pytest.approx(0, abs=1e-12 / eta)  # the condition is tight: no larger step size meets it
+    assert slack == pytest.approx(
+        0, abs=1e-12 / eta
+    )  # the condition is tight: no larger step size meets it
 
 
 # The bounds, against a problem small enough to enumerate every trajectory.
@@ -147,15 +183,21 @@ def log_policy(theta: Floats) -> Floats:
 class Enumeration:
     """Every trajectory of HORIZON steps under `behaviour`, with estimates for `target`; logits are scale * theta."""
 
-    def __init__(self, behaviour: Floats, target: Floats, discount: float, scale: float = 1.0) -> None:
+    def __init__(
+        self, behaviour: Floats, target: Floats, discount: float, scale: float = 1.0
+    ) -> None:
         states = PAIRS // ACTIONS
-        log_behaviour, log_target = (log_policy(scale * theta).ravel() for theta in (behaviour, target))
+        log_behaviour, log_target = (
+            log_policy(scale * theta).ravel() for theta in (behaviour, target)
+        )
         moves = TRANSITIONS[PAIRS[:, :-1], states[:, 1:]].prod(axis=1)
         self.probability = START[states[:, 0]] * moves * np.exp(log_behaviour[PAIRS].sum(axis=1))
         self.weights = np.exp(np.cumsum(log_target[PAIRS] - log_behaviour[PAIRS], axis=1))
         self.visits = np.eye(STATES * ACTIONS)[PAIRS]
         probabilities = np.exp(log_target).reshape(STATES, ACTIONS)
-        blocks = np.kron(np.eye(STATES), np.ones((ACTIONS, 1))) @ np.kron(np.eye(STATES), np.ones((1, ACTIONS)))
+        blocks = np.kron(np.eye(STATES), np.ones((ACTIONS, 1))) @ np.kron(
+            np.eye(STATES), np.ones((1, ACTIONS))
+        )
         scores = scale * (np.eye(STATES * ACTIONS) - blocks * probabilities.ravel())
         self.scores = np.cumsum(scores[PAIRS], axis=1)
         self.discounts = discount ** np.arange(HORIZON)
@@ -220,7 +262,10 @@ def linear_constants(discount: float, scale: float) -> Constants:
 
 def random_pair(seed: int, distance: float, spread: float = 2.0) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(seed)
-    theta, direction = spread * rng.normal(size=(STATES, ACTIONS)), rng.normal(size=(STATES, ACTIONS))
+    theta, direction = (
+        spread * rng.normal(size=(STATES, ACTIONS)),
+        rng.normal(size=(STATES, ACTIONS)),
+    )
     return theta, theta + distance * direction / np.linalg.norm(direction)
 
 
@@ -242,7 +287,10 @@ def test_score_and_hessian_of_the_table() -> None:
     step = 1e-3
 
     def difference(function: Callable[[Floats], Floats], x: Floats) -> Floats:
-        return np.stack([(function(x + unit) - function(x - unit)) / (2 * step) for unit in step * np.eye(4)], axis=-1)
+        return np.stack(
+            [(function(x + unit) - function(x - unit)) / (2 * step) for unit in step * np.eye(4)],
+            axis=-1,
+        )
 
     scores = difference(log_policy, logits)  # of every action, in the second axis
     hessians = difference(lambda x: difference(log_policy, x), logits)
@@ -251,7 +299,9 @@ def test_score_and_hessian_of_the_table() -> None:
     assert largest_score == pytest.approx(math.sqrt(2), rel=1e-5)
     assert largest_score == pytest.approx(2 * TABULAR_SOFTMAX["lipschitz_psi"], rel=1e-5)
     assert largest_hessian == pytest.approx(0.5, rel=1e-5)
-    assert largest_hessian <= 2 * (TABULAR_SOFTMAX["smoothness_psi"] + TABULAR_SOFTMAX["lipschitz_psi"] ** 2)
+    assert largest_hessian <= 2 * (
+        TABULAR_SOFTMAX["smoothness_psi"] + TABULAR_SOFTMAX["lipschitz_psi"] ** 2
+    )
 
 
 @pytest.mark.parametrize("distance", [1e-3, 0.1, 1.0])
@@ -260,8 +310,13 @@ def test_importance_weights_obey_their_bounds(seed: int, distance: float) -> Non
     run = Enumeration(*random_pair(seed, distance), 0.9)
     variances = run.mean((run.weights - 1) ** 2)
     for step in range(HORIZON):
-        assert run.weights[:, step].max() <= theory.weight_bound(step, distance, TABULAR_SOFTMAX["lipschitz_psi"])
-        assert variances[step] <= theory.weight_variance(step, distance, **TABULAR_SOFTMAX) * distance**2
+        assert run.weights[:, step].max() <= theory.weight_bound(
+            step, distance, TABULAR_SOFTMAX["lipschitz_psi"]
+        )
+        assert (
+            variances[step]
+            <= theory.weight_variance(step, distance, **TABULAR_SOFTMAX) * distance**2
+        )
 
 
 def test_the_weight_bound_is_attained() -> None:
@@ -269,12 +324,15 @@ def test_the_weight_bound_is_attained() -> None:
     theta = np.tile([0.0, 20.0], (STATES, 1))
     target = theta + np.array([[1.0, -1.0], [0.0, 0.0], [0.0, 0.0]]) * 0.1 / math.sqrt(2)
     weights = Enumeration(theta, target, 0.9).weights.max(axis=0)
-    bounds = [theory.weight_bound(step, 0.1, TABULAR_SOFTMAX["lipschitz_psi"]) for step in range(HORIZON)]
+    bounds = [
+        theory.weight_bound(step, 0.1, TABULAR_SOFTMAX["lipschitz_psi"]) for step in range(HORIZON)
+    ]
     np.testing.assert_allclose(weights, bounds, rtol=1e-6)
 
 
 def test_the_printed_weight_variance_fails() -> None:
-    # One step, two actions, logits 20 * theta, so l_psi = 20: the printed bound lacks l_psi in its exponential.
+    # One step, two actions, logits 20 * theta, so l_psi = 20: the printed bound lacks l_psi in its
+    # exponential.
     behaviour, target = np.exp(log_policy(20 * np.array([[0.5, -0.5], [-0.2, 0.2]])))
     distance = math.hypot(0.7, 0.7)
     variance = float((target**2 / behaviour).sum() - 1)
@@ -290,7 +348,9 @@ def test_the_objective_is_as_smooth_as_claimed(seed: int, distance: float) -> No
     theta, other = random_pair(seed, distance, spread=0.5)
     moved = np.abs(occupancy(theta, discount) - occupancy(other, discount)).sum()
     assert moved <= theory.occupancy_lipschitz(constants) * distance
-    gradients = [numerical_gradient(lambda x: coverage(occupancy(x, discount)), x) for x in (theta, other)]
+    gradients = [
+        numerical_gradient(lambda x: coverage(occupancy(x, discount)), x) for x in (theta, other)
+    ]
     assert np.linalg.norm(gradients[0]) <= theory.gradient_bound(constants)
     change = np.linalg.norm(gradients[0] - gradients[1])
     assert 0 < change <= theory.smoothness_theta(constants) * distance
@@ -308,7 +368,9 @@ def test_the_snapshot_estimate_is_as_accurate_as_claimed(scale: float) -> None:
         4 * error <= theory.variance_constants(constants, HORIZON, 0.1).snapshot
     )  # the proof bounds 4 times the error
     printed = 12 / (1 - discount) ** 4
-    assert (error <= printed) == (scale == 1.0)  # as printed, without l_psi^2, it fails for steep logits
+    assert (error <= printed) == (
+        scale == 1.0
+    )  # as printed, without l_psi^2, it fails for steep logits
 
 
 def test_the_snapshot_estimate_of_a_curved_utility() -> None:
@@ -327,7 +389,8 @@ def test_the_bias_of_cutting_trajectories(horizon: int) -> None:
     discount = 0.6
     theta, _ = random_pair(5, 1.0, spread=0.5)
     cut, whole = (
-        numerical_gradient(lambda x, h=h: coverage(occupancy(x, discount, h)), theta) for h in (horizon, None)
+        numerical_gradient(lambda x, h=h: coverage(occupancy(x, discount, h)), theta)
+        for h in (horizon, None)
     )
     constants = theory.variance_constants(coverage_constants(discount), horizon, 0.1)
     assert 0 < 4 * ((cut - whole) ** 2).sum() <= constants.truncation * discount ** (2 * horizon)
@@ -335,19 +398,34 @@ def test_the_bias_of_cutting_trajectories(horizon: int) -> None:
 
 @pytest.mark.parametrize(("scale", "slope"), [(1.0, 1.0), (10.0, 1.0), (100.0, 0.01)])
 def test_the_drift_of_one_iteration(scale: float, slope: float) -> None:
-    discount, distance, reward = 0.3, 0.05 / scale, slope * np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    discount, distance, reward = (
+        0.3,
+        0.05 / scale,
+        slope * np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0]),
+    )
     constants = replace(linear_constants(discount, scale), lipschitz_utility=slope)
     drifts: list[float] = []
     for seed in range(6):
         old, new = (theta / scale for theta in random_pair(seed, 0.05, spread=0.5))
         fresh, reweighted = (Enumeration(new, theta, discount, scale) for theta in (new, old))
-        drifts.append(float(fresh.mean(((fresh.gradient(reward) - reweighted.gradient(reward)) ** 2).sum(axis=1))))
+        drifts.append(
+            float(
+                fresh.mean(
+                    ((fresh.gradient(reward) - reweighted.gradient(reward)) ** 2).sum(axis=1)
+                )
+            )
+        )
     # The proof bounds 4 times the drift.
-    assert 4 * max(drifts) <= theory.variance_constants(constants, HORIZON, distance).drift * distance**2
+    assert (
+        4 * max(drifts)
+        <= theory.variance_constants(constants, HORIZON, distance).drift * distance**2
+    )
     steepness, left = scale**2 / 2, 1 - discount
     weights = HORIZON * slope**2 * 8 * steepness * (math.exp(HORIZON * math.sqrt(2) * 0.05) + 1)
     printed = 48 * steepness * slope**2 / left**4 + 96 * weights / left**5 * 12 * slope**2
-    assert (max(drifts) > printed * distance**2) == (scale == 100.0)  # as printed, it fails for steep logits
+    assert (max(drifts) > printed * distance**2) == (
+        scale == 100.0
+    )  # as printed, it fails for steep logits
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -359,7 +437,10 @@ def test_the_stale_quasi_reward_of_one_iteration(seed: int) -> None:
     second = np.maximum(first + run.occupancy() - Enumeration(new, old, discount).occupancy(), 0)
     jacobian = np.stack([run.mean(run.gradient(unit)) for unit in np.eye(STATES * ACTIONS)])
     stale = (coverage_gradient(first) - coverage_gradient(second)) @ jacobian
-    bound = theory.variance_constants(coverage_constants(discount), HORIZON, distance).last_step * distance**2
+    bound = (
+        theory.variance_constants(coverage_constants(discount), HORIZON, distance).last_step
+        * distance**2
+    )
     assert 0 < 4 * run.mean((stale**2).sum(axis=1)) <= bound
 
 
@@ -369,16 +450,22 @@ def test_the_stale_quasi_reward_of_one_iteration(seed: int) -> None:
 @pytest.mark.parametrize("radius", [0.05, 0.3, 5.0])
 def test_gradient_mapping_solves_the_trust_region_problem(radius: float) -> None:
     gradient, eta = np.array([1.2, -0.7]), 0.4
-    angles, lengths = np.meshgrid(np.linspace(0, 2 * np.pi, 1001), np.linspace(0, min(radius, 2.0), 501))
+    angles, lengths = np.meshgrid(
+        np.linspace(0, 2 * np.pi, 1001), np.linspace(0, min(radius, 2.0), 501)
+    )
     moves = np.stack([lengths * np.cos(angles), lengths * np.sin(angles)], axis=-1)
     values = moves @ gradient - (moves**2).sum(axis=-1) / (2 * eta)
     best = moves.reshape(-1, 2)[values.argmax()]
-    np.testing.assert_allclose(theory.gradient_mapping(gradient, eta, radius) * eta, best, atol=4e-3)
+    np.testing.assert_allclose(
+        theory.gradient_mapping(gradient, eta, radius) * eta, best, atol=4e-3
+    )
 
 
 def test_gradient_mapping_of_any_shape() -> None:
     matrix = np.array([[3.0, 0.0], [0.0, 4.0]])
-    np.testing.assert_allclose(theory.gradient_mapping(matrix, 0.5, 1.0), matrix * 0.4)  # a step of 2.5 cut to 1
+    np.testing.assert_allclose(
+        theory.gradient_mapping(matrix, 0.5, 1.0), matrix * 0.4
+    )  # a step of 2.5 cut to 1
     whole = theory.gradient_mapping(matrix, 0.5, 2.5)
     np.testing.assert_array_equal(whole, matrix)
     assert not np.shares_memory(whole, matrix)
@@ -394,7 +481,15 @@ def test_the_table_is_aligned_and_honest() -> None:
     text = str(plan)
     rows = plan.table().splitlines()[1:]
     assert {len(row) for row in rows} == {46, 66}
-    for cell in ("922", "10,000", "1,834,780,000", "128,434,600", "L_theta", "C_4", f"{plan.stationary.step_size:.3g}"):
+    for cell in (
+        "922",
+        "10,000",
+        "1,834,780,000",
+        "128,434,600",
+        "L_theta",
+        "C_4",
+        f"{plan.stationary.step_size:.3g}",
+    ):
         assert cell in text
     assert "far too small for practice" in text
     assert "below 1e-7" in text

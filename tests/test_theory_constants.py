@@ -26,14 +26,17 @@ def test_log_coverage_gains_the_root_of_the_actions_in_the_two_norm():
 
 def test_log_coverage_of_pairs_keeps_its_constants():
     problem = ox.Problem(
-        table(np.zeros((2, 3))), ox.utilities.LogCoverage(sigma=0.5), features=ox.features.StateAction()
+        table(np.zeros((2, 3))),
+        ox.utilities.LogCoverage(sigma=0.5),
+        features=ox.features.StateAction(),
     )
     assert occupancy_smoothness(problem) == pytest.approx((2.0, 4.0, 4.0))
 
 
 def test_entropy_is_of_the_normalised_occupancy():
     problem = ox.Problem(ox.make(ICE), ox.utilities.Entropy(), discount=0.9)
-    # the scale is 0.1: 0.1 |1 + log 1e-6| = 1.2815511, and 0.1^2 / 1e-6 = 1e4, times sqrt(4) in the 2-norm
+    # the scale is 0.1: 0.1 |1 + log 1e-6| = 1.2815511, and 0.1^2 / 1e-6 = 1e4, times sqrt(4) in the
+    # 2-norm
     assert occupancy_smoothness(problem) == pytest.approx((1.2815511, 2e4, 1e4), rel=1e-6)
 
 
@@ -55,18 +58,24 @@ def test_the_bound_of_a_random_reward_covers_every_draw():
 def test_what_a_terminal_state_pays_counts_only_if_it_absorbs():
     env = table([[1.0, 0.0, 0.0], [5.0, 0.0, 0.0]], terminal=[False, True])
     assert occupancy_smoothness(ox.Problem(env)).gradient_bound == pytest.approx(1.0)
-    assert occupancy_smoothness(ox.Problem(env, termination="absorbing")).gradient_bound == pytest.approx(5.0)
+    assert occupancy_smoothness(
+        ox.Problem(env, termination="absorbing")
+    ).gradient_bound == pytest.approx(5.0)
 
 
 def test_weights_on_pairs_are_a_reward_of_their_own():
-    problem = ox.Problem(table(np.zeros((2, 3))), ox.utilities.Linear([[0.0, 1.0, -4.0], [2.0, 0.0, 0.0]]))
+    problem = ox.Problem(
+        table(np.zeros((2, 3))), ox.utilities.Linear([[0.0, 1.0, -4.0], [2.0, 0.0, 0.0]])
+    )
     assert occupancy_smoothness(problem) == pytest.approx((4.0, 0.0, 0.0))
 
 
 def test_the_constants_hold_for_a_sum_over_stacked_features():
     rng = np.random.default_rng(0)
     env = table(rng.normal(size=(2, 3)))
-    problem = ox.Problem(env, ox.utilities.Reward() + 2.0 * ox.utilities.LogCoverage(sigma=0.5), discount=0.5)
+    problem = ox.Problem(
+        env, ox.utilities.Reward() + 2.0 * ox.utilities.LogCoverage(sigma=0.5), discount=0.5
+    )
     constants = occupancy_smoothness(problem)
     phi = np.concatenate([np.asarray(env.reward).reshape(6, 1), np.repeat(np.eye(2), 3, axis=0)], 1)
     slopes = [
@@ -91,7 +100,9 @@ def test_the_constants_hold_for_a_sum_over_stacked_features():
 )
 def test_utilities_without_finite_constants_are_refused(utility):
     problem = ox.Problem(table(np.zeros((2, 3))), utility)
-    with pytest.raises(ValueError, match=r"needs a utility with finite constants, but .* has gradient_bound=inf"):
+    with pytest.raises(
+        ValueError, match=r"needs a utility with finite constants, but .* has gradient_bound=inf"
+    ):
         occupancy_smoothness(problem)
 
 

@@ -3,8 +3,31 @@
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from occupax import algorithms, envs, estimators, exact, features, policies, samplers, theory, training, utilities
-from occupax.algorithms import HSPGA, NHARPG, NVRPG, PAGE, REINFORCE, SRVRPG, STORM, SVRPG, TSIVRPG, MaxEnt, PlugIn
+from occupax import (
+    algorithms,
+    envs,
+    estimators,
+    exact,
+    features,
+    policies,
+    samplers,
+    theory,
+    training,
+    utilities,
+)
+from occupax.algorithms import (
+    HSPGA,
+    NHARPG,
+    NVRPG,
+    PAGE,
+    REINFORCE,
+    SRVRPG,
+    STORM,
+    SVRPG,
+    TSIVRPG,
+    MaxEnt,
+    PlugIn,
+)
 from occupax.batches import Batch, Query, SampledBatch
 from occupax.constraints import Constraint
 from occupax.demonstrations import demonstrations
@@ -12,7 +35,17 @@ from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
 from occupax.exact import solve
 from occupax.problem import Problem
 from occupax.samplers import sample
-from occupax.training import Result, Sweep, evaluate, load_policy, load_result, record, save_policy, sweep, train
+from occupax.training import (
+    Result,
+    Sweep,
+    evaluate,
+    load_policy,
+    load_result,
+    record,
+    save_policy,
+    sweep,
+    train,
+)
 from occupax.trajectories import Trajectories
 
 if TYPE_CHECKING:

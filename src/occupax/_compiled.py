@@ -11,14 +11,17 @@ import numpy as np
 def bind(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:
     """Compile `function(tree, *arrays, fixed)`, which may then be called with `(*arrays, fixed=...)` many times.
 
-    It does what `eqx.filter_jit` does, which takes the tree apart at each call: that can take longer than the function.
+    It does what `eqx.filter_jit` does, which takes the tree apart at each call: that can take
+    longer than the function.
 
     Args:
-        function: what to compile; a function of a module, because trees of one form share its program.
+        function: what to compile; a function of a module, because trees of one form share its
+            program.
         tree: its first argument, of arrays and anything hashable.
 
     Returns:
-        The function of the other arguments: trees of arrays, and `fixed`, which is hashable and not traced.
+        The function of the other arguments: trees of arrays, and `fixed`, which is hashable and not
+        traced.
     """
     leaves, structure = jax.tree.flatten(tree)
     others = tuple(None if is_array(leaf) else leaf for leaf in leaves)
@@ -36,11 +39,15 @@ def is_array(leaf: Any) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _program(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]) -> Callable[..., Any]:
+def _program(
+    function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
+) -> Callable[..., Any]:
     @partial(jax.jit, static_argnames="fixed")
     def call(arrays: list[Any], *given: Any, fixed: Any = None) -> Any:
         left = iter(arrays)
-        tree = jax.tree.unflatten(structure, [next(left) if leaf is None else leaf for leaf in leaves])
+        tree = jax.tree.unflatten(
+            structure, [next(left) if leaf is None else leaf for leaf in leaves]
+        )
         return function(tree, *given) if fixed is None else function(tree, *given, fixed)
 
     return call

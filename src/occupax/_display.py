@@ -67,9 +67,13 @@ def small_curve(curves: Sequence[np.ndarray], levels: Sequence[float] = ()) -> s
         parts.append(f'<line {place} stroke="currentColor" stroke-dasharray="6 3" opacity="0.6"/>')
     for i, curve in enumerate(shown):
         across = np.linspace(0, WIDTH, len(curve))
-        points = " ".join(f"{x:.1f},{up(y)}" for x, y in zip(across, curve, strict=True) if np.isfinite(y))
+        points = " ".join(
+            f"{x:.1f},{up(y)}" for x, y in zip(across, curve, strict=True) if np.isfinite(y)
+        )
         colour = COLOURS[i % len(COLOURS)]
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
+        )
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     return f'<svg {size} role="img" aria-label="The course of training.">{"".join(parts)}</svg>'
 
@@ -89,7 +93,10 @@ def in_words(value: Any) -> str:
     if isinstance(value, Tracer) or (hasattr(value, "shape") and np.size(value) > MOST_NUMBERS):
         return f"array {' x '.join(map(str, value.shape)) or 'of one number'}"
     if isinstance(value, np.ndarray | np.generic | jax.Array):
-        numbers = [str(number) if isinstance(number, bool) else f"{number:.6g}" for number in np.ravel(value).tolist()]
+        numbers = [
+            str(number) if isinstance(number, bool) else f"{number:.6g}"
+            for number in np.ravel(value).tolist()
+        ]
         return numbers[0] if np.ndim(value) == 0 else f"[{', '.join(numbers)}]"
     if isinstance(value, float):
         return shown_number(value)
@@ -106,7 +113,11 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
     """What `serial.pack` made of a value, in words, much as Python would write it."""
     match description:
         case {"class": str(), "fields": dict() as fields}:
-            parts = ", ".join(f"{name}={words(field, arrays)}" for name, field in fields.items() if field is not None)
+            parts = ", ".join(
+                f"{name}={words(field, arrays)}"
+                for name, field in fields.items()
+                if field is not None
+            )
             return f"{class_name(description)}({parts})"
         case {"opaque": str()} | {"function": str()}:
             return class_name(description)
@@ -116,7 +127,11 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
             array = arrays[name]
             numbers = ", ".join(f"{float(number):,.6g}" for number in array.ravel()[:MOST_NUMBERS])
             shape = " x ".join(map(str, array.shape))
-            return (numbers if array.ndim == 0 else f"[{numbers}]") if array.size <= MOST_NUMBERS else f"array {shape}"
+            return (
+                (numbers if array.ndim == 0 else f"[{numbers}]")
+                if array.size <= MOST_NUMBERS
+                else f"array {shape}"
+            )
         case {"float": str() as number}:
             return number
         case float():

@@ -52,7 +52,9 @@ def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOS
     return number
 
 
-def check_integers(name: str, values: object, minimum: int = 1, maximum: int = MOST_SIZE) -> tuple[int, ...]:
+def check_integers(
+    name: str, values: object, minimum: int = 1, maximum: int = MOST_SIZE
+) -> tuple[int, ...]:
     """Return `values` as a tuple of whole numbers of at least `minimum`, or say what is wrong with them."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):
         raise ValueError(f"{name} must be a sequence of whole numbers, got {values!r}.")
@@ -73,13 +75,16 @@ def check_number(name: str, value: object, *, low: float, open_low: bool = False
 
 
 SMALLEST = 1e-30
-"""The smallest positive number of a utility: single precision would round much smaller numbers, or their inverses."""
+"""The smallest positive number of a utility: single precision would round much smaller numbers, or
+their inverses."""
 
 
 def refuse_tiny(name: str, number: float) -> float:
     """Return a number that is 0 or at least `SMALLEST`, and raise an error for a smaller one."""
     if 0 < number < SMALLEST:
-        raise ValueError(f"{name} must be at least {SMALLEST:g}, got {number!r}; single precision rounds it to 0.")
+        raise ValueError(
+            f"{name} must be at least {SMALLEST:g}, got {number!r}; single precision rounds it to 0."
+        )
     return number
 
 
@@ -112,7 +117,9 @@ def tracing_error(subject: str, given: str, error: Exception) -> ValueError:
             f"{subject} turns {given} into an array of NumPy, which JAX cannot differentiate: use the functions of "
             "jax.numpy in it, such as jnp.log instead of np.log."
         )
-    if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerIntegerConversionError):
+    if isinstance(
+        error, jax.errors.ConcretizationTypeError | jax.errors.TracerIntegerConversionError
+    ):
         return ValueError(
             f"{subject} needs the numbers of {given} before they are known, as float(...) and `if` do: use jnp.where "
             "for a choice, and leave out float and int."
@@ -149,15 +156,23 @@ def real_array(name: str, value: Any) -> Num[np.ndarray, "..."]:
     """
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError is that of a torch tensor with gradients
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # RuntimeError is that of a torch tensor with gradients
         array = np.array(None)
-    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.kind not in REAL:  # bfloat16 and the like
+    if (
+        jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.kind not in REAL
+    ):  # bfloat16 and the like
         return array.astype(np.float32)
     if array.dtype.kind == "O" and array.size and all(isinstance(one, Real) for one in array.flat):
         return array.astype(np.float64)
     if array.dtype.kind not in REAL:
         got = f"{array.dtype} " if array.dtype.kind == "c" else ""
-        raise ValueError(f"{name} must be an array of real numbers, got {got}{type(value).__name__} {shown(value)}.")
+        raise ValueError(
+            f"{name} must be an array of real numbers, got {got}{type(value).__name__} {shown(value)}."
+        )
     return array
 
 
@@ -168,7 +183,9 @@ def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
     return array
 
 
-def refuse_infinite(name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()) -> None:
+def refuse_infinite(
+    name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()
+) -> None:
     """Name the first entry of `array` that is not finite; `coords` is where each of them stands, if it is sparse."""
     wrong = ~np.isfinite(array)
     if wrong.any():

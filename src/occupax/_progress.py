@@ -11,7 +11,8 @@ SECONDS_TO_MEASURE = 5.0
 class ProgressBar:
     """A bar on the standard error; a line now and then where that is not a terminal.
 
-    The `total` and what is `done` already are in any unit; `seconds_a_unit` is a first guess of the pace.
+    The `total` and what is `done` already are in any unit; `seconds_a_unit` is a first guess of the
+    pace.
     """
 
     def __init__(
@@ -28,9 +29,16 @@ class ProgressBar:
 
         description = TextColumn("{task.description}", style="bold", markup=False)
         columns = (description, BarColumn(), TextColumn("{task.fields[left]}"))
-        self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True, emoji=False))
+        self._bar = Progress(
+            *columns, TimeElapsedColumn(), console=Console(stderr=True, emoji=False)
+        )
         self._lines = shown and not self._bar.console.is_terminal
-        self._total, self._first, self._guess, self._between = total, done, seconds_a_unit, seconds_between_lines
+        self._total, self._first, self._guess, self._between = (
+            total,
+            done,
+            seconds_a_unit,
+            seconds_between_lines,
+        )
         self._began = self._said = time.monotonic()
         self._task = self._bar.add_task(text, total=total, left="")
         self._bar.update(self._task, completed=done)
@@ -56,7 +64,9 @@ class ProgressBar:
         if self._lines and text is not None and time.monotonic() - self._said >= self._between:
             self._said = time.monotonic()
             with suppress(OSError):
-                self._bar.console.print(f"{text} ({left})", highlight=False, markup=False, soft_wrap=True)
+                self._bar.console.print(
+                    f"{text} ({left})", highlight=False, markup=False, soft_wrap=True
+                )
 
     def _left(self, done: int | float) -> str:
         elapsed, pace = time.monotonic() - self._began, self._guess

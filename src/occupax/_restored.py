@@ -1,7 +1,8 @@
 """What is restored from a file passes the checks that a constructor makes: types, shapes, signs and ranges.
 
-A class says in `__check_init__`, as Equinox does, what its values must be beyond the types of its fields; Equinox calls
-it after every constructor, and `check_restored` after an instance was filled from a file.
+A class says in `__check_init__`, as Equinox does, what its values must be beyond the types of its
+fields; Equinox calls it after every constructor, and `check_restored` after an instance was filled
+from a file.
 """
 
 import dataclasses
@@ -20,9 +21,15 @@ def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
     """Refuse a module or a named tuple, filled with values by name, that its constructor would not have made."""
     kind: Any = type(instance)
     hints = get_type_hints(kind)
-    converters = {} if isinstance(instance, tuple) else {it.name: it.metadata for it in dataclasses.fields(kind)}
+    converters = (
+        {}
+        if isinstance(instance, tuple)
+        else {it.name: it.metadata for it in dataclasses.fields(kind)}
+    )
     try:
-        with jaxtyped("context"):  # so that an axis has the same length in every field that names it
+        with jaxtyped(
+            "context"
+        ):  # so that an axis has the same length in every field that names it
             for name, value in values.items():
                 _check_field(name, value, hints[name], converters.get(name, {}).get("converter"))
         for base in kind.__mro__:
@@ -32,22 +39,36 @@ def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
             _check_layer(kind, values)
     except Exception as error:  # a check was not written for everything that a file may hold
         said = (str(error).partition("\n")[0] or type(error).__name__).rstrip(".")
-        raise ValueError(f"{kind.__name__} was saved with a value that it cannot have: {said}.") from error
+        raise ValueError(
+            f"{kind.__name__} was saved with a value that it cannot have: {said}."
+        ) from error
 
 
 def _check_layer(kind: Any, values: Mapping[str, Any]) -> None:
     """Refuse a layer with other arrays than those that its constructor makes of its sizes."""
     wanted = inspect.signature(kind.__init__).parameters
-    given = {name: values[name] for name in wanted if name in values and not eqx.is_array(values[name])}
-    needed = {it.name for it in wanted.values() if it.default is it.empty and it.kind is not it.VAR_KEYWORD}
-    if not needed <= {"self", "key", *given} or not any(eqx.is_array(value) for value in values.values()):
+    given = {
+        name: values[name] for name in wanted if name in values and not eqx.is_array(values[name])
+    }
+    needed = {
+        it.name
+        for it in wanted.values()
+        if it.default is it.empty and it.kind is not it.VAR_KEYWORD
+    }
+    if not needed <= {"self", "key", *given} or not any(
+        eqx.is_array(value) for value in values.values()
+    ):
         return
     keys = {"key": jax.random.key(0)} if "key" in wanted else {}
     made = eqx.filter_eval_shape(partial(kind, **given, **keys))
     for name, value in values.items():
         expected = getattr(made, name)
-        if hasattr(expected, "shape") and not (eqx.is_inexact_array(value) and value.shape == expected.shape):
-            raise ValueError(f"{name} must be real numbers of shape {expected.shape}, got {_shown(value)}.")
+        if hasattr(expected, "shape") and not (
+            eqx.is_inexact_array(value) and value.shape == expected.shape
+        ):
+            raise ValueError(
+                f"{name} must be real numbers of shape {expected.shape}, got {_shown(value)}."
+            )
 
 
 def _check_field(name: str, value: Any, hint: Any, converter: Callable[[Any], Any] | None) -> None:
@@ -67,8 +88,12 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Literal:
         return any(value == part and type(value) is type(part) for part in parts)
     if origin is tuple:
-        kinds = (parts[0],) * len(value) if isinstance(value, tuple) and parts[1:] == (...,) else parts
-        return isinstance(value, tuple) and len(value) == len(kinds) and all(map(_fits, value, kinds))
+        kinds = (
+            (parts[0],) * len(value) if isinstance(value, tuple) and parts[1:] == (...,) else parts
+        )
+        return (
+            isinstance(value, tuple) and len(value) == len(kinds) and all(map(_fits, value, kinds))
+        )
     if origin is Callable or hint is Callable:
         return callable(value)
     if hint is float:
@@ -83,7 +108,11 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _shown(value: Any) -> str:
     """A value in a few words; of an array its type and its shape."""
-    return f"{value.dtype} of shape {value.shape}" if hasattr(value, "dtype") else " ".join(repr(value).split())[:80]
+    return (
+        f"{value.dtype} of shape {value.shape}"
+        if hasattr(value, "dtype")
+        else " ".join(repr(value).split())[:80]
+    )
 
 
 def _name(hint: Any) -> str:

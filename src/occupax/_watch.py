@@ -20,8 +20,9 @@ class HungError(Exception):
 class Watch:
     """Runs a function in a thread of its own, and gives up on it when a call it announces takes more than `seconds`.
 
-    A thread cannot be stopped from outside: one that hangs is left behind, and ends with the process at the latest.
-    Compiled code that keeps Python's global lock for itself stops the watch too.
+    A thread cannot be stopped from outside: one that hangs is left behind, and ends with the
+    process at the latest. Compiled code that keeps Python's global lock for itself stops the watch
+    too.
     """
 
     def __init__(self, seconds: float):
@@ -47,7 +48,9 @@ class Watch:
         If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
         """
         outcome: Future[Returned] = Future()
-        double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself
+        double = bool(
+            jax.config.read("jax_enable_x64")
+        )  # which a thread does not take over by itself
 
         def work() -> None:
             try:

@@ -1,11 +1,12 @@
 """Baselines of the gradient estimate: the mean of the other trajectories, and a linear function fitted to earlier ones.
 
-The linear baseline (Duan et al., 2016) is ridge regression of the discounted return-to-go on features of observation
-and time step. From step t on, a trajectory earns gamma^t <x_t, c> or so, where x_t holds the observation, its squares,
-t, t^2, t^3 and a one; a state of a table counts as a one-hot vector. The coefficients c are those of least squares over
-batches that were drawn *before* the one that they are used on, with the quasi-rewards of their time: they then depend
-neither on its trajectories nor on their actions, and nothing is biased. A fit for the quasi-reward of the day would
-depend on the batch: with it, five of ten trainings for log coverage got stuck.
+The linear baseline (Duan et al., 2016) is ridge regression of the discounted return-to-go on
+features of observation and time step. From step t on, a trajectory earns gamma^t <x_t, c> or so,
+where x_t holds the observation, its squares, t, t^2, t^3 and a one; a state of a table counts as a
+one-hot vector. The coefficients c are those of least squares over batches that were drawn *before*
+the one that they are used on, with the quasi-rewards of their time: they then depend neither on its
+trajectories nor on their actions, and nothing is biased. A fit for the quasi-reward of the day
+would depend on the batch: with it, five of ten trainings for log coverage got stuck.
 """
 
 from typing import Literal, get_args
@@ -24,15 +25,18 @@ from occupax.trajectories import Trajectories
 BaselineName = Literal["none", "mean", "linear"]
 
 ROUNDING = 100.0
-"""Multiple of the machine epsilon, relative to the return-to-go, below which a difference to the baseline is zero."""
+"""Multiple of the machine epsilon, relative to the return-to-go, below which a difference to the
+baseline is zero."""
 MOST_NUMBERS = 500
-"""Observations of more numbers than this have too many squares and products for a fit at every iteration."""
+"""Observations of more numbers than this have too many squares and products for a fit at every
+iteration."""
 RIDGE = 1e-4
 """What is added to the diagonal of the normal equations once it is all ones."""
 KEPT = 0.5
 """What an iteration keeps of the sums of the batches before it."""
 REACH = 3.0
-"""The fit is cut at so many deviations from the mean of what was earned: squares of rare observations are large."""
+"""The fit is cut at so many deviations from the mean of what was earned: squares of rare
+observations are large."""
 
 
 class ReturnSums(eqx.Module):
@@ -49,8 +53,8 @@ class ReturnSums(eqx.Module):
 class Baseline(eqx.Module):
     """Baseline of a gradient estimate.
 
-    "mean" is the mean return-to-go of the *other* trajectories that take the step. "linear" subtracts a fit to earlier
-    batches first, and then the mean of what the fit leaves.
+    "mean" is the mean return-to-go of the *other* trajectories that take the step. "linear"
+    subtracts a fit to earlier batches first, and then the mean of what the fit leaves.
 
     Args:
         name: "none", "mean" or "linear".
@@ -91,13 +95,17 @@ class Baseline(eqx.Module):
         """Return the returns-to-go minus the values of the fit, if there is one."""
         if self.name == "linear" and self.fit is None:
             by_hand = "by hand, give estimators.regression(...).fit() of an earlier batch"
-            raise ValueError(f"baseline 'linear' is fitted to earlier batches by occupax.train; {by_hand}.")
+            raise ValueError(
+                f"baseline 'linear' is fitted to earlier batches by occupax.train; {by_hand}."
+            )
         if self.fit is None:
             return to_go
         values = self.fit.values(problem, trajectories.observations)
         return jnp.where(trajectories.live, to_go - weights * values, 0.0)
 
-    def mean_of_others(self, to_go: Float[Array, "B H"], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
+    def mean_of_others(
+        self, to_go: Float[Array, "B H"], live: Bool[Array, "B H"]
+    ) -> Float[Array, "B H"]:
         """Return, for each live step, the mean return-to-go of the other trajectories that take the step."""
         whole = ReturnSums(to_go.sum(0), live.sum(0)) if self.whole is None else self.whole
         return (whole.to_go - to_go) / jnp.maximum(whole.live - live, 1)
@@ -110,7 +118,9 @@ class Fit(eqx.Module):
     low: Float[Array, ""]
     high: Float[Array, ""]
 
-    def values(self, problem: Problem, observations: Shaped[Array, "B H *shape"]) -> Float[Array, "B H"]:
+    def values(
+        self, problem: Problem, observations: Shaped[Array, "B H *shape"]
+    ) -> Float[Array, "B H"]:
         """What is expected to be earned from each step on, discounted to the beginning."""
         rows = _rows(problem, observations, self.coefficients.dtype)
         return _discounts(problem, rows) * jnp.clip(rows @ self.coefficients, self.low, self.high)
@@ -160,7 +170,9 @@ def read_baseline(baseline: AnyBaseline) -> Baseline:
 
 def can_be_fitted(problem: Problem) -> bool:
     """Whether observations are arrays with no more numbers than a fit takes."""
-    return hasattr(observation_spec(problem.env), "shape") and input_size(problem.env) <= MOST_NUMBERS
+    return (
+        hasattr(observation_spec(problem.env), "shape") and input_size(problem.env) <= MOST_NUMBERS
+    )
 
 
 def nothing_seen(problem: Problem) -> Regression:
@@ -174,16 +186,23 @@ def nothing_seen(problem: Problem) -> Regression:
 
 
 def regress(
-    problem: Problem, observations: Shaped[Array, "B H *shape"], to_go: Float[Array, "B H"], live: Bool[Array, "B H"]
+    problem: Problem,
+    observations: Shaped[Array, "B H *shape"],
+    to_go: Float[Array, "B H"],
+    live: Bool[Array, "B H"],
 ) -> Regression:
     """The sums over the live steps of trajectories that still earn `to_go`, discounted to the beginning, from each."""
     rows = _rows(problem, observations, to_go.dtype)
-    seen = (jnp.where(live, _discounts(problem, rows), 0.0)[..., None] * rows).reshape(-1, rows.shape[-1])
+    seen = (jnp.where(live, _discounts(problem, rows), 0.0)[..., None] * rows).reshape(
+        -1, rows.shape[-1]
+    )
     earned = jnp.where(live, to_go, 0.0).ravel()
     return Regression(seen.T @ seen, earned @ seen, earned @ earned)
 
 
-def _rows(problem: Problem, observations: Num[Array, "B H *shape"], dtype: jnp.dtype) -> Float[Array, "B H p"]:
+def _rows(
+    problem: Problem, observations: Num[Array, "B H *shape"], dtype: jnp.dtype
+) -> Float[Array, "B H p"]:
     """The features of each step."""
     states, (n, horizon) = number_of_states(problem.env), observations.shape[:2]
     if states is not None:

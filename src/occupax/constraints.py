@@ -21,10 +21,11 @@ class Constraint(eqx.Module):
     """A bound on a discounted expectation, or on a function of the occupancy.
 
     Args:
-        subject: what is limited: a feature of one number, such as `features.Info("cost")`, a function of (observation,
-            action) or an array [S, A], whose discounted sum is expected to keep the limit; or a utility, concave for
-            `at_least` and convex for `at_most`, so that mixtures of policies that keep the limit keep it, too. The
-            names "info.cost", "reward" and those of utilities stand for what they say.
+        subject: what is limited: a feature of one number, such as `features.Info("cost")`, a
+            function of (observation, action) or an array [S, A], whose discounted sum is expected
+            to keep the limit; or a utility, concave for `at_least` and convex for `at_most`, so
+            that mixtures of policies that keep the limit keep it, too. The names "info.cost",
+            "reward" and those of utilities stand for what they say.
         at_most: the largest value that is allowed.
         at_least: the smallest value that is allowed; one of the two must be given.
         name: what it is called in records and reports; by default what the subject is called.
@@ -37,7 +38,11 @@ class Constraint(eqx.Module):
     name: str = eqx.field(static=True)
 
     def __init__(
-        self, subject: Any, at_most: float | None = None, at_least: float | None = None, name: str | None = None
+        self,
+        subject: Any,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        name: str | None = None,
     ):
         if (at_most is None) == (at_least is None):
             got = "neither" if at_most is None else f"at_most={at_most!r} and at_least={at_least!r}"
@@ -49,7 +54,9 @@ class Constraint(eqx.Module):
         self.limit = check_number(bound, given, low=-float("inf"), open_low=True)
         if isinstance(subject, str):
             name, subject = subject if name is None else name, _named(subject)
-        self.subject = subject if isinstance(subject, Utility) else Total(as_feedback("subject", subject))
+        self.subject = (
+            subject if isinstance(subject, Utility) else Total(as_feedback("subject", subject))
+        )
         self.name = _name(subject) if name is None else name
 
     def __check_init__(self) -> None:
@@ -86,11 +93,15 @@ class Constraint(eqx.Module):
 def read_constraints(constraints: Any) -> tuple[Constraint, ...]:
     """Check a list of constraints, and number those of the same name."""
     if isinstance(constraints, Constraint | str) or not isinstance(constraints, Sequence):
-        raise ValueError(f"constraints must be a list of occupax.Constraint, got {type(constraints).__name__}.")
+        raise ValueError(
+            f"constraints must be a list of occupax.Constraint, got {type(constraints).__name__}."
+        )
     named: list[Constraint] = []
     for one in constraints:
         if not isinstance(one, Constraint):
-            raise ValueError(f"constraints must be a list of occupax.Constraint, got {one!r:.60} in it.")
+            raise ValueError(
+                f"constraints must be a list of occupax.Constraint, got {one!r:.60} in it."
+            )
         name, number = one.name, 2
         while any(name == other.name for other in named):
             name, number = f"{one.name}-{number}", number + 1
@@ -100,36 +111,50 @@ def read_constraints(constraints: Any) -> tuple[Constraint, ...]:
 
 
 def with_constraints(
-    objective: Utility, constraints: Sequence[Constraint], env: DecisionProcess, discount: float, given: Feature | None
+    objective: Utility,
+    constraints: Sequence[Constraint],
+    env: DecisionProcess,
+    discount: float,
+    given: Feature | None,
 ) -> tuple[Sum, Feature]:
     """The utility of a problem with constraints, and what its occupancy counts.
 
-    It is the Lagrangian with multipliers of 0: a sum of the objective and of what is limited, with weights of 0. Each
-    term sees a part of its own of the occupancy, unless all count the same. `given` features are for all but totals.
+    It is the Lagrangian with multipliers of 0: a sum of the objective and of what is limited, with
+    weights of 0. Each term sees a part of its own of the occupancy, unless all count the same.
+    `given` features are for all but totals.
     """
     terms = [objective, *(constraint.subject for constraint in constraints)]
     shared = [None if isinstance(term, Total) else given for term in terms]
-    counted = [term.features() if features is None else features for term, features in zip(terms, shared, strict=True)]
+    counted = [
+        term.features() if features is None else features
+        for term, features in zip(terms, shared, strict=True)
+    ]
     for constraint, features in zip(constraints, counted[1:], strict=True):
         if isinstance(constraint.subject, Total) and features.size(env) != 1:
             raise ValueError(
                 f"a limit is for one number, but {constraint.name!r} counts {features.size(env)}: give a constraint "
                 "for each of them, or a utility of them."
             )
-    bound = tuple(bind(term, env, discount, features) for term, features in zip(terms, shared, strict=True))
+    bound = tuple(
+        bind(term, env, discount, features) for term, features in zip(terms, shared, strict=True)
+    )
     weights = (1.0, *(0.0 for _ in constraints))
     if all(bool(eqx.tree_equal(counted[0], features)) for features in counted[1:]):
         return Sum(bound, weights), counted[0]
     return Sum(bound, weights, tuple(features.size(env) for features in counted)), Stack(*counted)
 
 
-def excesses(utility: Sum, constraints: Sequence[Constraint], occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
+def excesses(
+    utility: Sum, constraints: Sequence[Constraint], occupancy: Float[Array, " d"]
+) -> Float[Array, " K"]:
     """By how much an occupancy in the domain of the utility violates each constraint; negative where there is slack."""
     pairs = zip(constraints, utility.parts(occupancy)[1:], strict=True)
     return jnp.stack([constraint.excess(term.value(part)) for constraint, (_, term, part) in pairs])
 
 
-def lagrangian(utility: Sum, constraints: Sequence[Constraint], multipliers: Any, weight: Any = 1.0) -> Sum:
+def lagrangian(
+    utility: Sum, constraints: Sequence[Constraint], multipliers: Any, weight: Any = 1.0
+) -> Sum:
     """F, times a weight, minus the sum of multiplier times excess, but for a constant."""
     weights = [-constraint.sign * multipliers[k] for k, constraint in enumerate(constraints)]
     return eqx.tree_at(lambda it: it.weights, utility, (weight, *weights))

@@ -33,18 +33,19 @@ def demonstrations(
 
     Args:
         env: the environment of the demonstrations, or what `occupax.make` makes one of.
-        source: a policy, which is evaluated exactly on a table and from 1,000 episodes elsewhere; or recorded episodes:
-            lists of (observation, action) pairs, or episodes with the fields `observations` and `actions`, as Minari
-            has them, of which a last observation without an action is left out; or three arrays (observations, actions,
-            ends) of all steps one after the other, where `ends` is True at the last step of each episode.
+        source: a policy, which is evaluated exactly on a table and from 1,000 episodes elsewhere;
+            or recorded episodes: lists of (observation, action) pairs, or episodes with the fields
+            `observations` and `actions`, as Minari has them, of which a last observation without an
+            action is left out; or three arrays (observations, actions, ends) of all steps one after
+            the other, where `ends` is True at the last step of each episode.
         discount: gamma, that of the problem in which they are imitated.
         horizon: how many steps of each episode count; by default as many as the environment allows.
-        features: what is counted; pairs of state and action by default. Recorded episodes need features of
-            observation and action alone, because rewards and info are not recorded.
+        features: what is counted; pairs of state and action by default. Recorded episodes need
+            features of observation and action alone, because rewards and info are not recorded.
 
     Returns:
-        (1 - gamma) times the mean occupancy: [S, A] for pairs, [S] for states, [d] otherwise. Its sum is less than 1 by
-        what comes after the end of an episode.
+        (1 - gamma) times the mean occupancy: [S, A] for pairs, [S] for states, [d] otherwise. Its
+        sum is less than 1 by what comes after the end of an episode.
     """
     counted = StateAction() if features is None else as_feature(features)
     problem = Problem(env, Custom(jnp.sum, counted), discount=discount, horizon=horizon)
@@ -65,7 +66,11 @@ def _of_policy(problem: Problem, policy: Policy) -> Float[np.ndarray, " d"]:
 
 def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
     """The number, the observations and the actions of each episode."""
-    if isinstance(source, Mapping) or not isinstance(source, Iterable) or isinstance(source, str | bytes):
+    if (
+        isinstance(source, Mapping)
+        or not isinstance(source, Iterable)
+        or isinstance(source, str | bytes)
+    ):
         raise ValueError(
             f"demonstrations must be a policy or a list of episodes, got {type(source).__name__}; one episode is a "
             "list of one."
@@ -90,7 +95,9 @@ def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
                 ) from None
         if not actions or len(observations) not in (len(actions), len(actions) + 1):
             lengths = f"{len(observations)} and {len(actions)}"
-            raise ValueError(f"episode {number} must have as many observations as actions, got {lengths}.")
+            raise ValueError(
+                f"episode {number} must have as many observations as actions, got {lengths}."
+            )
         yield number, observations[: len(actions)], actions
     if number < 0:
         raise ValueError("demonstrations must have at least one episode, got none.")
@@ -98,7 +105,9 @@ def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
 
 def _is_arrays(source: Any) -> bool:
     """Return whether demonstrations are a tuple of arrays, and not a list of episodes."""
-    return isinstance(source, tuple) and all(hasattr(part, "shape") and hasattr(part, "dtype") for part in source)
+    return isinstance(source, tuple) and all(
+        hasattr(part, "shape") and hasattr(part, "dtype") for part in source
+    )
 
 
 def _split(arrays: tuple[Any, ...]) -> list[dict[str, np.ndarray]]:
@@ -114,43 +123,65 @@ def _split(arrays: tuple[Any, ...]) -> list[dict[str, np.ndarray]]:
         got = f"shapes {observations.shape}, {actions.shape} and {ends.shape}"
         raise ValueError(f"demonstrations as arrays must have one entry for each step, got {got}.")
     if not np.isin(ends, (0, 1)).all():
-        raise ValueError(f"ends of the demonstrations must be True or False, got {ends[~np.isin(ends, (0, 1))][0]}.")
+        raise ValueError(
+            f"ends of the demonstrations must be True or False, got {ends[~np.isin(ends, (0, 1))][0]}."
+        )
     stops = [*np.flatnonzero(ends) + 1, len(ends)]
     starts = [0, *stops[:-1]]
     spans = [slice(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
     return [{"observations": observations[span], "actions": actions[span]} for span in spans]
 
 
-def _of_episode(problem: Problem, number: int, observations: Sequence[Any], actions: Sequence[Any]) -> Any:
+def _of_episode(
+    problem: Problem, number: int, observations: Sequence[Any], actions: Sequence[Any]
+) -> Any:
     count = len(actions) if problem.horizon is None else min(len(actions), problem.horizon)
     try:
         seen, taken = np.stack(observations[:count]), np.stack(actions[:count])
     except ValueError:
-        raise ValueError(f"episode {number} has observations or actions of different shapes.") from None
+        raise ValueError(
+            f"episode {number} has observations or actions of different shapes."
+        ) from None
     seen = real_array(f"observations of episode {number}", seen)
     taken = real_array(f"actions of episode {number}", taken)
     env = problem.env
     states, spec, action = number_of_states(env), observation_spec(env), env.action_space.spec()
     for what, given, wanted, most in (
         ("observations", seen, spec, states),
-        ("actions", taken, action, env.num_actions if np.issubdtype(action.dtype, np.integer) else None),
+        (
+            "actions",
+            taken,
+            action,
+            env.num_actions if np.issubdtype(action.dtype, np.integer) else None,
+        ),
     ):
         if given.shape[1:] != wanted.shape:
             shapes = f"shape {wanted.shape}, got {given.shape[1:]}"
-            raise ValueError(f"episode {number} does not fit the environment: its {what} must have {shapes}.")
+            raise ValueError(
+                f"episode {number} does not fit the environment: its {what} must have {shapes}."
+            )
         if not np.isfinite(given).all():
-            raise ValueError(f"episode {number} does not fit the environment: its {what} must be finite numbers.")
-        if most is not None and not ((given >= 0) & (given < most) & (given == np.round(given))).all():
+            raise ValueError(
+                f"episode {number} does not fit the environment: its {what} must be finite numbers."
+            )
+        if (
+            most is not None
+            and not ((given >= 0) & (given < most) & (given == np.round(given))).all()
+        ):
             worst = given[~((given >= 0) & (given < most) & (given == np.round(given)))][0]
             allowed = f"whole numbers from 0 to {most - 1}, got {worst}"
-            raise ValueError(f"episode {number} does not fit the environment: its {what} must be {allowed}.")
+            raise ValueError(
+                f"episode {number} does not fit the environment: its {what} must be {allowed}."
+            )
     pairs = jnp.asarray(seen, spec.dtype), jnp.asarray(taken, action.dtype)
     found = _total(problem, pairs, jnp.nan)
     if jnp.isfinite(found).all():
         return found
     if jnp.isfinite(_total(problem, pairs, 0.0)).all():
         wanted = "features must count observations and actions alone, got"
-        raise ValueError(f"{wanted} {shown(problem.features)}; recorded pairs have no rewards and no info.")
+        raise ValueError(
+            f"{wanted} {shown(problem.features)}; recorded pairs have no rewards and no info."
+        )
     raise ValueError(f"features must be finite on episode {number}, got {shown(problem.features)}.")
 
 
@@ -162,7 +193,9 @@ def _total(problem: Problem, pairs: tuple[Array, Array], unknown: float) -> Floa
     return counts.total(problem.discount ** jnp.arange(count), problem.size)
 
 
-def _shaped(found: Float[np.ndarray, " d"], counted: Feature, env: DecisionProcess) -> Float[np.ndarray, "..."]:
+def _shaped(
+    found: Float[np.ndarray, " d"], counted: Feature, env: DecisionProcess
+) -> Float[np.ndarray, "..."]:
     if isinstance(counted, StateAction):
         return found.reshape(-1, env.num_actions)
     return found

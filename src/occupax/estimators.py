@@ -1,16 +1,18 @@
 """Importance weights, off-policy occupancy and off-policy gradient, and nothing else.
 
-The trajectories were drawn under a behaviour policy theta_1, whose log-probabilities b_t they carry; `target` is
-theta_2. With
+The trajectories were drawn under a behaviour policy theta_1, whose log-probabilities b_t they
+carry; `target` is theta_2. With
 
     w_t(theta_2)   = exp( sum_{h<=t} [ log pi_theta_2(a_h|s_h) - b_h ] )
     u_hat(theta_2) = sum_t gamma^t w_t(theta_2) phi(s_t, a_t)
 
-the gradient estimator is the derivative of <u_hat(theta_2), r>, because d w_t = w_t sum_{h<=t} d log pi_theta_2.
-Under the "absorbing" convention the mass (gamma^tau - gamma^H) / (1 - gamma) that remains after termination at tau is
-added with the weight of the last live step and the target's expectation of the features of the terminal state.
+the gradient estimator is the derivative of <u_hat(theta_2), r>, because d w_t = w_t sum_{h<=t} d
+log pi_theta_2. Under the "absorbing" convention the mass (gamma^tau - gamma^H) / (1 - gamma) that
+remains after termination at tau is added with the weight of the last live step and the target's
+expectation of the features of the terminal state.
 
-The functions `..._of` are the formulas, for trajectories as one target policy scores them; see `scoring.Scored`.
+The functions `..._of` are the formulas, for trajectories as one target policy scores them; see
+`scoring.Scored`.
 """
 
 from operator import mul
@@ -34,8 +36,8 @@ from occupax.trajectories import Trajectories
 def weights(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
     """Return the importance weights w_t of `target` (eq. defn:ratio); after the end, that of the last live step.
 
-    They are capped at the square root of the largest float, far beyond any weight of use, so that a sum over a long
-    horizon with far-apart policies stays finite.
+    They are capped at the square root of the largest float, far beyond any weight of use, so that a
+    sum over a long horizon with far-apart policies stays finite.
 
     Args:
         trajectories: the batch.
@@ -71,11 +73,12 @@ def gradient(
         trajectories: the batch.
         target: the policy whose gradient is estimated.
         quasi_reward: one number for each feature.
-        baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the mean return-to-go
-            of the *other* trajectories of the batch from step t on. It does not depend on the trajectory it is
-            subtracted from, and the weight makes the expectation that of the target, so nothing is biased. A difference
-            that is no more than rounding counts as zero, so that trajectories of equal return have no gradient. A
-            `baselines.Fit` to batches that were drawn before is subtracted first, and the mean is that of the rest;
+        baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the
+            mean return-to-go of the *other* trajectories of the batch from step t on. It does not
+            depend on the trajectory it is subtracted from, and the weight makes the expectation
+            that of the target, so nothing is biased. A difference that is no more than rounding
+            counts as zero, so that trajectories of equal return have no gradient. A `baselines.Fit`
+            to batches that were drawn before is subtracted first, and the mean is that of the rest;
             `occupax.train` makes a fit for the setting "linear".
 
     Returns:
@@ -116,7 +119,9 @@ def regression(
 
 
 @eqx.filter_jit
-def fisher_vector(problem: Problem, trajectories: Trajectories, policy: PolicyType, vector: PolicyType) -> PolicyType:
+def fisher_vector(
+    problem: Problem, trajectories: Trajectories, policy: PolicyType, vector: PolicyType
+) -> PolicyType:
     """Return the Fisher information times a vector: mean sum_t gamma^t score_t <score_t, vector>.
 
     Args:
@@ -131,7 +136,9 @@ def fisher_vector(problem: Problem, trajectories: Trajectories, policy: PolicyTy
     params, static = eqx.partition(policy, eqx.is_inexact_array)
 
     def log_probs(params: PolicyType) -> Float[Array, "B H"]:
-        return jnp.where(trajectories.live, eqx.combine(params, static).log_probs(trajectories), 0.0)
+        return jnp.where(
+            trajectories.live, eqx.combine(params, static).log_probs(trajectories), 0.0
+        )
 
     _, along = jax.jvp(log_probs, (params,), (eqx.filter(vector, eqx.is_inexact_array),))
     discounts = problem.discount ** jnp.arange(along.shape[1], dtype=along.dtype)
@@ -149,8 +156,9 @@ def hessian_vector(
 ) -> tuple[Float[Array, " d"], PolicyType]:
     """Return the derivatives of the estimates of occupancy and gradient at the behaviour policy, along a vector.
 
-    With D_t the sum of the derivatives of log pi(a_h|s_h) along the vector up to step t, that of the weight w_t is D_t.
-    So the reward of step t counts D_t times in the first order, and each log-probability has a second derivative.
+    With D_t the sum of the derivatives of log pi(a_h|s_h) along the vector up to step t, that of
+    the weight w_t is D_t. So the reward of step t counts D_t times in the first order, and each
+    log-probability has a second derivative.
 
     Args:
         problem: the problem that the trajectories were drawn from.
@@ -158,8 +166,8 @@ def hessian_vector(
         policy: the behaviour policy.
         vector: one number for each parameter of the policy, in its shape.
         quasi_reward: one number for each feature.
-        baseline: as in `gradient`, but not "linear"; what is subtracted has a derivative of mean zero, so nothing is
-            biased.
+        baseline: as in `gradient`, but not "linear"; what is subtracted has a derivative of mean
+            zero, so nothing is biased.
 
     Returns:
         Both derivatives, averaged over the batch, the second in the shape of the policy.
@@ -176,7 +184,10 @@ def occupancy_of(problem: Problem, scored: Scored[Any]) -> Float[Array, " d"]:
 
 
 def gradient_of(
-    problem: Problem, scored: Scored[PolicyType], quasi_reward: Float[Array, " d"], baseline: Baseline
+    problem: Problem,
+    scored: Scored[PolicyType],
+    quasi_reward: Float[Array, " d"],
+    baseline: Baseline,
 ) -> PolicyType:
     """Return the mean gradient."""
     trajectories = scored.trajectories
@@ -206,7 +217,9 @@ def return_sums_of(
     return ReturnSums(rest.sum(0), trajectories.live.sum(0))
 
 
-def regression_of(problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]) -> Regression:
+def regression_of(
+    problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]
+) -> Regression:
     """Return the sums of a linear baseline for later batches."""
     trajectories = scored.trajectories
     to_go = _to_go(_returns(problem, scored, quasi_reward), trajectories.live)
@@ -222,7 +235,9 @@ def hessian_vector_of(
 ) -> tuple[Float[Array, " d"], PolicyType]:
     """Return the derivatives of the estimates of occupancy and gradient along a vector."""
     if baseline.name == "linear":
-        raise ValueError('baseline "linear" is not known for Hessian-vector products: take "mean" or "none".')
+        raise ValueError(
+            'baseline "linear" is not known for Hessian-vector products: take "mean" or "none".'
+        )
     quasi_reward = _checked(problem, quasi_reward)
     trajectories = scored.trajectories
     live = trajectories.live
@@ -244,7 +259,9 @@ def hessian_vector_of(
 
     _, along, masses, slopes = derivatives(params)
     drift = jnp.cumsum(along, 1)
-    drifts = [drift, drift[:, -1:]][: len(masses)]  # after the end the weight is that of the last live step
+    drifts = [drift, drift[:, -1:]][
+        : len(masses)
+    ]  # after the end the weight is that of the last live step
     moved = list(map(_moved, masses, drifts, slopes))
     total = 0.0
     rewards: list[Array] = []
@@ -271,9 +288,13 @@ def hessian_vector_of(
 def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array, " d"]:
     quasi_reward = jnp.asarray(quasi_reward)
     if jnp.iscomplexobj(quasi_reward):
-        raise ValueError(f"quasi_reward must be an array of real numbers, got {quasi_reward.dtype}.")
+        raise ValueError(
+            f"quasi_reward must be an array of real numbers, got {quasi_reward.dtype}."
+        )
     if quasi_reward.shape != (problem.size,):
-        raise ValueError(f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}.")
+        raise ValueError(
+            f"quasi_reward must have length {problem.size}, got shape {quasi_reward.shape}."
+        )
     return quasi_reward
 
 
@@ -289,18 +310,28 @@ def _moved(mass: Array, drift: Array, slope: Array) -> Array:
     return mass * drift + slope
 
 
-def _visits(problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]) -> list[Visits]:
+def _visits(
+    problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]
+) -> list[Visits]:
     """Return the visits at each step and, if they count, after the end."""
     refuse_unless_fitting(target, problem.env)
     horizon = trajectories.actions.shape[1]
     if horizon != problem.sampling_horizon():
-        raise ValueError(f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}.")
-    discounts = problem.discount ** np.arange(horizon + 1)  # in float64: differences of them are taken below
+        raise ValueError(
+            f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}."
+        )
+    discounts = problem.discount ** np.arange(
+        horizon + 1
+    )  # in float64: differences of them are taken below
     space = problem.env.action_space
-    actions = jax.vmap(jax.vmap(lambda drawn: space.clip(target.applied(drawn))))(trajectories.actions)
+    actions = jax.vmap(jax.vmap(lambda drawn: space.clip(target.applied(drawn))))(
+        trajectories.actions
+    )
     steps = trajectories.observations, actions, trajectories.rewards, trajectories.info
     counts = jax.vmap(jax.vmap(problem.count))(*steps)
-    visits = [Visits(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)]
+    visits = [
+        Visits(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)
+    ]
     if problem.termination == "absorbing":
         after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)
         remaining = after[trajectories.lengths]
@@ -311,17 +342,25 @@ def _visits(problem: Problem, trajectories: Trajectories, target: Policy, weight
     return visits
 
 
-def _absorbed(problem: Problem, target: Policy, observation: Array) -> tuple[Count, Float[Array, " A"]]:
+def _absorbed(
+    problem: Problem, target: Policy, observation: Array
+) -> tuple[Count, Float[Array, " A"]]:
     """The features of each action in a terminal state, and the target's probability of taking it."""
     probs = action_probs(target, observation, problem.env.num_actions)
     actions = jnp.arange(problem.env.num_actions)
-    rewards = jax.vmap(problem.reward_after_end, (None, 0))(observation, actions).astype(probs.dtype)
+    rewards = jax.vmap(problem.reward_after_end, (None, 0))(observation, actions).astype(
+        probs.dtype
+    )
     return jax.vmap(problem.count, (None, 0, 0))(observation, actions, rewards), probs
 
 
-def _returns(problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]) -> list[Float[Array, "B _"]]:
+def _returns(
+    problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]
+) -> list[Float[Array, "B _"]]:
     """Return the weighted, discounted quasi-reward of each step and, if it counts, after the end."""
-    return _weighted_returns(problem, scored.trajectories, scored.target, scored.weights(), quasi_reward)
+    return _weighted_returns(
+        problem, scored.trajectories, scored.target, scored.weights(), quasi_reward
+    )
 
 
 def _weighted_returns(
@@ -339,5 +378,7 @@ def _weighted_returns(
 
 def _to_go(returns: list[Float[Array, "B _"]], live: Bool[Array, "B H"]) -> Float[Array, "B H"]:
     """Return the return-to-go of each trajectory at each live step."""
-    to_go = jnp.cumsum(returns[0][:, ::-1], 1)[:, ::-1] + sum(part.sum(1, keepdims=True) for part in returns[1:])
+    to_go = jnp.cumsum(returns[0][:, ::-1], 1)[:, ::-1] + sum(
+        part.sum(1, keepdims=True) for part in returns[1:]
+    )
     return jnp.where(live, to_go, 0.0)

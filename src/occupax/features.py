@@ -1,7 +1,7 @@
 """What is counted: the feature map phi(s, a) whose discounted sum is the occupancy.
 
-A feature is given as a `Count`: a few entries of the vector phi(s, a). One-hot features therefore cost one index, and
-no dense [time, states * actions] array is ever built.
+A feature is given as a `Count`: a few entries of the vector phi(s, a). One-hot features therefore
+cost one index, and no dense [time, states * actions] array is ever built.
 """
 
 from abc import abstractmethod
@@ -15,7 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Num
 
-from occupax._errors import MOST_SIZE, check_integers, read_array, refuse_infinite, tracing_error, unknown
+from occupax._errors import (
+    MOST_SIZE,
+    check_integers,
+    read_array,
+    refuse_infinite,
+    tracing_error,
+    unknown,
+)
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
 
@@ -28,13 +35,15 @@ class Visit(NamedTuple):
     """As the environment is given it."""
     reward: Float[Array, ""]
     info: Float[Array, " k"] | None = None
-    """The chosen values that a simulator returned with it; None where there are none, and after the end."""
+    """The chosen values that a simulator returned with it; None where there are none, and after the
+    end."""
 
 
 class Count(eqx.Module):
     """A vector phi(s, a) by its entries: `value[k]` stands at `index[k]`, and the rest is zero.
 
-    As many entries as the vector has stand in their order: then nothing is looked up, which would take the longest.
+    As many entries as the vector has stand in their order: then nothing is looked up, which would
+    take the longest.
     """
 
     index: Int[Array, "*batch k"]
@@ -72,7 +81,9 @@ class StateAction(Feature):
         """The number of pairs, S * A."""
         if not isinstance(env.action_space, DiscreteActions):
             hint = "use Grid(..., actions=[...]) or a function of (observation, action) instead"
-            raise ValueError(f"StateAction features need discrete actions, got {env.action_space}; {hint}.")
+            raise ValueError(
+                f"StateAction features need discrete actions, got {env.action_space}; {hint}."
+            )
         return _states(env, self) * env.num_actions
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
@@ -99,7 +110,9 @@ class Reward(Feature):
         """A single entry."""
         if (rewards := reward_size(env)) is not None:
             hint = "use features=Rewards() with a utility of their returns"
-            raise ValueError(f"Reward features need a reward that is a number, got a vector of {rewards}; {hint}.")
+            raise ValueError(
+                f"Reward features need a reward that is a number, got a vector of {rewards}; {hint}."
+            )
         return 1
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
@@ -115,7 +128,9 @@ class Rewards(Feature):
         rewards = reward_size(env)
         if rewards is None:
             kinds = "an environment of Gymnasium with a reward_space, as those of mo-gymnasium"
-            raise ValueError(f"Rewards features need {kinds}, got {type(env).__name__} whose reward is a number.")
+            raise ValueError(
+                f"Rewards features need {kinds}, got {type(env).__name__} whose reward is a number."
+            )
         return rewards
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
@@ -143,7 +158,11 @@ class Info(Feature):
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """The values of the step, and zeros after the end."""
-        values = jnp.zeros(len(self.names)) if visit.info is None else visit.info[jnp.array(self._places(env))]
+        values = (
+            jnp.zeros(len(self.names))
+            if visit.info is None
+            else visit.info[jnp.array(self._places(env))]
+        )
         return _dense(values.astype(visit.reward.dtype))
 
     def _places(self, env: DecisionProcess) -> list[int]:
@@ -151,7 +170,9 @@ class Info(Feature):
         for name in self.names:
             if name not in recorded:
                 made = f"GymnasiumEnv(..., info={sorted({*recorded, *self.names})})"
-                raise ValueError(f"the info value {name!r} is not recorded: make the environment with {made}.")
+                raise ValueError(
+                    f"the info value {name!r} is not recorded: make the environment with {made}."
+                )
         return [recorded.index(name) for name in self.names]
 
 
@@ -161,13 +182,16 @@ class Grid(Feature):
     What lies outside the grid counts in its outermost cells.
 
     Args:
-        low: lower edge of the grid along each coordinate, those of the observation first. For observations of Gymnasium
-            that are a Dict, the names of their entries instead, each with its own (low, high, bins):
-            `Grid({"pos": ([-1, -1], [1, 1], [8, 8]), "speed": (0, 2, 4)})`.
+        low: lower edge of the grid along each coordinate, those of the observation first. For
+            observations of Gymnasium that are a Dict, the names of their entries instead, each with
+            its own (low, high, bins): `Grid({"pos": ([-1, -1], [1, 1], [8, 8]), "speed": (0, 2,
+            4)})`.
         high: upper edge of the grid along each coordinate.
         bins: number of cells along each coordinate.
-        coordinates: which entries of the flattened observation are meant; the first ones by default.
-        actions: which entries of the action, as the environment is given it, are meant; none by default.
+        coordinates: which entries of the flattened observation are meant; the first ones by
+            default.
+        actions: which entries of the action, as the environment is given it, are meant; none by
+            default.
     """
 
     low: Float[np.ndarray, " c"]
@@ -188,7 +212,9 @@ class Grid(Feature):
         named: list[tuple[str, int]] = []
         if isinstance(low, Mapping):
             if len(high) or len(bins) or coordinates is not None or actions:
-                raise ValueError("a Grid of named entries must have nothing but them, each with (low, high, bins).")
+                raise ValueError(
+                    "a Grid of named entries must have nothing but them, each with (low, high, bins)."
+                )
             named, low, high, bins = _read_names(low)
         self.low, self.high = read_array("low", low), read_array("high", high)
         self.bins = check_integers("bins", bins)
@@ -199,17 +225,30 @@ class Grid(Feature):
     def __check_init__(self) -> None:
         for name, values, minimum in (("bins", self.bins, 1), ("actions", self.actions, 0)):
             check_integers(name, values, minimum)
-        check_integers("coordinates", [one for one in self.coordinates if not isinstance(one, tuple)], minimum=0)
+        check_integers(
+            "coordinates",
+            [one for one in self.coordinates if not isinstance(one, tuple)],
+            minimum=0,
+        )
         for name, bounds in (("low", self.low), ("high", self.high)):
             refuse_infinite(name, bounds)
-        lengths = (self.low.size, self.high.size, len(self.bins), len(self.coordinates) + len(self.actions))
+        lengths = (
+            self.low.size,
+            self.high.size,
+            len(self.bins),
+            len(self.coordinates) + len(self.actions),
+        )
         if len(set(lengths)) != 1 or not self.bins:
             got = "{}, {}, {} and {}".format(*lengths)
-            raise ValueError(f"low, high, bins and coordinates (with actions) must have one length, got {got}.")
+            raise ValueError(
+                f"low, high, bins and coordinates (with actions) must have one length, got {got}."
+            )
         if not (self.low < self.high).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
         if prod(self.bins) > MOST_SIZE:
-            raise ValueError(f"bins must make at most {MOST_SIZE:,} cells, got {prod(self.bins):.3g}.")
+            raise ValueError(
+                f"bins must make at most {MOST_SIZE:,} cells, got {prod(self.bins):.3g}."
+            )
 
     def size(self, env: DecisionProcess) -> int:
         """The number of cells."""
@@ -219,7 +258,9 @@ class Grid(Feature):
         ):
             entries = int(np.prod(spec.shape))
             if not all(c < entries for c in chosen):
-                raise ValueError(f"{name} must lie in 0..{entries - 1} for this {whole}, got {chosen}.")
+                raise ValueError(
+                    f"{name} must lie in 0..{entries - 1} for this {whole}, got {chosen}."
+                )
         return int(np.prod(self.bins))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
@@ -227,7 +268,9 @@ class Grid(Feature):
         parts = (visit.observation, self._places(env)), (visit.action, self.actions)
         chosen = [jnp.ravel(whole)[np.array(entries)] for whole, entries in parts if entries]
         place, shape = jnp.concatenate(chosen), jnp.array(self.bins)
-        cell = jnp.clip(jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1).astype(jnp.int32)
+        cell = jnp.clip(
+            jnp.floor((place - self.low) / (self.high - self.low) * shape), 0, shape - 1
+        ).astype(jnp.int32)
         return _one_hot(jnp.ravel_multi_index(tuple(cell), self.bins, mode="clip"), visit)
 
     def _places(self, env: DecisionProcess) -> tuple[int, ...]:
@@ -241,12 +284,16 @@ class Grid(Feature):
             name, entry = coordinate
             if name not in parts:
                 if not parts:
-                    raise ValueError(f"Grid names {name!r}, but observations of {type(env).__name__} are no Dict.")
+                    raise ValueError(
+                        f"Grid names {name!r}, but observations of {type(env).__name__} are no Dict."
+                    )
                 raise unknown("entry of the observation", name, parts)
             size = int(np.prod(parts[name].shape))
             given = sum(isinstance(it, tuple) and it[0] == name for it in self.coordinates)
             if given != size:
-                raise ValueError(f"Grid must have (low, high, bins) for the {size} numbers of {name!r}, got {given}.")
+                raise ValueError(
+                    f"Grid must have (low, high, bins) for the {size} numbers of {name!r}, got {given}."
+                )
             places.append(parts[name].start + entry)
         return tuple(places)
 
@@ -282,7 +329,9 @@ class Table(Feature):
         """The length of the vectors, d."""
         expected = (_states(env, self), env.num_actions)
         if self.values.shape[:2] != expected:
-            raise ValueError(f"values must have shape [S, A, d] with S, A = {expected}, got {self.values.shape}.")
+            raise ValueError(
+                f"values must have shape [S, A, d] with S, A = {expected}, got {self.values.shape}."
+            )
         return self.values.shape[2]
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
@@ -310,7 +359,11 @@ class Function(Feature):
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
         """What the function returns."""
-        return _dense(jnp.atleast_1d(jnp.asarray(self.function(visit.observation, visit.action), visit.reward.dtype)))
+        return _dense(
+            jnp.atleast_1d(
+                jnp.asarray(self.function(visit.observation, visit.action), visit.reward.dtype)
+            )
+        )
 
 
 VISITS = (StateAction, State, Grid)
@@ -337,7 +390,9 @@ class Stack(Feature):
         """All counts, each moved behind the ones before it."""
         counts = [part.count(env, visit) for part in self.parts]
         starts = np.cumsum([0] + [part.size(env) for part in self.parts[:-1]])
-        index = jnp.concatenate([count.index + int(start) for count, start in zip(counts, starts, strict=True)])
+        index = jnp.concatenate(
+            [count.index + int(start) for count, start in zip(counts, starts, strict=True)]
+        )
         return Count(index, jnp.concatenate([count.value for count in counts]))
 
 
@@ -363,7 +418,9 @@ def as_feature(value: Any) -> Feature:
         return value
     if callable(value) and not isinstance(value, type):
         return Function(value)
-    raise ValueError(f"features must be one of occupax.features or a function of (observation, action), got {value!r}.")
+    raise ValueError(
+        f"features must be one of occupax.features or a function of (observation, action), got {value!r}."
+    )
 
 
 def _states(env: DecisionProcess, feature: Feature) -> int:

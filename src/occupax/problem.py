@@ -32,21 +32,25 @@ class Problem(eqx.Module):
     """An environment, what is to be maximised in it, and how the future is weighed.
 
     Args:
-        env: the environment, or what `occupax.make` makes one of: a name such as "CartPole-v1", or a class.
-        utility: the utility F, its name, or a plain function of the occupancy; the discounted return by default.
+        env: the environment, or what `occupax.make` makes one of: a name such as "CartPole-v1", or
+            a class.
+        utility: the utility F, its name, or a plain function of the occupancy; the discounted
+            return by default.
         discount: gamma, in [0, 1).
-        horizon: H, the number of steps that count. None is the environment's time limit and, for a table, infinity,
-            which `solve` takes and `train` does not.
-        termination: what happens after an episode ends. "episodic": nothing, only live steps count. "absorbing": the
-            terminal state repeats for ever, with the policy acting in it. A time limit is never a termination.
+        horizon: H, the number of steps that count. None is the environment's time limit and, for a
+            table, infinity, which `solve` takes and `train` does not.
+        termination: what happens after an episode ends. "episodic": nothing, only live steps count.
+            "absorbing": the terminal state repeats for ever, with the policy acting in it. A time
+            limit is never a termination.
         features: what the occupancy counts; by default what the utility needs.
-        constraints: limits to keep, a list of `occupax.Constraint`. What they limit is counted, too, in further entries
-            of the occupancy.
+        constraints: limits to keep, a list of `occupax.Constraint`. What they limit is counted,
+            too, in further entries of the occupancy.
     """
 
     env: DecisionProcess
     utility: Utility
-    """The Lagrangian at multipliers of 0, if there are constraints; `objective` is what was given."""
+    """The Lagrangian at multipliers of 0, if there are constraints; `objective` is what was
+    given."""
     features: Feature
     constraints: tuple[Constraint, ...]
     discount: float = eqx.field(static=True)
@@ -66,17 +70,25 @@ class Problem(eqx.Module):
     ):
         env = make(env) if isinstance(env, str) or callable(env) else env
         refuse_unless_environment(env)
-        self.env, self.discount, self.horizon = env, _read_discount(discount), _read_horizon(horizon, env)
+        self.env, self.discount, self.horizon = (
+            env,
+            _read_discount(discount),
+            _read_horizon(horizon, env),
+        )
         self.termination = _read_termination(termination, env)
         objective = Reward() if utility is None else as_utility(utility)
         given = None if features is None else as_feature(features)
         self.constraints = read_constraints(constraints)
         if self.constraints:
-            self.utility, self.features = with_constraints(objective, self.constraints, env, self.discount, given)
+            self.utility, self.features = with_constraints(
+                objective, self.constraints, env, self.discount, given
+            )
             self.size = self.features.size(env)
         else:
             self.features = objective.features() if given is None else given
-            self.size = self.features.size(env)  # which says what is wrong with features before the utility is bound
+            self.size = self.features.size(
+                env
+            )  # which says what is wrong with features before the utility is bound
             self.utility = bind(objective, env, self.discount, given)
 
     def __check_init__(self) -> None:
@@ -85,9 +97,16 @@ class Problem(eqx.Module):
         _read_horizon(self.horizon, self.env)
         _read_termination(self.termination, self.env)
         if self.size != self.features.size(self.env):
-            raise ValueError(f"size must be that of the features, {self.features.size(self.env)}, got {self.size!r}.")
-        if self.constraints and getattr(self.utility, "weights", ()) != (1.0, *(0.0 for _ in self.constraints)):
-            raise ValueError("utility must be a sum of the objective and of what each constraint limits.")
+            raise ValueError(
+                f"size must be that of the features, {self.features.size(self.env)}, got {self.size!r}."
+            )
+        if self.constraints and getattr(self.utility, "weights", ()) != (
+            1.0,
+            *(0.0 for _ in self.constraints),
+        ):
+            raise ValueError(
+                "utility must be a sum of the objective and of what each constraint limits."
+            )
         refuse_unless_fitting(self.utility, self.size)
 
     def __repr__(self) -> str:
@@ -128,7 +147,11 @@ class Problem(eqx.Module):
     @property
     def objective(self) -> Utility:
         """What is maximised, without the constraints."""
-        return self.utility.terms[0] if self.constraints and isinstance(self.utility, Sum) else self.utility
+        return (
+            self.utility.terms[0]
+            if self.constraints and isinstance(self.utility, Sum)
+            else self.utility
+        )
 
     def excesses(self, occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
         """By how much an occupancy, or an estimate of one, violates each constraint; negative where there is slack."""
@@ -191,18 +214,21 @@ ProblemSource = Problem | DecisionProcess | str | Callable[..., Any]
 def as_problem(problem: ProblemSource) -> Problem:
     """Return a problem as it is, and state the problem of an environment: its discounted return.
 
-    The discount is that of `Problem`, and the horizon that of `default_horizon`, so that training, solving and exact
-    values of an environment or its name have the same problem, as on the command line.
+    The discount is that of `Problem`, and the horizon that of `default_horizon`, so that training,
+    solving and exact values of an environment or its name have the same problem, as on the command
+    line.
 
     Args:
-        problem: a problem, or what `occupax.make` takes: an environment, its name, or a class or function that makes
-            it.
+        problem: a problem, or what `occupax.make` takes: an environment, its name, or a class or
+            function that makes it.
     """
     if isinstance(problem, Problem):
         return problem
     if not isinstance(problem, str | DecisionProcess) and not callable(problem):
         expected = "problem must be an occupax.Problem, an environment or the name of one"
-        raise ValueError(f"{expected}, got {type(problem).__name__}; give a function that makes the environment.")
+        raise ValueError(
+            f"{expected}, got {type(problem).__name__}; give a function that makes the environment."
+        )
     stated = Problem(problem)
     steps, _ = default_horizon(stated, problem if isinstance(problem, str) else None)
     return stated if stated.horizon == steps else Problem(stated.env, horizon=steps)
@@ -216,8 +242,8 @@ def default_horizon(problem: Problem, name: str | None = None) -> tuple[int, str
         name: the name that its environment was made of, if it was.
 
     Returns:
-        The time limit of the environment, or for a table that of its id in Gymnasium. Without a limit, the steps after
-        which less than 1% of the discounted mass is left.
+        The time limit of the environment, or for a table that of its id in Gymnasium. Without a
+        limit, the steps after which less than 1% of the discounted mass is left.
     """
     limit = problem.env.time_limit
     if limit is None and isinstance(problem.env, TabularMDP):
@@ -242,7 +268,9 @@ def _read_termination(termination: Any, env: DecisionProcess) -> Termination:
         raise unknown("termination", termination, get_args(Termination))
     if termination == "absorbing" and not isinstance(env.action_space, DiscreteActions):
         why = "because the policy goes on acting after the end, and all of its actions are added up"
-        raise ValueError(f'termination "absorbing" needs discrete actions, {why}; got {env.action_space}.')
+        raise ValueError(
+            f'termination "absorbing" needs discrete actions, {why}; got {env.action_space}.'
+        )
     return termination
 
 
@@ -251,5 +279,7 @@ def _read_horizon(horizon: Any, env: DecisionProcess) -> int | None:
         return env.time_limit
     steps = check_integer("horizon", horizon, maximum=MOST_STEPS)
     if env.time_limit is not None and steps > env.time_limit:
-        raise ValueError(f"horizon must not exceed the environment's time limit of {env.time_limit}, got {steps}.")
+        raise ValueError(
+            f"horizon must not exceed the environment's time limit of {env.time_limit}, got {steps}."
+        )
     return steps

@@ -17,13 +17,16 @@ class Scorer(eqx.Module):
     """Log-probabilities of trajectories, by the policy itself or by a kernel that has its network."""
 
     @abstractmethod
-    def log_probs(self, policy: Policy, trajectories: Trajectories, on_policy: bool) -> Float[Array, "B H"]:
+    def log_probs(
+        self, policy: Policy, trajectories: Trajectories, on_policy: bool
+    ) -> Float[Array, "B H"]:
         """Return the log-probability of each action, differentiable in the parameters.
 
         Args:
             policy: the target policy.
             trajectories: the batch.
-            on_policy: whether the target is the behaviour policy, whose log-probabilities are recorded.
+            on_policy: whether the target is the behaviour policy, whose log-probabilities are
+                recorded.
         """
 
     @abstractmethod
@@ -36,7 +39,9 @@ class Scorer(eqx.Module):
 class PolicyScorer(Scorer):
     """Log-probabilities by the policy itself."""
 
-    def log_probs(self, policy: Policy, trajectories: Trajectories, on_policy: bool) -> Float[Array, "B H"]:
+    def log_probs(
+        self, policy: Policy, trajectories: Trajectories, on_policy: bool
+    ) -> Float[Array, "B H"]:
         """Return the log-probability of each action."""
         del on_policy
         return policy.log_probs(trajectories)
@@ -79,7 +84,9 @@ class Scored(eqx.Module, Generic[PolicyType]):
         refuse_unless_policy(target)
         if target.action_space != trajectories.action_space:
             got = f'{type(target).__name__}, which is "{target.action_space}"'
-            raise ValueError(f'target must be of the kind that acted, "{trajectories.action_space}", got {got}.')
+            raise ValueError(
+                f'target must be of the kind that acted, "{trajectories.action_space}", got {got}.'
+            )
         log_probs = self.scorer.log_probs(target, trajectories, self.on_policy)
         return jnp.where(trajectories.live, log_probs - trajectories.log_probs, 0.0)
 

@@ -1,6 +1,7 @@
 """Values as JSON and named arrays, and files of both: nothing is pickled, and nothing in a file is ever executed.
 
-A file is there as a whole or not at all, with a checksum, and equal content gives equal bytes in every process.
+A file is there as a whole or not at all, with a checksum, and equal content gives equal bytes in
+every process.
 """
 
 import dataclasses
@@ -42,7 +43,8 @@ PACKAGES = ("equinox.nn", "occupax.policies")
 def pack(value: Any) -> tuple[Any, Arrays]:
     """Describe a value as JSON and the arrays it holds; equal values have equal descriptions in every process.
 
-    What cannot be restored (functions, classes of others) is called opaque and given by its name and what it holds.
+    What cannot be restored (functions, classes of others) is called opaque and given by its name
+    and what it holds.
     """
     arrays: Arrays = {}
     return _describe(value, "", arrays), arrays
@@ -51,7 +53,8 @@ def pack(value: Any) -> tuple[Any, Arrays]:
 def unpack(description: Any, arrays: Mapping[str, np.ndarray], like: Any = None) -> Any:
     """Restore a value from what `pack` made of it; NumPy arrays come back read-only.
 
-    The functions and classes of `like`, a value of the same structure, stand in for the opaque parts.
+    The functions and classes of `like`, a value of the same structure, stand in for the opaque
+    parts.
     """
     try:
         return _build(description, arrays) if like is None else _fill(like, description, arrays)
@@ -68,7 +71,9 @@ def named_arrays(tree: Any) -> Arrays:
 def with_arrays_of(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """The tree with other arrays in the places that `named_arrays` gives them."""
     own, rest = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(tree_map_with_path(lambda path, _: jnp.asarray(arrays[keystr(path)]), own), rest)
+    return eqx.combine(
+        tree_map_with_path(lambda path, _: jnp.asarray(arrays[keystr(path)]), own), rest
+    )
 
 
 def _describe(value: Any, name: str, arrays: Arrays) -> Any:
@@ -82,16 +87,24 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
     known = [word for word, function in FUNCTIONS.items() if value is function]
     if known:
         return {"function": known[0]}
-    parts = {step: _describe(part, (name + step).removeprefix("."), arrays) for step, part in _parts(value)}
+    parts = {
+        step: _describe(part, (name + step).removeprefix("."), arrays)
+        for step, part in _parts(value)
+    }
     kind: type = type(value)
     if kind in (list, tuple):
         return list(parts.values()) if kind is list else {"tuple": list(parts.values())}
     if kind is dict and all(type(key) is str for key in value):
         return {"dict": dict(zip(value, parts.values(), strict=True))}
-    home = next((home for home in PACKAGES if kind.__module__.startswith(f"{home}.")), kind.__module__)
+    home = next(
+        (home for home in PACKAGES if kind.__module__.startswith(f"{home}.")), kind.__module__
+    )
     address = f"{home}.{kind.__qualname__}"
     if _find(address) is kind:
-        return {"class": address, "fields": {step.removeprefix("."): part for step, part in parts.items()}}
+        return {
+            "class": address,
+            "fields": {step.removeprefix("."): part for step, part in parts.items()},
+        }
     named = value if isinstance(getattr(value, "__qualname__", None), str) else kind
     opaque: dict[str, Any] = {"opaque": f"{named.__module__}.{named.__qualname__}"}
     return opaque | {"parts": parts} if parts else opaque
@@ -99,8 +112,14 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, eqx.Module):
-        held = vars(value)  # constants of the class are not the value's own, and JAX would tell the difference
-        return [(f".{field.name}", held[field.name]) for field in _saved_fields(value) if field.name in held]
+        held = vars(
+            value
+        )  # constants of the class are not the value's own, and JAX would tell the difference
+        return [
+            (f".{field.name}", held[field.name])
+            for field in _saved_fields(value)
+            if field.name in held
+        ]
     if type(value) is dict:
         # other keys have no name that is the same in every process
         return [(f"[{key!r}]", part) for key, part in value.items() if type(key) in (str, int)]
@@ -119,7 +138,9 @@ def _is_saved(field: dataclasses.Field[Any]) -> bool:
 
 def _is_array(value: Any) -> bool:
     is_any = isinstance(value, (np.ndarray, np.generic, jax.Array))
-    return is_any and any(jnp.issubdtype(value.dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.prng_key))
+    return is_any and any(
+        jnp.issubdtype(value.dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.prng_key)
+    )
 
 
 def _read_array(value: Any) -> tuple[str, np.ndarray]:
@@ -167,7 +188,9 @@ def _build(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         case {"class": str() as address, "fields": dict() as fields}:
             return _build_instance(address, fields, arrays)
         case {"opaque": what}:
-            raise ValueError(f"{what!s:.80} cannot be restored from a file; pass like=, a value of the same structure.")
+            raise ValueError(
+                f"{what!s:.80} cannot be restored from a file; pass like=, a value of the same structure."
+            )
         case _:
             raise ValueError(f"the description holds {description!r:.80}, which is not understood.")
 
@@ -181,13 +204,17 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
     names = [*getattr(kind, "_fields", ()), *(field.name for field in parts)]
     constants = {field.name for field in parts if not field.init and hasattr(kind, field.name)}
     if fields.keys() | constants != set(names):
-        raise ValueError(f"{address} must have the fields {sorted(names)}, but the description has {sorted(fields)}.")
+        raise ValueError(
+            f"{address} must have the fields {sorted(names)}, but the description has {sorted(fields)}."
+        )
     values = {name: _build(fields[name], arrays) for name in names if name in fields}
     if issubclass(kind, tuple):
         instance: Any = tuple.__new__(kind, values.values())
     else:
         instance = object.__new__(kind)
-        others = {field.name: field.default for field in dataclasses.fields(kind) if not _is_saved(field)}
+        others = {
+            field.name: field.default for field in dataclasses.fields(kind) if not _is_saved(field)
+        }
         for name, value in {**others, **values}.items():
             object.__setattr__(instance, name, value)
     check_restored(instance, values)
@@ -206,16 +233,24 @@ def _find(address: str) -> type | None:
         return None
     if not isinstance(found, type) or inspect.isabstract(found):
         return None
-    if found.__module__ != home and not (home in PACKAGES and found.__module__.startswith(f"{home}.")):
+    if found.__module__ != home and not (
+        home in PACKAGES and found.__module__.startswith(f"{home}.")
+    ):
         return None
-    return found if issubclass(found, eqx.Module) or (issubclass(found, tuple) and hasattr(found, "_fields")) else None
+    return (
+        found
+        if issubclass(found, eqx.Module) or (issubclass(found, tuple) and hasattr(found, "_fields"))
+        else None
+    )
 
 
 def _fill(like: Any, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     expected, own = pack(like)
     place = difference(expected, description)
     if place is not None:
-        raise ValueError(f"like must have the structure of what was saved, but differs at {place or 'the top'}.")
+        raise ValueError(
+            f"like must have the structure of what was saved, but differs at {place or 'the top'}."
+        )
 
     def restore(path: Any, leaf: Any) -> Any:
         name = keystr(path).removeprefix(".")
@@ -225,11 +260,15 @@ def _fill(like: Any, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         found = _build_array(name, "numpy", arrays)
         if (found.shape, found.dtype) != (array.shape, array.dtype):
             wanted, given = (f"{it.dtype} of shape {it.shape}" for it in (found, array))
-            raise ValueError(f"like must hold {wanted} at {name}, as it was saved, but holds {given}.")
+            raise ValueError(
+                f"like must hold {wanted} at {name}, as it was saved, but holds {given}."
+            )
     filled = tree_map_with_path(restore, like)
     for name, array in pack(filled)[1].items():
         if array.tobytes() != arrays[name].tobytes():
-            raise ValueError(f"like must hold the saved numbers at {name} already, because it is static there.")
+            raise ValueError(
+                f"like must hold the saved numbers at {name} already, because it is static there."
+            )
     return filled
 
 
@@ -250,7 +289,9 @@ def unpack_as(kind: type, description: Any, arrays: Mapping[str, np.ndarray]) ->
     parts = {name.removeprefix("."): part for name, part in description.get("parts", {}).items()}
     wanted = {field.name for field in dataclasses.fields(kind) if field.init}
     if not parts.keys() <= wanted:
-        raise ValueError(f"{kind.__name__} has no field {min(parts.keys() - wanted)!r}, which was saved.")
+        raise ValueError(
+            f"{kind.__name__} has no field {min(parts.keys() - wanted)!r}, which was saved."
+        )
     return kind(**{name: _build(part, arrays) for name, part in parts.items()})
 
 
@@ -264,8 +305,12 @@ def class_name(description: Any) -> str:
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]) -> None:
     """Write arrays and JSON as one safetensors file."""
     text = json.dumps(metadata, allow_nan=False)
-    # safetensors writes the memory as it lies, and would take the columns of a transposed array for its rows
-    plain = {name: np.asarray(array, array.dtype.newbyteorder("="), order="C") for name, array in arrays.items()}
+    # safetensors writes the memory as it lies, and would take the columns of a transposed array for
+    # its rows
+    plain = {
+        name: np.asarray(array, array.dtype.newbyteorder("="), order="C")
+        for name, array in arrays.items()
+    }
     try:
         content = save(plain, {CONTENT: text, CHECKSUM: checksum(text, plain)})
     except SafetensorError as error:
@@ -287,14 +332,19 @@ def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         with safe_open(file, "numpy") as opened:
             metadata = opened.metadata() or {}
             ours = {CONTENT, CHECKSUM} <= metadata.keys()
-            arrays: dict[str, np.ndarray] = {name: opened.get_tensor(name) for name in opened.keys() if ours}  # noqa: SIM118
+            arrays: dict[str, np.ndarray] = {}
+            if ours:
+                for name in opened.keys():  # noqa: SIM118
+                    arrays[name] = opened.get_tensor(name)
         content = json.loads(metadata[CONTENT]) if ours else None
     except Exception as error:
         raise ValueError(f"{file} is damaged or not a safetensors file: {error}.") from error
     if not isinstance(content, dict):
         raise ValueError(f"{file} is a safetensors file, but not one that occupax wrote.")
     if checksum(metadata[CONTENT], arrays) != metadata[CHECKSUM]:
-        raise ValueError(f"{file} was changed after it was written: its checksum does not match its content.")
+        raise ValueError(
+            f"{file} was changed after it was written: its checksum does not match its content."
+        )
     return arrays, content
 
 
@@ -310,7 +360,8 @@ def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 def _with_sorted_header(content: bytes) -> bytes:
     """The same safetensors file with the keys of its header in order, where safetensors leaves it to chance."""
-    # a file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8 bytes, and the data
+    # a file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8
+    # bytes, and the data
     start = 8 + int.from_bytes(content[:8], "little")
     found = json.loads(content[8:start])
     header = json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -338,7 +389,9 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         unfinished.unlink(missing_ok=True)
         if error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(file)) from error  # which names the file that was to be written
+        raise OSError(
+            error.errno, error.strerror, str(file)
+        ) from error  # which names the file that was to be written
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

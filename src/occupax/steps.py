@@ -24,7 +24,8 @@ DAMPING = 0.1
 """Of natural steps, as a share of the Fisher information along the gradient."""
 
 TABULAR_LIPSCHITZ = sqrt(0.5)
-"""Bound l_psi for a softmax over a table of logits, for which ||grad log pi|| is at most sqrt(2)."""
+"""Bound l_psi for a softmax over a table of logits, for which ||grad log pi|| is at most
+sqrt(2)."""
 
 KEPT = 0.9, 0.99
 """What Adam keeps of its first and second moment at a step."""
@@ -55,21 +56,23 @@ class Memory(eqx.Module):
 class Step(eqx.Module):
     """theta + min(1, radius / ||d||) d, where d is `size` times a direction.
 
-    With the rule "gradient" and a finite radius this is the truncated step of the paper (eq. defn:GA-Trc), with an
-    infinite one plain ascent. A gradient of zero is a null step.
+    With the rule "gradient" and a finite radius this is the truncated step of the paper (eq.
+    defn:GA-Trc), with an infinite one plain ascent. A gradient of zero is a null step.
 
     Args:
         size: the step size (eta); None is that of `default_size`.
-        radius: bound of the displacement's length (delta), in the l2 norm over all parameters. "theory" is
-            1 / (2 H l_psi), which `occupax.train` works out.
-        rule: the direction: "adam" (Kingma and Ba, 2015, with a second moment that keeps 0.99), whose steps do not
-            depend on the size of the utility, and which leaves a parameter as it is, with its moments, while its
-            gradient is exactly zero, as that of a state is which nobody visits,
-            "natural" (the solution x of (Fisher + damping) x = gradient at length one in the Fisher information, so
-            that a step of size eta changes the policy by a KL divergence of about eta^2 / 2 an episode), "gradient",
-            "normalised" (the gradient at length one), or an optax transformation, which is given the negative gradient
-            because it descends.
-        decay_after: after k steps, the next one has `size / sqrt(1 + k / decay_after)`; infinity is a constant size.
+        radius: bound of the displacement's length (delta), in the l2 norm over all parameters.
+            "theory" is 1 / (2 H l_psi), which `occupax.train` works out.
+        rule: the direction: "adam" (Kingma and Ba, 2015, with a second moment that keeps 0.99),
+            whose steps do not depend on the size of the utility, and which leaves a parameter as it
+            is, with its moments, while its gradient is exactly zero, as that of a state is which
+            nobody visits, "natural" (the solution x of (Fisher + damping) x = gradient at length
+            one in the Fisher information, so that a step of size eta changes the policy by a KL
+            divergence of about eta^2 / 2 an episode), "gradient", "normalised" (the gradient at
+            length one), or an optax transformation, which is given the negative gradient because it
+            descends.
+        decay_after: after k steps, the next one has `size / sqrt(1 + k / decay_after)`; infinity is
+            a constant size.
     """
 
     size: Number | None = None
@@ -158,13 +161,19 @@ def default_decay(rule: Any, policy: Policy) -> float:
     return 100.0 if rule == "adam" and not isinstance(policy, Tabular) else inf
 
 
-def _transformed(rule: optax.GradientTransformation, policy: Policy, gradient: Policy, state: Any) -> tuple[Any, Any]:
+def _transformed(
+    rule: optax.GradientTransformation, policy: Policy, gradient: Policy, state: Any
+) -> tuple[Any, Any]:
     """Return the direction and the next state of an optax transformation, both in the shapes of those before."""
     downhill, parameters = optax.tree.scale(-1, gradient), eqx.filter(policy, eqx.is_inexact_array)
     returned = _called("update", rule.update, downhill, state, parameters)
     if not isinstance(returned, tuple) or len(returned) != 2:
-        raise ValueError(f"rule must return a pair of directions and a state, got {shown(returned)}.")
-    for what, before, after in zip(("directions", "a state"), (downhill, state), returned, strict=True):
+        raise ValueError(
+            f"rule must return a pair of directions and a state, got {shown(returned)}."
+        )
+    for what, before, after in zip(
+        ("directions", "a state"), (downhill, state), returned, strict=True
+    ):
         wanted, got = (jax.tree.map(_shape, tree) for tree in (before, after))
         if not eqx.tree_equal(wanted, got):
             shapes = f"{shown(jax.tree.leaves(wanted), 100)}, got {shown(jax.tree.leaves(got) or after, 100)}"
@@ -173,7 +182,11 @@ def _transformed(rule: optax.GradientTransformation, policy: Policy, gradient: P
 
 
 def _shape(leaf: Any) -> str:
-    return f"{jnp.result_type(leaf)}{jnp.shape(leaf)}" if eqx.is_array_like(leaf) else type(leaf).__name__
+    return (
+        f"{jnp.result_type(leaf)}{jnp.shape(leaf)}"
+        if eqx.is_array_like(leaf)
+        else type(leaf).__name__
+    )
 
 
 def _called(name: str, function: Any, *given: Any) -> Any:
@@ -190,7 +203,9 @@ def _adam(gradient: Policy, moments: Moments, steps: Int[Array, ""]) -> tuple[Po
 
     def average(kept: float, old: Policy, new: Policy) -> Policy:
         return jax.tree.map(
-            lambda slope, before, now: jnp.where(slope == 0, before, kept * before + (1 - kept) * now),
+            lambda slope, before, now: jnp.where(
+                slope == 0, before, kept * before + (1 - kept) * now
+            ),
             gradient,
             old,
             new,
@@ -202,7 +217,9 @@ def _adam(gradient: Policy, moments: Moments, steps: Int[Array, ""]) -> tuple[Po
 
     def direct(slope: Array, mean: Array, square: Array) -> Array:
         spread = jnp.sqrt(square / corrections[1])
-        return jnp.where(slope == 0, 0.0, mean / corrections[0] / jnp.where(spread == 0, 1.0, spread))
+        return jnp.where(
+            slope == 0, 0.0, mean / corrections[0] / jnp.where(spread == 0, 1.0, spread)
+        )
 
     return jax.tree.map(direct, gradient, first, second), Moments(first, second)
 

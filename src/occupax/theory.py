@@ -1,8 +1,9 @@
 """The constants, step sizes and sample counts of the theory of TSIVR-PG, as a calculator.
 
-The source is Zhang, Ni, Yu, Szepesvari and Wang, "On the Convergence and Sample Efficiency of Variance-Reduced Policy
-Gradient Method"; each docstring names the lemma or theorem by its label there. Where the constants printed in the paper
-do not follow from its own proofs, the corrected ones are used and the docstring says so.
+The source is Zhang, Ni, Yu, Szepesvari and Wang, "On the Convergence and Sample Efficiency of
+Variance-Reduced Policy Gradient Method"; each docstring names the lemma or theorem by its label
+there. Where the constants printed in the paper do not follow from its own proofs, the corrected
+ones are used and the docstring says so.
 """
 
 import math
@@ -29,7 +30,8 @@ WARNING = (
 TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": TABULAR_LIPSCHITZ, "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
 
-The proofs use them only to bound ||grad log pi|| and ||hess log pi||, which are at most sqrt(2) and 1/2 for a table.
+The proofs use them only to bound ||grad log pi|| and ||hess log pi||, which are at most sqrt(2) and
+1/2 for a table.
 """
 
 
@@ -51,8 +53,14 @@ class Constants:
 
     def __post_init__(self) -> None:
         _check_discount(self.discount)
-        _check_finite("positive", lipschitz_psi=self.lipschitz_psi, lipschitz_utility=self.lipschitz_utility)
-        _check_finite("non-negative", smoothness_psi=self.smoothness_psi, smoothness_utility=self.smoothness_utility)
+        _check_finite(
+            "positive", lipschitz_psi=self.lipschitz_psi, lipschitz_utility=self.lipschitz_utility
+        )
+        _check_finite(
+            "non-negative",
+            smoothness_psi=self.smoothness_psi,
+            smoothness_utility=self.smoothness_utility,
+        )
         _check_finite("non-negative", smoothness_utility_l1=self.smoothness_utility_l1)
 
 
@@ -66,9 +74,12 @@ def problem_constants(
 
     Args:
         problem: the problem, or an environment or its name for its discounted return.
-        lipschitz_psi: bound of the gradient of the policy's logits; by default that of a softmax over a table.
-        smoothness_psi: bound of the Hessian of the policy's logits; given if and only if `lipschitz_psi` is.
-        reward_bound: the largest reward of a step, up to its sign, where the environment is not tabular.
+        lipschitz_psi: bound of the gradient of the policy's logits; by default that of a softmax
+            over a table.
+        smoothness_psi: bound of the Hessian of the policy's logits; given if and only if
+            `lipschitz_psi` is.
+        reward_bound: the largest reward of a step, up to its sign, where the environment is not
+            tabular.
     """
     problem = as_problem(problem)
     if lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
@@ -78,14 +89,20 @@ def problem_constants(
             "lipschitz_psi and smoothness_psi must both be given, or left out for the softmax over the table of a "
             f"tabular environment, got {lipschitz_psi} and {smoothness_psi} for {type(problem.env).__name__}."
         )
-    return Constants(problem.discount, lipschitz_psi, smoothness_psi, *occupancy_smoothness(problem, reward_bound))
+    return Constants(
+        problem.discount,
+        lipschitz_psi,
+        smoothness_psi,
+        *occupancy_smoothness(problem, reward_bound),
+    )
 
 
 def occupancy_smoothness(problem: ProblemSource, reward_bound: float | None = None) -> Smoothness:
     """The constants of the utility as a function of the state-action occupancy, lambda.
 
-    With the features Phi, [S * A, d], this function is F(Phi^T lambda). If a row of Phi has at most the l1 norm R and a
-    column C, Phi takes the inf-norm to at most R times as much, and Phi^T the 1-norm to R and the 2-norm to sqrt(R C).
+    With the features Phi, [S * A, d], this function is F(Phi^T lambda). If a row of Phi has at most
+    the l1 norm R and a column C, Phi takes the inf-norm to at most R times as much, and Phi^T the
+    1-norm to R and the 2-norm to sqrt(R C).
     """
     problem = as_problem(problem)
     own = problem.utility.smoothness
@@ -96,15 +113,20 @@ def occupancy_smoothness(problem: ProblemSource, reward_bound: float | None = No
             "log coverage has finite ones, and so has the entropy with a smoothing above 0."
         )
     row, column = _norms(problem, reward_bound)
-    return Smoothness(row * own.gradient_bound, row * math.sqrt(row * column) * own.l2, row**2 * own.l1)
+    return Smoothness(
+        row * own.gradient_bound, row * math.sqrt(row * column) * own.l2, row**2 * own.l1
+    )
 
 
 def _norms(problem: Problem, reward_bound: float | None) -> tuple[float, float]:
     env = problem.env
     if isinstance(env, TabularMDP):
         if reward_bound is not None:
-            raise ValueError(f"reward_bound must be left out where a table says it, got {reward_bound}.")
-        # Estimates add up the rewards that are drawn, which may be larger than the expected reward of the table.
+            raise ValueError(
+                f"reward_bound must be left out where a table says it, got {reward_bound}."
+            )
+        # Estimates add up the rewards that are drawn, which may be larger than the expected reward
+        # of the table.
         largest = np.abs(env.outcome_rewards).max(-1, keepdims=True)
         drawn = np.broadcast_to(largest, env.outcome_rewards.shape)
         model = dynamics(eqx.tree_at(lambda it: it.env.outcome_rewards, problem, drawn))
@@ -122,8 +144,9 @@ def _norms(problem: Problem, reward_bound: float | None) -> tuple[float, float]:
 class VarianceConstants(NamedTuple):
     """The constants C_1, C_2, C_3 and C_4 of lemma:SIVR-variance, in this order.
 
-    The mean squared error of the gradient estimate at iteration j of an epoch is at most `snapshot` / N + `truncation`
-    gamma^(2H) + `drift` / B sum_{i<=j} ||theta_i - theta_{i-1}||^2 + `last_step` ||theta_j - theta_{j-1}||^2.
+    The mean squared error of the gradient estimate at iteration j of an epoch is at most `snapshot`
+    / N + `truncation` gamma^(2H) + `drift` / B sum_{i<=j} ||theta_i - theta_{i-1}||^2 + `last_step`
+    ||theta_j - theta_{j-1}||^2.
     """
 
     snapshot: float
@@ -146,7 +169,8 @@ class Prescription:
 class Plan:
     """Everything the theory prescribes for an accuracy of order `epsilon`; `print` it to see a table.
 
-    The `global_optimum` needs assumption:over-para, which a linear utility with a softmax over a table does not meet.
+    The `global_optimum` needs assumption:over-para, which a linear utility with a softmax over a
+    table does not meet.
     """
 
     epsilon: float
@@ -178,10 +202,13 @@ class Plan:
             ("", "stationary point", "global optimum"),
             *zip(names, astuple(self.stationary), astuple(self.global_optimum), strict=True),
         ]
-        lines = [f"What the theory of TSIVR-PG prescribes for an accuracy of order epsilon = {self.epsilon:g}"]
+        lines = [
+            f"What the theory of TSIVR-PG prescribes for an accuracy of order epsilon = {self.epsilon:g}"
+        ]
         for name, *values in rows:
             cells = (
-                f"{it:.3g}" if isinstance(it, float) else f"{it:,}" if isinstance(it, int) else it for it in values
+                f"{it:.3g}" if isinstance(it, float) else f"{it:,}" if isinstance(it, int) else it
+                for it in values
             )
             lines.append(f"{name:<26}" + "".join(f"{cell:>20}" for cell in cells))
         return "\n".join(lines)
@@ -211,8 +238,9 @@ def weight_bound(step: int, distance: float, lipschitz_psi: float) -> float:
 def weight_variance(step: int, radius: float, lipschitz_psi: float, smoothness_psi: float) -> float:
     """Variance of the importance weight of steps 0..t per squared distance, C_w(t + 1) (lemma:Weight-Var).
 
-    The printed C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the argument behind it gives
-    C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi and L = L_psi.
+    The printed C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the
+    argument behind it gives C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi and
+    L = L_psi.
     """
     _check_finite("non-negative", radius=radius, smoothness_psi=smoothness_psi)
     count = step + 1
@@ -233,15 +261,23 @@ def occupancy_lipschitz(constants: Constants) -> float:
 def smoothness_theta(constants: Constants) -> float:
     """Smoothness of F(lambda(theta)) in theta, L_theta (lemma:importance, iii)."""
     left, squared = 1 - constants.discount, constants.lipschitz_psi**2
-    utility, slope = 4 * constants.smoothness_utility_l1 * squared / left**4, constants.lipschitz_utility
-    return utility + 8 * squared * slope / left**3 + 2 * slope * (constants.smoothness_psi + squared) / left**2
+    utility, slope = (
+        4 * constants.smoothness_utility_l1 * squared / left**4,
+        constants.lipschitz_utility,
+    )
+    return (
+        utility
+        + 8 * squared * slope / left**3
+        + 2 * slope * (constants.smoothness_psi + squared) / left**2
+    )
 
 
 def variance_constants(constants: Constants, horizon: int, radius: float) -> VarianceConstants:
     """The constants C_1 to C_4 for a horizon H and a radius delta (lemma:SIVR-variance, detailed in the appendix).
 
-    Two are printed wrongly. In C_1 the term in l_{lambda,inf}^2 lacks a factor 4 l_psi^2. In C_3 the first term has
-    l_psi for l_psi^2, and the second has l_{lambda,inf}^2 for l_psi^2 in front of the bracket.
+    Two are printed wrongly. In C_1 the term in l_{lambda,inf}^2 lacks a factor 4 l_psi^2. In C_3
+    the first term has l_psi for l_psi^2, and the second has l_{lambda,inf}^2 for l_psi^2 in front
+    of the bracket.
     """
     _check_finite("positive", horizon=horizon)
     _check_finite("non-negative", radius=radius)
@@ -271,11 +307,14 @@ def step_size_global(smoothness: float, variance: VarianceConstants) -> float:
     return 1 / (2 * smoothness + 8 * (variance.drift + variance.last_step) / smoothness)
 
 
-def gradient_mapping(gradient: Float[ArrayLike, "*n"], step_size: float, radius: float) -> Float[np.ndarray, "*n"]:
+def gradient_mapping(
+    gradient: Float[ArrayLike, "*n"], step_size: float, radius: float
+) -> Float[np.ndarray, "*n"]:
     """The measure of stationarity of theorem:ncvx, G_eta: the truncated step over the step size.
 
-    This is (Proj(theta + eta g) - theta) / eta with the ball of the radius around theta. The projection maximises
-    <g, x - theta> - ||x - theta||^2 / (2 eta) over that ball; defn:TR prints the minus as a plus.
+    This is (Proj(theta + eta g) - theta) / eta with the ball of the radius around theta. The
+    projection maximises <g, x - theta> - ||x - theta||^2 / (2 eta) over that ball; defn:TR prints
+    the minus as a plus.
     """
     _check_finite("positive", step_size=step_size, radius=radius)
     vector = np.asarray(gradient, dtype=float)
@@ -286,8 +325,9 @@ def gradient_mapping(gradient: Float[ArrayLike, "*n"], step_size: float, radius:
 def plan(epsilon: float, constants: Constants) -> Plan:
     """Work out all that theorem:ncvx and theorem:convergence-rate prescribe.
 
-    Counts are rounded up. An epoch draws N + (m - 1) B trajectories of H steps; for theorem:ncvx the paper prints
-    T m (B H + N), which is not what its algorithm draws. The accuracy `epsilon` is at most 1/2.
+    Counts are rounded up. An epoch draws N + (m - 1) B trajectories of H steps; for theorem:ncvx
+    the paper prints T m (B H + N), which is not what its algorithm draws. The accuracy `epsilon` is
+    at most 1/2.
     """
     if not 0 < epsilon <= 0.5:
         raise ValueError(f"`epsilon` is {epsilon}; it must be positive and at most 0.5.")

@@ -14,14 +14,17 @@ class Trajectories(eqx.Module):
     observations: Any
     """Observations before each action, [B, H, ...]; after the end, the final observation."""
     actions: Num[Array, "B H *n"]
-    """Actions as the policy drew them, before they are clipped to the bounds of the environment; 0 after the end."""
+    """Actions as the policy drew them, before they are clipped to the bounds of the environment; 0
+    after the end."""
     log_probs: Float[Array, "B H"]
-    """Log-probability of each action under the behaviour policy, recorded and constant; 0 after the end."""
+    """Log-probability of each action under the behaviour policy, recorded and constant; 0 after the
+    end."""
     rewards: Float[Array, "B H"]
     live: Bool[Array, "B H"]
     """Whether the step was taken before the episode ended."""
     terminated: Bool[Array, " B"]
-    """Whether the episode terminated, as opposed to being truncated at the horizon or a time limit."""
+    """Whether the episode terminated, as opposed to being truncated at the horizon or a time
+    limit."""
     final_observations: Any
     """Observations after the last live step, [B, ...]."""
     info: Float[Array, "B H k"] | None = None

@@ -7,7 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 ENDING = [signal.SIGINT, signal.SIGTERM]
-if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it
+if (
+    hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+):  # `nohup` ignores it
     ENDING.append(signal.SIGHUP)
 
 
@@ -28,7 +30,9 @@ def main() -> None:
 def _end(number: int, _: Any) -> None:
     """End at once: where a module is half imported, what is written in C++ does not expect an exception."""
     with suppress(OSError):  # the terminal may have been closed
-        sys.stderr.write(f"occupax: {'interrupted' if number == signal.SIGINT else 'terminated'}.\n")
+        sys.stderr.write(
+            f"occupax: {'interrupted' if number == signal.SIGINT else 'terminated'}.\n"
+        )
     _leave(128 + number)
 
 

@@ -46,7 +46,9 @@ def assert_same_path(one, other):
 
 def test_tsivr_pg_with_epochs_of_one_is_truncated_reinforce():
     ours = run(ox.TSIVRPG(**SIZES | {"epoch_length": 1}, step_size=0.3, radius=0.05), problem(), 3)
-    theirs = run(ox.REINFORCE(batch=8, step_size=0.3, radius=0.05, mixing=1.0, **PLAIN), problem(), 3)
+    theirs = run(
+        ox.REINFORCE(batch=8, step_size=0.3, radius=0.05, mixing=1.0, **PLAIN), problem(), 3
+    )
     assert_same_path(ours, theirs)
 
 
@@ -75,7 +77,10 @@ def test_svrpg_is_srvr_pg_for_epochs_of_two(utility):
 
 
 def test_hspga_that_only_recurses_is_srvr_pg_on_its_first_batch():
-    hybrid, recursive = ox.HSPGA(**SIZES, step_size=0.3, mixing=1.0), ox.SRVRPG(**SIZES, step_size=0.3)
+    hybrid, recursive = (
+        ox.HSPGA(**SIZES, step_size=0.3, mixing=1.0),
+        ox.SRVRPG(**SIZES, step_size=0.3),
+    )
     state, other = hybrid.init(problem(), first_policy()), recursive.init(problem(), first_policy())
     for i in range(3):
         phase, theirs = hybrid.phases[i > 0], recursive.phases[i > 0]
@@ -91,10 +96,14 @@ def test_hspga_that_never_recurses_is_reinforce_on_its_second_batch():
         ox.REINFORCE(batch=4, step_size=0.3, mixing=1.0, **PLAIN),
     )
     snapshot, refinement = (phase.update for phase in hybrid.phases)
-    state = snapshot(hybrid.init(problem(), first_policy()), draw(problem(), first_policy(), 8, 0), KEY)
+    state = snapshot(
+        hybrid.init(problem(), first_policy()), draw(problem(), first_policy(), 8, 0), KEY
+    )
     batch = draw(problem(), state.policy, 8, 1)
     expected = fresh.phases[0].update(fresh.init(problem(), state.policy), batch.halves()[1], KEY)
-    np.testing.assert_allclose(refinement(state, batch, KEY).policy.table, expected.policy.table, atol=1e-12)
+    np.testing.assert_allclose(
+        refinement(state, batch, KEY).policy.table, expected.policy.table, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", [ox.TSIVRPG, ox.SRVRPG, ox.SVRPG])
@@ -107,8 +116,13 @@ def test_a_radius_of_zero_leaves_policy_and_estimates_unchanged(kind):
 
 
 def test_hspga_mixes_by_its_formula_unless_told():
-    assert ox.HSPGA(snapshot_batch=100, batch=10, epoch_length=9)._mixing() == pytest.approx(1 - np.sqrt(10 / 1000))
-    assert [phase.trajectories for phase in ox.HSPGA(**SIZES).phases] == [8, 8]  # 2 B for each refinement
+    assert ox.HSPGA(snapshot_batch=100, batch=10, epoch_length=9)._mixing() == pytest.approx(
+        1 - np.sqrt(10 / 1000)
+    )
+    assert [phase.trajectories for phase in ox.HSPGA(**SIZES).phases] == [
+        8,
+        8,
+    ]  # 2 B for each refinement
     assert [phase.trajectories for phase in ox.TSIVRPG(**SIZES).phases] == [8, 4]
     assert [ox.TSIVRPG(**SIZES).phase(i) for i in range(7)] == [0, 1, 1, 0, 1, 1, 0]
 
@@ -122,7 +136,10 @@ def truncated(theta, g, eta, delta):
 
 def transcribe(name, thetas, batches, eta, delta, mixing):
     """g_2, after a snapshot and two refinements along the policies `thetas`."""
-    first = [Transcript(batch.halves()[0] if name == "HSPGA" and j else batch) for j, batch in enumerate(batches)]
+    first = [
+        Transcript(batch.halves()[0] if name == "HSPGA" and j else batch)
+        for j, batch in enumerate(batches)
+    ]
     u = first[0].u(thetas[0])
     u0 = u
     r = old = grad_coverage(u)
@@ -175,18 +192,35 @@ def test_every_algorithm_is_its_pseudocode(name):
 
 @pytest.mark.parametrize("termination", ["episodic", "absorbing"])
 def test_on_a_fixed_path_the_estimates_of_tsivr_pg_are_exact_in_expectation(termination):
-    # from exact estimates at theta_0 and random quasi-rewards, a refinement at theta_1 must be exact there
+    # from exact estimates at theta_0 and random quasi-rewards, a refinement at theta_1 must be
+    # exact there
     before, now = first_policy(1), first_policy(2)
     r, old = np.random.default_rng(3).normal(size=(2, 3))
     u, slopes = exact(np.asarray(before.table), termination)
     algorithm = ox.TSIVRPG(**SIZES)
     state = eqx.tree_at(
-        lambda it: (it.policy, it.previous, it.occupancy, it.gradient.table, it.quasi_reward, it.previous_quasi_reward),
+        lambda it: (
+            it.policy,
+            it.previous,
+            it.occupancy,
+            it.gradient.table,
+            it.quasi_reward,
+            it.previous_quasi_reward,
+        ),
         algorithm.init(problem(), now),
-        (now, before, jnp.asarray(u), jnp.asarray(np.tensordot(old, slopes, 1)), jnp.asarray(r), jnp.asarray(old)),
+        (
+            now,
+            before,
+            jnp.asarray(u),
+            jnp.asarray(np.tensordot(old, slopes, 1)),
+            jnp.asarray(r),
+            jnp.asarray(old),
+        ),
     )
     refinement = algorithm.phases[1].update
-    mean = over_all_batches_of_one(lambda state, batch: refinement(state, batch, KEY), state, termination)
+    mean = over_all_batches_of_one(
+        lambda state, batch: refinement(state, batch, KEY), state, termination
+    )
     u_now, slopes_now = exact(np.asarray(now.table), termination)
     np.testing.assert_allclose(mean.occupancy, u_now, atol=1e-9)
     np.testing.assert_allclose(mean.gradient.table, np.tensordot(r, slopes_now, 1), atol=1e-9)

@@ -26,7 +26,10 @@ from simulators import Diary
 
 PLAIN = {"rule": "gradient", "baseline": "none", "output": "last"}
 """What is calculated by hand: ascent along the estimate itself."""
-ALGORITHMS = {kind.__name__.lower(): kind(step_size=ETA, **PLAIN) for kind in (Storm, Coin, Between, Twice, Turns)}
+ALGORITHMS = {
+    kind.__name__.lower(): kind(step_size=ETA, **PLAIN)
+    for kind in (Storm, Coin, Between, Twice, Turns)
+}
 FOUR = ["storm", "coin", "between", "twice"]
 BUDGETS = {"storm": 28, "coin": 28, "between": 28, "twice": 28, "turns": 68}
 
@@ -121,8 +124,12 @@ def assert_as_by_hand(result, name, sampler):
         np.testing.assert_array_equal(result.episodes, expected.pop("episodes"))
         np.testing.assert_array_equal(result.steps[number], expected.pop("steps"))
         for metric, values in expected.items():
-            np.testing.assert_allclose(result.metrics[metric][number], values, rtol=1e-3, atol=1e-4, err_msg=metric)
-        np.testing.assert_allclose(result.policies[number].table, history[-1].after, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                result.metrics[metric][number], values, rtol=1e-3, atol=1e-4, err_msg=metric
+            )
+        np.testing.assert_allclose(
+            result.policies[number].table, history[-1].after, rtol=1e-4, atol=1e-5
+        )
         assert np.abs(history[-1].after - history[0].before).max() > 0.05  # it did move
 
 
@@ -132,7 +139,9 @@ def test_training_and_records_are_those_by_hand(name, sampler):
     result = trained(name, sampler)
     assert_as_by_hand(result, name, sampler)
     first = 0 if name == "twice" else 1
-    assert (result.metrics["largest_weight"][:, first:].max(1) > 1.01).all()  # it does put weights on policies
+    assert (
+        result.metrics["largest_weight"][:, first:].max(1) > 1.01
+    ).all()  # it does put weights on policies
     assert np.abs(result.metrics["utility"] - result.metrics["running_utility"]).max() > 1e-3
 
 
@@ -140,7 +149,9 @@ def test_three_phases_draw_what_is_recorded_of_them():
     result = trained("turns", "kernel")
     assert_as_by_hand(result, "turns", "kernel")
     np.testing.assert_array_equal(result.episodes, [10, 14, 34, 44, 48, 68])
-    assert result.episodes[-1] == sum(len(done.drawn.episodes) for done in by_hand("turns", "kernel", 0))
+    assert result.episodes[-1] == sum(
+        len(done.drawn.episodes) for done in by_hand("turns", "kernel", 0)
+    )
     np.testing.assert_array_equal(result.metrics["drawn"], [[10, 14, 34, 44, 48, 68]] * SEEDS)
     np.testing.assert_array_equal(result.metrics["drawn_last"], [[0, 0, 20, 20, 20, 40]] * SEEDS)
 
@@ -169,7 +180,10 @@ def test_a_cluster_gives_the_same_bits(name, cluster):
 
 def test_a_network_is_trained_in_a_simulator():
     problem = ox.Problem(
-        ox.GymnasiumEnv(Diary), lambda u: -jnp.sum((u / 1e4 - 3.0) ** 2), horizon=4, features=ox.features.Reward()
+        ox.GymnasiumEnv(Diary),
+        lambda u: -jnp.sum((u / 1e4 - 3.0) ** 2),
+        horizon=4,
+        features=ox.features.Reward(),
     )
     algorithm, policy = (
         Between(first_batch=4, batch=4, step_size=ETA, **PLAIN),
@@ -177,12 +191,16 @@ def test_a_network_is_trained_in_a_simulator():
     )
 
     def by(sampler):
-        return ox.train(problem, algorithm, 12, SEEDS, policy=policy, sampler=SAMPLERS[sampler], progress=False)
+        return ox.train(
+            problem, algorithm, 12, SEEDS, policy=policy, sampler=SAMPLERS[sampler], progress=False
+        )
 
     whole = by("host")
     assert_close(by("shards"), whole)
     assert whole.metrics["grad_norm"].min() > 0
-    assert np.abs(whole.metrics["effective_sample_size"][:, 1:] - 4).max() > 1e-6  # others than the one that acted
+    assert (
+        np.abs(whole.metrics["effective_sample_size"][:, 1:] - 4).max() > 1e-6
+    )  # others than the one that acted
 
 
 # Budgets
@@ -219,7 +237,9 @@ def test_a_phase_that_is_none_is_refused(wrong):
         def phase(self, iteration):
             return wrong
 
-    with pytest.raises(ValueError, match=f"phase of Lost must return a number from 0 to 1, .*got {wrong}"):
+    with pytest.raises(
+        ValueError, match=f"phase of Lost must return a number from 0 to 1, .*got {wrong}"
+    ):
         run(Lost(), 28)
 
 
@@ -228,7 +248,9 @@ def test_a_metric_under_a_name_that_is_taken_is_refused():
         def metrics(self, state):
             return {"utility": state.drawn.sum()}
 
-    with pytest.raises(ValueError, match="metrics of Loud must not use the name 'utility', which is taken"):
+    with pytest.raises(
+        ValueError, match="metrics of Loud must not use the name 'utility', which is taken"
+    ):
         run(Loud(), 28)
 
 
@@ -237,7 +259,9 @@ def test_a_metric_that_is_no_number_is_refused():
         def metrics(self, state):
             return {"drawn": state.drawn}
 
-    with pytest.raises(ValueError, match=r"metric 'drawn' must be one number, got an array of shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"metric 'drawn' must be one number, got an array of shape \(3,\)"
+    ):
         run(Long(), 28, ox.samplers.Host())
 
 
@@ -266,7 +290,9 @@ class NextToss(Coin):
         return super().phases_of(first + 1, count)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(Swapped, "storm"), (OneReward, "storm"), (NextToss, "coin")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(Swapped, "storm"), (OneReward, "storm"), (NextToss, "coin")]
+)
 def test_a_wrong_algorithm_is_noticed(kind, name):
     assert_as_by_hand(trained(name, "host"), name, "kernel")
     wrong = run(kind(step_size=ETA, **PLAIN), BUDGETS[name], SAMPLERS["host"])
@@ -308,7 +334,9 @@ def sweep(name, over, sampler="kernel"):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_step_sizes_in_one_program_are_trainings(name):
     done = sweep(name, {"step_size": [0.1, ETA]})
-    assert_same_bits(done.results[0], run(type(ALGORITHMS[name])(step_size=0.1, **PLAIN), BUDGETS[name]))
+    assert_same_bits(
+        done.results[0], run(type(ALGORITHMS[name])(step_size=0.1, **PLAIN), BUDGETS[name])
+    )
     assert_same_bits(done.results[1], trained(name, "kernel"))
     assert not np.array_equal(*(result.policies[0].table for result in done.results))
 
@@ -364,9 +392,15 @@ def killed(tmp_path_factory, compiled_fast):
     """The folders of two runs whose process was killed in the middle of both."""
     folder = tmp_path_factory.mktemp("killed")
     path = os.pathsep.join([str(Path(__file__).parents[1] / "helpers"), *sys.path])
-    env = compiled_fast | {"PYTHONPATH": path}  # compiled as in this process: it changes the last bits
+    env = compiled_fast | {
+        "PYTHONPATH": path
+    }  # compiled as in this process: it changes the last bits
     child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder)], env=env, capture_output=True, timeout=120, check=False
+        [sys.executable, "-c", CHILD, str(folder)],
+        env=env,
+        capture_output=True,
+        timeout=120,
+        check=False,
     )
     assert child.returncode == -SIGKILL, child.stderr.decode()
     return folder
@@ -392,5 +426,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(killed, kind):
     with pytest.warns(UserWarning, match=f"the algorithm {kind.__name__} is not restored, because"):
         assert ox.load_result(folder).algorithm is None
     for wrong in (Twice, Twice(), ox.TSIVRPG):
-        with pytest.raises(ValueError, match=f"algorithm must be the {kind.__name__} that was trained with"):
+        with pytest.raises(
+            ValueError, match=f"algorithm must be the {kind.__name__} that was trained with"
+        ):
             ox.load_result(folder, algorithm=wrong)

@@ -10,15 +10,51 @@ from occupax.algorithms import ALGORITHMS
 EVERYWHERE = {"decay_after": None, "radius": inf, "baseline": "mean", "output": None}
 GUARDED = {"weight_guard": 0.5, "weight_bound": 4.0}
 DEFAULTS = {
-    "reinforce": {"batch": None, "mixing": None, "restarts": True, "step_size": None, "rule": "adam"},
-    "svrpg": {"snapshot_batch": 20, "batch": 10, "epoch_length": 2, "step_size": None, "rule": "adam"} | GUARDED,
-    "srvr-pg": {"snapshot_batch": 20, "batch": 10, "epoch_length": 2, "step_size": None, "rule": "adam"} | GUARDED,
-    "hspga": {"snapshot_batch": 20, "batch": 10, "epoch_length": 2, "mixing": None, "step_size": None, "rule": "adam"}
+    "reinforce": {
+        "batch": None,
+        "mixing": None,
+        "restarts": True,
+        "step_size": None,
+        "rule": "adam",
+    },
+    "svrpg": {
+        "snapshot_batch": 20,
+        "batch": 10,
+        "epoch_length": 2,
+        "step_size": None,
+        "rule": "adam",
+    }
     | GUARDED,
-    "tsivr-pg": {"snapshot_batch": 20, "batch": 10, "epoch_length": 2, "step_size": None, "rule": "adam"} | GUARDED,
+    "srvr-pg": {
+        "snapshot_batch": 20,
+        "batch": 10,
+        "epoch_length": 2,
+        "step_size": None,
+        "rule": "adam",
+    }
+    | GUARDED,
+    "hspga": {
+        "snapshot_batch": 20,
+        "batch": 10,
+        "epoch_length": 2,
+        "mixing": None,
+        "step_size": None,
+        "rule": "adam",
+    }
+    | GUARDED,
+    "tsivr-pg": {
+        "snapshot_batch": 20,
+        "batch": 10,
+        "epoch_length": 2,
+        "step_size": None,
+        "rule": "adam",
+    }
+    | GUARDED,
     "maxent": {"batch": None, "mixing": 0.1, "step_size": None, "rule": "adam"},
-    "storm": {"snapshot_batch": 20, "batch": 20, "fresh": 0.7, "step_size": None, "rule": "adam"} | GUARDED,
-    "page": {"snapshot_batch": 20, "batch": 20, "coin": 0, "step_size": None, "rule": "adam"} | GUARDED,
+    "storm": {"snapshot_batch": 20, "batch": 20, "fresh": 0.7, "step_size": None, "rule": "adam"}
+    | GUARDED,
+    "page": {"snapshot_batch": 20, "batch": 20, "coin": 0, "step_size": None, "rule": "adam"}
+    | GUARDED,
     "n-vr-pg": {
         "snapshot_batch": 20,
         "batch": 20,

@@ -18,7 +18,16 @@ from occupax.algorithms import planning
 from occupax.algorithms.planning import Model, posterior
 from occupax.batches import SampledBatch
 from occupax.training.schedule import Schedule
-from pseudocode import KEY, Transcript, draw, exact, first_policy, grad_coverage, over_all_batches_of_one, problem
+from pseudocode import (
+    KEY,
+    Transcript,
+    draw,
+    exact,
+    first_policy,
+    grad_coverage,
+    over_all_batches_of_one,
+    problem,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -108,13 +117,20 @@ def assert_as_by_hand(name, algorithm):
     elif name == "storm":
         expected = storm(rows, [0.3] * 3, None)
     else:
-        assert [len(data.batch.actions) for _, _, data, _ in rows] == [8, 4, 4, 8]  # as this coin falls
+        assert [len(data.batch.actions) for _, _, data, _ in rows] == [
+            8,
+            4,
+            4,
+            8,
+        ]  # as this coin falls
         (now, _, data, state) = rows.pop()
         d = data.g(now, grad_coverage(data.u(now)))
         np.testing.assert_allclose(state.policy.table, now + 0.3 * d, atol=1e-12)
         expected = storm(rows, [0.0] * 2, None)
     state = rows[-1][-1]
-    for found, by_hand in zip((state.occupancy, state.gradient.table, state.policy.table), expected, strict=True):
+    for found, by_hand in zip(
+        (state.occupancy, state.gradient.table, state.policy.table), expected, strict=True
+    ):
         np.testing.assert_allclose(found, by_hand, atol=1e-11)
 
 
@@ -148,7 +164,11 @@ class Forgetful(ox.PAGE):
     """Half of the estimate is lost at each recursion."""
 
     def _refine(self, state, batch, key):
-        half = replace(state, occupancy=0.5 * state.occupancy, gradient=ox.algorithms.scale(0.5, state.gradient))
+        half = replace(
+            state,
+            occupancy=0.5 * state.occupancy,
+            gradient=ox.algorithms.scale(0.5, state.gradient),
+        )
         return super()._refine(half, batch, key)
 
 
@@ -171,7 +191,9 @@ class Backwards(ox.NHARPG):
     """The product is along the step back."""
 
     def _transport(self, state, batch, key):
-        turned = super()._transport(replace(state, policy=state.previous, previous=state.policy), batch, key)
+        turned = super()._transport(
+            replace(state, policy=state.previous, previous=state.policy), batch, key
+        )
         return replace(turned, policy=state.policy, previous=state.previous)
 
 
@@ -179,14 +201,20 @@ class NewReward(ox.NHARPG):
     """The product has the newer quasi-reward, although the fresh batch turns the estimate to it as well."""
 
     def _transport(self, state, batch, key):
-        new = super()._transport(replace(state, previous_quasi_reward=state.quasi_reward), batch, key)
+        new = super()._transport(
+            replace(state, previous_quasi_reward=state.quasi_reward), batch, key
+        )
         return replace(new, previous_quasi_reward=state.previous_quasi_reward)
 
 
-@pytest.mark.parametrize("kind", [OneReward, OtherShare, NextToss, Forgetful, Late, Steady, Backwards, NewReward])
+@pytest.mark.parametrize(
+    "kind", [OneReward, OtherShare, NextToss, Forgetful, Late, Steady, Backwards, NewReward]
+)
 def test_a_wrong_algorithm_is_noticed(kind):
     name = kind.__mro__[1].__name__.lower()
-    settings = {field.name: getattr(ALGORITHMS[name], field.name) for field in fields(ALGORITHMS[name])}
+    settings = {
+        field.name: getattr(ALGORITHMS[name], field.name) for field in fields(ALGORITHMS[name])
+    }
     with pytest.raises(AssertionError):
         assert_as_by_hand(name, kind(**settings))
 
@@ -197,7 +225,12 @@ def test_a_wrong_algorithm_is_noticed(kind):
 def between(one, other, seed=3):
     """Two policies, their exact occupancies and Jacobians, and two quasi-rewards."""
     r, old = np.random.default_rng(seed).normal(size=(2, 3))
-    return r, old, *exact(np.asarray(one.table), "episodic"), *exact(np.asarray(other.table), "episodic")
+    return (
+        r,
+        old,
+        *exact(np.asarray(one.table), "episodic"),
+        *exact(np.asarray(other.table), "episodic"),
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -206,12 +239,28 @@ def test_from_exact_estimates_the_next_ones_are_exact_in_expectation(name):
     r, old, u, slopes, u_now, slopes_now = between(before, now)
     algorithm = ALGORITHMS[name]
     state = eqx.tree_at(
-        lambda it: (it.policy, it.previous, it.occupancy, it.gradient.table, it.quasi_reward, it.previous_quasi_reward),
+        lambda it: (
+            it.policy,
+            it.previous,
+            it.occupancy,
+            it.gradient.table,
+            it.quasi_reward,
+            it.previous_quasi_reward,
+        ),
         algorithm.init(TASK, now),
-        (now, before, jnp.asarray(u), jnp.asarray(np.tensordot(old, slopes, 1)), jnp.asarray(r), jnp.asarray(old)),
+        (
+            now,
+            before,
+            jnp.asarray(u),
+            jnp.asarray(np.tensordot(old, slopes, 1)),
+            jnp.asarray(r),
+            jnp.asarray(old),
+        ),
     )
     state = eqx.tree_at(lambda it: it.memory.steps, state, jnp.asarray(3))
-    if name == "nharpg":  # first along the way, over points between the policies as a rule of quadrature has them
+    if (
+        name == "nharpg"
+    ):  # first along the way, over points between the policies as a rule of quadrature has them
         carry, places = algorithm.phases[1].update, zip(*roots_legendre(6), strict=True)
         change = 0.0
         for place, weight in places:
@@ -222,10 +271,14 @@ def test_from_exact_estimates_the_next_ones_are_exact_in_expectation(name):
         carried = np.tensordot(old, slopes_now, 1)
         np.testing.assert_allclose(change, carried, atol=1e-6)
         state = eqx.tree_at(
-            lambda it: (it.occupancy, it.gradient.table), state, (jnp.asarray(u_now), jnp.asarray(carried))
+            lambda it: (it.occupancy, it.gradient.table),
+            state,
+            (jnp.asarray(u_now), jnp.asarray(carried)),
         )
     refine = algorithm.phases[-1].update
-    mean = over_all_batches_of_one(lambda state, batch: refine(state, batch, KEY), state, "episodic")
+    mean = over_all_batches_of_one(
+        lambda state, batch: refine(state, batch, KEY), state, "episodic"
+    )
     np.testing.assert_allclose(mean.occupancy, u_now, atol=1e-9)
     np.testing.assert_allclose(mean.gradient.table, np.tensordot(r, slopes_now, 1), atol=1e-9)
 
@@ -250,7 +303,9 @@ def mean_carried(carry, state, acting):
 def modelled(counts, rewards, ends, initial, prior):
     """The posterior mean, entry by entry."""
     transition, reward = np.zeros((3, 2, 3)), np.zeros((3, 2))
-    means = [rewards[s, a] / counts[s, a].sum() for s in range(3) for a in range(2) if counts[s, a].sum()]
+    means = [
+        rewards[s, a] / counts[s, a].sum() for s in range(3) for a in range(2) if counts[s, a].sum()
+    ]
     hoped = max(means) + ((max(means) - min(means)) or 1.0)
     for s in range(3):
         for a in range(2):
@@ -275,10 +330,14 @@ def assert_plans(algorithm):
     model = modelled(counts, rewards, ends, initial, 0.5)
     found: Model = algorithm.model(TASK, state)
     for name in ("transition", "reward", "initial", "terminal"):
-        np.testing.assert_allclose(getattr(found, name), getattr(model, name), atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(model, name), atol=1e-12, err_msg=name
+        )
     np.testing.assert_array_equal(found.counts, counts)
     logits = np.asarray(state.policy.table)
-    np.testing.assert_allclose(state.occupancy, enum.occupancy(model, logits, "episodic").sum(1), atol=1e-9)
+    np.testing.assert_allclose(
+        state.occupancy, enum.occupancy(model, logits, "episodic").sum(1), atol=1e-9
+    )
     starts = np.random.default_rng(0).normal(size=(4, 6))
     best = max(-minimize(lambda x: -worth(model, x), start, method="BFGS").fun for start in starts)
     assert best - 1e-3 < worth(model, logits) < best + 1e-3
@@ -318,14 +377,18 @@ class Amnesiac(ox.PlugIn):
     """Only the last batch counts."""
 
     def _count(self, state, batch, key):
-        return super()._count(replace(state, seen=jax.tree.map(jnp.zeros_like, state.seen)), batch, key)
+        return super()._count(
+            replace(state, seen=jax.tree.map(jnp.zeros_like, state.seen)), batch, key
+        )
 
 
 class Endless(ox.PlugIn):
     """No state is known to end an episode."""
 
     def model(self, problem, state):
-        return posterior(problem, replace(state.seen, ends=jnp.zeros_like(state.seen.ends)), self.prior)
+        return posterior(
+            problem, replace(state.seen, ends=jnp.zeros_like(state.seen.ends)), self.prior
+        )
 
 
 @pytest.mark.parametrize("kind", [Amnesiac, Endless])
@@ -335,15 +398,22 @@ def test_a_wrong_plug_in_is_noticed(kind):
 
 
 def test_plug_in_goes_on_exploring_less_and_less():
-    planned, explored = (ox.PlugIn(**PLUG_IN | {"explore": share, "prior": 0.1}) for share in (0.0, 0.5))
+    planned, explored = (
+        ox.PlugIn(**PLUG_IN | {"explore": share, "prior": 0.1}) for share in (0.0, 0.5)
+    )
     states = [it.init(TASK, first_policy()) for it in (planned, explored)]
     batch = draw(TASK, first_policy(), 8, 0)
     for times in (1, 2):
-        states = [it.phases[0].update(state, batch, KEY) for it, state in zip((planned, explored), states, strict=True)]
+        states = [
+            it.phases[0].update(state, batch, KEY)
+            for it, state in zip((planned, explored), states, strict=True)
+        ]
         probs = [enum.softmax(np.asarray(state.policy.table)) for state in states]
         share = 0.5 / times
         expected = (1 - share) * probs[0] + share / 2
-        np.testing.assert_allclose(probs[1][:2], expected[:2], atol=1e-3)  # nobody acts in the last state
+        np.testing.assert_allclose(
+            probs[1][:2], expected[:2], atol=1e-3
+        )  # nobody acts in the last state
 
 
 @pytest.mark.parametrize("termination", ["episodic", "absorbing"])
@@ -352,11 +422,15 @@ def test_a_model_is_worth_what_the_exact_solver_says(termination):
     algorithm = ox.PlugIn(**PLUG_IN)
     state = algorithm.phases[0].update(algorithm.init(task, policy), draw(task, policy, 8, 0), KEY)
     model = algorithm.model(task, state)
-    transition, reward, initial = (np.asarray(it, float) for it in (model.transition, model.reward, model.initial))
+    transition, reward, initial = (
+        np.asarray(it, float) for it in (model.transition, model.reward, model.initial)
+    )
     env = ox.TabularMDP(transition, reward, initial, model.terminal)
     same = ox.Problem(env, task.utility, task.discount, task.horizon, termination)
     probs = enum.softmax(np.asarray(state.policy.table))
-    np.testing.assert_allclose(ox.exact.value(same, probs), task.estimated_utility(state.occupancy), rtol=1e-6)
+    np.testing.assert_allclose(
+        ox.exact.value(same, probs), task.estimated_utility(state.occupancy), rtol=1e-6
+    )
 
 
 def test_plans_are_made_whenever_there_is_a_tenth_more():
@@ -379,29 +453,41 @@ def test_training_outside_of_the_program_is_that_inside(algorithm):
     inside, outside = (run(algorithm, sampler=it) for it in ("kernel", ox.samplers.Host(shards=3)))
     assert inside.status == outside.status == ("finished",) * 2
     for metric, values in inside.metrics.items():
-        np.testing.assert_allclose(values, outside.metrics[metric], rtol=1e-5, atol=1e-8, err_msg=metric)
+        np.testing.assert_allclose(
+            values, outside.metrics[metric], rtol=1e-5, atol=1e-8, err_msg=metric
+        )
     if isinstance(algorithm, ox.NHARPG):
         # half of the iterations are of a point between two policies, and take no step
         assert (inside.metrics["step_length"][:, 1::2] == 0).all()
         assert (inside.metrics["step_length"][:, ::2] > 0).all()
-        with pytest.raises(ValueError, match="NHARPG learns no model of the environment; PlugIn does"):
+        with pytest.raises(
+            ValueError, match="NHARPG learns no model of the environment; PlugIn does"
+        ):
             inside.model()
 
 
 def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
     run(ox.PlugIn(batch=8), out=tmp_path)
-    longer, at_once = run(ox.PlugIn(batch=8), 64, out=tmp_path, resume=True), run(ox.PlugIn(batch=8), 64)
+    longer, at_once = (
+        run(ox.PlugIn(batch=8), 64, out=tmp_path, resume=True),
+        run(ox.PlugIn(batch=8), 64),
+    )
     model, expected = ox.load_result(tmp_path).model(1), at_once.model(1)
     assert model.counts.sum() == longer.steps[1, -1] == at_once.steps[1, -1]
     np.testing.assert_array_equal(model.transition, expected.transition)
     np.testing.assert_array_equal(longer.policies[1].table, at_once.policies[1].table)
     first, second = (tmp_path / f"models/seed-{seed}.safetensors" for seed in (0, 1))
     shutil.copy(second, first)
-    with pytest.raises(ValueError, match=r"models/seed-0\.safetensors was changed after it was written, or is that of"):
+    with pytest.raises(
+        ValueError,
+        match=r"models/seed-0\.safetensors was changed after it was written, or is that of",
+    ):
         ox.load_result(tmp_path)
     shutil.move(tmp_path / "models", tmp_path / "elsewhere")
     (tmp_path / "models").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match="models must be a folder of its own, but it is a link to another place"):
+    with pytest.raises(
+        ValueError, match="models must be a folder of its own, but it is a link to another place"
+    ):
         run(ox.PlugIn(batch=8), 72, out=tmp_path, resume=True)
 
 
@@ -415,7 +501,10 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
         (lambda: ox.NVRPG(decay=2.0), r"decay must lie in \(0, 1\], got 2.0"),
         (lambda: ox.NHARPG(step_decay=-1), "step_decay must be a finite number above 0, got -1"),
         (lambda: ox.PlugIn(prior=0.0), "prior must be a finite number above 0, got 0.0"),
-        (lambda: ox.PlugIn(explore=1.5), "explore must be a fraction of the actions, at most 1, got 1.5"),
+        (
+            lambda: ox.PlugIn(explore=1.5),
+            "explore must be a fraction of the actions, at most 1, got 1.5",
+        ),
         (lambda: ox.PlugIn(growth=1.0), "growth must be a finite number above 1, got 1.0"),
         (lambda: ox.PlugIn(plan_steps=0), "plan_steps must be a whole number of at least 1, got 0"),
         (

@@ -9,7 +9,9 @@ from occupax.steps import Step
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
 
-RADIUS = 1 / (2 * 4 * np.sqrt(0.5))  # l_psi of a table is 1, and sqrt(1/2) does for all that it is used for
+RADIUS = 1 / (
+    2 * 4 * np.sqrt(0.5)
+)  # l_psi of a table is 1, and sqrt(1/2) does for all that it is used for
 
 
 def train(algorithm, episodes=20, seeds=2, **options):
@@ -48,11 +50,15 @@ def test_every_step_of_the_theory_stays_within_the_radius():
 
 
 def test_the_radius_of_the_theory_is_refused_for_an_mlp():
-    with pytest.raises(ValueError, match=r"radius 'theory' is known for tabular policies only.*Softmax"):
+    with pytest.raises(
+        ValueError, match=r"radius 'theory' is known for tabular policies only.*Softmax"
+    ):
         train(ox.TSIVRPG(**SIZES, radius="theory"), policy=ox.policies.mlp((4,)))
     policy = ox.policies.Tabular(jnp.zeros((3, 2)))
     step = Step(0.1, radius="theory")
-    with pytest.raises(ValueError, match=r"is worked out by occupax\.train"):  # by hand nobody knows the horizon
+    with pytest.raises(
+        ValueError, match=r"is worked out by occupax\.train"
+    ):  # by hand nobody knows the horizon
         step(policy, policy, step.init(policy))
 
 

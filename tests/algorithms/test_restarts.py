@@ -12,7 +12,9 @@ import pytest
 import occupax as ox
 from occupax.policies.redrawing import can_be_redrawn, redraw
 
-ALIKE = ox.Problem("CartPole-v1", horizon=5)  # nobody falls within five steps: all trajectories are alike
+ALIKE = ox.Problem(
+    "CartPole-v1", horizon=5
+)  # nobody falls within five steps: all trajectories are alike
 FALLING = ox.Problem("CartPole-v1", horizon=60)
 NET = ox.policies.mlp(hidden=(8,))
 
@@ -23,7 +25,9 @@ def algorithm(**settings):
 
 def update(problem, state, **settings):
     """The state after one batch, drawn by the policy of the state."""
-    batch = ox.SampledBatch(problem, ox.sample(problem, state.policy, 4, jax.random.key(1)), state.policy)
+    batch = ox.SampledBatch(
+        problem, ox.sample(problem, state.policy, 4, jax.random.key(1)), state.policy
+    )
     return algorithm(**settings).phases[0].update(state, batch, jax.random.key(2))
 
 
@@ -38,7 +42,10 @@ def arrays(policy):
 
 def changed(before, after):
     """Which of the arrays of a policy are others: of a network the weights and biases, layer by layer."""
-    return [not np.array_equal(one, other) for one, other in zip(arrays(before), arrays(after), strict=True)]
+    return [
+        not np.array_equal(one, other)
+        for one, other in zip(arrays(before), arrays(after), strict=True)
+    ]
 
 
 def test_a_batch_that_shows_nothing_leads_to_another_last_layer_and_nothing_else():
@@ -51,7 +58,9 @@ def test_a_batch_that_shows_nothing_leads_to_another_last_layer_and_nothing_else
     weight = arrays(after.policy)[2]
     bound = 3 / np.sqrt(8)
     assert np.all(np.abs(weight) <= bound)
-    assert np.abs(weight).max() > bound / 2  # of sixteen uniform numbers all are below with probability 2^-16
+    assert (
+        np.abs(weight).max() > bound / 2
+    )  # of sixteen uniform numbers all are below with probability 2^-16
     again = update(ALIKE, after)
     assert again.redrawn
     assert again.lowest_utility == after.lowest_utility
@@ -134,7 +143,12 @@ def test_a_rare_success_is_found_outside_of_the_program_too(restarts):
     problem = ox.Problem(ox.GymnasiumEnv(Combination), horizon=12)
     alg = ox.REINFORCE(5, restarts=restarts)
     result = ox.train(
-        problem, alg, 300 if restarts else 60, seeds=2, sampler=ox.samplers.Host(envs=5, shards=2), progress=False
+        problem,
+        alg,
+        300 if restarts else 60,
+        seeds=2,
+        sampler=ox.samplers.Host(envs=5, shards=2),
+        progress=False,
     )
     found = result.metrics["return"][:, -10:].mean(1)
     if restarts:

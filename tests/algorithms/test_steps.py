@@ -92,31 +92,47 @@ def test_adam_by_name_is_adam_and_does_not_depend_on_the_size_of_the_gradient():
         policy, memory, first, second = START, step.init(START), 0.0, 0.0
         expected = np.asarray(START.table, float)
         for t, slope in enumerate(slopes, 1):
-            policy, memory = step(policy, ox.policies.Tabular(jnp.asarray(factor * slope, jnp.float32)), memory)
+            policy, memory = step(
+                policy, ox.policies.Tabular(jnp.asarray(factor * slope, jnp.float32)), memory
+            )
             seen = slope != 0
             first = np.where(seen, 0.9 * first + 0.1 * slope, first)
             second = np.where(seen, 0.99 * second + 0.01 * slope**2, second)
             spread = np.sqrt(second / (1 - 0.99**t))
-            expected = expected + seen * 0.1 * first / (1 - 0.9**t) / np.where(spread > 0, spread, 1.0)
+            expected = expected + seen * 0.1 * first / (1 - 0.9**t) / np.where(
+                spread > 0, spread, 1.0
+            )
         np.testing.assert_allclose(policy.table, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("rule", "size"), [("adam", 0.04), ("gradient", 0.05), (optax.sgd(0.05), 1.0)])
+@pytest.mark.parametrize(
+    ("rule", "size"), [("adam", 0.04), ("gradient", 0.05), (optax.sgd(0.05), 1.0)]
+)
 def test_the_default_step_size_is_that_of_the_rule(rule, size):
     np.testing.assert_allclose(moved(Step(rule=rule)), moved(Step(size, rule=rule)), rtol=1e-6)
-    result = ox.train(ox.Problem(ox.make("FrozenLake-v1"), horizon=5), ox.REINFORCE(4, rule=rule), 4, progress=False)
+    result = ox.train(
+        ox.Problem(ox.make("FrozenLake-v1"), horizon=5),
+        ox.REINFORCE(4, rule=rule),
+        4,
+        progress=False,
+    )
     assert result.algorithm is not None
     assert result.algorithm.step_size == size
 
 
 def test_steps_shrink_with_the_root_of_their_number():
-    step, slope = Step(0.1, decay_after=3.0), ox.policies.Tabular(jnp.asarray([[1.0, 0.0], [0.0, 0.0]]))
+    step, slope = (
+        Step(0.1, decay_after=3.0),
+        ox.policies.Tabular(jnp.asarray([[1.0, 0.0], [0.0, 0.0]])),
+    )
     policy, memory = START, step.init(START)
     lengths = []
     for _ in range(10):
         policy, memory = step(policy, slope, memory)
         lengths.append(float(memory.length))
-    np.testing.assert_allclose([lengths[0], lengths[3], lengths[9]], [0.1, 0.1 / np.sqrt(2), 0.05], rtol=1e-6)
+    np.testing.assert_allclose(
+        [lengths[0], lengths[3], lengths[9]], [0.1, 0.1 / np.sqrt(2), 0.05], rtol=1e-6
+    )
     with pytest.raises(ValueError, match="decay_after"):
         Step(0.1, decay_after=0.0)
 
@@ -125,14 +141,18 @@ def test_the_default_of_a_network_shrinks_its_steps_and_takes_fresh_occupancies(
     problem = ox.Problem("FrozenLake-v1", "entropy", horizon=5)
 
     def settings(policy, **given):
-        [made] = make_setup(problem, [ox.REINFORCE(**given)], policy, 1, 0, 1, False).algorithms  # as `ox.train` does
+        [made] = make_setup(
+            problem, [ox.REINFORCE(**given)], policy, 1, 0, 1, False
+        ).algorithms  # as `ox.train` does
         assert isinstance(made, ox.REINFORCE)
         return made.batch, made.step_size, made.decay_after, made.mixing
 
     assert settings("tabular") == (20, 0.04, np.inf, 0.5)
     assert settings("mlp") == (5, 0.01, 100.0, 1.0)
     assert settings("mlp", step_size=0.02, mixing=0.1) == (5, 0.02, None, 0.1)
-    problem = ox.Problem("FrozenLake-v1", horizon=5, constraints=[ox.Constraint("entropy", at_least=0.1)])
+    problem = ox.Problem(
+        "FrozenLake-v1", horizon=5, constraints=[ox.Constraint("entropy", at_least=0.1)]
+    )
     assert settings("mlp") == (10, 0.01, 100.0, 1.0)  # multipliers follow every batch
     problem = ox.Problem("Pendulum-v1")
     assert settings(None) == (10, 0.01, 100.0, 1.0)

@@ -26,12 +26,16 @@ def earlier(state):
 def states(algorithm, far=True):
     """The states after two iterations, and the batch of the second; if `far`, the policy before is a very other one."""
     random = np.random.default_rng(3)
-    policy, other = (ox.policies.Tabular(jnp.asarray(scale * random.normal(size=(3, 2)))) for scale in (0.1, 5.0))
+    policy, other = (
+        ox.policies.Tabular(jnp.asarray(scale * random.normal(size=(3, 2)))) for scale in (0.1, 5.0)
+    )
     state, found = algorithm.init(TASK, policy), []
     for i in range(2):
         phase = algorithm.phases[algorithm.phase(i)]
         key = jax.random.fold_in(jax.random.key(5), i)
-        batch = ox.SampledBatch(TASK, ox.sample(TASK, state.policy, phase.trajectories, key), state.policy)
+        batch = ox.SampledBatch(
+            TASK, ox.sample(TASK, state.policy, phase.trajectories, key), state.policy
+        )
         state = phase.update(state, batch, jax.random.key(0))
         if far and i == 0:
             state = replace(state, **{earlier(state): other})
@@ -63,7 +67,9 @@ def test_where_weights_mean_nothing_the_estimate_is_fresh(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_weights_are_good_the_guard_changes_nothing(kind):
-    guarded, bare = (states(kind(**SIZES, **CALM, weight_guard=guard), far=False) for guard in (0.5, None))
+    guarded, bare = (
+        states(kind(**SIZES, **CALM, weight_guard=guard), far=False) for guard in (0.5, None)
+    )
     for (ours, _), (theirs, _) in zip(guarded, bare, strict=True):
         assert not ours.restarted
         np.testing.assert_array_equal(ours.policy.table, theirs.policy.table)
@@ -71,12 +77,16 @@ def test_where_weights_are_good_the_guard_changes_nothing(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_the_guard_the_same_weights_are_used(kind):
-    guarded, bare = (states(kind(**SIZES, **CALM, weight_guard=guard))[1][0] for guard in (0.5, None))
+    guarded, bare = (
+        states(kind(**SIZES, **CALM, weight_guard=guard))[1][0] for guard in (0.5, None)
+    )
     assert np.abs(guarded.gradient.table - bare.gradient.table).max() > 1e-3
     assert not bare.restarted
 
 
-@pytest.mark.parametrize(("share", "bound", "restarts"), [(0.0, 1e9, False), (1.0, 1e9, True), (0.0, 1.0001, True)])
+@pytest.mark.parametrize(
+    ("share", "bound", "restarts"), [(0.0, 1e9, False), (1.0, 1e9, True), (0.0, 1.0001, True)]
+)
 def test_share_and_bound_each_decide(share, bound, restarts):
     algorithm = ox.TSIVRPG(**SIZES, **CALM, weight_guard=share, weight_bound=bound)
     assert bool(states(algorithm)[1][0].restarted) == restarts
@@ -84,11 +94,15 @@ def test_share_and_bound_each_decide(share, bound, restarts):
 
 def test_restarts_are_recorded_on_every_sampler():
     """Steps of half a logit leave an effective sample size of about 0.98 of the batch, tiny ones almost all of it."""
-    algorithm = ox.TSIVRPG(**SIZES, rule="normalised", step_size=0.5, radius=np.inf, weight_guard=0.9999)
+    algorithm = ox.TSIVRPG(
+        **SIZES, rule="normalised", step_size=0.5, radius=np.inf, weight_guard=0.9999
+    )
     for sampler in ("kernel", "jax", ox.samplers.Host(shards=2)):
         result = ox.train(TASK, algorithm, episodes=60, seeds=2, sampler=sampler, progress=False)
         assert result.metrics["restarted"].tolist() == [[0.0, 1.0, 1.0]] * 2
-        calm = ox.train(TASK, replace(algorithm, step_size=1e-4), 60, seeds=2, sampler=sampler, progress=False)
+        calm = ox.train(
+            TASK, replace(algorithm, step_size=1e-4), 60, seeds=2, sampler=sampler, progress=False
+        )
         assert calm.metrics["restarted"].tolist() == [[0.0, 0.0, 0.0]] * 2
 
 

@@ -44,7 +44,9 @@ def test_quartiles_by_hand():
 
 def test_quartiles_against_numpy_and_with_infinities():
     values = np.random.default_rng(0).normal(size=(7, 20)).astype(np.float32)
-    np.testing.assert_array_equal(quartiles(values), np.quantile(values.astype(float), [0.25, 0.5, 0.75], axis=0))
+    np.testing.assert_array_equal(
+        quartiles(values), np.quantile(values.astype(float), [0.25, 0.5, 0.75], axis=0)
+    )
     _, median, upper = quartiles(np.array([[-np.inf], [1.0], [2.0]]))
     assert (median, upper) == (1.0, 1.5)
 
@@ -53,13 +55,17 @@ def test_moving_average_by_hand():
     values = np.array([[1.0, 2.0, 6.0, NAN, 3.0], [5.0, NAN, NAN, NAN, NAN]])
     expected = [[1.5, 3.0, 4.0, NAN, 3.0], [5.0, NAN, NAN, NAN, NAN]]
     np.testing.assert_array_equal(moving_average(values, 3), expected)
-    np.testing.assert_array_equal(moving_average(values, 2), [[1.0, 1.5, 4.0, NAN, 3.0], expected[1]])
+    np.testing.assert_array_equal(
+        moving_average(values, 2), [[1.0, 1.5, 4.0, NAN, 3.0], expected[1]]
+    )
     np.testing.assert_array_equal(moving_average(values, 1), values)
 
 
 def test_moving_average_against_numpy_and_past_a_huge_value():
     values = np.random.default_rng(0).normal(size=(1, 50))
-    np.testing.assert_allclose(moving_average(values, 7)[0, 3:-3], np.convolve(values[0], np.ones(7) / 7, "valid"))
+    np.testing.assert_allclose(
+        moving_average(values, 7)[0, 3:-3], np.convolve(values[0], np.ones(7) / 7, "valid")
+    )
     values[0, 10] = 1e19
     np.testing.assert_allclose(moving_average(values, 3)[0, 30], values[0, 29:32].mean())
     assert np.isfinite(moving_average(values, 99)).all()
@@ -81,12 +87,17 @@ def test_the_figure_shows_medians_and_quartiles_of_the_seeds():
     np.testing.assert_array_equal(x, result.episodes)
     np.testing.assert_array_equal(y, median)
     axes = figure.axes[0]
-    band = {tuple(point) for point in np.asarray(axes.collections[0].get_paths()[0].vertices).tolist()}
+    band = {
+        tuple(point) for point in np.asarray(axes.collections[0].get_paths()[0].vertices).tolist()
+    }
     for bound in (lower, upper):
         assert set(zip(result.episodes.astype(float), bound, strict=True)) <= band
     singles = [line.get_ydata() for line in axes.lines if line.get_label() != "median of 3 seeds"]
     np.testing.assert_array_equal(singles, result.metrics["return"])
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("sampled episodes", "return per episode (no discount)")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (
+        "sampled episodes",
+        "return per episode (no discount)",
+    )
     assert figure.get_suptitle() == "REINFORCE"
 
 
@@ -142,7 +153,9 @@ def test_long_records_are_averaged_and_thinned():
 
 
 def test_averages_cover_whole_cycles_of_the_algorithm():
-    result = make_result(records=300, algorithm=ox.TSIVRPG(epoch_length=20))  # records of 5 iterations: a cycle is 4
+    result = make_result(
+        records=300, algorithm=ox.TSIVRPG(epoch_length=20)
+    )  # records of 5 iterations: a cycle is 4
     assert "moving average of 8 records" in plot_metric(result).axes[0].get_xlabel()
 
 
@@ -173,7 +186,9 @@ def test_seeds_without_records_can_be_drawn(known: int):
 
 def test_maps_show_the_visits():
     grid = np.array([[4.0, 2.0], [1e-9, 0.0]])
-    image = np.ma.asarray(plots.draw(Maps("here", "Here", "", (HeatMap("here", grid),))).axes[0].images[0].get_array())
+    image = np.ma.asarray(
+        plots.draw(Maps("here", "Here", "", (HeatMap("here", grid),))).axes[0].images[0].get_array()
+    )
     np.testing.assert_array_equal(np.ma.getmaskarray(image), grid == 0)
     np.testing.assert_array_equal(image.compressed(), [4.0, 2.0, 0.004])
 
@@ -182,9 +197,14 @@ def test_maps_show_the_visits():
 
 
 def test_the_page_needs_nothing_else_and_its_figures_do_not_meet(tmp_path: Path):
-    text, page = written(tmp_path / "report.html", ("one", make_result(full=True)), ("two", make_result()))
+    text, page = written(
+        tmp_path / "report.html", ("one", make_result(full=True)), ("two", make_result())
+    )
     assert not re.search(r"https?:|src=\"(?!data:)|@import|<link", text)
-    assert all(link.startswith(("#", "data:image/png;base64,")) for link in re.findall(r'href="([^"]*)"', text))
+    assert all(
+        link.startswith(("#", "data:image/png;base64,"))
+        for link in re.findall(r'href="([^"]*)"', text)
+    )
     assert len(set(page.ids)) == len(page.ids)
     assert set(re.findall(r'(?:url\(|href=")#([\w-]+)', text)) <= set(page.ids)
     of_each = len(HEADLINES) + 1  # the map
@@ -216,7 +236,10 @@ def test_the_page_has_the_numbers(tmp_path: Path):
     ):
         assert text in page.cells
     assert "occupax 1.2.3, jax 4.5.6; float32" in page.cells
-    assert any(cell.startswith("REINFORCE(") and "step_size=0.25, radius=inf" in cell for cell in page.cells)
+    assert any(
+        cell.startswith("REINFORCE(") and "step_size=0.25, radius=inf" in cell
+        for cell in page.cells
+    )
     assert f"best policy (seed {np.argmax(result.utilities)})" in page.words
     for metric in HEADLINES:
         assert METRICS[metric].meaning in page.words
@@ -226,7 +249,9 @@ def test_the_page_has_the_numbers(tmp_path: Path):
 
 def test_names_and_status_are_text_and_not_html(tmp_path: Path):
     result = make_result(seeds=1, status=("stopped: <b>NaN</b>",))
-    text, page = written(tmp_path / "report.html", ("<script>alert('a')</script>", result), ('"&', result))
+    text, page = written(
+        tmp_path / "report.html", ("<script>alert('a')</script>", result), ('"&', result)
+    )
     assert text.count("<script>") == 1  # that of the page
     assert "<b>" not in text
     assert "<script>alert('a')</script>" in page.words
@@ -238,31 +263,59 @@ HOSTILE = """</script><script>alert("a")</script>' onload='b' " onload="b" {{ 7 
 
 def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     finding = ox.training.Finding(HOSTILE, HOSTILE, HOSTILE)
-    result = make_result(status=(f"stopped: {HOSTILE}", "finished", "finished"), saved_diagnosis=(finding,))
+    result = make_result(
+        status=(f"stopped: {HOSTILE}", "finished", "finished"), saved_diagnosis=(finding,)
+    )
     result.config["setup"]["problem"]["fields"]["env"] = {"opaque": HOSTILE}
     hostile = Assessment(np.ones(3), HOSTILE, None, HOSTILE)
     monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: hostile)
     far = replace(result, episodes=result.episodes + 1000)
-    text, page = written(tmp_path / "report.html", (HOSTILE, result), ("other", result), (f"{HOSTILE} far", far))
+    text, page = written(
+        tmp_path / "report.html", (HOSTILE, result), ("other", result), (f"{HOSTILE} far", far)
+    )
     assert text.count("<script>") == 1  # that of the page
     assert not [name for name, _ in page.attributes if name.startswith("on")]
-    labels = [value for name, value in page.attributes if name == "aria-label" and HOSTILE in (value or "")]
+    labels = [
+        value
+        for name, value in page.attributes
+        if name == "aria-label" and HOSTILE in (value or "")
+    ]
     assert len(labels) == 4  # of the charts that compare
-    names = [series["name"] for figure in map(json.loads, page.data) for series in figure.get("series", [])]
+    names = [
+        series["name"]
+        for figure in map(json.loads, page.data)
+        for series in figure.get("series", [])
+    ]
     assert names.count(HOSTILE) == 4
     assert HOSTILE in page.cells  # the environment
-    assert page.words.count(HOSTILE) > 10  # title, contents, headings, tables, buttons, status, source and reason
-    chart = Chart("c", HOSTILE, HOSTILE, HOSTILE, "y", (Series(HOSTILE, np.arange(3), np.arange(3)),))
+    assert (
+        page.words.count(HOSTILE) > 10
+    )  # title, contents, headings, tables, buttons, status, source and reason
+    chart = Chart(
+        "c", HOSTILE, HOSTILE, HOSTILE, "y", (Series(HOSTILE, np.arange(3), np.arange(3)),)
+    )
     maps = Maps("m", HOSTILE, HOSTILE, (HeatMap(HOSTILE, np.ones((2, 2))),))
     parts = '{% from "parts.html" import live %}{{ live(chart) }}{{ live(maps) }}'
     drawn = Page(environment().from_string(parts).render(chart=chart, maps=maps))
-    assert drawn.words.count(HOSTILE) == 7  # a button, two titles, two captions, a label of an axis, and that of a map
-    assert [name for name, value in drawn.attributes if HOSTILE in (value or "")] == ["aria-label"] * 4
-    assert json.loads(drawn.data[0])["label"] == json.loads(drawn.data[1])["grids"][0]["title"] == HOSTILE
+    assert (
+        drawn.words.count(HOSTILE) == 7
+    )  # a button, two titles, two captions, a label of an axis, and that of a map
+    assert [name for name, value in drawn.attributes if HOSTILE in (value or "")] == [
+        "aria-label"
+    ] * 4
+    assert (
+        json.loads(drawn.data[0])["label"]
+        == json.loads(drawn.data[1])["grids"][0]["title"]
+        == HOSTILE
+    )
 
 
-def test_what_is_known_of_the_end_is_shown_without_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    known = Assessment(np.array([1.25, 3.75, 2.0]), "exact", np.array([0.5, 0.125, 0.25]), "", np.eye(3, 16))
+def test_what_is_known_of_the_end_is_shown_without_the_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    known = Assessment(
+        np.array([1.25, 3.75, 2.0]), "exact", np.array([0.5, 0.125, 0.25]), "", np.eye(3, 16)
+    )
     monkeypatch.setattr("occupax.analysis.report._assessment", lambda _: known)
     lost = replace(make_result(), problem=None, algorithm=None)
     _, page = written(tmp_path / "report.html", ("lost", lost))
@@ -296,7 +349,9 @@ def test_a_utility_without_a_bound_says_so(tmp_path: Path):
 
 
 def test_stopped_seeds_have_no_last_record(tmp_path: Path):
-    result = make_result(status=("finished", "stopped at iteration 7: the parameters are not finite", "finished"))
+    result = make_result(
+        status=("finished", "stopped at iteration 7: the parameters are not finite", "finished")
+    )
     for values in result.metrics.values():
         values[1, 2:] = NAN
     _, page = written(tmp_path / "report.html", ("half", result))
@@ -312,29 +367,43 @@ def test_the_page_of_a_long_run_stays_small(tmp_path: Path):
 
 
 def test_a_report_is_about_something(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"runs must hold at least one pair of a name and a result, got none\."):
+    with pytest.raises(
+        ValueError, match=r"runs must hold at least one pair of a name and a result, got none\."
+    ):
         write_report([], tmp_path / "report.html")
 
 
 def test_a_trained_run_has_a_page(tmp_path: Path):
     problem = make_problem(ox.utilities.Reward(), env=ox.TabularMDP.chain(5))
-    result = ox.train(problem, ox.TSIVRPG(8, 2, 3), episodes=30, seeds=2, progress=False, record_every=4)
+    result = ox.train(
+        problem, ox.TSIVRPG(8, 2, 3), episodes=30, seeds=2, progress=False, record_every=4
+    )
     before = mpl.rcParams.find_all("svg|font|axes")
     _, page = written(tmp_path / "report.html", ("chain", result))
     assert mpl.rcParams.find_all("svg|font|axes") == before
     assert "TabularMDP(5 states, 2 actions)" in page.cells
     assert "What the policy does" not in page.words
-    assert len(result.episodes) == 2  # of 4 iterations and of 2, and diagnostics of the latter do not compare
+    assert (
+        len(result.episodes) == 2
+    )  # of 4 iterations and of 2, and diagnostics of the latter do not compare
     steepness = f"{quartiles(result.metrics['grad_norm'])[1][0]:#.4g}"
     assert any(f"from {steepness} to {steepness}" in label for label in page.labels)
 
 
 def test_descriptions_read_like_python():
-    value = (ox.utilities.Reward() + 0.5 * ox.utilities.Entropy(), np.array([1.0, 2.5]), np.zeros((3, 4)), np.inf, None)
+    value = (
+        ox.utilities.Reward() + 0.5 * ox.utilities.Entropy(),
+        np.array([1.0, 2.5]),
+        np.zeros((3, 4)),
+        np.inf,
+        None,
+    )
     text = words(*serial.pack(value))
     assert text.startswith("(Sum(terms=(Reward(")
     assert text.endswith("weights=(1, 0.5)), [1, 2.5], array 3 x 4, inf, none)")
-    assert words(*serial.pack([jnp.float32(0.25), np.array([True]), jnp.tanh])) == "(0.25, [1], tanh)"
+    assert (
+        words(*serial.pack([jnp.float32(0.25), np.array([True]), jnp.tanh])) == "(0.25, [1], tanh)"
+    )
 
 
 def test_settings_have_the_number_of_seeds_and_the_episodes_that_were_sampled():

@@ -9,20 +9,39 @@ import numpy as np
 import pytest
 
 from occupax.analysis import plots
-from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Level, Maps, Series, csv_text, seeds_series, thin
+from occupax.analysis.charts import (
+    MOST_POINTS,
+    Chart,
+    HeatMap,
+    Level,
+    Maps,
+    Series,
+    csv_text,
+    seeds_series,
+    thin,
+)
 
 NAN = np.nan
 X = np.array([1.0, 2.0, 3.0])
-BANDED = Series("banded", X, np.array([4.0, NAN, 6.0]), np.array([3.0, NAN, 5.0]), np.array([5.0, NAN, 7.0]))
+BANDED = Series(
+    "banded", X, np.array([4.0, NAN, 6.0]), np.array([3.0, NAN, 5.0]), np.array([5.0, NAN, 7.0])
+)
 PLAIN = Series("plain", X, X**2)
 
 
 def make_chart(*series: Series, **options) -> Chart:
-    return Chart("a-chart", "Title", "Caption.", "x (m)", "y (s)", series or (BANDED, PLAIN), **options)
+    return Chart(
+        "a-chart", "Title", "Caption.", "x (m)", "y (s)", series or (BANDED, PLAIN), **options
+    )
 
 
 def make_maps() -> Maps:
-    return Maps("maps", "Where", "", (HeatMap("one", np.array([[1.0, 0.5]]), [["→", "←↑"]]), HeatMap("two", np.eye(2))))
+    return Maps(
+        "maps",
+        "Where",
+        "",
+        (HeatMap("one", np.array([[1.0, 0.5]]), [["→", "←↑"]]), HeatMap("two", np.eye(2))),
+    )
 
 
 def test_seeds_become_a_median_between_quartiles():
@@ -55,10 +74,19 @@ def test_the_table_has_every_number():
 def test_the_figure_has_labels_a_legend_and_the_numbers():
     figure = plots.draw(make_chart(levels=(Level("best", 9.5),)))
     axes = figure.axes[0]
-    assert (axes.get_xlabel(), axes.get_ylabel(), figure.get_suptitle()) == ("x (m)", "y (s)", "Title")
+    assert (axes.get_xlabel(), axes.get_ylabel(), figure.get_suptitle()) == (
+        "x (m)",
+        "y (s)",
+        "Title",
+    )
     legend = axes.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["quartiles", "banded", "plain", "best"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "quartiles",
+        "banded",
+        "plain",
+        "best",
+    ]
     lines = {line.get_label(): line for line in axes.lines}
     np.testing.assert_array_equal(lines["plain"].get_ydata(), X**2)
     np.testing.assert_array_equal(lines["best"].get_ydata(), [9.5, 9.5])
@@ -112,15 +140,22 @@ def test_arrows_point_where_the_text_says():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match=r"the arrays of the series 'a' must have one length, got \[3, 2\]\."):
+    with pytest.raises(
+        ValueError, match=r"the arrays of the series 'a' must have one length, got \[3, 2\]\."
+    ):
         Series("a", X, X[:2])
-    with pytest.raises(ValueError, match=r"lower and upper of the series 'a' must be given together\."):
+    with pytest.raises(
+        ValueError, match=r"lower and upper of the series 'a' must be given together\."
+    ):
         Series("a", X, X, lower=X)
     with pytest.raises(ValueError, match=r"style 'dotted' is not known"):
         Series("a", X, X, style="dotted")
     with pytest.raises(ValueError, match=r"must have different names, got \['plain', 'plain'\]\."):
         make_chart(PLAIN, PLAIN)
-    with pytest.raises(ValueError, match=r"name must consist of letters, digits, hyphens and underscores, got 'a b'\."):
+    with pytest.raises(
+        ValueError,
+        match=r"name must consist of letters, digits, hyphens and underscores, got 'a b'\.",
+    ):
         Maps("a b", "", "", ())
     with pytest.raises(ValueError, match=r"the arrows of the grid 'a' must be 2 rows of 2 texts\."):
         HeatMap("a", np.eye(2), [["", ""]])
@@ -128,7 +163,9 @@ def test_mistakes_are_named():
 
 def test_a_long_title_stays_inside_of_its_figure():
     title = "FrozenLake8x8: REINFORCE needs the fewest episodes for 10% of the gap"
-    figure = plots.draw(Chart("long", title, "", "x", "y", (Series("one", np.arange(3.0), np.arange(3.0)),)))
+    figure = plots.draw(
+        Chart("long", title, "", "x", "y", (Series("one", np.arange(3.0), np.arange(3.0)),))
+    )
     figure.draw_without_rendering()
     (shown,) = [text for text in figure.texts if text.get_text()]
     box = shown.get_window_extent()

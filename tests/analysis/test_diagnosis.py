@@ -28,13 +28,17 @@ def corridor(reward, length=LENGTH, ends=True):
 FREE = np.zeros((LENGTH, 2))
 COVERAGE = ox.Problem(corridor(FREE), ox.utilities.LogCoverage(0.1), horizon=STEPS)
 CALM = ox.REINFORCE(batch=10, step_size=0.1, rule="adam", baseline="mean")
-REFINED = ox.TSIVRPG(10, 10, 2, step_size=0.1, radius=np.inf, rule="adam", baseline="mean", weight_guard=None)
+REFINED = ox.TSIVRPG(
+    10, 10, 2, step_size=0.1, radius=np.inf, rule="adam", baseline="mean", weight_guard=None
+)
 DRIFTING = ox.SRVRPG(10, 10, 10, radius=np.inf, rule="adam", baseline="none", weight_guard=None)
 
 
 def train(problem, algorithm, iterations=60, seeds=3, **options):
     sizes = [phase.trajectories for phase in algorithm.phases]
-    return ox.train(problem, algorithm, iterations * max(sizes), seeds=seeds, progress=False, **options)
+    return ox.train(
+        problem, algorithm, iterations * max(sizes), seeds=seeds, progress=False, **options
+    )
 
 
 def kinds(result):
@@ -47,10 +51,16 @@ def well():
 
 
 def test_trainings_that_are_well_have_no_finding(well):
-    for result in (well, train(COVERAGE, REFINED), train(COVERAGE, replace(REFINED, weight_guard=0.5))):
+    for result in (
+        well,
+        train(COVERAGE, REFINED),
+        train(COVERAGE, replace(REFINED, weight_guard=0.5)),
+    ):
         assert result.diagnosis == ()
         assert result.references is not None
-        assert result.references.share(float(np.median(result.utilities))) > 0.5  # they are well indeed
+        assert (
+            result.references.share(float(np.median(result.utilities))) > 0.5
+        )  # they are well indeed
 
 
 def test_no_progress_by_exact_values_and_by_noisy_ones(well):
@@ -59,10 +69,17 @@ def test_no_progress_by_exact_values_and_by_noisy_ones(well):
     assert finding.kind == "no-progress"
     table = np.full(np.shape(still.policy().table), 0.5)
     assert f"the first one {ox.exact.value(COVERAGE, table):#.3g}" in finding.sentence
-    assert f"the steps have one of {np.median(still.metrics['step_length']):#.3g}" in finding.sentence
+    assert (
+        f"the steps have one of {np.median(still.metrics['step_length']):#.3g}" in finding.sentence
+    )
     assert "the radius cut 0% of the steps short" in finding.sentence
-    # without the optimum the records alone decide: those of the one rise by more than noise, of the other they do not
-    unknown = {"saved_assessment": replace(still.assessment, references=ox.training.References(first=np.nan))}
+    # without the optimum the records alone decide: those of the one rise by more than noise, of the
+    # other they do not
+    unknown = {
+        "saved_assessment": replace(
+            still.assessment, references=ox.training.References(first=np.nan)
+        )
+    }
     noisy, rising = replace(still, **unknown), replace(well, **unknown)
     assert "the mean utility of the first records" in next(it.sentence for it in noisy.diagnosis)
     assert kinds(noisy) == ["no-progress"]
@@ -80,7 +97,9 @@ def test_a_radius_that_cuts_every_step_is_what_to_enlarge():
 def test_what_is_too_short_or_begins_at_the_optimum_is_not_blamed():
     still = replace(CALM, step_size=1e-7)
     assert train(COVERAGE, still, iterations=10).diagnosis == ()
-    best = ox.policies.Tabular(jnp.log(jnp.asarray(ox.solve(ox.Problem(arms(), horizon=1)).policy[0] + 1e-9)))
+    best = ox.policies.Tabular(
+        jnp.log(jnp.asarray(ox.solve(ox.Problem(arms(), horizon=1)).policy[0] + 1e-9))
+    )
     problem = ox.Problem(arms(), horizon=1)
     assert train(problem, still, policy=best).diagnosis == ()
     assert kinds(train(problem, still)) == ["no-progress"]
@@ -96,7 +115,9 @@ def test_noise_is_not_taken_for_progress_nor_progress_for_noise(well, seed):
     error = np.sqrt(2 / 10 / 3)  # of the difference of two windows of ten records, in three seeds
     for rise, seen in ((0.0, False), (8.0, True)):
         trend = np.linspace(0.0, 1.0, records) ** 0.25 * rise * error
-        course = replace(well, metrics=well.metrics | {"utility": noise + trend}, saved_assessment=unknown)
+        course = replace(
+            well, metrics=well.metrics | {"utility": noise + trend}, saved_assessment=unknown
+        )
         assert (Evidence(course).no_progress is None) == seen
 
 
@@ -104,24 +125,32 @@ def test_collapse():
     """Steps of many logits from a policy that is good: after one of them there is no way back."""
     well = train(COVERAGE, CALM, iterations=25, seeds=1)
     long = replace(CALM, rule="gradient", baseline="none", step_size=30.0)
-    fallen, kept = (train(COVERAGE, it, policy=well.policy()) for it in (long, replace(long, output="best")))
+    fallen, kept = (
+        train(COVERAGE, it, policy=well.policy()) for it in (long, replace(long, output="best"))
+    )
     assert fallen.utilities.max() < -5
     finding = next(it for it in fallen.diagnosis if it.kind == "collapse")
     first, last = (f"{value:#.3g}" for value in (well.utilities[0], fallen.utilities.min()))
-    assert f"the utility fell in all 3 seeds, at worst from {first} of the first policy to {last}" in finding.sentence
+    assert (
+        f"the utility fell in all 3 seeds, at worst from {first} of the first policy to {last}"
+        in finding.sentence
+    )
     assert "collapse" not in kinds(kept)  # what is returned is good
 
 
 def test_a_rise_that_is_lost_again_is_a_collapse_unless_noise_explains_it(well):
     random, rise = np.random.default_rng(0), np.repeat([0.0, 4.0, 0.5], 20)
-    unknown = replace(well.assessment, utilities=np.full(3, 0.5), references=ox.training.References(first=np.nan))
+    unknown = replace(
+        well.assessment, utilities=np.full(3, 0.5), references=ox.training.References(first=np.nan)
+    )
     for noise, seen in ((0.5, True), (20.0, False)):
         course = rise + noise * random.normal(size=(3, 60))
         result = replace(well, metrics=well.metrics | {"utility": course}, saved_assessment=unknown)
         found = [it.sentence for it in result.diagnosis if it.kind == "collapse"]
         assert len(found) == seen
         assert all(
-            "in all 3 seeds" in sentence and "in the best tenth of the training" in sentence for sentence in found
+            "in all 3 seeds" in sentence and "in the best tenth of the training" in sentence
+            for sentence in found
         )
 
 
@@ -165,7 +194,9 @@ def test_a_reward_that_was_never_seen():
     (finding,) = unseen.diagnosis
     assert finding.kind == "reward-unseen"
     assert "no episode earned any reward in all 2 seeds, in 250 episodes" in finding.sentence
-    assert "reward-unseen" not in kinds(replace(unseen, problem=COVERAGE))  # what is not maximised is not missed
+    assert "reward-unseen" not in kinds(
+        replace(unseen, problem=COVERAGE)
+    )  # what is not maximised is not missed
 
 
 def test_episodes_that_are_all_cut_matter_only_where_they_may_end():
@@ -175,7 +206,9 @@ def test_episodes_that_are_all_cut_matter_only_where_they_may_end():
     assert (cut.metrics["episode_length"] == STEPS).all()
     (finding,) = cut.diagnosis
     assert finding.kind == "horizon"
-    assert f"every episode was cut at the horizon of {STEPS} steps in all 2 seeds" in finding.sentence
+    assert (
+        f"every episode was cut at the horizon of {STEPS} steps in all 2 seeds" in finding.sentence
+    )
     for harmless in (
         ox.Problem(corridor(toll, ends=False), horizon=STEPS),  # nothing ever ends
         ox.Problem(corridor(toll), horizon=LENGTH - 1),  # nothing can end before the horizon
@@ -186,12 +219,19 @@ def test_episodes_that_are_all_cut_matter_only_where_they_may_end():
 
 def test_a_simulator_whose_episodes_are_all_cut_and_earn_the_same():
     problem = ox.Problem(ox.make("MountainCar-v0"), horizon=5)
-    result = ox.train(problem, ox.REINFORCE(batch=2), 4, seeds=1, policy=ox.policies.linear(), progress=False)
+    result = ox.train(
+        problem, ox.REINFORCE(batch=2), 4, seeds=1, policy=ox.policies.linear(), progress=False
+    )
     assert kinds(result) == ["horizon"]
-    varied = result.metrics | {"return": np.array([[-5.0, -4.0]], np.float32), "grad_norm": np.ones((1, 2), np.float32)}
+    varied = result.metrics | {
+        "return": np.array([[-5.0, -4.0]], np.float32),
+        "grad_norm": np.ones((1, 2), np.float32),
+    }
     result = replace(result, saved_assessment=result.assessment)
     endless = ox.Problem(ox.make("Pendulum-v1"), horizon=5)
-    assert kinds(replace(result, metrics=varied, problem=endless)) == []  # an environment without an end
+    assert (
+        kinds(replace(result, metrics=varied, problem=endless)) == []
+    )  # an environment without an end
     assert kinds(replace(result, metrics=varied)) == ["horizon"]
     paid = varied | {"return": np.array([[5.0, 4.0]], np.float32)}
     assert kinds(replace(result, metrics=paid)) == []  # an end may be what is to be avoided
@@ -207,7 +247,9 @@ def test_an_occupancy_that_left_its_domain():
     assert "domain" not in kinds(replace(drifted, problem=loss))  # which may be negative
     regressors = np.random.default_rng(0).standard_normal((*FREE.shape, 3))
     design = ox.Problem(corridor(FREE), ox.utilities.LogDet(regressors), horizon=STEPS)
-    assert "domain" not in kinds(replace(drifted, problem=design))  # of a matrix, entries of which may be negative
+    assert "domain" not in kinds(
+        replace(drifted, problem=design)
+    )  # of a matrix, entries of which may be negative
 
 
 def test_seeds_that_disagree():
@@ -216,7 +258,10 @@ def test_seeds_that_disagree():
     result = ox.train(ox.Problem(arms(), horizon=1), hasty, 30, seeds=range(5), progress=False)
     assert set(result.utilities.round(3)) == {0.3, 1.0}
     assert np.median(result.utilities) == pytest.approx(1.0)
-    assert kinds(result) == ["collapse", "seeds-disagree"]  # the lesser arm is worse than a choice by chance
+    assert kinds(result) == [
+        "collapse",
+        "seeds-disagree",
+    ]  # the lesser arm is worse than a choice by chance
     assert "from 0.300 to 1.00" in result.diagnosis[1].sentence
 
 
@@ -226,16 +271,28 @@ def test_a_gradient_that_is_not_finite_where_nothing_is_visited_is_a_warning_at_
         ox.utilities.Custom(lambda u: jnp.log(u).sum(), features=ox.features.State()),
         ox.utilities.Reward() + ox.utilities.Entropy(smoothing=0.0),
     ):
-        with pytest.warns(OccupaxWarning, match=r"is not finite where something is never visited.*log\(u \+ sigma\)"):
-            result = ox.train(ox.Problem(env, utility, 0.9, 4), ox.REINFORCE(batch=2), 2, progress=False)
+        with pytest.warns(
+            OccupaxWarning,
+            match=r"is not finite where something is never visited.*log\(u \+ sigma\)",
+        ):
+            result = ox.train(
+                ox.Problem(env, utility, 0.9, 4), ox.REINFORCE(batch=2), 2, progress=False
+            )
         assert "infinite-gradient" in kinds(result)
-    share = ox.utilities.Custom(lambda u: jnp.sqrt(u + 0.1).sum() / u.sum(), features=ox.features.State())
-    assert kinds(ox.train(ox.Problem(env, share, 0.9, 4), ox.REINFORCE(batch=2), 2, progress=False)) == []
+    share = ox.utilities.Custom(
+        lambda u: jnp.sqrt(u + 0.1).sum() / u.sum(), features=ox.features.State()
+    )
+    assert (
+        kinds(ox.train(ox.Problem(env, share, 0.9, 4), ox.REINFORCE(batch=2), 2, progress=False))
+        == []
+    )
 
 
 def test_findings_are_saved_with_the_run_and_shown(tmp_path, monkeypatch):
     still = train(COVERAGE, replace(CALM, step_size=1e-7), out=tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text())["diagnosis"] == [still.diagnosis[0]._asdict()]
+    assert json.loads((tmp_path / "summary.json").read_text())["diagnosis"] == [
+        still.diagnosis[0]._asdict()
+    ]
     monkeypatch.setattr("occupax.analysis.diagnosis.RULES", ())  # nothing is worked out again
     monkeypatch.setattr("occupax.analysis.diagnosis.REASONS", ())
     loaded = ox.load_result(tmp_path)
@@ -251,8 +308,14 @@ def test_a_sweep_says_what_learned_nothing():
     done = ox.sweep(COVERAGE, CALM, over, episodes=600, seeds=3, progress=False)
     assert done.learned.tolist() == [False, True, False]
     assert done.best == 1
-    assert [line.endswith("(learned nothing)") for line in str(done).splitlines()[1:]] == [False, True, True]
-    nothing = ox.sweep(COVERAGE, CALM, {"step_size": [1e-8, 1e-7]}, episodes=600, seeds=3, progress=False)
+    assert [line.endswith("(learned nothing)") for line in str(done).splitlines()[1:]] == [
+        False,
+        True,
+        True,
+    ]
+    nothing = ox.sweep(
+        COVERAGE, CALM, {"step_size": [1e-8, 1e-7]}, episodes=600, seeds=3, progress=False
+    )
     assert str(nothing).endswith(
         "no setting learned anything: none is clearly better than the policy that training began with"
     )
@@ -260,7 +323,9 @@ def test_a_sweep_says_what_learned_nothing():
         _ = nothing.best
 
 
-LIMITED = ox.Problem(corridor(FREE), COVERAGE.utility, horizon=STEPS, constraints=[ox.Constraint(FREE, at_most=2.0)])
+LIMITED = ox.Problem(
+    corridor(FREE), COVERAGE.utility, horizon=STEPS, constraints=[ox.Constraint(FREE, at_most=2.0)]
+)
 
 
 def limited(well, utility, violation, last, excess):
@@ -298,11 +363,15 @@ def test_rounding_is_no_collapse_and_numbers_in_a_sentence_differ(well):
         references = ox.training.References(first=99.0)
         assessed = replace(well.assessment, utilities=np.full(3, last), references=references)
         course = replace(
-            well, metrics=well.metrics | {"utility": np.full((3, records), 99.0)}, saved_assessment=assessed
+            well,
+            metrics=well.metrics | {"utility": np.full((3, records), 99.0)},
+            saved_assessment=assessed,
         )
         sentences = [finding.sentence for finding in course.diagnosis if finding.kind == "collapse"]
         assert len(sentences) == seen
-        assert all("from 99 of the first policy to 98.98 at the end" in sentence for sentence in sentences)
+        assert all(
+            "from 99 of the first policy to 98.98 at the end" in sentence for sentence in sentences
+        )
 
 
 @pytest.mark.parametrize(("first", "last", "noise"), [(2.08, 10.0, 0.0), (12.4, 15.1, 4.0)])
@@ -346,7 +415,9 @@ def test_rewards_that_overflow_are_named_with_their_scale(scale, tabular):
 def test_a_policy_that_is_worth_more_than_a_float_holds_overflowed(well):
     """As that of CartPole, whose rewards of 1 were multiplied by 1e38."""
     infinite = np.full(3, np.inf)
-    assessed = replace(well.assessment, utilities=infinite, references=ox.training.References(first=np.inf))
+    assessed = replace(
+        well.assessment, utilities=infinite, references=ox.training.References(first=np.inf)
+    )
     stopped = ("stopped at iteration 0: the gradient estimate is not finite",) * 3
     huge = replace(well, status=stopped, saved_assessment=assessed)
     (finding,) = huge.diagnosis
@@ -359,6 +430,10 @@ def test_actions_that_saturate_are_named_where_a_limit_is_lost(well):
     broken = limited(well, np.linspace(2.0, 5.0, len(well.episodes)), 1.0, last=5.0, excess=1.0)
     found = replace(broken, metrics=broken.metrics | clipped).diagnosis
     finding = next(finding for finding in found if finding.kind == "saturation")
-    assert finding.sentence.startswith("97% of the actions in the last tenth of the records in all 3 seeds")
+    assert finding.sentence.startswith(
+        "97% of the actions in the last tenth of the records in all 3 seeds"
+    )
     kept = limited(well, np.linspace(2.0, 5.0, len(well.episodes)), -0.1, last=5.0, excess=-0.1)
-    assert kinds(replace(kept, metrics=kept.metrics | clipped)) == []  # the best policy may be at a bound
+    assert (
+        kinds(replace(kept, metrics=kept.metrics | clipped)) == []
+    )  # the best policy may be at a bound

@@ -50,7 +50,10 @@ def test_an_algorithm_shows_all_its_settings(name):
 
 def test_a_problem_is_a_few_lines_with_all_that_was_chosen():
     limited = ox.Problem(
-        LAKE.env, "entropy", horizon=5, constraints=[ox.Constraint(ox.utilities.Reward(), at_least=0.1)]
+        LAKE.env,
+        "entropy",
+        horizon=5,
+        constraints=[ox.Constraint(ox.utilities.Reward(), at_least=0.1)],
     )
     assert repr(limited).splitlines() == [
         "Problem: maximise Entropy(smoothing=1e-06, scale=0.01)",
@@ -118,7 +121,9 @@ def test_a_sweep_ranks_its_points_and_draws_them(result):
 
 
 def test_nothing_that_is_shown_is_markup():
-    shown = Description("<b>title</b>", [("<i>", "<script>alert(1)</script>")], [np.array([0.0, 1.0])])
+    shown = Description(
+        "<b>title</b>", [("<i>", "<script>alert(1)</script>")], [np.array([0.0, 1.0])]
+    )
     html = Tags(shown.html())
     assert not {"b", "i", "script"} & set(html.found)
     assert "<script>alert(1)</script>" in html.text

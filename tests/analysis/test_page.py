@@ -17,7 +17,13 @@ X = np.array([0.0, 100.0, 200.0, 300.0, 400.0])
 RISING = Series("rising", X, X / 100, X / 100 - 0.5, X / 100 + 0.5)
 FALLING = Series("falling & <b>slow</b>", X[1:] - 50, np.array([4.0, NAN, 2.0, 1.0]))
 LINES = Chart(
-    "lines", "Lines", "Known ones.", "sampled episodes", "utility", (RISING, FALLING), (Level("optimum", 4.5),)
+    "lines",
+    "Lines",
+    "Known ones.",
+    "sampled episodes",
+    "utility",
+    (RISING, FALLING),
+    (Level("optimum", 4.5),),
 )
 POWERS = Chart(
     "powers",
@@ -57,7 +63,9 @@ TEMPLATE = """
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "page.html"
-    path.write_text(environment().from_string(TEMPLATE).render(charts=(LINES, POWERS, LAKE)), "utf-8")
+    path.write_text(
+        environment().from_string(TEMPLATE).render(charts=(LINES, POWERS, LAKE)), "utf-8"
+    )
     return path
 
 
@@ -90,15 +98,22 @@ def move(page: Page, name: str, place: tuple[float, float]) -> None:
     """Move the pointer to a place given in the points of a drawing."""
     svg = plot(page, name).locator("svg[role=img]")
     svg.scroll_into_view_if_needed()
-    box, (_, _, width, height) = svg.bounding_box(), map(float, (svg.get_attribute("viewBox") or "").split())
+    box, (_, _, width, height) = (
+        svg.bounding_box(),
+        map(float, (svg.get_attribute("viewBox") or "").split()),
+    )
     assert box is not None
-    page.mouse.move(box["x"] + place[0] * box["width"] / width, box["y"] + place[1] * box["height"] / height)
+    page.mouse.move(
+        box["x"] + place[0] * box["width"] / width, box["y"] + place[1] * box["height"] / height
+    )
 
 
 def marker(page: Page, name: str, part: str, i: int) -> tuple[float, float]:
     """Where Matplotlib drew a point."""
     drawn_marker = page.locator(f'#{name} .plot [data-part="{part}"]').last.locator("use").nth(i)
-    return float(drawn_marker.get_attribute("x") or ""), float(drawn_marker.get_attribute("y") or "")
+    return float(drawn_marker.get_attribute("x") or ""), float(
+        drawn_marker.get_attribute("y") or ""
+    )
 
 
 def cell(page: Page, row: int, column: int) -> tuple[float, float]:
@@ -115,12 +130,20 @@ def cell(page: Page, row: int, column: int) -> tuple[float, float]:
 
 def test_everything_is_drawn(page: Page):
     for name in ("lines", "powers", "lake"):
-        for box in [piece.bounding_box() for piece in page.locator(f"#{name} .plot [data-part]").all()]:
+        for box in [
+            piece.bounding_box() for piece in page.locator(f"#{name} .plot [data-part]").all()
+        ]:
             assert box is not None
             assert max(box["width"], box["height"]) > 10
-    assert [len(drawn(page, "lines", part)) for part in ("s0", "s1", "l0")] == [2, 1, 1]  # one of them has a band
+    assert [len(drawn(page, "lines", part)) for part in ("s0", "s1", "l0")] == [
+        2,
+        1,
+        1,
+    ]  # one of them has a band
     assert page.locator("#lake .plot image").count() >= 2
-    arrows = page.locator("#lake .plot svg[role=img] path[style*='fafafa'], #lake .plot path[style*='101010']")
+    arrows = page.locator(
+        "#lake .plot svg[role=img] path[style*='fafafa'], #lake .plot path[style*='101010']"
+    )
     assert arrows.count() == 4
     for box in [arrow.bounding_box() for arrow in arrows.all()]:
         assert box is not None
@@ -130,12 +153,18 @@ def test_everything_is_drawn(page: Page):
 
 def test_tables_that_fit_do_not_speak_of_scrolling(page: Page):
     assert page.locator(".scrolls").first.is_visible()
-    page.evaluate("document.querySelector('.wide table').remove(); window.dispatchEvent(new Event('resize'))")
+    page.evaluate(
+        "document.querySelector('.wide table').remove(); window.dispatchEvent(new Event('resize'))"
+    )
     assert not page.locator(".scrolls").first.is_visible()
 
 
 def test_names_are_text(page: Page):
-    assert page.locator("#lines .toggles button").all_inner_texts() == ["rising", "falling & <b>slow</b>", "optimum"]
+    assert page.locator("#lines .toggles button").all_inner_texts() == [
+        "rising",
+        "falling & <b>slow</b>",
+        "optimum",
+    ]
     assert page.locator(".badge").inner_text() == "✓ it <holds>"
     page.locator(".contents a").nth(1).click()
     assert page.url.endswith("#lake")
@@ -217,9 +246,13 @@ def test_maps_show_the_cell(page: Page):
 
 
 def test_a_telephone_need_not_scroll_sideways(window: Browser, file: Path):
-    for page in opened(window, file, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True):
+    for page in opened(
+        window, file, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    ):
         assert page.evaluate("document.documentElement.scrollWidth") == 390
-        assert page.evaluate("document.querySelector('.wide').scrollWidth") > 390  # in a box of its own
+        assert (
+            page.evaluate("document.querySelector('.wide').scrollWidth") > 390
+        )  # in a box of its own
         assert page.locator(".scrolls").first.is_visible()  # and it says so
         plot(page, "lines").tap()
         assert tip(page, "lines")[0].startswith("sampled episodes: ")

@@ -42,7 +42,10 @@ def test_what_differs_comes_with_the_names(compared):
     assert "slow: step_size=0.25" in page.words
     assert "fast: step_size=0.5" in page.words
     assert '<td class="words">0.25</td>' in text.replace("\n", "")
-    assert re.findall(r"<mark>(\w+)\(", text) == ["REINFORCE", "REINFORCE"]  # in the settings of both runs
+    assert re.findall(r"<mark>(\w+)\(", text) == [
+        "REINFORCE",
+        "REINFORCE",
+    ]  # in the settings of both runs
     assert text.count("<mark>") == 2
 
 
@@ -50,7 +53,9 @@ def test_the_comparison_begins_with_what_the_policies_are_worth(compared):
     """By hand: of 16 pairs the slow run wins (4 > 3), and ties once (3 = 3); the middle halves are 2.5 and 5.5."""
     text, page = compared
     assert (
-        text.index("What the trained policies are worth") < text.index("What differs") < text.index("Against sampled")
+        text.index("What the trained policies are worth")
+        < text.index("What differs")
+        < text.index("Against sampled")
     )
     assert text.index('id="compare-profile"') < text.index("What differs")
     assert any(cell.startswith("-3.000") for cell in page.cells)
@@ -74,7 +79,9 @@ def test_names_say_no_more_than_they_must():
     assert telling_names([("a", one), ("b", other)])[1].count("=") == 3
 
 
-def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(report, "small_picture", lambda *_: b"GIF89a")
     result = make_result(full=True)
     result.metrics["clipped"][:] = 0.0
@@ -119,17 +126,25 @@ def test_cells_of_a_grid_are_where_they_belong(tmp_path: Path):
     assert "entry 0 of the observation from -1.2 to 0.6; upwards: entry 1" in maps.caption
     found.save(tmp_path)
     three = ox.features.Grid([0.0] * 3, [1.0] * 3, [2] * 3)
-    assert grid_map("a", "b", three, np.arange(8.0)).grids[0].values.tolist() == [[5.0, 13.0], [1.0, 9.0]]
-    assert grid_map("a", "b", ox.features.Grid([0.0], [1.0], [3]), np.arange(3.0)).grids[0].values.tolist() == [
-        [0, 1, 2]
+    assert grid_map("a", "b", three, np.arange(8.0)).grids[0].values.tolist() == [
+        [5.0, 13.0],
+        [1.0, 9.0],
     ]
+    assert grid_map("a", "b", ox.features.Grid([0.0], [1.0], [3]), np.arange(3.0)).grids[
+        0
+    ].values.tolist() == [[0, 1, 2]]
 
 
 def test_without_a_problem_there_is_no_episode():
-    assert report._picture(replace(make_result(), problem=None), Assessment(np.ones(3), "exact")) is None
+    assert (
+        report._picture(replace(make_result(), problem=None), Assessment(np.ones(3), "exact"))
+        is None
+    )
 
 
-def test_a_training_in_python_writes_the_report_and_never_fails_for_it(tmp_path: Path, monkeypatch, with_pages):
+def test_a_training_in_python_writes_the_report_and_never_fails_for_it(
+    tmp_path: Path, monkeypatch, with_pages
+):
     problem = ox.Problem(LAKE, horizon=3)
     given = {"episodes": 20, "progress": False}
     with with_pages():
@@ -149,7 +164,9 @@ def test_a_training_in_python_writes_the_report_and_never_fails_for_it(tmp_path:
 
 @pytest.mark.parametrize("name", ["info.cost", "cost/day 50%", "Kosten für <Eis>", "multiplier"])
 def test_a_constraint_of_any_name_has_its_charts(tmp_path: Path, name: str):
-    records = {f"{kind}/{name}": np.arange(15.0).reshape(3, 5) for kind in ("multiplier", "violation")}
+    records = {
+        f"{kind}/{name}": np.arange(15.0).reshape(3, 5) for kind in ("multiplier", "violation")
+    }
     made = make_result()
     result = replace(made, metrics=made.metrics | records)
     text, page = written(tmp_path / "page.html", ("lake", result))
@@ -167,7 +184,9 @@ def test_a_folder_whose_name_is_not_utf8_has_a_report(tmp_path: Path, with_pages
     assert r"r\xe9sum\xe9" in (folder / "report.html").read_text()
 
 
-def test_a_report_that_cannot_be_written_leaves_no_earlier_one(tmp_path: Path, monkeypatch, with_pages):
+def test_a_report_that_cannot_be_written_leaves_no_earlier_one(
+    tmp_path: Path, monkeypatch, with_pages
+):
     problem = ox.Problem(LAKE, horizon=3)
     with with_pages():
         ox.train(problem, out=tmp_path, episodes=20, progress=False)
@@ -176,7 +195,9 @@ def test_a_report_that_cannot_be_written_leaves_no_earlier_one(tmp_path: Path, m
             raise OSError(errno.ENOSPC, "No space left on device", "report.html")
 
         monkeypatch.setattr(report, "write_report", full)
-        with pytest.warns(UserWarning, match="the report could not be written: .*No space left on device"):
+        with pytest.warns(
+            UserWarning, match="the report could not be written: .*No space left on device"
+        ):
             ox.train(problem, out=tmp_path, episodes=40, progress=False, resume=True)
     assert not (tmp_path / "report.html").exists()
     assert ox.load_result(tmp_path).episodes[-1] == 40

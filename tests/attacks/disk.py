@@ -11,13 +11,24 @@ from typing import Any
 
 MOUNT, UNMOUNT = shutil.which("mount") or "mount", shutil.which("umount") or "umount"
 COMMAND = [
-    *("train", "FrozenLake-v1", "--horizon", "20", "--seeds", "2", "--set", "batch=2", "--episodes", "200000"),
+    *(
+        "train",
+        "FrozenLake-v1",
+        "--horizon",
+        "20",
+        "--seeds",
+        "2",
+        "--set",
+        "batch=2",
+        "--episodes",
+        "200000",
+    ),
 ]
 CHILD = """
 import sys
 import occupax.training.loop as loop
-loop.train.__defaults__ = tuple(0.2 if value == 30.0 else value for value in loop.train.__defaults__)
-from occupax.cli import main
+loop.train.__defaults__ = tuple(0.2 if value == 30.0 else value for value in
+loop.train.__defaults__) from occupax.cli import main
 sys.argv = ["occupax", *sys.argv[1:]]
 main()
 """
@@ -50,7 +61,12 @@ def attack(say: Any) -> dict[str, int]:
         counts["disks"] += 1
         code, said = run(place / "run")
         saved = list((place / "run" / "checkpoint").glob("iteration-*"))
-        if code != 1 or "No space left on device" not in said or "to go on" not in said or str(place) not in said:
+        if (
+            code != 1
+            or "No space left on device" not in said
+            or "to go on" not in said
+            or str(place) not in said
+        ):
             counts["wrong"] += 1
             say(f"a full disk ended with {code}: {said}")
         if not saved:

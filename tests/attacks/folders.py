@@ -21,7 +21,24 @@ from occupax.cli.choices import restore
 
 EPISODES, MORE = 40, 60
 HOSTILE: list[Any] = [
-    *(None, True, -1, 0, 2, 10**18, -(10**18), 1.5, -0.5, 1e300, "", "x" * 50, "os:system", "../../etc/passwd", [], {}),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        2,
+        10**18,
+        -(10**18),
+        1.5,
+        -0.5,
+        1e300,
+        "",
+        "x" * 50,
+        "os:system",
+        "../../etc/passwd",
+        [],
+        {},
+    ),
     *(
         [1],
         [[]],
@@ -31,8 +48,16 @@ HOSTILE: list[Any] = [
         {"dict": {}},
         {"array": "problem", "kind": "numpy"},
     ),
-    *({"opaque": "os.system"}, {"class": "os.system", "fields": {}}, {"function": "tanh"}, {"function": "eval"}),
-    *({"class": "occupax.features.State", "fields": {}}, {"class": "occupax.utilities.library.Reward", "fields": {}}),
+    *(
+        {"opaque": "os.system"},
+        {"class": "os.system", "fields": {}},
+        {"function": "tanh"},
+        {"function": "eval"},
+    ),
+    *(
+        {"class": "occupax.features.State", "fields": {}},
+        {"class": "occupax.utilities.library.Reward", "fields": {}},
+    ),
     {"class": "occupax.envs.gymnasium.GymnasiumEnv", "fields": {"source": "this:Id-v0"}},
 ]
 """What is put in the place of something else in JSON."""
@@ -44,15 +69,21 @@ def _numbers(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
     if changed.size:
         limit = np.iinfo(changed.dtype).max if changed.dtype.kind in "iu" else 1e30
         number = (
-            random.choice([-1, 5000, limit]) if changed.dtype.kind in "iu" else random.choice([-1.0, np.nan, np.inf])
+            random.choice([-1, 5000, limit])
+            if changed.dtype.kind in "iu"
+            else random.choice([-1.0, np.nan, np.inf])
         )
-        changed.reshape(-1)[random.integers(changed.size)] = number if changed.dtype != bool else ~changed.flat[0]
+        changed.reshape(-1)[random.integers(changed.size)] = (
+            number if changed.dtype != bool else ~changed.flat[0]
+        )
     return changed
 
 
 ARRAYS = {
     "a number": _numbers,
-    "another type": lambda array, _: array.astype(np.int16 if array.dtype.kind == "f" else np.float64),
+    "another type": lambda array, _: array.astype(
+        np.int16 if array.dtype.kind == "f" else np.float64
+    ),
     "another precision": lambda array, _: (
         array.astype(np.float16) if array.dtype.kind == "f" else array.astype(np.int8)
     ),
@@ -60,7 +91,9 @@ ARRAYS = {
     "fewer rows": lambda array, _: array[:-1] if array.ndim else array[None],
     "more rows": lambda array, _: np.concatenate([array, array]) if array.ndim else array.repeat(3),
     "nothing": lambda array, _: np.zeros((0, *array.shape[1:]), array.dtype),
-    "turned": lambda array, _: np.array(array.T) if array.ndim > 1 else array[::-1].copy() if array.ndim else array,
+    "turned": lambda array, _: (
+        np.array(array.T) if array.ndim > 1 else array[::-1].copy() if array.ndim else array
+    ),
 }
 """What is made of an array."""
 
@@ -71,11 +104,18 @@ COSTS = np.arange(8.0).reshape(4, 2)
 
 def _table() -> tuple[Any, ...]:
     utility = ox.utilities.LogCoverage(0.1)
-    return ox.Problem(CHAIN, utility, discount=0.9, horizon=5), ox.REINFORCE(batch=4), ox.policies.tabular(0.5)
+    return (
+        ox.Problem(CHAIN, utility, discount=0.9, horizon=5),
+        ox.REINFORCE(batch=4),
+        ox.policies.tabular(0.5),
+    )
 
 
 def _limits() -> tuple[Any, ...]:
-    limits = [ox.Constraint(COSTS, at_most=9.0), ox.Constraint(ox.utilities.Entropy(), at_least=0.2)]
+    limits = [
+        ox.Constraint(COSTS, at_most=9.0),
+        ox.Constraint(ox.utilities.Entropy(), at_least=0.2),
+    ]
     utility = ox.utilities.KL(np.full(4, 0.25)) + ox.utilities.SoftMin(COSTS, 1 - COSTS)
     problem = ox.Problem(CHAIN, utility, discount=0.9, horizon=5, constraints=limits)
     return problem, ox.PlugIn(batch=4), ox.policies.tabular(0.5)
@@ -97,10 +137,20 @@ def _system() -> tuple[Any, ...]:
 
 def _simulator() -> tuple[Any, ...]:
     env = ox.GymnasiumEnv("CartPole-v1", max_episode_steps=5)
-    return ox.Problem(env), ox.NVRPG(snapshot_batch=8, batch=4), ox.policies.mlp((4,), normalise=True)
+    return (
+        ox.Problem(env),
+        ox.NVRPG(snapshot_batch=8, batch=4),
+        ox.policies.mlp((4,), normalise=True),
+    )
 
 
-KINDS = {"table": _table, "limits": _limits, "network": _network, "system": _system, "simulator": _simulator}
+KINDS = {
+    "table": _table,
+    "limits": _limits,
+    "network": _network,
+    "system": _system,
+    "simulator": _simulator,
+}
 """Runs of several kinds, which have all kinds of parts."""
 
 
@@ -116,14 +166,24 @@ def content_of(result: ox.Result) -> dict[str, Any]:
     """All that a result says of what was trained."""
     arrays = {f"metrics/{name}": values for name, values in result.metrics.items()}
     for i, policy in enumerate(result.policies):
-        arrays |= {f"policy-{i}{name}": array for name, array in serial.named_arrays(policy).items()}
+        arrays |= {
+            f"policy-{i}{name}": array for name, array in serial.named_arrays(policy).items()
+        }
     arrays |= {"episodes": result.episodes, "steps": result.steps, "utilities": result.utilities}
-    return {name: (str(it.dtype), it.shape, it.tobytes()) for name, it in arrays.items()} | {"status": result.status}
+    return {name: (str(it.dtype), it.shape, it.tobytes()) for name, it in arrays.items()} | {
+        "status": result.status
+    }
 
 
 def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """All places in JSON."""
-    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    parts = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, part in parts:
         yield (*at, key)
         yield from places(part, (*at, key))
@@ -157,7 +217,9 @@ def change_file(file: Path, random: np.random.Generator) -> str:
         rows = [line.split(",") for line in file.read_text().splitlines()]
         row = random.integers(len(rows))
         column = random.integers(len(rows[row]))
-        word = ["", "x", "-1", "nan", "1e300", "9" * 30, "inf", "1.5", '"', "\0"][random.integers(10)]
+        word = ["", "x", "-1", "nan", "1e300", "9" * 30, "inf", "1.5", '"', "\0"][
+            random.integers(10)
+        ]
         rows[row][column] = word
         if random.integers(6) == 0:
             del rows[row]
@@ -198,14 +260,20 @@ def damage_file(folder: Path, file: Path, random: np.random.Generator) -> str:
         file.unlink()
         file.symlink_to(folder / "nowhere")
     else:
-        others = [it for it in folder.rglob("*") if it.is_file() and it.suffix == file.suffix and it != file]
+        others = [
+            it
+            for it in folder.rglob("*")
+            if it.is_file() and it.suffix == file.suffix and it != file
+        ]
         file.write_bytes(others[random.integers(len(others))].read_bytes() if others else b"")
     return ("a bit", "cut", "longer", "gone", "a folder", "a link", "another file")[way]
 
 
 def files_of(folder: Path) -> list[Path]:
     """The files that are read of a run, in the order of their names: pages and pictures are not."""
-    return sorted(it for it in folder.rglob("*") if it.is_file() and it.suffix not in (".html", ".png"))
+    return sorted(
+        it for it in folder.rglob("*") if it.is_file() and it.suffix not in (".html", ".png")
+    )
 
 
 def mutate(original: Path, folder: Path, number: int) -> str:
@@ -252,13 +320,18 @@ def resumed(folder: Path) -> dict[str, Any] | str:
 
 
 FREE = ("metrics.csv", "assessment.safetensors", "policies/", "summary.json", "checkpoint/")
-"""Files with numbers that may be others: a checksum that is right does not tell what a run was worth."""
+"""Files with numbers that may be others: a checksum that is right does not tell what a run was
+worth."""
 
 
 def judge(said: str, before: Any, after: Any) -> str:
     """ "refused", "same", "other numbers", where a file has numbers that could be any, or "wrong"."""
     if isinstance(after, str):
-        return "refused" if after.strip().endswith((".", ")")) and "\n" not in after.strip() else "wrong"
+        return (
+            "refused"
+            if after.strip().endswith((".", ")")) and "\n" not in after.strip()
+            else "wrong"
+        )
     if after == before:
         return "same"
     sealed = said.endswith("sealed")

@@ -29,7 +29,24 @@ LIMITED = ox.Problem(CHAIN, horizon=4, constraints=[ox.Constraint(COSTS, at_most
 PROBS = np.full((3, 2), 0.5)
 CARTPOLE = ox.make("CartPole-v1")
 NETWORK = ox.policies.mlp((2,))(CARTPOLE, jax.random.key(0)).for_env(CARTPOLE)
-WORDS = ["", " ", "-1", "0", "nan", "inf", "1e30", "1.5", "x", "None", "[]", "1,2", "--", "\0", "é", "9" * 40]
+WORDS = [
+    "",
+    " ",
+    "-1",
+    "0",
+    "nan",
+    "inf",
+    "1e30",
+    "1.5",
+    "x",
+    "None",
+    "[]",
+    "1,2",
+    "--",
+    "\0",
+    "é",
+    "9" * 40,
+]
 NUMBERS = ("--horizon", "--episodes", "--seeds", "--record-every")
 FINE = {
     "step_size": ("None", "0", "1.5", "1e30", "9" * 40),
@@ -44,7 +61,9 @@ def commands() -> Iterator[tuple[str, ...]]:
     """Command lines that mean nothing."""
     for option, word in product(NUMBERS, WORDS):
         yield (*TRAIN, option, word)
-    for option, word in product(("--utility", "--algorithm", "--policy", "--termination", "--workers"), WORDS):
+    for option, word in product(
+        ("--utility", "--algorithm", "--policy", "--termination", "--workers"), WORDS
+    ):
         if word not in ("None", *(("1e30", "9" * 40) if option == "--workers" else ())):
             yield (*TRAIN, option, word)
     for word in WORDS:
@@ -56,7 +75,9 @@ def commands() -> Iterator[tuple[str, ...]]:
         yield ("check-env", word)
         if word != "--":
             yield (*TRAIN, "--set", word)
-    for name, word in product(("step_size", "radius", "batch", "rule", "utility.sigma", "output"), WORDS):
+    for name, word in product(
+        ("step_size", "radius", "batch", "rule", "utility.sigma", "output"), WORDS
+    ):
         if word not in FINE.get(name, ("None",)):
             yield (*TRAIN, "--utility", "log-coverage", "--set", f"{name}={word}")
     for word in ("maybe", "-1", "1.5", "None"):
@@ -70,7 +91,24 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 BAD: list[Any] = [
-    *(None, True, -1, 0, 1.5, float("nan"), float("inf"), 10**30, "", "x", [], {}, (), object(), b"1", 1j),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1.5,
+        float("nan"),
+        float("inf"),
+        10**30,
+        "",
+        "x",
+        [],
+        {},
+        (),
+        object(),
+        b"1",
+        1j,
+    ),
     *(np.nan, print, np.complex64(1j), np.full((3, 2), 0.5 + 1j)),
 ]
 NUMBERS_FINE = tuple(it for it in BAD if isinstance(it, int | float) and it != 10**30)
@@ -94,19 +132,34 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         "KL(target=)": (ox.utilities.KL, ()),
         "KL(smoothing=)": (lambda it: ox.utilities.KL(TARGET, it), (1.5, 10**30)),
         "KL(scale=)": (lambda it: ox.utilities.KL(TARGET, scale=it), (None, 1.5, 10**30)),
-        "ForwardKL(features=)": (lambda it: ox.utilities.ForwardKL(TARGET, features=it), (None, print)),
-        "SoftMin(temperature=)": (lambda it: ox.utilities.SoftMin(COSTS, temperature=it), (1.5, 10**30)),
+        "ForwardKL(features=)": (
+            lambda it: ox.utilities.ForwardKL(TARGET, features=it),
+            (None, print),
+        ),
+        "SoftMin(temperature=)": (
+            lambda it: ox.utilities.SoftMin(COSTS, temperature=it),
+            (1.5, 10**30),
+        ),
         "SoftMin(rewards=)": (ox.utilities.SoftMin, (print,)),
-        "NashWelfare(sigma=)": (lambda it: ox.utilities.NashWelfare(COSTS, sigma=it), (1.5, 10**30)),
+        "NashWelfare(sigma=)": (
+            lambda it: ox.utilities.NashWelfare(COSTS, sigma=it),
+            (1.5, 10**30),
+        ),
         "NashWelfare(weights=)": (lambda it: ox.utilities.NashWelfare(COSTS, weights=it), (None,)),
         "LogDet(regressors=)": (ox.utilities.LogDet, (print,)),
         "LogDet(sigma=)": (lambda it: ox.utilities.LogDet(COSTS[..., None], it), (1.5, 10**30)),
         "Constraint(subject=)": (lambda it: ox.Constraint(it, at_most=1.0), (print,)),
         "Constraint(at_most=)": (lambda it: ox.Constraint(COSTS, at_most=it), (-1, 0, 1.5, 10**30)),
         "Constraint(name=)": (lambda it: ox.Constraint(COSTS, at_most=1.0, name=it), (None, "x")),
-        "Problem(constraints=)": (lambda it: ox.Problem(CHAIN, horizon=4, constraints=it), ([], ())),
+        "Problem(constraints=)": (
+            lambda it: ox.Problem(CHAIN, horizon=4, constraints=it),
+            ([], ()),
+        ),
         "REINFORCE(mixing=)": (lambda it: ox.REINFORCE(mixing=it), (None,)),
-        "REINFORCE(decay_after=)": (lambda it: ox.REINFORCE(decay_after=it), (None, 1.5, float("inf"), 10**30)),
+        "REINFORCE(decay_after=)": (
+            lambda it: ox.REINFORCE(decay_after=it),
+            (None, 1.5, float("inf"), 10**30),
+        ),
         "HSPGA(mixing=)": (lambda it: ox.HSPGA(mixing=it), (None, 0)),
         "MaxEnt(mixing=)": (lambda it: ox.MaxEnt(mixing=it), ()),
         "STORM(fresh=)": (lambda it: ox.STORM(fresh=it), ()),
@@ -118,8 +171,14 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         "PlugIn(growth=)": (lambda it: ox.PlugIn(growth=it), (1.5, 10**30)),
         "PlugIn(plan_steps=)": (lambda it: ox.PlugIn(plan_steps=it), ()),
         "LQR(drift=)": (lambda it: ox.envs.LQR(it, np.ones((2, 1)), np.eye(2), np.eye(1)), ()),
-        "LQR(action_cost=)": (lambda it: ox.envs.LQR(np.eye(2), np.ones((2, 1)), np.eye(2), it), ()),
-        "LQR(noise=)": (lambda it: ox.envs.LQR(np.eye(2), np.ones((2, 1)), np.eye(2), np.eye(1), it), (None,)),
+        "LQR(action_cost=)": (
+            lambda it: ox.envs.LQR(np.eye(2), np.ones((2, 1)), np.eye(2), it),
+            (),
+        ),
+        "LQR(noise=)": (
+            lambda it: ox.envs.LQR(np.eye(2), np.ones((2, 1)), np.eye(2), np.eye(1), it),
+            (None,),
+        ),
         "LQR.random(states=)": (lambda it: ox.envs.LQR.random(it, 1), ()),
         "Grid(bins=)": (lambda it: ox.features.Grid([0.0], [1.0], [it]), ()),
         "Grid(low=)": (lambda it: ox.features.Grid([it], [1.0], [2]), (-1, 0, True)),
@@ -136,7 +195,10 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         "Ray(workers=)": (lambda it: ox.samplers.Ray(workers=it), (None,)),
         "Ray(patience=)": (lambda it: ox.samplers.Ray(patience=it), (1.5, 10**30)),
         "Host(timeout=)": (lambda it: ox.samplers.Host(timeout=it), (1.5, 10**30)),
-        "train(sampler=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, sampler=it, progress=False), ()),
+        "train(sampler=)": (
+            lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, sampler=it, progress=False),
+            (),
+        ),
         "train(algorithm=)": (lambda it: ox.train(PROBLEM, it, 4, progress=False), (None,)),
         "TabularMDP.chain(n=)": (ox.TabularMDP.chain, ()),
         "Tabular(table=)": (ox.policies.Tabular, ()),
@@ -146,14 +208,28 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
             lambda it: ox.sample(PROBLEM, UNIFORM, it, jax.random.key(0)),
             (),
         ),
-        "train(episodes=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), it, progress=False), (10**30,)),
-        "train(seeds=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, seeds=it, progress=False), ()),
+        "train(episodes=)": (
+            lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), it, progress=False),
+            (10**30,),
+        ),
+        "train(seeds=)": (
+            lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, seeds=it, progress=False),
+            (),
+        ),
         "sweep(over=)": (
-            lambda it: ox.sweep(PROBLEM, ox.REINFORCE(batch=4), {"step_size": it}, 4, progress=False),
+            lambda it: ox.sweep(
+                PROBLEM, ox.REINFORCE(batch=4), {"step_size": it}, 4, progress=False
+            ),
             (b"1",),
         ),
-        "train(policy=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, policy=it, progress=False), (None,)),
-        "train(out=)": (lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, out=it, progress=False), (None, "x")),
+        "train(policy=)": (
+            lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, policy=it, progress=False),
+            (None,),
+        ),
+        "train(out=)": (
+            lambda it: ox.train(PROBLEM, ox.REINFORCE(batch=4), 4, out=it, progress=False),
+            (None, "x"),
+        ),
         "load_result": (ox.load_result, ()),
         "load_policy": (ox.load_policy, ()),
         "make": (ox.make, ()),
@@ -161,16 +237,25 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         "demonstrations(env=)": (lambda it: ox.demonstrations(it, [[(0, 1)]]), ()),
         "demonstrations(source=)": (lambda it: ox.demonstrations(CHAIN, it), ()),
         "demonstrations(episode=)": (lambda it: ox.demonstrations(CHAIN, [it]), ()),
-        "demonstrations(observation=)": (lambda it: ox.demonstrations(CHAIN, [[(it, 1)]]), (True, 0)),
+        "demonstrations(observation=)": (
+            lambda it: ox.demonstrations(CHAIN, [[(it, 1)]]),
+            (True, 0),
+        ),
         "demonstrations(action=)": (lambda it: ox.demonstrations(CHAIN, [[(0, it)]]), (True, 0)),
-        "demonstrations(features=)": (lambda it: ox.demonstrations(CHAIN, [[(0, 1)]], features=it), (None,)),
+        "demonstrations(features=)": (
+            lambda it: ox.demonstrations(CHAIN, [[(0, 1)]], features=it),
+            (None,),
+        ),
         "predict(a state)": (UNIFORM.for_env(CHAIN).predict, (0, [], ())),
         "predict(numbers)": (NETWORK.predict, ()),
         "for_env(env=)": (NETWORK.for_env, ()),
         "record(policy=)": (lambda it: ox.record(it, "CartPole-v1", "a.gif", max_steps=1), ()),
         "record(env=)": (lambda it: ox.record(NETWORK, it, "a.gif", max_steps=1), ()),
         "record(path=)": (lambda it: ox.record(NETWORK, "CartPole-v1", it, max_steps=1), ()),
-        "record(fps=)": (lambda it: ox.record(NETWORK, "CartPole-v1", "a.gif", max_steps=1, fps=it), (None, 1.5)),
+        "record(fps=)": (
+            lambda it: ox.record(NETWORK, "CartPole-v1", "a.gif", max_steps=1, fps=it),
+            (None, 1.5),
+        ),
         "StableBaselinesPolicy(policy=)": (ox.policies.StableBaselinesPolicy, ()),
         "save_policy(policy=)": (lambda it: ox.save_policy(it, "policy.safetensors"), ()),
         "save_policy(path=)": (lambda it: ox.save_policy(UNIFORM, it), ("x",)),
@@ -185,8 +270,14 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         "make(info=)": (lambda it: ox.make("CartPole-v1", info=it), ([], {}, ())),
         "make(gymnax, info=)": (lambda it: ox.make("gymnax/CartPole-v1", info=it), ([], {}, ())),
         "make(backend=)": (lambda it: ox.make("CartPole-v1", backend=it), ()),
-        "bench.run(algorithms=)": (lambda it: ox.bench.run("bench", it, progress=False), (None, {})),
-        "bench.run(name=)": (lambda it: ox.bench.run("bench", _named(it), progress=False), ("x", [], {})),
+        "bench.run(algorithms=)": (
+            lambda it: ox.bench.run("bench", it, progress=False),
+            (None, {}),
+        ),
+        "bench.run(name=)": (
+            lambda it: ox.bench.run("bench", _named(it), progress=False),
+            ("x", [], {}),
+        ),
         "from_gymnax(env=)": (ox.from_gymnax, ()),
         "BoxActions(low=)": (lambda it: ox.envs.BoxActions(it, [1.0]), ()),
         "Ball(center=)": (lambda it: ox.utilities.Ball(it, 1.0), ()),
@@ -235,18 +326,30 @@ MISFITS: dict[str, Callable[[], Any]] = {
     "hardly any frames": lambda: ox.record(NETWORK, "CartPole-v1", "a.gif", max_steps=1, fps=1e-9),
     "very many frames": lambda: ox.record(NETWORK, "CartPole-v1", "a.mp4", max_steps=1, fps=1e12),
     "gymnax in Gymnasium": lambda: ox.make("gymnax/CartPole-v1", backend="gymnasium"),
-    "demonstrated rewards": lambda: ox.demonstrations(CHAIN, [[(0, 1)]], features=ox.features.Reward()),
-    "an unstabilisable system": lambda: _optimum(ox.envs.LQR(2 * np.eye(2), [[1.0], [0.0]], np.eye(2), np.eye(1))),
-    "a system that diverges at no cost": lambda: _optimum(ox.envs.LQR([[2.0]], [[1.0]], [[0.0]], [[1.0]])),
+    "demonstrated rewards": lambda: ox.demonstrations(
+        CHAIN, [[(0, 1)]], features=ox.features.Reward()
+    ),
+    "an unstabilisable system": lambda: _optimum(
+        ox.envs.LQR(2 * np.eye(2), [[1.0], [0.0]], np.eye(2), np.eye(1))
+    ),
+    "a system that diverges at no cost": lambda: _optimum(
+        ox.envs.LQR([[2.0]], [[1.0]], [[0.0]], [[1.0]])
+    ),
     "a tiny sigma": lambda: ox.utilities.LogCoverage(sigma=TINY),
     "a tiny smoothing": lambda: ox.utilities.Entropy(smoothing=TINY),
     "a tiny temperature": lambda: ox.utilities.SoftMin(COSTS, temperature=TINY),
     "tables of other states": lambda: ox.exact.Evaluator(PROBLEM).values(np.full((1, 4, 2), 0.5)),
-    "a feature with if": lambda: ox.Problem(CHAIN, jnp.sum, features=lambda o, _: 1.0 if o > 0 else 0.0),
+    "a feature with if": lambda: ox.Problem(
+        CHAIN, jnp.sum, features=lambda o, _: 1.0 if o > 0 else 0.0
+    ),
     "a feature with float": lambda: ox.Problem(CHAIN, jnp.sum, features=lambda o, _: float(o)),
     "a complex feature": lambda: ox.Problem(CHAIN, jnp.sum, features=lambda o, _: o * 1j),
-    "a complex constraint": lambda: ox.Problem(CHAIN, constraints=[ox.Constraint(lambda o, _: o * 1j, at_most=1.0)]),
-    "a rule of another shape": lambda: _with_rule(lambda slope, *_: (jax.tree.map(lambda leaf: leaf[None], slope), ())),
+    "a complex constraint": lambda: ox.Problem(
+        CHAIN, constraints=[ox.Constraint(lambda o, _: o * 1j, at_most=1.0)]
+    ),
+    "a rule of another shape": lambda: _with_rule(
+        lambda slope, *_: (jax.tree.map(lambda leaf: leaf[None], slope), ())
+    ),
 }
 """Calls whose parts do not fit one another."""
 
@@ -270,10 +373,19 @@ def full() -> Iterator[tuple[str, int, str]]:
     """Run commands whose output goes to a full disk; yield each with its exit code and what it said."""
     solve = ("solve", "FrozenLake-v1", "--horizon", "5")
     train = (*TRAIN, "--no-progress")
-    for words in (("list",), ("list", "--json"), solve, (*solve, "--json"), train, (*train, "--json")):
+    for words in (
+        ("list",),
+        ("list", "--json"),
+        solve,
+        (*solve, "--json"),
+        train,
+        (*train, "--json"),
+    ):
         with Path("/dev/full").open("w") as output:
             command = [sys.executable, "-m", "occupax", *words]
-            done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+            done = subprocess.run(
+                command, stdout=output, stderr=subprocess.PIPE, text=True, check=False
+            )
         yield " ".join(words), done.returncode, done.stderr
 
 
@@ -305,7 +417,11 @@ def attack(say: Any) -> dict[str, int]:
                     call()
                     said = "nothing was refused"
                 except ValueError as error:
-                    said = "" if str(error).strip().endswith((".", ")", "?")) else f"not a sentence: {error}"
+                    said = (
+                        ""
+                        if str(error).strip().endswith((".", ")", "?"))
+                        else f"not a sentence: {error}"
+                    )
                 except BaseException as error:  # noqa: BLE001 - it must not happen
                     said = f"{type(error).__name__}: {error}"
                 if said:

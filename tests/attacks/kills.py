@@ -13,7 +13,18 @@ from typing import Any
 
 EPISODES = 2_000
 COMMAND = [
-    *("train", "FrozenLake-v1", "--utility", "log-coverage", "--horizon", "20", "--seeds", "2", "--set", "batch=2"),
+    *(
+        "train",
+        "FrozenLake-v1",
+        "--utility",
+        "log-coverage",
+        "--horizon",
+        "20",
+        "--seeds",
+        "2",
+        "--set",
+        "batch=2",
+    ),
     *("--episodes", str(EPISODES), "--record-every", "7"),
 ]
 CHILD = """
@@ -32,8 +43,8 @@ def write(path, content):
 
 serial.write_bytes = write
 loop.SECONDS_A_CALL = 0.02
-loop.train.__defaults__ = tuple(0.05 if value == 30.0 else value for value in loop.train.__defaults__)
-from occupax.cli import main
+loop.train.__defaults__ = tuple(0.05 if value == 30.0 else value for value in
+loop.train.__defaults__) from occupax.cli import main
 sys.argv = ["occupax", *sys.argv[1:]]
 main()
 """
@@ -42,7 +53,14 @@ main()
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = "from occupax_command import main; main()"
 WITH_PROCESSES = [
-    *("train", "gymnasium.envs.classic_control:CartPoleEnv", "--horizon", "20", "--episodes", "1000000000"),
+    *(
+        "train",
+        "gymnasium.envs.classic_control:CartPoleEnv",
+        "--horizon",
+        "20",
+        "--episodes",
+        "1000000000",
+    ),
     *("--workers", "2", "--no-progress"),
 ]
 
@@ -121,7 +139,9 @@ def interrupt(say: Any, count: int = 30) -> dict[str, int]:
             env=os.environ | {"JAX_PLATFORMS": "cpu"},
             start_new_session=True,
         )
-        time.sleep(moments.uniform(0.5, 15.0))  # imports, then the start of the processes, then episodes
+        time.sleep(
+            moments.uniform(0.5, 15.0)
+        )  # imports, then the start of the processes, then episodes
         os.killpg(child.pid, number)
         said = child.communicate()[1].decode(errors="replace").strip()
         counts["signals"] += 1

@@ -113,12 +113,23 @@ STRUCTURES: dict[str, Any] = {
     "returns itself": Unreadable(),
 }
 LIVES = [
-    *("exits when made", "exits in close", "raises in close", "hangs in close", "has no spaces", "exits in its spaces"),
+    *(
+        "exits when made",
+        "exits in close",
+        "raises in close",
+        "hangs in close",
+        "has no spaces",
+        "exits in its spaces",
+    ),
     *("prints a lot", "warns", "spoils the random numbers", "spoils its observations"),
 ]
 PROCESSES = {"ends its process", "kills its process"}
 """What only a process of its own survives."""
-HARMLESS = {"informs by a text", *LIVES} - {"exits when made", "has no spaces", "exits in its spaces"}
+HARMLESS = {"informs by a text", *LIVES} - {
+    "exits when made",
+    "has no spaces",
+    "exits in its spaces",
+}
 """What training takes as it is."""
 KINDS = [
     *STEP,
@@ -218,7 +229,9 @@ def sampled(kind: str, processes: bool = False) -> str:
 def evaluated(kind: str) -> str:
     """The same for `evaluate`."""
     try:
-        found = ox.evaluate(UNIFORM, ox.GymnasiumEnv(partial(Rogue, kind)), 4, max_steps=8, timeout=SECONDS)
+        found = ox.evaluate(
+            UNIFORM, ox.GymnasiumEnv(partial(Rogue, kind)), 4, max_steps=8, timeout=SECONDS
+        )
         return "" if found.lengths.tolist() == [8] * 4 else "it was cut short"
     except (ValueError, ox.samplers.EpisodeError) as error:
         return str(error)
@@ -226,11 +239,16 @@ def evaluated(kind: str) -> str:
 
 def checked(kind: str) -> str:
     """The same for `check_env`, of which nothing is to be raised."""
-    return " ".join(it.what for it in ox.check_env(partial(Rogue, kind), 1, max_steps=10, timeout=SECONDS))
+    return " ".join(
+        it.what for it in ox.check_env(partial(Rogue, kind), 1, max_steps=10, timeout=SECONDS)
+    )
 
 
 FAULTS: dict[str, tuple[str, Any]] = {
-    **{f"returns {what} from step": ("step_env", value) for what, value in (("nothing", None), ("a text", "on"))},
+    **{
+        f"returns {what} from step": ("step_env", value)
+        for what, value in (("nothing", None), ("a text", "on"))
+    },
     "returns four values": ("step_env", lambda all_five: all_five[:4]),
     "returns seven values": ("step_env", lambda all_five: (*all_five, 0, 0)),
     "resets to one value": ("reset_env", lambda both: both[0]),
@@ -263,10 +281,14 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "declares another shape": ("observation_space", spaces.Box(0.0, 1.0, (3,))),
     "has other params": ("params", 5),
     "has params of text": ("params", "fast"),
-    "has a limit of text": ("params", dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])("x")),
+    "has a limit of text": (
+        "params",
+        dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])("x"),
+    ),
     "has no limit": ("params", dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])(0)),
 }
-"""The function of a gymnax-like environment that misbehaves, and what it returns, or does with its values, instead."""
+"""The function of a gymnax-like environment that misbehaves, and what it returns, or does with its
+values, instead."""
 
 
 class RogueGymnax:
@@ -277,7 +299,9 @@ class RogueGymnax:
 
     @property
     def default_params(self) -> Any:
-        return self._answer("params", dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])(8))
+        return self._answer(
+            "params", dataclasses.make_dataclass("Limit", ["max_steps_in_episode"])(8)
+        )
 
     def _answer(self, place: str, right: Any) -> Any:
         if place != self._place:
@@ -295,7 +319,9 @@ class RogueGymnax:
 
     def step_env(self, key: Any, state: Any, action: Any, params: Any) -> Any:
         time, seen = state + 1, jnp.full(2, state, float)
-        return self._answer("step_env", (seen, time, action * 1.0, time >= params.max_steps_in_episode, {}))
+        return self._answer(
+            "step_env", (seen, time, action * 1.0, time >= params.max_steps_in_episode, {})
+        )
 
 
 def wrapped(kind: str) -> str:
@@ -304,7 +330,11 @@ def wrapped(kind: str) -> str:
         ox.from_gymnax(RogueGymnax(kind))
         said = "nothing was refused"
     except ValueError as error:
-        said = "" if str(error).endswith(".") and "\n" not in str(error) else f"not a sentence: {error}"
+        said = (
+            ""
+            if str(error).endswith(".") and "\n" not in str(error)
+            else f"not a sentence: {error}"
+        )
     except BaseException as error:  # noqa: BLE001 - it must not happen
         said = f"{type(error).__name__}: {error}"
     try:

@@ -19,7 +19,9 @@ def mean_over_all_pairs(process, termination, behaviour, target, baseline="mean"
     policy = ox.policies.Tabular(jnp.asarray(target))
     first, second = (index.ravel() for index in np.indices((len(chances), len(chances))))
     both = jax.tree.map(lambda leaf: jnp.stack([leaf[first], leaf[second]], 1), batch)
-    ask = jax.jit(jax.vmap(lambda two: gradient(problem, two, policy, jnp.asarray(R), baseline).table))
+    ask = jax.jit(
+        jax.vmap(lambda two: gradient(problem, two, policy, jnp.asarray(R), baseline).table)
+    )
     return np.tensordot(chances[first] * chances[second], ask(both), 1)
 
 
@@ -51,7 +53,9 @@ def test_a_mean_that_includes_the_trajectory_itself_is_biased(x64, monkeypatch, 
     monkeypatch.setattr(enum, "HORIZON", 2)
     process, (behaviour, target) = enum.tiny(0, (2,)), two_tables(1)
     exact = truth(process, termination, target)
-    assert np.abs(mean_over_all_pairs(process, termination, behaviour, target) - exact).max() < 1e-10
+    assert (
+        np.abs(mean_over_all_pairs(process, termination, behaviour, target) - exact).max() < 1e-10
+    )
     centred = mean_over_all_pairs(process, termination, behaviour, target, OfTheFirstStep("mean"))
     assert np.abs(centred - exact).max() < 1e-10
     own = mean_over_all_pairs(process, termination, behaviour, target, WithItsOwn("mean"))
@@ -64,7 +68,11 @@ def by_hand(batch, target, termination):
     data, log_probs = jax.tree.map(np.asarray, batch), np.log(enum.softmax(target))
     n, horizon = data.actions.shape
     reward = R.reshape(3, 2)
-    weight, earned, scores = np.zeros((n, horizon)), np.zeros((n, horizon)), np.zeros((n, horizon, 3, 2))
+    weight, earned, scores = (
+        np.zeros((n, horizon)),
+        np.zeros((n, horizon)),
+        np.zeros((n, horizon, 3, 2)),
+    )
     after, after_slope = np.zeros(n), np.zeros((n, 3, 2))
     for i in range(n):
         log_weight, length = 0.0, int(data.live[i].sum())
@@ -110,20 +118,24 @@ def test_with_no_others_there_is_no_baseline(x64, termination):
     alone = ox.sample(problem, ox.policies.Tabular(jnp.asarray(behaviour)), 1, jax.random.key(2))
     assert int(alone.lengths[0]) > 0
     one, other = (
-        ox.estimators.gradient(problem, alone, policy, jnp.asarray(R), kind).table for kind in ("mean", "none")
+        ox.estimators.gradient(problem, alone, policy, jnp.asarray(R), kind).table
+        for kind in ("mean", "none")
     )
     np.testing.assert_array_equal(one, other)
     # a trajectory that took no step is neither compared nor compared with
-    empty = eqx.tree_at(lambda it: (it.live, it.terminated), alone, (jnp.zeros_like(alone.live), jnp.array([False])))
+    empty = eqx.tree_at(
+        lambda it: (it.live, it.terminated), alone, (jnp.zeros_like(alone.live), jnp.array([False]))
+    )
     two = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), alone, empty)
     joined = ox.estimators.gradient(problem, two, policy, jnp.asarray(R), "mean").table
     np.testing.assert_allclose(2 * np.asarray(joined), one, atol=1e-14)
 
 
 def test_a_baseline_lowers_the_variance_where_every_step_pays_alike(x64):
-    # Each step pays 10: the sum of what is still to come is the same for all, and all the noise is that of the scores.
-    # With batches of 10 the baseline is exactly what the trajectory itself earns, and on-policy nothing is left; the
-    # target is a little off the behaviour, so a little is left. A tenth is far more than what was seen (below 0.01).
+    # Each step pays 10: the sum of what is still to come is the same for all, and all the noise is
+    # that of the scores. With batches of 10 the baseline is exactly what the trajectory itself
+    # earns, and on-policy nothing is left; the target is a little off the behaviour, so a little is
+    # left. A tenth is far more than what was seen (below 0.01).
     process, behaviour = enum.tiny(0, ()), two_tables(1)[0]
     problem = pairs_problem(process, "episodic")
     target = ox.policies.Tabular(jnp.asarray(behaviour + 0.05 * two_tables(2)[1]))

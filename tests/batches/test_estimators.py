@@ -24,12 +24,16 @@ def each(function, batch, *arguments):
 
 
 def expected(function, batch, chances, *arguments):
-    return jax.tree.map(lambda leaf: np.tensordot(chances, leaf, 1), each(function, batch, *arguments))
+    return jax.tree.map(
+        lambda leaf: np.tensordot(chances, leaf, 1), each(function, batch, *arguments)
+    )
 
 
 def check_unbiased(process, termination, behaviour, target, recorded, evaluated):
     """Enumerate under `behaviour`; hold the estimates from (`recorded`, `evaluated`) against the truth of `target`."""
-    problem = process.problem(termination, features=ox.features.StateAction(), utility=ox.utilities.Linear([1.0] * 6))
+    problem = process.problem(
+        termination, features=ox.features.StateAction(), utility=ox.utilities.Linear([1.0] * 6)
+    )
     batch, chances = enum.trajectories(process, behaviour)
     log_probs = jnp.log(jnp.asarray(enum.softmax(recorded)))[batch.observations, batch.actions]
     batch = eqx.tree_at(lambda it: it.log_probs, batch, log_probs)
@@ -39,7 +43,12 @@ def check_unbiased(process, termination, behaviour, target, recorded, evaluated)
     assert chances.sum() == pytest.approx(1.0, abs=1e-12)
     u = expected(lambda one, it: ox.estimators.occupancy(problem, one, it), batch, chances, policy)
     np.testing.assert_allclose(u, enum.occupancy(process, target, termination).ravel(), atol=1e-9)
-    g = expected(lambda one, it: ox.estimators.gradient(problem, one, it, jnp.asarray(r)), batch, chances, policy)
+    g = expected(
+        lambda one, it: ox.estimators.gradient(problem, one, it, jnp.asarray(r)),
+        batch,
+        chances,
+        policy,
+    )
     truth = np.tensordot(r.reshape(3, 2), enum.jacobian(process, target, termination), 2)
     np.testing.assert_allclose(g.table, truth, atol=1e-9)
 
@@ -48,14 +57,18 @@ def check_unbiased(process, termination, behaviour, target, recorded, evaluated)
 @pytest.mark.parametrize("termination", CONVENTIONS)
 def test_estimates_are_unbiased_off_policy_over_all_trajectories(x64, termination, terminal):
     behaviour, target = two_tables(1)
-    check_unbiased(enum.tiny(0, terminal), termination, behaviour, target, recorded=behaviour, evaluated=target)
+    check_unbiased(
+        enum.tiny(0, terminal), termination, behaviour, target, recorded=behaviour, evaluated=target
+    )
 
 
 @pytest.mark.parametrize("termination", CONVENTIONS)
 def test_swapping_the_two_policies_in_the_weight_is_noticed(x64, termination):
     behaviour, target = two_tables(1)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        check_unbiased(enum.tiny(0, (2,)), termination, behaviour, target, recorded=target, evaluated=behaviour)
+        check_unbiased(
+            enum.tiny(0, (2,)), termination, behaviour, target, recorded=target, evaluated=behaviour
+        )
 
 
 @pytest.mark.parametrize("termination", CONVENTIONS)
@@ -123,7 +136,9 @@ def test_the_gradient_is_the_explicit_double_sum_of_the_paper(x64, kind):
     def log_prob(theta, s, a):
         return eqx.combine(unravel(theta), static).log_prob(s, a)
 
-    scores = jax.vmap(jax.vmap(jax.grad(log_prob), (None, 0, 0)), (None, 0, 0))(flat, batch.observations, batch.actions)
+    scores = jax.vmap(jax.vmap(jax.grad(log_prob), (None, 0, 0)), (None, 0, 0))(
+        flat, batch.observations, batch.actions
+    )
     ours = ravel_pytree(gradient)[0]
     np.testing.assert_allclose(ours, double_sum(batch, target, r, scores), atol=1e-12)
 
@@ -136,7 +151,9 @@ def test_dense_one_hot_features_equal_indexed_ones(x64, termination):
     r = jnp.asarray(np.random.default_rng(1).normal(size=6))
     results = []
     for features in (ox.features.StateAction(), lambda s, a: jax.nn.one_hot(s * 2 + a, 6)):
-        problem = process.problem(termination, utility=ox.utilities.Linear(np.ones(6)), features=features)
+        problem = process.problem(
+            termination, utility=ox.utilities.Linear(np.ones(6)), features=features
+        )
         gradient = ox.estimators.gradient(problem, batch, policy, r)
         results.append((ox.estimators.occupancy(problem, batch, policy), gradient.table))
     np.testing.assert_allclose(results[0][0], results[1][0], atol=1e-13)
@@ -149,15 +166,21 @@ def test_the_absorbing_mass_on_policy_is_that_of_all_steps(x64):
     batch = ox.sample(problem, policy, 64, jax.random.key(1))
     assert 0 < int(batch.terminated.sum()) < 64  # some ended early and some did not
     total = ox.estimators.occupancy(problem, batch, policy).sum()
-    assert float(total) == pytest.approx((1 - enum.DISCOUNT**enum.HORIZON) / (1 - enum.DISCOUNT), abs=1e-12)
+    assert float(total) == pytest.approx(
+        (1 - enum.DISCOUNT**enum.HORIZON) / (1 - enum.DISCOUNT), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("discount", [0.9, 0.9999, 0.999999])
 def test_the_absorbing_mass_does_not_cancel_in_single_precision(discount):
     env = ox.TabularMDP(np.full((2, 1, 2), 0.5), np.ones((2, 1)), [1.0, 0.0], [False, True])
-    problem = ox.Problem(env, ox.utilities.LogCoverage(), discount=discount, horizon=3, termination="absorbing")
+    problem = ox.Problem(
+        env, ox.utilities.LogCoverage(), discount=discount, horizon=3, termination="absorbing"
+    )
     policy = ox.policies.tabular()(env, jax.random.key(0))
-    total = ox.estimators.occupancy(problem, ox.sample(problem, policy, 16, jax.random.key(1)), policy).sum()
+    total = ox.estimators.occupancy(
+        problem, ox.sample(problem, policy, 16, jax.random.key(1)), policy
+    ).sum()
     assert float(total) == pytest.approx(1 + discount + discount**2, rel=1e-6)
 
 
@@ -172,7 +195,9 @@ def test_adding_a_constant_to_a_row_of_logits_changes_nothing(x64):
         lambda it: ox.estimators.occupancy(problem, batch, it),
         lambda it: ox.estimators.gradient(problem, batch, it, r).table,
     ):
-        one, other = (function(ox.policies.Tabular(jnp.asarray(table))) for table in (target, shifted))
+        one, other = (
+            function(ox.policies.Tabular(jnp.asarray(table))) for table in (target, shifted)
+        )
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
@@ -183,9 +208,13 @@ def test_weights_obey_the_bound_of_the_paper_and_reach_it(x64):
     for distance in (0.01, 0.3, 2.0):
         moved = behaviour + distance * direction / np.linalg.norm(direction)
         weight = ox.estimators.weights(batch, ox.policies.Tabular(jnp.asarray(moved)))
-        bound = [ox.theory.weight_bound(t, distance, 1.0) for t in range(enum.HORIZON)]  # lemma:Weight-Var0, l_psi = 1
+        bound = [
+            ox.theory.weight_bound(t, distance, 1.0) for t in range(enum.HORIZON)
+        ]  # lemma:Weight-Var0, l_psi = 1
         assert (np.asarray(weight) <= np.array(bound) + 1e-12).all()
-        assert float(weight.max()) > 1 + distance / 10  # the weights did move: the bound was not met by idleness
+        assert (
+            float(weight.max()) > 1 + distance / 10
+        )  # the weights did move: the bound was not met by idleness
 
 
 def test_the_variance_of_the_weights_grows_with_the_squared_distance(x64):
@@ -196,11 +225,15 @@ def test_the_variance_of_the_weights_grows_with_the_squared_distance(x64):
     variances = []
     for distance in distances:
         moved = behaviour + distance * direction / np.linalg.norm(direction)
-        last = np.asarray(ox.estimators.weights(batch, ox.policies.Tabular(jnp.asarray(moved))))[:, -1]
+        last = np.asarray(ox.estimators.weights(batch, ox.policies.Tabular(jnp.asarray(moved))))[
+            :, -1
+        ]
         assert chances @ last == pytest.approx(1.0, abs=1e-12)
         variances.append(chances @ (last - 1) ** 2)
     slope = np.polyfit(np.log(distances), np.log(variances), 1)[0]
-    assert slope == pytest.approx(2.0, abs=0.02)  # exact by enumeration; what is left is the next order
+    assert slope == pytest.approx(
+        2.0, abs=0.02
+    )  # exact by enumeration; what is left is the next order
 
 
 def test_far_apart_policies_over_a_long_horizon_give_finite_numbers():
@@ -211,7 +244,9 @@ def test_far_apart_policies_over_a_long_horizon_give_finite_numbers():
     for scale in (1.0, 50.0, 1e4):
         target = ox.policies.tabular(scale)(env, jax.random.key(2))
         u = ox.estimators.occupancy(problem, batch, target)
-        g = ox.estimators.gradient(problem, batch, target, problem.utility.gradient(problem.utility.domain(u)))
+        g = ox.estimators.gradient(
+            problem, batch, target, problem.utility.gradient(problem.utility.domain(u))
+        )
         assert np.isfinite(u).all()
         assert np.isfinite(g.table).all()
     huge = eqx.tree_at(lambda it: it.log_probs, batch, jnp.full_like(batch.log_probs, -30.0))

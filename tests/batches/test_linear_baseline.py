@@ -31,11 +31,17 @@ def over_all_pairs(process, termination, behaviour):
     both = jax.tree.map(lambda leaf: jnp.stack([leaf[first], leaf[second]], 1), batch)
 
     def estimate(two, target, fit):
-        own = estimators.regression(problem, two, tabular(behaviour), jnp.asarray(R)).fit() if fit is None else fit
+        own = (
+            estimators.regression(problem, two, tabular(behaviour), jnp.asarray(R)).fit()
+            if fit is None
+            else fit
+        )
         return gradient(problem, two, tabular(target), jnp.asarray(R), own).table
 
     ask = jax.jit(jax.vmap(estimate, (0, None, None)))
-    return chances[first] * chances[second], lambda target, fit: np.asarray(ask(both, jnp.asarray(target), fit))
+    return chances[first] * chances[second], lambda target, fit: np.asarray(
+        ask(both, jnp.asarray(target), fit)
+    )
 
 
 def earlier(process, termination, behaviour):
@@ -46,7 +52,9 @@ def earlier(process, termination, behaviour):
 
 
 @pytest.mark.parametrize("termination", ["episodic", "absorbing"])
-def test_it_is_unbiased_and_varies_less_and_fitted_to_its_own_batch_it_is_biased(x64, monkeypatch, termination):
+def test_it_is_unbiased_and_varies_less_and_fitted_to_its_own_batch_it_is_biased(
+    x64, monkeypatch, termination
+):
     monkeypatch.setattr(enum, "HORIZON", 2)
     process, (behaviour, target) = enum.tiny(0, (2,)), two_tables(1)
     fit = earlier(process, termination, behaviour)
@@ -57,7 +65,10 @@ def test_it_is_unbiased_and_varies_less_and_fitted_to_its_own_batch_it_is_biased
     assert np.abs(biased - exact).max() > 0.1 * np.abs(exact).max()
     # on-policy, its variance is below that of the mean baseline, which is what a fit of zero leaves
     exact, nothing = truth(process, termination, behaviour, R), jax.tree.map(jnp.zeros_like, fit)
-    spreads = [np.tensordot(chances, (estimates(behaviour, it) - exact) ** 2, 1).sum() for it in (fit, nothing)]
+    spreads = [
+        np.tensordot(chances, (estimates(behaviour, it) - exact) ** 2, 1).sum()
+        for it in (fit, nothing)
+    ]
     assert spreads[0] < 0.7 * spreads[1], spreads
 
 
@@ -73,7 +84,12 @@ def least_squares(problem, batch, r):
     rows, earned = np.array(rows), np.array(earned)
     sizes = np.sqrt((rows**2).sum(0))
     ridge = np.sqrt(baselines.RIDGE) * np.eye(len(sizes))
-    found = np.linalg.lstsq(np.concatenate([rows / sizes, ridge]), np.append(earned, np.zeros(len(sizes))))[0] / sizes
+    found = (
+        np.linalg.lstsq(
+            np.concatenate([rows / sizes, ridge]), np.append(earned, np.zeros(len(sizes)))
+        )[0]
+        / sizes
+    )
     return rows, found, earned
 
 
@@ -92,21 +108,31 @@ def test_the_fit_is_that_of_least_squares_on_observation_and_time(x64):
     values = np.asarray(fit.values(problem, batch.observations))[np.asarray(batch.live)]
     np.testing.assert_allclose(values, expected, rtol=1e-6)
     assert np.mean((values - earned) ** 2) < 0.1 * np.var(earned)
-    far = fit.values(problem, 1e3 * batch.observations)[:, 0]  # whose squares are a million times as large
+    far = fit.values(problem, 1e3 * batch.observations)[
+        :, 0
+    ]  # whose squares are a million times as large
     np.testing.assert_allclose(np.abs(far - mean), reach, rtol=1e-6)
 
 
 def test_training_fits_to_the_batches_before_and_to_no_other(x64):
     problem = ox.Problem(ox.make("CartPole-v1"), horizon=12)
     first = ox.policies.mlp(hidden=(3,))(problem.env, jax.random.key(0))
-    algorithm = ox.REINFORCE(batch=4, rule="gradient", step_size=0.1, baseline="linear", restarts=False)
-    by_train = ox.train(problem, algorithm, 12, policy=first, sampler="jax", progress=False).policy()
+    algorithm = ox.REINFORCE(
+        batch=4, rule="gradient", step_size=0.1, baseline="linear", restarts=False
+    )
+    by_train = ox.train(
+        problem, algorithm, 12, policy=first, sampler="jax", progress=False
+    ).policy()
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 0), 1)
     policy, sums, r = first, baselines.nothing_seen(problem), jnp.ones(1)
     for iteration in range(3):
         batch = ox.sample(problem, policy, 4, jax.random.fold_in(key, iteration))
-        gradient = estimators.gradient(problem, batch, policy, r, sums.fit() if iteration else "mean")
-        sums = jax.tree.map(lambda old, new: 0.5 * old + new, sums, estimators.regression(problem, batch, policy, r))
+        gradient = estimators.gradient(
+            problem, batch, policy, r, sums.fit() if iteration else "mean"
+        )
+        sums = jax.tree.map(
+            lambda old, new: 0.5 * old + new, sums, estimators.regression(problem, batch, policy, r)
+        )
         policy = eqx.apply_updates(policy, jax.tree.map(lambda leaf: 0.1 * leaf, gradient))
     for ours, theirs in zip(jax.tree.leaves(by_train), jax.tree.leaves(policy), strict=True):
         if eqx.is_array(ours):
@@ -117,20 +143,31 @@ def test_training_fits_to_the_batches_before_and_to_no_other(x64):
 def test_the_kernel_for_tables_has_it_and_parts_add_up(x64):
     process, (behaviour, target) = enum.tiny(3, (2,)), two_tables(2)
     problem, fit = pairs_problem(process, "absorbing"), earlier(process, "absorbing", behaviour)
-    ours = TabularKernelSource(problem).block(tabular(behaviour), jax.random.key(0), 0, 300, 300)  # in parts of 128
+    ours = TabularKernelSource(problem).block(
+        tabular(behaviour), jax.random.key(0), 0, 300, 300
+    )  # in parts of 128
     theirs = ox.SampledBatch(problem, as_trajectories(ours), tabular(behaviour))
-    host = ox.samplers.Host(shards=4).open(problem, tabular(behaviour)).draw(tabular(behaviour), 300, jax.random.key(0))
+    host = (
+        ox.samplers.Host(shards=4)
+        .open(problem, tabular(behaviour))
+        .draw(tabular(behaviour), 300, jax.random.key(0))
+    )
     found = [it.gradient(tabular(target), jnp.asarray(R), fit).table for it in (theirs, ours, host)]
     for other in found[1:]:
         np.testing.assert_allclose(found[0], other, atol=1e-11)
-    sums = [jax.tree.leaves(it.regression(jnp.asarray(R))) for it in (theirs.halves()[1], ours.halves()[1])]
+    sums = [
+        jax.tree.leaves(it.regression(jnp.asarray(R)))
+        for it in (theirs.halves()[1], ours.halves()[1])
+    ]
     for one, other in zip(*sums, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
 def test_what_cannot_be_fitted_is_refused():
     wide = ox.TabularMDP(np.full((501, 1, 501), 1 / 501), np.zeros((501, 1)), np.full(501, 1 / 501))
-    with pytest.raises(ValueError, match=r"baseline 'linear' is for observations of at most 500 .* got 501"):
+    with pytest.raises(
+        ValueError, match=r"baseline 'linear' is for observations of at most 500 .* got 501"
+    ):
         ox.train(ox.Problem(wide, horizon=2), ox.REINFORCE(2, baseline="linear"), 4, progress=False)
     problem = pairs_problem(enum.tiny(0, ()), "episodic")
     policy = ox.policies.tabular()(problem.env, jax.random.key(0))

@@ -30,7 +30,9 @@ def fisher_matrix(taken, table):
     """The mean over trajectories of sum_t gamma^t score_t score_t', from the scores of a softmax by hand."""
     probs = enum.softmax(np.asarray(table))
     total = np.zeros((probs.size, probs.size))
-    states, actions, live = (np.asarray(part) for part in (taken.observations, taken.actions, taken.live))
+    states, actions, live = (
+        np.asarray(part) for part in (taken.observations, taken.actions, taken.live)
+    )
     for states_t, actions_t, live_t in zip(states, actions, live, strict=True):
         for t in np.flatnonzero(live_t):
             score = np.zeros(probs.shape)
@@ -50,7 +52,9 @@ def test_the_product_is_that_of_the_matrix(policy):
     matrix = fisher_matrix(taken, policy.table)
     for vector in vectors():
         product = ox.estimators.fisher_vector(TASK, taken, policy, vector)
-        np.testing.assert_allclose(np.ravel(product.table), matrix @ np.ravel(vector.table), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            np.ravel(product.table), matrix @ np.ravel(vector.table), rtol=1e-9, atol=1e-12
+        )
 
 
 def test_on_average_it_is_the_information_of_all_trajectories(policy):
@@ -59,12 +63,18 @@ def test_on_average_it_is_the_information_of_all_trajectories(policy):
     taken, chances = enum.trajectories(process, np.asarray(policy.table))
     vector = vectors(1)[0]
     each = jax.vmap(
-        lambda one: ox.estimators.fisher_vector(TASK, jax.tree.map(lambda leaf: leaf[None], one), policy, vector).table
+        lambda one: (
+            ox.estimators.fisher_vector(
+                TASK, jax.tree.map(lambda leaf: leaf[None], one), policy, vector
+            ).table
+        )
     )(taken)
     probs, along = enum.softmax(np.asarray(policy.table)), np.asarray(vector.table)
     centred = along - (probs * along).sum(1, keepdims=True)
     visits = enum.occupancy(process, np.asarray(policy.table), "episodic").sum(1, keepdims=True)
-    np.testing.assert_allclose(np.tensordot(chances, each, 1), visits * probs * centred, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        np.tensordot(chances, each, 1), visits * probs * centred, rtol=1e-9, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("engine", ["kernel", "jax"])
@@ -81,8 +91,12 @@ def test_every_sampler_gives_the_same_product_for_its_own_trajectories(policy, e
     columns = [np.ravel(batch.fisher_vector(_unit(i)).table) for i in range(6)]
     np.testing.assert_allclose(columns, np.transpose(columns), atol=1e-12)  # symmetric
     rows = np.sum(np.reshape(columns, (6, 3, 2)), 2)
-    np.testing.assert_allclose(rows, 0.0, atol=1e-12)  # the same number for all logits of a state changes no policy
-    visits = np.asarray(batch.occupancy()).reshape(3, 2)[:2]  # state 2 is the end, which goes on for the occupancy only
+    np.testing.assert_allclose(
+        rows, 0.0, atol=1e-12
+    )  # the same number for all logits of a state changes no policy
+    visits = np.asarray(batch.occupancy()).reshape(3, 2)[
+        :2
+    ]  # state 2 is the end, which goes on for the occupancy only
     probs = enum.softmax(np.asarray(policy.table))[:2]
     known = visits[:, 0] * (1 - probs[:, 0]) ** 2 + visits[:, 1] * probs[:, 0] ** 2
     np.testing.assert_allclose(np.diag(columns)[[0, 2]], known, rtol=1e-9)
@@ -100,16 +114,22 @@ def test_a_natural_step_solves_the_damped_equation_and_has_the_length_asked_for(
     moved, _ = step(policy, gradient, step.init(policy), batch)
     found, g = np.ravel(moved.table - policy.table), np.ravel(gradient.table)
     damping = DAMPING * (g @ matrix @ g) / (g @ g)
-    assert len(g) <= CONJUGATE_STEPS  # conjugate gradients are exact after as many steps as there are parameters
+    assert (
+        len(g) <= CONJUGATE_STEPS
+    )  # conjugate gradients are exact after as many steps as there are parameters
     solved = np.linalg.solve(matrix + damping * np.eye(len(g)), g)
     np.testing.assert_allclose(found @ matrix @ found, 0.3**2, rtol=1e-6)
-    np.testing.assert_allclose(found / np.linalg.norm(found), solved / np.linalg.norm(solved), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        found / np.linalg.norm(found), solved / np.linalg.norm(solved), rtol=1e-5, atol=1e-7
+    )
 
 
 def test_natural_steps_do_not_depend_on_the_size_of_the_utility():
     policies = [
         ox.train(
-            enum.tiny(11, (2,)).problem("absorbing", utility=factor * ox.utilities.LogCoverage(0.1)),
+            enum.tiny(11, (2,)).problem(
+                "absorbing", utility=factor * ox.utilities.LogCoverage(0.1)
+            ),
             ox.REINFORCE(batch=4, rule="natural", step_size=0.1),
             episodes=12,
             progress=False,

@@ -80,7 +80,10 @@ def clustered(compiled_fast: dict[str, str]) -> Iterator[dict[str, Any]]:
         for name, value in {**compiled_fast, "RAY_USAGE_STATS_ENABLED": "0"}.items():
             patch.setenv(name, value)
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-        sources = {kind: Ray(workers=1, shards=MANY).open(PROBLEMS[kind], policies(kind)[0]) for kind in PROBLEMS}
+        sources = {
+            kind: Ray(workers=1, shards=MANY).open(PROBLEMS[kind], policies(kind)[0])
+            for kind in PROBLEMS
+        }
         yield sources
         for source in sources.values():
             source.close()
@@ -88,7 +91,9 @@ def clustered(compiled_fast: dict[str, str]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize("sampler", ["jax", "kernel", "blocks", "host", "shards", "jax on the host"])
+@pytest.mark.parametrize(
+    "sampler", ["jax", "kernel", "blocks", "host", "shards", "jax on the host"]
+)
 def test_a_query_from_outside_is_answered_alike_everywhere(kind, sampler, monkeypatch):
     behaviour, target = policies(kind)
     engine = "jax" if sampler.startswith("jax") else "kernel"
@@ -96,7 +101,12 @@ def test_a_query_from_outside_is_answered_alike_everywhere(kind, sampler, monkey
     if sampler == "blocks":
         for source in (TabularKernelSource, NetworkKernelSource):
             monkeypatch.setattr(source, "block_steps", 4 * 12)
-    samplers = {"jax": Jax(), "host": Host(), "shards": Host(shards=MANY), "jax on the host": Host(engine="jax")}
+    samplers = {
+        "jax": Jax(),
+        "host": Host(),
+        "shards": Host(shards=MANY),
+        "jax on the host": Host(engine="jax"),
+    }
     batch = samplers.get(sampler, Kernel()).open(PROBLEMS[kind], behaviour).draw(behaviour, N, KEY)
     assert isinstance(batch, PartedBatch) == (sampler not in ("jax", "kernel"))
     assert batch.parts == {"blocks": 3, "shards": 2}.get(sampler, 1)
@@ -123,7 +133,9 @@ def test_a_query_from_outside_is_answered_on_a_cluster(kind, clustered):
 
 def copied(policy: Any) -> Any:
     """The same policy with arrays of its own."""
-    return jax.tree.map(lambda leaf: jnp.array(leaf) if eqx.is_array(leaf) else leaf, copy.deepcopy(policy))
+    return jax.tree.map(
+        lambda leaf: jnp.array(leaf) if eqx.is_array(leaf) else leaf, copy.deepcopy(policy)
+    )
 
 
 def estimates(batch: Any, target: Any) -> list[np.ndarray]:
@@ -133,14 +145,19 @@ def estimates(batch: Any, target: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize("sampler", [Jax(), Kernel(), Host(), Host(shards=MANY)], ids=["jax", "kernel", "one", "many"])
+@pytest.mark.parametrize(
+    "sampler", [Jax(), Kernel(), Host(), Host(shards=MANY)], ids=["jax", "kernel", "one", "many"]
+)
 def test_a_copy_of_a_policy_is_the_policy(kind, sampler):
     behaviour, target = policies(kind)
     batch = sampler.open(PROBLEMS[kind], behaviour).draw(behaviour, N, KEY)
     for a, b in zip(estimates(batch, target), estimates(batch, copied(target)), strict=True):
         np.testing.assert_array_equal(a, b)
     of_behaviour = estimates(batch, None)
-    for asked in (behaviour, copied(behaviour)):  # whose weights are computed, and are 1 up to rounding
+    for asked in (
+        behaviour,
+        copied(behaviour),
+    ):  # whose weights are computed, and are 1 up to rounding
         for a, b in zip(of_behaviour, estimates(batch, asked), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
     pairs = zip(of_behaviour, estimates(batch, target), strict=True)
@@ -198,13 +215,27 @@ class CopyingBatch(Passing):
 
 
 def test_an_algorithm_that_copies_policies_trains_alike():
-    sizes = {"snapshot_batch": 6, "batch": 4, "epoch_length": 3, "step_size": 0.3, "rule": "gradient"}
+    sizes = {
+        "snapshot_batch": 6,
+        "batch": 4,
+        "epoch_length": 3,
+        "step_size": 0.3,
+        "rule": "gradient",
+    }
     options = {"policy": MAKE["table"], "sampler": Host(shards=MANY), "progress": False}
-    plain, copying = (ox.train(LAKE, kind(**sizes), 28, **options) for kind in (ox.TSIVRPG, Copying))
+    plain, copying = (
+        ox.train(LAKE, kind(**sizes), 28, **options) for kind in (ox.TSIVRPG, Copying)
+    )
     for name, values in plain.metrics.items():
-        np.testing.assert_allclose(copying.metrics[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
-    np.testing.assert_allclose(copying.policies[0].table, plain.policies[0].table, rtol=1e-3, atol=1e-4)
-    assert plain.metrics["largest_weight"].max() > 1.05  # there are other policies than the one that acted
+        np.testing.assert_allclose(
+            copying.metrics[name], values, rtol=1e-3, atol=1e-4, err_msg=name
+        )
+    np.testing.assert_allclose(
+        copying.policies[0].table, plain.policies[0].table, rtol=1e-3, atol=1e-4
+    )
+    assert (
+        plain.metrics["largest_weight"].max() > 1.05
+    )  # there are other policies than the one that acted
 
 
 # What the engine remembers
@@ -249,7 +280,9 @@ def test_a_caching_batch_puts_in_the_fit_of_earlier_batches():
     r = jnp.linspace(0.0, 1.0, LAKE.size)
     fit: Fit = sampled.regression(r).fit()
     found = CachingBatch(sampled, LAKE, fit).gradient(None, r, "linear")
-    np.testing.assert_array_equal(found.table, sampled.gradient(None, r, Baseline("linear", fit)).table)
+    np.testing.assert_array_equal(
+        found.table, sampled.gradient(None, r, Baseline("linear", fit)).table
+    )
     with pytest.raises(ValueError, match=r"by hand, give estimators\.regression"):
         CachingBatch(sampled, LAKE).gradient(None, r, "linear")
 

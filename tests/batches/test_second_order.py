@@ -21,7 +21,9 @@ KEY = jax.random.key(4)
 
 
 def problem(termination):
-    return PROCESS.problem(termination, utility=ox.utilities.LogCoverage(0.1), features=ox.features.StateAction())
+    return PROCESS.problem(
+        termination, utility=ox.utilities.LogCoverage(0.1), features=ox.features.StateAction()
+    )
 
 
 def table(seed, scale=1.0):
@@ -46,7 +48,9 @@ def mean_product(termination, policy, vector, r, others):
     every, chances = enum.trajectories(PROCESS, np.asarray(policy.table))
 
     def alone(one):
-        batch = ox.SampledBatch(problem(termination), jax.tree.map(lambda leaf: leaf[None], one), policy)
+        batch = ox.SampledBatch(
+            problem(termination), jax.tree.map(lambda leaf: leaf[None], one), policy
+        )
         if others is None:
             return batch.hessian_vector(vector, r)
         own = batch.answer(ReturnsToGo(r, Baseline("mean")))
@@ -56,10 +60,15 @@ def mean_product(termination, policy, vector, r, others):
     return [np.tensordot(chances, leaf, 1) for leaf in jax.tree.leaves(jax.vmap(alone)(every))]
 
 
-@pytest.mark.parametrize(("termination", "baseline"), [("episodic", True), ("absorbing", False), ("absorbing", True)])
+@pytest.mark.parametrize(
+    ("termination", "baseline"), [("episodic", True), ("absorbing", False), ("absorbing", True)]
+)
 def test_the_expectation_of_the_products_is_the_second_derivative(termination, baseline):
     policy, vector, random = table(0), table(1), np.random.default_rng(2)
-    r, others = random.normal(size=6), jnp.asarray(random.normal(size=enum.HORIZON)) if baseline else None
+    r, others = (
+        random.normal(size=6),
+        jnp.asarray(random.normal(size=enum.HORIZON)) if baseline else None,
+    )
     found = mean_product(termination, policy, vector, jnp.asarray(r), others)
     u, g = second_derivative(np.asarray(policy.table), np.asarray(vector.table), r, termination)
     np.testing.assert_allclose(found[0], u, atol=1e-8)
@@ -99,10 +108,15 @@ def unpacked(task, source, batch):
         place = i * enum.HORIZON if i % 128 == 0 else place
         own, steps = events[place : place + length], slice(0, length)
         states[i, steps], actions[i, steps] = np.divmod(own >> source.table.shift, 2)
-        log_probs[i, steps], rewards[i, steps] = known[states[i, steps], actions[i, steps]], source.table.rewards[own]
+        log_probs[i, steps], rewards[i, steps] = (
+            known[states[i, steps], actions[i, steps]],
+            source.table.rewards[own],
+        )
         place += length
     live, terminated = np.arange(enum.HORIZON) < lengths[:, None], PROCESS.terminal[finals]
-    columns = jax.tree.map(jnp.asarray, (states, actions, log_probs, rewards, live, terminated, finals))
+    columns = jax.tree.map(
+        jnp.asarray, (states, actions, log_probs, rewards, live, terminated, finals)
+    )
     return ox.SampledBatch(task, ox.Trajectories(*columns), batch.policy)
 
 
@@ -116,13 +130,19 @@ def test_every_batch_has_the_same_products_and_counts(monkeypatch):
     assert type(streamed) is not type(batch)
     expected = answers(plain, vector, r)
     for other in (batch, streamed):
-        for a, b in zip(jax.tree.leaves(answers(other, vector, r)), jax.tree.leaves(expected), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(answers(other, vector, r)), jax.tree.leaves(expected), strict=True
+        ):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     by_hand = counted(jax.tree.map(np.asarray, plain.trajectories))
     for name, values in by_hand.items():
-        np.testing.assert_allclose(getattr(expected[1], name), values, rtol=1e-12, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(expected[1], name), values, rtol=1e-12, atol=1e-12, err_msg=name
+        )
     assert by_hand["initial"][2] > 0  # some begin where they end
-    halves = [eqx.filter_jit(lambda half: half.transitions().counts)(half) for half in batch.halves()]
+    halves = [
+        eqx.filter_jit(lambda half: half.transitions().counts)(half) for half in batch.halves()
+    ]
     np.testing.assert_allclose(halves[0] + halves[1], by_hand["counts"])
     for answer in expected[:2]:  # as a worker sends them
         assert eqx.tree_equal(received(sent(answer), policy), jax.tree.map(jnp.asarray, answer))
@@ -131,21 +151,31 @@ def test_every_batch_has_the_same_products_and_counts(monkeypatch):
 def test_a_network_has_the_products_of_plain_jax():
     env = ox.make("CartPole-v1")
     task = ox.Problem(env, horizon=3)
-    policy, vector, other = (ox.policies.mlp((9, 2), scale=1.0)(env, jax.random.key(i)) for i in range(3))
+    policy, vector, other = (
+        ox.policies.mlp((9, 2), scale=1.0)(env, jax.random.key(i)) for i in range(3)
+    )
     batch = eqx.filter_jit(lambda policy: source_of(task, policy).draw(policy, 4, KEY))(policy)
     assert isinstance(batch.scorer, NetworkScorer)
 
     def along(by):
-        return jax.tree.map(lambda a, b: a + by * b if eqx.is_inexact_array(a) else a, policy, vector)
+        return jax.tree.map(
+            lambda a, b: a + by * b if eqx.is_inexact_array(a) else a, policy, vector
+        )
 
     found = eqx.filter_jit(lambda batch: batch.hessian_vector(vector, jnp.ones(1)))(batch)
-    estimates = eqx.filter_jit(lambda target: (batch.occupancy(target), batch.gradient(target, jnp.ones(1))))
+    estimates = eqx.filter_jit(
+        lambda target: (batch.occupancy(target), batch.gradient(target, jnp.ones(1)))
+    )
     up, down = (jax.tree.leaves(estimates(along(by))) for by in (1e-4, -1e-4))
     for product, higher, lower in zip(jax.tree.leaves(found), up, down, strict=True):
         np.testing.assert_allclose(product, (higher - lower) / 2e-4, rtol=1e-4, atol=1e-5)
 
-    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(eqx.filter(it, eqx.is_array) for it in (vector, other)))
-    product = eqx.filter_jit(lambda batch: jax.vmap(lambda it: batch.hessian_vector(it, jnp.ones(1), "mean"))(both))
+    both = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(eqx.filter(it, eqx.is_array) for it in (vector, other))
+    )
+    product = eqx.filter_jit(
+        lambda batch: jax.vmap(lambda it: batch.hessian_vector(it, jnp.ones(1), "mean"))(both)
+    )
     plain = ox.SampledBatch(task, batch.trajectories, policy)
     for a, b in zip(jax.tree.leaves(product(batch)), jax.tree.leaves(product(plain)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)

@@ -42,10 +42,21 @@ def test_half_of_the_problems_are_for_the_test_by_family():
     assert sorted(it.name for it in problems("quick")) == sorted(QUICK)
     assert {it.half for it in problems("quick")} == {"development", "test"}
     utilities = {it.utility for it in every}
-    assert utilities >= {"return", "log-coverage", "entropy", "target", "constraint", "sum", "roots", "ratio"}
+    assert utilities >= {
+        "return",
+        "log-coverage",
+        "entropy",
+        "target",
+        "constraint",
+        "sum",
+        "roots",
+        "ratio",
+    }
 
 
-@pytest.mark.parametrize("name", ["lake-4/return", "chain-20/constraint", "deep-sea-6/return", "garnet-10-2/ratio"])
+@pytest.mark.parametrize(
+    "name", ["lake-4/return", "chain-20/constraint", "deep-sea-6/return", "garnet-10-2/ratio"]
+)
 def test_fresh_problems_are_new_ones_of_the_same_size(name):
     known, again, new, other = (by_name(name, fresh=seed) for seed in (None, None, 0, 1))
     assert known.fingerprint == again.fingerprint
@@ -60,18 +71,26 @@ def test_problems_without_a_table_stay_as_they_are():
     assert known.problem.size == 256
 
 
-@pytest.mark.parametrize(("argument", "value"), [("suite", "large"), ("half", "third"), ("fresh", -1)])
+@pytest.mark.parametrize(
+    ("argument", "value"), [("suite", "large"), ("half", "third"), ("fresh", -1)]
+)
 def test_what_is_not_known_is_refused(argument, value):
     with pytest.raises(ValueError, match=argument):
         problems(**{argument: value})
 
 
-@pytest.mark.parametrize(("name", "slip"), [("CliffWalking-v1", 0.0), ("CliffWalkingSlippery-v1", tables.ICE)])
+@pytest.mark.parametrize(
+    ("name", "slip"), [("CliffWalking-v1", 0.0), ("CliffWalkingSlippery-v1", tables.ICE)]
+)
 def test_drawn_cliffs_are_like_gymnasiums(name, slip):
     ours, theirs = tables.walk(4, 12, slip), ox.make(name)
     reached = np.r_[:37]  # all but the cliff, where nobody stays, and the goal
-    moved, expected = (env.transition.toarray().reshape(48, 4, 48)[reached] for env in (ours, theirs))
-    np.testing.assert_allclose(moved[:, ::-1], expected, atol=1e-12)  # Gymnasium begins with up and ends with left
+    moved, expected = (
+        env.transition.toarray().reshape(48, 4, 48)[reached] for env in (ours, theirs)
+    )
+    np.testing.assert_allclose(
+        moved[:, ::-1], expected, atol=1e-12
+    )  # Gymnasium begins with up and ends with left
     np.testing.assert_allclose(ours.reward[reached, ::-1], theirs.reward[reached], atol=1e-12)
     np.testing.assert_array_equal(ours.initial, theirs.initial)
     assert ours.terminal[47]
@@ -87,7 +106,11 @@ def test_a_deep_sea_pays_those_who_go_right_each_time():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_goal_of_a_drawn_map_can_be_reached(seed):
-    for env in (tables.lake(RANDOM(seed), 6), tables.grid(RANDOM(seed), 6), tables.cliff(RANDOM(seed), 0.1)):
+    for env in (
+        tables.lake(RANDOM(seed), 6),
+        tables.grid(RANDOM(seed), 6),
+        tables.cliff(RANDOM(seed), 0.1),
+    ):
         reached, states = env.initial > 0, np.arange(env.num_states)
         for _ in states:
             reached = reached | np.isin(states, env.successors[reached & ~env.terminal])
@@ -106,7 +129,10 @@ def test_every_problem_has_a_stored_reference():
         known = stored[it.name]
         assert known["fingerprint"] == it.fingerprint
         if known["source"] == "certified":
-            uniform = np.full((it.problem.env.num_states, it.problem.env.num_actions), 1 / it.problem.env.num_actions)
+            uniform = np.full(
+                (it.problem.env.num_states, it.problem.env.num_actions),
+                1 / it.problem.env.num_actions,
+            )
             way = known["best"] - exact.value(it.problem, uniform)
             assert known["gap"] <= references.TOLERANCE * way
 
@@ -133,7 +159,9 @@ def test_ascent_finds_a_maximum_of_a_utility_that_is_not_concave(monkeypatch):
 
 
 def test_scores_are_shares_of_the_way_by_hand():
-    curve = measure.Curve(np.array([0, 10, 50, 100]), np.array([[1.0, 2.0, 4.0, 5.0], [1.0, -9.0, np.nan, 3.0]]))
+    curve = measure.Curve(
+        np.array([0, 10, 50, 100]), np.array([[1.0, 2.0, 4.0, 5.0], [1.0, -9.0, np.nan, 3.0]])
+    )
     scores = curve.scores(best=5.0, budget=100)
     np.testing.assert_allclose(scores["tenth"], [0.25, -1.0])
     np.testing.assert_allclose(scores["third"], [0.25, -1.0])
@@ -167,7 +195,9 @@ def test_the_tuned_track_tries_sixteen_settings_and_the_own_one_among_them():
     assert 0.1 in [it.step_size for it in groups[0]]
     (group,) = cells.candidates(Turns(step_size=0.1))  # which has no batch
     assert len({str(it.step_size) for it in group}) == 16
-    groups = cells.candidates(ox.PlugIn(batch=20))  # which goes all the way to its plan, however it is tuned
+    groups = cells.candidates(
+        ox.PlugIn(batch=20)
+    )  # which goes all the way to its plan, however it is tuned
     assert all(it.step_size == 1.0 for group in groups for it in group)
     assert len({str(it.prior) for it in groups[0]}) == 8
     assert ox.PlugIn().prior in [it.prior for it in groups[0]]
@@ -181,7 +211,9 @@ def tiny(monkeypatch):
     """A benchmark of one problem in each half, with small budgets."""
     small = {"garnet": 200, "deep-sea": 40}
     found = {
-        name: FAMILIES[name]._replace(rows=(FAMILIES[name].rows[0]._replace(utilities=("return",), episodes=episodes),))
+        name: FAMILIES[name]._replace(
+            rows=(FAMILIES[name].rows[0]._replace(utilities=("return",), episodes=episodes),)
+        )
         for name, episodes in small.items()
     }
     monkeypatch.setattr(families, "FAMILIES", found)
@@ -195,8 +227,15 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
     monkeypatch.setattr(plots, "save", lambda *_: None)  # five times the same figures
     monkeypatch.setattr(summary, "RESAMPLES", 50)
     trained, measured = [], cells.measure
-    monkeypatch.setattr(cells, "measure", lambda cell, logger: trained.append(cell.name) or measured(cell, logger))
-    options = {"algorithms": {"ours": ox.REINFORCE(batch=10)}, "half": "development", "tuned": True, "seeds": 2}
+    monkeypatch.setattr(
+        cells, "measure", lambda cell, logger: trained.append(cell.name) or measured(cell, logger)
+    )
+    options = {
+        "algorithms": {"ours": ox.REINFORCE(batch=10)},
+        "half": "development",
+        "tuned": True,
+        "seeds": 2,
+    }
     board = ox.bench.run(tmp_path / "a", **options, progress=False)
     assert board.entrants == [("ours", "default"), ("ours", "tuned")]
     assert board.scores("ours", "tuned", "end").shape == (1, 2)
@@ -209,13 +248,20 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
         assert (tmp_path / folder / "numbers" / "runs.csv").read_bytes() == numbers
     assert trained == [*both, both[1], *both]
     # a later command on both halves shows what is tuned on one of them, where all is there
-    later = ox.bench.run(tmp_path / "a", **(options | {"tuned": False, "half": "both"}), progress=False)
+    later = ox.bench.run(
+        tmp_path / "a", **(options | {"tuned": False, "half": "both"}), progress=False
+    )
     assert later.entrants == board.entrants
     assert sorted(row[1] for row in later.table("development").rows) == ["default", "tuned"]
     assert [row[1] for row in later.table("both").rows] == ["default"]
     assert "Tuned track, development half" in (tmp_path / "a" / "bench.md").read_text()
-    two = {"ours": ox.REINFORCE(batch=10), "another": ox.REINFORCE(batch=5)}  # of which nobody tuned the second
-    wider = ox.bench.run(tmp_path / "a", **(options | {"tuned": False, "algorithms": two}), progress=False)
+    two = {
+        "ours": ox.REINFORCE(batch=10),
+        "another": ox.REINFORCE(batch=5),
+    }  # of which nobody tuned the second
+    wider = ox.bench.run(
+        tmp_path / "a", **(options | {"tuned": False, "algorithms": two}), progress=False
+    )
     assert wider.entrants == [("ours", "default"), ("another", "default")]
 
 
@@ -229,10 +275,19 @@ def test_the_page_says_whom_the_default_beats_with_tuned_settings_on_the_test_ha
         return cells.Done(cells.Cell(problem, label, None, track, len(ends)), "", curve, 60.0)
 
     ends = {"worse": (0.2, 0.3), "better": (0.8, 0.9), "alike": (0.4, 0.7), "ox.train": (0.9, 0.9)}
-    every = [done("ox.train", "default", "test", 0.5, 0.6), done("ox.train", "default", "development", 0.5, 0.6)]
-    every += [done(label, "tuned", half, *of) for label, of in ends.items() for half in ("development", "test")]
+    every = [
+        done("ox.train", "default", "test", 0.5, 0.6),
+        done("ox.train", "default", "development", 0.5, 0.6),
+    ]
+    every += [
+        done(label, "tuned", half, *of)
+        for label, of in ends.items()
+        for half in ("development", "test")
+    ]
     names = {it.cell.problem.name for it in every}
-    board = Leaderboard(tuple(every), {name: references.Reference(1.0, "bound") for name in names}, "")
+    board = Leaderboard(
+        tuple(every), {name: references.Reference(1.0, "bound") for name in names}, ""
+    )
     facts = dict(board._facts())
     assert facts["Training"] == "10 minutes of one core, compilation included"
     said = re.sub(r",? \d\.\d+ \[.*?\]", "", facts["Test half"])
@@ -264,7 +319,9 @@ def test_two_processes_share_the_jobs_of_a_folder(tmp_path):
 
 def test_programs_of_many_jobs_are_not_all_kept(monkeypatch):
     compiled = jax.jit(lambda x: x + 1)
-    monkeypatch.setattr(jax, "clear_caches", compiled.clear_cache)  # those of other tests are not to be compiled again
+    monkeypatch.setattr(
+        jax, "clear_caches", compiled.clear_cache
+    )  # those of other tests are not to be compiled again
     run_jobs([Job("compile", 1.0, lambda _: compiled(1.0)) for _ in range(KEPT - 1)], False)
     assert compiled._cache_size() == 1
     run_jobs([Job("compile", 1.0, lambda _: compiled(1.0)) for _ in range(KEPT)], False)
@@ -289,7 +346,16 @@ def test_the_algorithm_of_the_page_is_entered_by_one_command(tiny, tmp_path, mon
     assert len(code.splitlines()) <= 30
     (tmp_path / "momentum.py").write_text(code)
     monkeypatch.chdir(tmp_path)
-    words = ("--algorithm", "momentum:Momentum", "--half", "development", "--seeds", "2", "--out", "made")
+    words = (
+        "--algorithm",
+        "momentum:Momentum",
+        "--half",
+        "development",
+        "--seeds",
+        "2",
+        "--out",
+        "made",
+    )
     status, out, err = occupax("bench", *words, "--no-progress")
     assert (status, err) == (0, "")
     assert "momentum:Momentum" in out
@@ -299,7 +365,11 @@ def test_the_algorithm_of_the_page_is_entered_by_one_command(tiny, tmp_path, mon
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("tsivrpg", "Did you mean 'tsivr-pg'"), ("json:loads", "algorithm must be"), ("nowhere:Thing", "nowhere")],
+    [
+        ("tsivrpg", "Did you mean 'tsivr-pg'"),
+        ("json:loads", "algorithm must be"),
+        ("nowhere:Thing", "nowhere"),
+    ],
 )
 def test_what_is_no_algorithm_is_refused_in_a_sentence(name, said, tmp_path):
     status, _, err = occupax("bench", "--algorithm", name, "--out", str(tmp_path))
@@ -308,8 +378,13 @@ def test_what_is_no_algorithm_is_refused_in_a_sentence(name, said, tmp_path):
 
 
 def test_networks_are_evaluated_on_new_episodes():
-    problem = families.BenchProblem("cartpole", Row("cartpole", (), 20, 40, published="CartPole-v1"), "return").problem
-    policies = [ox.policies.mlp(hidden=(2,), scale=1.0)(problem.env, jax.random.key(seed)) for seed in (0, 0, 1)]
+    problem = families.BenchProblem(
+        "cartpole", Row("cartpole", (), 20, 40, published="CartPole-v1"), "return"
+    ).problem
+    policies = [
+        ox.policies.mlp(hidden=(2,), scale=1.0)(problem.env, jax.random.key(seed))
+        for seed in (0, 0, 1)
+    ]
     evaluate = measure.evaluator(problem, policies[0])
     first, again = evaluate(policies, 0), evaluate(policies, 1)
     assert first[0] == first[1] != first[2]
@@ -321,9 +396,13 @@ def test_networks_are_evaluated_on_new_episodes():
 def test_linear_systems_are_scored_exactly_from_their_first_policy_to_the_riccati_optimum(tmp_path):
     it = next(it for it in problems("full", "development") if it.name == "linear-2-1/return")
     curve = measure.train(it.problem, [ox.REINFORCE(batch=10)], 20, [0, 3], 0)[0]
-    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(0), number), 0) for number in (0, 3)]
+    keys = [
+        jax.random.fold_in(jax.random.fold_in(jax.random.key(0), number), 0) for number in (0, 3)
+    ]
     first = [ox.policies.gaussian(hidden=())(it.problem.env, key) for key in keys]
-    np.testing.assert_allclose(curve.values[:, 0], [ox.exact.lqr.value(it.problem, policy) for policy in first])
+    np.testing.assert_allclose(
+        curve.values[:, 0], [ox.exact.lqr.value(it.problem, policy) for policy in first]
+    )
     assert len(set(curve.values[:, -1])) == 2
     known = references.known_reference(it, tmp_path)
     assert known is not None

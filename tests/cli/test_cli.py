@@ -48,7 +48,10 @@ def test_the_version_is_told():
             ("sweep", "E", "--set", "radius=2", "--algorithm", "tsivr-pg", "--epoch-length", "5"),
             ("sweep", "E", "--set", "epoch_length=5", "radius=2", "--algorithm", "tsivr-pg"),
         ),
-        (("train", "E", "--seeds", "5", "--no-progress"), ("train", "E", "--seeds", "5", "--no-progress")),
+        (
+            ("train", "E", "--seeds", "5", "--no-progress"),
+            ("train", "E", "--seeds", "5", "--no-progress"),
+        ),
         (("solve", "E", "--set", "utility.sigma=5"), ("solve", "E", "--set", "utility.sigma=5")),
         (("nothing",), ("nothing",)),
         ((), ()),
@@ -69,7 +72,9 @@ def test_settings_of_the_algorithm_are_options_too(words, expected):
 )
 def test_an_option_that_does_not_exist_is_told_the_nearest_one(words, nearest):
     wrong = next(word for word in words.split() if word.startswith("--")).partition("=")[0]
-    with pytest.raises(ValueError, match=f"option '{wrong}' is not known. Did you mean '{nearest}'"):
+    with pytest.raises(
+        ValueError, match=f"option '{wrong}' is not known. Did you mean '{nearest}'"
+    ):
         with_settings(words.split(), cli.COMMANDS)
 
 
@@ -97,7 +102,9 @@ def test_an_option_changes_itself_and_not_the_algorithm(chosen, expected):
     training = build(Choices(**{"env": LAKE} | chosen))
     assert eqx.tree_equal(training.algorithm, expected)
     if "algorithm" not in chosen:  # and the algorithm is that of `ox.train`
-        default = make_setup(training.problem, [None], chosen.get("policy"), 1, 0, 1, exact=False).algorithms[0]
+        default = make_setup(
+            training.problem, [None], chosen.get("policy"), 1, 0, 1, exact=False
+        ).algorithms[0]
         assert type(default) is type(expected)
 
 
@@ -121,8 +128,18 @@ def test_an_option_that_the_default_algorithm_does_not_have_names_one_that_has_i
 def test_the_first_command_of_the_readme_is_its_first_example():
     """So that both give the same numbers: the same problem, algorithm, budget and seeds."""
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    words = next(line for line in text.splitlines() if line.startswith("    occupax train ")).split()[2:]
-    assert words[:7] == ["FrozenLake8x8-v1", "--utility", "log-coverage", "--episodes", "50000", "--seeds", "10"]
+    words = next(
+        line for line in text.splitlines() if line.startswith("    occupax train ")
+    ).split()[2:]
+    assert words[:7] == [
+        "FrozenLake8x8-v1",
+        "--utility",
+        "log-coverage",
+        "--episodes",
+        "50000",
+        "--seeds",
+        "10",
+    ]
     chosen = build(Choices(env=words[0], utility=words[2], seeds=int(words[6])))
     code = text.partition("```python\n")[2].partition("```")[0]
     setup, _, call = code.partition("result = ")
@@ -146,7 +163,9 @@ def test_solve_prints_a_table_of_exact_and_sampled_values():
     words = ("--utility", "log-coverage", "--discount", "0.9", "--trajectories", "500")
     code, out, err = occupax("solve", "FrozenLake-v1", *words)
     assert (code, err) == (0, "")
-    problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), discount=0.9, horizon=100)
+    problem = ox.Problem(
+        ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), discount=0.9, horizon=100
+    )
     assert f"{ox.solve(problem).value:.4f}" in out
     assert "uniform" in out
     assert "sampled" in out
@@ -156,14 +175,21 @@ def test_solve_prints_a_table_of_exact_and_sampled_values():
     )
 
 
-@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1"])  # with a limit in Gymnasium, and without
+@pytest.mark.parametrize(
+    "name", ["FrozenLake-v1", "CliffWalking-v1"]
+)  # with a limit in Gymnasium, and without
 def test_train_and_solve_have_the_same_default_horizon(name):
     """On the command line and in Python, so that the optimum of one is that of the other."""
     trained = build(Choices(env=name)).problem
     code, out, err = occupax("solve", name, "--trajectories", "0", "--json")
     assert (code, err) == (0, "")
     printed = json.loads(out)
-    assert printed["horizon"] == trained.horizon == as_problem(name).horizon == as_problem(ox.make(name)).horizon
+    assert (
+        printed["horizon"]
+        == trained.horizon
+        == as_problem(name).horizon
+        == as_problem(ox.make(name)).horizon
+    )
     assert eqx.tree_equal(as_problem(name), trained)
     # value iteration on dense arrays, over the default horizon
     rewards, terminal = trained.env.reward, trained.env.terminal
@@ -179,7 +205,9 @@ def test_train_and_solve_have_the_same_default_horizon(name):
 
 
 def test_solve_takes_a_word_for_the_infinite_horizon():
-    code, out, err = occupax("solve", "FrozenLake-v1", "--horizon", "infinite", "--trajectories", "0")
+    code, out, err = occupax(
+        "solve", "FrozenLake-v1", "--horizon", "infinite", "--trajectories", "0"
+    )
     assert (code, err) == (0, "")
     best = ox.exact.value_iteration(ox.Problem("FrozenLake-v1")).value
     assert f"{best:.4f}" in out
@@ -201,7 +229,9 @@ def test_training_for_infinitely_many_steps_is_refused():
 
 def test_solve_takes_settings_of_the_utility_and_the_environment():
     words = ("--set", "utility.sigma=0.5", "env.is_slippery=false", "--trajectories", "0", "--json")
-    code, out, err = occupax("solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", *words)
+    code, out, err = occupax(
+        "solve", "FrozenLake-v1", "--utility", "log-coverage", "--discount", "0.9", *words
+    )
     assert (code, err) == (0, "")
     env = ox.make("FrozenLake-v1", is_slippery=False)
     best = ox.solve(ox.Problem(env, ox.utilities.LogCoverage(0.5), discount=0.9, horizon=100))
@@ -213,17 +243,28 @@ def test_solve_prints_json_for_machines():
     code, out, err = occupax("solve", "FrozenLake-v1", *words)
     assert (code, err) == (0, "")
     uniform, optimal = json.loads(out)["policies"]
-    best = ox.exact.value_iteration(ox.Problem(ox.make("FrozenLake-v1"), discount=0.9, horizon=20)).value
+    best = ox.exact.value_iteration(
+        ox.Problem(ox.make("FrozenLake-v1"), discount=0.9, horizon=20)
+    ).value
     assert optimal["utility"] == pytest.approx(best, abs=1e-9)
-    assert "sampled" not in optimal  # the optimum depends on time: there is no stationary policy to sample
-    # the return of an episode is 0.9^t or 0, so its deviation is below 0.5 and that of 2,000 below 0.012
+    assert (
+        "sampled" not in optimal
+    )  # the optimum depends on time: there is no stationary policy to sample
+    # the return of an episode is 0.9^t or 0, so its deviation is below 0.5 and that of 2,000 below
+    # 0.012
     assert uniform["sampled"] == pytest.approx(uniform["exact at these steps"], abs=0.05)
 
 
 def test_list_names_what_there_is():
     done = run("list")
     assert done.returncode == 0
-    for name in [*ox.envs.list(), "log-coverage", "visit everything", "utility.sigma=0.125", "step_size=none"]:
+    for name in [
+        *ox.envs.list(),
+        "log-coverage",
+        "visit everything",
+        "utility.sigma=0.125",
+        "step_size=none",
+    ]:
         assert name in done.stdout
 
 
@@ -255,7 +296,9 @@ def test_the_exit_code_and_the_sentence_leave_the_process():
 
 
 def test_a_failure_ends_in_a_sentence_and_exit_code_1():
-    code, out, err = occupax("solve", "FrozenLake-v1", "--utility", "log-coverage", "--tolerance", "1e-300")
+    code, out, err = occupax(
+        "solve", "FrozenLake-v1", "--utility", "log-coverage", "--tolerance", "1e-300"
+    )
     assert code == 1
     assert "certified gap" in err
     assert "Traceback" not in out + err
@@ -264,9 +307,20 @@ def test_a_failure_ends_in_a_sentence_and_exit_code_1():
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is a device of Linux")
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_full_disk_behind_the_output_is_a_sentence(options, compiled_fast):
-    command = [sys.executable, "-m", "occupax", "solve", "FrozenLake-v1", "--horizon", "5", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "occupax",
+        "solve",
+        "FrozenLake-v1",
+        "--horizon",
+        "5",
+        *options,
+    ]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=compiled_fast, text=True, check=False)
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, env=compiled_fast, text=True, check=False
+        )
     assert (done.returncode, done.stderr) == (1, f"occupax: {os.strerror(errno.ENOSPC)}.\n")
 
 

@@ -44,10 +44,18 @@ def runs(tmp_path_factory):
 
 def test_a_page_of_several_runs(runs: Path, tmp_path: Path):
     page = tmp_path / "page.html"
-    code, out, err = occupax("report", runs / "first" / "run", runs / "second" / "run", "--out", page)
+    code, out, err = occupax(
+        "report", runs / "first" / "run", runs / "second" / "run", "--out", page
+    )
     assert (code, err, out) == (0, "", f"report: {page}\n")
     text = page.read_text()
-    for part in ("Comparison", "first/run", "second/run", 'id="compare-utility-episodes"', 'id="compare-return-steps"'):
+    for part in (
+        "Comparison",
+        "first/run",
+        "second/run",
+        'id="compare-utility-episodes"',
+        'id="compare-return-steps"',
+    ):
         assert part in text
 
 
@@ -87,7 +95,11 @@ def test_names_have_as_many_parents_as_it_takes():
 
 
 def test_only_runs_with_a_common_range_are_compared():
-    assert overlapping([("a", 1.0, 10.0), ("b", 2.0, 8.0), ("c", 20.0, 30.0)]) == (["a", "b"], 2.0, 8.0)
+    assert overlapping([("a", 1.0, 10.0), ("b", 2.0, 8.0), ("c", 20.0, 30.0)]) == (
+        ["a", "b"],
+        2.0,
+        8.0,
+    )
     assert overlapping([("a", 5.0, 5.0)]) == ([], 0.0, 0.0)
 
 
@@ -102,14 +114,18 @@ def test_the_comparison_has_the_mean_height_of_the_curves(tmp_path: Path):
     mean = one.metrics["return"][0, :3].mean()  # of the records that count before the fourth
     assert any(cell.startswith(f"{mean:#.4g}") for cell in page.cells)
     assert "different problems" not in page.words
-    far = replace(other, episodes=other.episodes + 10_000, problem=make_problem(ox.utilities.Reward()))
+    far = replace(
+        other, episodes=other.episodes + 10_000, problem=make_problem(ox.utilities.Reward())
+    )
     _, page = written(tmp_path / "page.html", ("one", one), ("far", far))
     assert "No two of the runs have a range of sampled episodes in common." in page.words
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path):
     with pytest.raises(ValueError, match=r"runs must have different names, got a, a\."):
-        ox.analysis.write_report([("a", make_result()), ("a", make_result())], tmp_path / "page.html")
+        ox.analysis.write_report(
+            [("a", make_result()), ("a", make_result())], tmp_path / "page.html"
+        )
 
 
 def test_arrows_are_those_of_the_lake():
@@ -120,7 +136,12 @@ def test_arrows_are_those_of_the_lake():
     assert [grid.title for grid in maps.grids] == ["planned", "optimal policy", "uniform policy"]
     planned = maps.grids[0]
     assert planned.arrows is not None
-    best = [["←", "↑", "↑", "↑"], ["←", "", "←", ""], ["↑", "↓", "←", ""], ["", "→", "↓", ""]]  # well known
+    best = [
+        ["←", "↑", "↑", "↑"],
+        ["←", "", "←", ""],
+        ["↑", "↓", "←", ""],
+        ["", "→", "↓", ""],
+    ]  # well known
     for row in range(4):
         for column in range(4):
             assert planned.arrows[row][column] in ("", best[row][column])
@@ -135,10 +156,15 @@ def test_arrows_are_for_grids_only():
     assert not is_grid(ox.TabularMDP.garnet(9, 4, 2, jax.random.key(0)), 3)
     assert not is_grid(ox.TabularMDP.chain(9), 3)
     turned = ox.TabularMDP(
-        LAKE.transition.toarray().reshape(16, 4, 16)[:, ::-1], LAKE.reward, np.eye(16)[0], LAKE.terminal
+        LAKE.transition.toarray().reshape(16, 4, 16)[:, ::-1],
+        LAKE.reward,
+        np.eye(16)[0],
+        LAKE.terminal,
     )
     assert not is_grid(turned, 4)
-    assert visits("a", ox.Problem(ox.TabularMDP.chain(5)), np.full((5, 2), 0.5), "no square") is None
+    assert (
+        visits("a", ox.Problem(ox.TabularMDP.chain(5)), np.full((5, 2), 0.5), "no square") is None
+    )
 
 
 @pytest.mark.parametrize("horizon", [None, 3, 20])
@@ -156,7 +182,15 @@ def test_the_optimal_policy_of_a_map_is_that_of_the_problem(horizon: int | None)
     assert ("depends on time" in maps.caption) == (horizon is not None)
 
 
-METERED = ("train", "simulators:Metered", "--constrain", "info.cost<=0.5", "--horizon", 2, "--no-progress")
+METERED = (
+    "train",
+    "simulators:Metered",
+    "--constrain",
+    "info.cost<=0.5",
+    "--horizon",
+    2,
+    "--no-progress",
+)
 
 
 def test_a_run_with_a_constraint_ends_with_its_report(tmp_path: Path, with_pages):
@@ -169,7 +203,9 @@ def test_a_run_with_a_constraint_ends_with_its_report(tmp_path: Path, with_pages
     assert occupax("report", tmp_path / "run", "--out", page) == (0, f"report: {page}\n", "")
 
 
-def test_a_report_that_is_not_written_is_an_error_of_a_run_that_is_saved(tmp_path: Path, with_pages, monkeypatch):
+def test_a_report_that_is_not_written_is_an_error_of_a_run_that_is_saved(
+    tmp_path: Path, with_pages, monkeypatch
+):
     folder = tmp_path / "run"
     command = (*METERED, "--out", folder)
     with with_pages():
@@ -192,7 +228,17 @@ def test_a_report_that_is_not_written_is_an_error_of_a_run_that_is_saved(tmp_pat
 def test_a_path_of_any_bytes_can_be_printed(encoding: str, tmp_path: Path, compiled_fast):
     folder = os.fsencode(tmp_path) + b"/r\xe9sum\xe9"
     start = (sys.executable, "-c", "from occupax.cli import main; main()")
-    command = [*start, "train", "FrozenLake-v1", "--episodes", "20", "--horizon", "3", "--out", folder]
+    command = [
+        *start,
+        "train",
+        "FrozenLake-v1",
+        "--episodes",
+        "20",
+        "--horizon",
+        "3",
+        "--out",
+        folder,
+    ]
     env = compiled_fast | {"PYTHONIOENCODING": f"{encoding}:strict"}
     done = subprocess.run(command, env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,10 @@ def set_to(*words, **made):
 
 
 def test_words_are_split_at_the_first_equals_sign():
-    assert settings.parse(["step_size=0.05", " env.map = a=b "]) == {"step_size": "0.05", "env.map": "a=b"}
+    assert settings.parse(["step_size=0.05", " env.map = a=b "]) == {
+        "step_size": "0.05",
+        "env.map": "a=b",
+    }
     assert settings.parse([]) == {}
 
 
@@ -44,13 +47,17 @@ def test_anything_but_a_name_and_a_value_is_refused(word):
 
 
 def test_a_name_given_twice_is_refused():
-    with pytest.raises(ValueError, match=r"setting 'radius' must be given once, got the values '0.1' and '0.2'\."):
+    with pytest.raises(
+        ValueError, match=r"setting 'radius' must be given once, got the values '0.1' and '0.2'\."
+    ):
         settings.parse(["radius=0.1", "step_size=1", "radius=0.2"])
 
 
 def test_each_name_sets_its_own_target_and_leaves_the_rest():
     before = targets()
-    words = settings.parse(["step_size=0.5", "batch=7", "utility.sigma=0.25", "problem.horizon=20", "env.size=3"])
+    words = settings.parse(
+        ["step_size=0.5", "batch=7", "utility.sigma=0.25", "problem.horizon=20", "env.size=3"]
+    )
     after = settings.apply(words, before)
     assert isinstance(after[""], ox.TSIVRPG)
     assert eqx.tree_equal(after[""], ox.TSIVRPG(step_size=0.5, batch=7))
@@ -137,7 +144,10 @@ def test_every_field_of_every_algorithm_and_utility_takes_its_own_default():
         ("step_size=fast", "setting 'step_size' takes none or a number, got 'fast'."),
         ("step_size=0.05,", "setting 'step_size' takes none or a number, got '0.05,'."),
         ("utility.sigma=none", "setting 'utility.sigma' takes a number, got 'none'."),
-        ("problem.horizon=long", "setting 'problem.horizon' takes none or a whole number, got 'long'."),
+        (
+            "problem.horizon=long",
+            "setting 'problem.horizon' takes none or a whole number, got 'long'.",
+        ),
         ("problem.discount=true", "setting 'problem.discount' takes a number, got 'true'."),
     ],
 )
@@ -216,5 +226,8 @@ def test_json_has_no_infinities(capsys):
 
 
 def test_numbers_of_tables_have_six_digits():
-    shown = [output.number_text(it) for it in (-25.5227886, 500.0, 0.15, 0.0, -1.234e-5, 123456.7, 1234567.0)]
+    shown = [
+        output.number_text(it)
+        for it in (-25.5227886, 500.0, 0.15, 0.0, -1.234e-5, 123456.7, 1234567.0)
+    ]
     assert shown == ["-25.5228", "500.000", "0.150000", "0", "-1.2e-05", "123457", "1.23457e+06"]

@@ -12,7 +12,16 @@ from commands import occupax
 from occupax.cli import names
 
 SIZES = ("--algorithm", "tsivr-pg", "--set", "snapshot_batch=4", "batch=2", "epoch_length=2")
-RUN = ("train", "simulators:Chain", "--utility", "log-coverage", "--horizon", "6", "--no-progress", *SIZES)
+RUN = (
+    "train",
+    "simulators:Chain",
+    "--utility",
+    "log-coverage",
+    "--horizon",
+    "6",
+    "--no-progress",
+    *SIZES,
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +40,9 @@ def test_an_environment_of_ones_own_is_trained_by_name(whole: tuple[Path, str]):
 
 
 def test_its_policies_are_evaluated_there(whole: tuple[Path, str]):
-    code, out, err = occupax("evaluate", whole[0], "simulators:Chain", "--episodes", 5, "--max-steps", 6)
+    code, out, err = occupax(
+        "evaluate", whole[0], "simulators:Chain", "--episodes", 5, "--max-steps", 6
+    )
     assert (code, err) == (0, "")
     assert "simulators:Chain, 5 episodes each" in out
 
@@ -41,7 +52,9 @@ def test_the_same_command_resumes_it_with_another_sampler(whole: tuple[Path, str
     code, _, err = occupax("train", "--out", tmp_path / "run", "--resume")
     assert code == 2
     assert "repeat the command that began it, with --resume" in err
-    code, _, err = occupax(*RUN, "--episodes", 18, "--out", tmp_path / "run", "--resume", "--workers", 2)
+    code, _, err = occupax(
+        *RUN, "--episodes", 18, "--out", tmp_path / "run", "--resume", "--workers", 2
+    )
     assert (code, err) == (0, "")
     one, other = (ox.load_result(folder).policy() for folder in (whole[0], tmp_path / "run"))
     assert eqx.tree_equal(one, other)
@@ -76,7 +89,9 @@ def test_workers_are_named_in_one_word(text: str, sampler: ox.samplers.Sampler):
     assert names.sampler(text) == sampler
 
 
-@pytest.mark.parametrize("text", ["many", "-1", "0", "2.5", "ray:", "ray:x", "ray:0", "http://head"])
+@pytest.mark.parametrize(
+    "text", ["many", "-1", "0", "2.5", "ray:", "ray:x", "ray:0", "http://head"]
+)
 def test_workers_that_make_no_sense_are_refused(text: str):
     code, _, err = occupax(*RUN, "--episodes", 8, "--workers", text)
     assert code == 2

@@ -28,7 +28,17 @@ def run(monkeypatch, capsys):
 
 
 def test_json_holds_every_number_of_the_plan(run):
-    code, out, err = run("theory", ICE, "--utility", "log-coverage", "--discount", "0.9", "--epsilon", "0.1", "--json")
+    code, out, err = run(
+        "theory",
+        ICE,
+        "--utility",
+        "log-coverage",
+        "--discount",
+        "0.9",
+        "--epsilon",
+        "0.1",
+        "--json",
+    )
     assert (code, err) == (0, "")
     plan = json.loads(out)
     assert plan["constants"] == pytest.approx(
@@ -42,7 +52,12 @@ def test_json_holds_every_number_of_the_plan(run):
         }
     )
     # H = 2 log 10 / 0.1 = 46.05 rounded up, B = m = 10, N = 100, delta = 1 / (2 * 47 * 0.7071)
-    assert [plan[name] for name in ("horizon", "batch", "epoch_length", "snapshot_batch")] == [47, 10, 10, 100]
+    assert [plan[name] for name in ("horizon", "batch", "epoch_length", "snapshot_batch")] == [
+        47,
+        10,
+        10,
+        100,
+    ]
     assert plan["radius"] == pytest.approx(0.0150448, rel=1e-5)
     # L_theta has the terms 4 * 64 * 0.5 / 1e-4, 8 * 0.5 * 8 / 1e-3 and 2 * 8 * 0.5 / 1e-2
     assert plan["smoothness_theta"] == pytest.approx(1_280_000 + 32_000 + 800)
@@ -73,7 +88,14 @@ def test_a_linear_utility_is_told_that_one_theorem_does_not_apply(run):
 
 def test_settings_reach_the_utility_and_the_environment(run):
     code, out, err = run(
-        "theory", ICE, "--utility", "log-coverage", "--json", "--set", "utility.sigma=0.5", "env.is_slippery=false"
+        "theory",
+        ICE,
+        "--utility",
+        "log-coverage",
+        "--json",
+        "--set",
+        "utility.sigma=0.5",
+        "env.is_slippery=false",
     )
     assert (code, err) == (0, "")
     assert json.loads(out)["constants"]["lipschitz_utility"] == pytest.approx(2.0)
@@ -81,11 +103,23 @@ def test_settings_reach_the_utility_and_the_environment(run):
 
 def test_without_a_table_all_constants_are_given(run):
     code, out, err = run(
-        *("theory", "CartPole-v1", "--lipschitz-psi", "2", "--smoothness-psi", "3", "--reward-bound", "1", "--json")
+        *(
+            "theory",
+            "CartPole-v1",
+            "--lipschitz-psi",
+            "2",
+            "--smoothness-psi",
+            "3",
+            "--reward-bound",
+            "1",
+            "--json",
+        )
     )
     assert (code, err) == (0, "")
     constants = json.loads(out)["constants"]
-    assert [constants[name] for name in ("lipschitz_psi", "smoothness_psi", "lipschitz_utility")] == [2.0, 3.0, 1.0]
+    assert [
+        constants[name] for name in ("lipschitz_psi", "smoothness_psi", "lipschitz_utility")
+    ] == [2.0, 3.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -106,22 +140,48 @@ def test_without_a_table_all_constants_are_given(run):
         ((ICE, "--lipschitz-psi", "-1", "--smoothness-psi", "1"), "`lipschitz_psi` is -1.0"),
         ((ICE, "--lipschitz-psi", "1", "--smoothness-psi", "inf"), "`smoothness_psi` is inf"),
         ((ICE, "--lipschitz-psi", "1e200", "--smoothness-psi", "1"), "too large to write down"),
-        ((ICE, "--lipschitz-psi", "1e-200", "--smoothness-psi", "0"), "must be a positive finite number"),
+        (
+            (ICE, "--lipschitz-psi", "1e-200", "--smoothness-psi", "0"),
+            "must be a positive finite number",
+        ),
         ((ICE, "--reward-bound", "1"), "reward_bound must be left out"),
         (("CartPole-v1",), "must both be given"),
-        (("CartPole-v1", "--lipschitz-psi", "1", "--smoothness-psi", "1"), "reward_bound must be given"),
         (
-            ("CartPole-v1", "--lipschitz-psi", "1", "--smoothness-psi", "1", "--reward-bound", "nan"),
+            ("CartPole-v1", "--lipschitz-psi", "1", "--smoothness-psi", "1"),
+            "reward_bound must be given",
+        ),
+        (
+            (
+                "CartPole-v1",
+                "--lipschitz-psi",
+                "1",
+                "--smoothness-psi",
+                "1",
+                "--reward-bound",
+                "nan",
+            ),
             "reward_bound must be a finite number above 0, got nan",
         ),
-        ((ICE, "--utility", "log-coverage", "--set", "utility.sigma=1e-200"), "too large to write down"),
+        (
+            (ICE, "--utility", "log-coverage", "--set", "utility.sigma=1e-200"),
+            "too large to write down",
+        ),
         ((ICE, "--utility", "entropy", "--set", "utility.smoothing=1e-320"), "has gradient_bound="),
         (("CartPole-v1", "--utility", "entropy"), "tabular environment"),
         ((ICE, "--utility", "entropy", "--set", "utility.smoothing=0"), "a smoothing above 0"),
-        ((ICE, "--utility", "entropy", "--set", "utility.smothing=1"), "Did you mean 'utility.smoothing'"),
+        (
+            (ICE, "--utility", "entropy", "--set", "utility.smothing=1"),
+            "Did you mean 'utility.smoothing'",
+        ),
         ((ICE, "--utility", "entropy", "--set", "smoothing=1"), "Did you mean 'utility.smoothing'"),
-        ((ICE, "--utility", "entropy", "--set", "utility.smoothing=much"), "takes a number, got 'much'"),
-        ((ICE, "--utility", "entropy", "--set", "utility.smoothing"), "must have the form name=value"),
+        (
+            (ICE, "--utility", "entropy", "--set", "utility.smoothing=much"),
+            "takes a number, got 'much'",
+        ),
+        (
+            (ICE, "--utility", "entropy", "--set", "utility.smoothing"),
+            "must have the form name=value",
+        ),
         ((ICE, "--set", "env.slippery=false"), "slippery"),
         ((ICE, "--set", "env.source=3"), "setting 'env.source' is not known"),
         (("CartPole-v1", "--set", "env.wheels=4"), "does not take the options"),

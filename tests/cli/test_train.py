@@ -20,7 +20,18 @@ from occupax.training import folder as run_folder
 from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.setup import make_setup
 
-RUN = ("train", ICE, "--utility", "log-coverage", "--horizon", "10", "--seeds", "2", "--no-progress", *SIZES)
+RUN = (
+    "train",
+    ICE,
+    "--utility",
+    "log-coverage",
+    "--horizon",
+    "10",
+    "--seeds",
+    "2",
+    "--no-progress",
+    *SIZES,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,28 +51,45 @@ def copy(done, tmp_path):
 
 def test_a_run_leaves_all_there_is_to_know_in_its_folder(done):
     folder, _ = done
-    for name in ("config.json", "metrics.csv", "plot.png", "report.html", "policies/seed-1.safetensors", "checkpoint"):
+    for name in (
+        "config.json",
+        "metrics.csv",
+        "plot.png",
+        "report.html",
+        "policies/seed-1.safetensors",
+        "checkpoint",
+    ):
         assert (folder / name).exists(), name
     result = ox.load_result(folder)
     assert result.status == ("finished", "finished")
     assert result.episodes[-1] == 70
     steps = {"step_size": 0.04, "decay_after": np.inf, "output": "last"}
-    assert eqx.tree_equal(result.algorithm, ox.TSIVRPG(snapshot_batch=6, batch=4, epoch_length=3, **steps))
+    assert eqx.tree_equal(
+        result.algorithm, ox.TSIVRPG(snapshot_batch=6, batch=4, epoch_length=3, **steps)
+    )
 
 
 def test_the_text_has_a_row_for_each_seed_a_certificate_and_ends_with_the_report(done):
     folder, out = done
     lines = out.splitlines()
     result = ox.load_result(folder)
-    assert lines[0] == "TSIVRPG maximises LogCoverage on FrozenLake-v1: discount 0.99, horizon 10, episodic"
+    assert (
+        lines[0]
+        == "TSIVRPG maximises LogCoverage on FrozenLake-v1: discount 0.99, horizon 10, episodic"
+    )
     for seed, utility in enumerate(result.utilities):
         (line,) = (line for line in lines if line.startswith(f"│ {seed} "))
         assert number_text(utility) in line
         assert number_text(result.certificate(seed).gap) in line
         assert "finished" in line
-    assert number_text(np.median(result.utilities)) in next(line for line in lines if "median" in line)
+    assert number_text(np.median(result.utilities)) in next(
+        line for line in lines if "median" in line
+    )
     best = result.certificate(int(np.argmax(result.utilities)))
-    assert f"{best.value:.6g}, by more than {best.gap:.3g}, a certified bound that may be loose" in lines[-3]
+    assert (
+        f"{best.value:.6g}, by more than {best.gap:.3g}, a certified bound that may be loose"
+        in lines[-3]
+    )
     assert lines[-2] == result.headline
     assert lines[-1] == f"report: {folder / 'report.html'}"
 
@@ -92,7 +120,9 @@ def test_an_interrupted_run_goes_on_to_where_it_would_have_been(done, tmp_path):
     assert code == 130
     assert err.startswith("occupax: stopped after ")
     assert err.count("\n") == 1
-    printed = re.search(r"to go on: occupax (.*) \(in Python", err) or re.search(r"to go on: occupax (.*)\.$", err)
+    printed = re.search(r"to go on: occupax (.*) \(in Python", err) or re.search(
+        r"to go on: occupax (.*)\.$", err
+    )
     assert printed is not None, err
     code, out, err = occupax(*shlex.split(printed[1]), "--no-progress")  # as a shell reads it
     assert (code, err) == (0, "")
@@ -104,7 +134,9 @@ def test_an_interrupted_run_goes_on_to_where_it_would_have_been(done, tmp_path):
 def test_a_reader_that_leaves_loses_no_report(tmp_path, compiled_fast):
     folder = tmp_path / "run"
     command = [Path(sys.executable).with_name("occupax"), *RUN, "--episodes", "10", "--out", folder]
-    with subprocess.Popen(command, env=compiled_fast, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, env=compiled_fast, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.close()  # as `| head -0` does
         assert process.stderr is not None
@@ -115,7 +147,9 @@ def test_a_reader_that_leaves_loses_no_report(tmp_path, compiled_fast):
 
 def test_a_short_run_made_longer_is_the_long_run(done, tmp_path):
     folder = tmp_path / "short"
-    assert occupax(*RUN, "--episodes", 30, "--out", folder, "--resume")[0] == 0  # nothing is there yet: it begins
+    assert (
+        occupax(*RUN, "--episodes", 30, "--out", folder, "--resume")[0] == 0
+    )  # nothing is there yet: it begins
     assert occupax("train", "--out", folder, "--resume", "--episodes", 70, "--json")[0] == 0
     assert (folder / "metrics.csv").read_bytes() == (done[0] / "metrics.csv").read_bytes()
 
@@ -124,7 +158,9 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
     problem = ox.Problem(ox.make(ICE), horizon=10)
 
     def write(policy, seeds):
-        setup = make_setup(problem, [ox.TSIVRPG()], policy, seeds, seed=3, record_every=2, exact=True)
+        setup = make_setup(
+            problem, [ox.TSIVRPG()], policy, seeds, seed=3, record_every=2, exact=True
+        )
         run_folder.write_config(tmp_path, *run_folder.make_config(setup, 1000))
         return setup
 
@@ -135,10 +171,13 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
         assert episodes == 1000
         assert eqx.tree_equal(again.policies, setup.policies)
         assert (
-            run_folder.make_config(again, 1000)[0]["fingerprint"] == run_folder.read_config(tmp_path)[0]["fingerprint"]
+            run_folder.make_config(again, 1000)[0]["fingerprint"]
+            == run_folder.read_config(tmp_path)[0]["fingerprint"]
         )
     write(ox.policies.mlp(hidden=[8]), 2)
-    with pytest.raises(ValueError, match="has no checkpoint yet, and its first policies were made in Python"):
+    with pytest.raises(
+        ValueError, match="has no checkpoint yet, and its first policies were made in Python"
+    ):
         restore(tmp_path)
 
 
@@ -154,13 +193,25 @@ def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((*RUN, "step_size=0.1", "--episodes", "90", "--resume"), "differs in algorithm.fields.step_size"),
+        (
+            (*RUN, "step_size=0.1", "--episodes", "90", "--resume"),
+            "differs in algorithm.fields.step_size",
+        ),
         ((*RUN, "--episodes", "90"), "holds a run already"),
-        (("train", "--resume", "--discount", "0.99"), "leave out --discount, or give all of it with ENV"),
-        (("train", "--resume", "--record-every", "1", "--set", "a=1"), "leave out --record-every, --set, or"),
+        (
+            ("train", "--resume", "--discount", "0.99"),
+            "leave out --discount, or give all of it with ENV",
+        ),
+        (
+            ("train", "--resume", "--record-every", "1", "--set", "a=1"),
+            "leave out --record-every, --set, or",
+        ),
         (("train", "--resume", "--exact"), "differs in exact"),
         (("train", "--resume", "--episodes", "30"), "has 70 already"),
-        (("train", "--resume", "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
+        (
+            ("train", "--resume", "--episodes", "0"),
+            "episodes must be a whole number of at least 1, got 0.",
+        ),
     ],
 )
 def test_what_does_not_agree_with_the_folder_is_refused(copy, arguments, said):
@@ -183,7 +234,9 @@ def test_a_damaged_checkpoint_is_named(copy):
 def test_if_every_seed_is_stopped_the_table_says_why_and_the_exit_code_is_1():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            CompiledExecutor, "status", lambda runs: ["stopped at iteration 3: [it] is not finite"] * runs.count
+            CompiledExecutor,
+            "status",
+            lambda runs: ["stopped at iteration 3: [it] is not finite"] * runs.count,
         )
         code, out, err = occupax(*RUN, "--episodes", 70)
     assert code == 1
@@ -204,10 +257,19 @@ def test_a_policy_without_a_bound_says_so(done):
     ("chosen", "said"),
     [
         ({"env": "FrozenLake8x8-v1"}, "horizon 200 (the time limit of the environment), episodic"),
-        ({"env": "CliffWalking-v1"}, "horizon 459 (less than 1% of the discounted mass is later), episodic"),
+        (
+            {"env": "CliffWalking-v1"},
+            "horizon 459 (less than 1% of the discounted mass is later), episodic",
+        ),
         ({"env": "CartPole-v0"}, "horizon 200 (the time limit of the environment), episodic"),
-        ({"env": "CartPole-v1", "horizon": 50, "discount": 0.5}, "discount 0.5, horizon 50, episodic"),
-        ({"env": ICE, "given": ("problem.horizon=9",), "termination": "absorbing"}, "horizon 9, absorbing"),
+        (
+            {"env": "CartPole-v1", "horizon": 50, "discount": 0.5},
+            "discount 0.5, horizon 50, episodic",
+        ),
+        (
+            {"env": ICE, "given": ("problem.horizon=9",), "termination": "absorbing"},
+            "horizon 9, absorbing",
+        ),
     ],
 )
 def test_it_says_which_horizon_is_used(chosen, said):
@@ -224,20 +286,26 @@ def test_whole_numbers_may_have_an_exponent(done):
 
 def test_trained_policies_are_evaluated_one_by_one_or_all_together(done):
     folder, _ = done
-    code, out, err = occupax("evaluate", folder, ICE, "--episodes", 50, "--seed", 7, "--max-steps", 8)
+    code, out, err = occupax(
+        "evaluate", folder, ICE, "--episodes", 50, "--seed", 7, "--max-steps", 8
+    )
     assert (code, err) == (0, "")
     expected = ox.evaluate(ox.load_result(folder).policy(1), ICE, 50, 7, 8)
     (line,) = (line for line in out.splitlines() if line.startswith("│ seed 1"))
     assert number_text(expected.mean_length) in line
     assert number_text(expected.terminated.mean()) in line
     file = folder / "policies" / "seed-1.safetensors"
-    code, out, _ = occupax("evaluate", file, ICE, "--episodes", 50, "--seed", 7, "--max-steps", 8, "--json")
+    code, out, _ = occupax(
+        "evaluate", file, ICE, "--episodes", 50, "--seed", 7, "--max-steps", 8, "--json"
+    )
     (row,) = json.loads(out)["policies"]
     assert row["policy"] == "seed-1.safetensors"
     assert row["return"] == expected.mean
     assert row["standard_error"] == expected.standard_error
     assert row["length"] == expected.mean_length
-    (row,) = json.loads(occupax("evaluate", file, ICE, "--episodes", 50, "--deterministic", "--json")[1])["policies"]
+    (row,) = json.loads(
+        occupax("evaluate", file, ICE, "--episodes", 50, "--deterministic", "--json")[1]
+    )["policies"]
     greedy = ox.evaluate(ox.load_result(folder).policy(1), ICE, 50, deterministic=True)
     assert (row["return"], row["length"]) == (greedy.mean, greedy.mean_length)
     assert greedy.mean_length != ox.evaluate(ox.load_result(folder).policy(1), ICE, 50).mean_length
@@ -267,21 +335,48 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         (("train", "--resume"), "ENV must be given, or --out FOLDER --resume"),
         (("train", "--out", "nowhere", "--resume"), "nowhere is not the folder of a run"),
         (("train", ICE), "--episodes must be given"),
-        (("train", ICE, "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
-        (("train", ICE, "--episodes", "10"), "must pay for a first batch of 20 trajectories, got 10."),
+        (
+            ("train", ICE, "--episodes", "0"),
+            "episodes must be a whole number of at least 1, got 0.",
+        ),
+        (
+            ("train", ICE, "--episodes", "10"),
+            "must pay for a first batch of 20 trajectories, got 10.",
+        ),
         (("train", ICE, "--episodes", "abc"), "it takes a whole number, got 'abc'."),
-        (("train", ICE, "--episodes", "200", "--discount", "high"), "it takes a number, got 'high'."),
-        (("train", ICE, "--episodes", "200", "--discount", "1"), "discount must lie in [0, 1), got 1.0."),
-        (("train", ICE, "--episodes", "200", "--termination", "episodc"), "Did you mean 'episodic'?"),
-        (("train", ICE, "--episodes", "200", "--seeds", "0"), "seeds must be a whole number of at least 1, got 0."),
-        (("train", ICE, "--episodes", "200", "--set", "garbage"), "must have the form name=value, got 'garbage'."),
+        (
+            ("train", ICE, "--episodes", "200", "--discount", "high"),
+            "it takes a number, got 'high'.",
+        ),
+        (
+            ("train", ICE, "--episodes", "200", "--discount", "1"),
+            "discount must lie in [0, 1), got 1.0.",
+        ),
+        (
+            ("train", ICE, "--episodes", "200", "--termination", "episodc"),
+            "Did you mean 'episodic'?",
+        ),
+        (
+            ("train", ICE, "--episodes", "200", "--seeds", "0"),
+            "seeds must be a whole number of at least 1, got 0.",
+        ),
+        (
+            ("train", ICE, "--episodes", "200", "--set", "garbage"),
+            "must have the form name=value, got 'garbage'.",
+        ),
         (("train", ICE, "--episodes", "200", "--set", "stepsize=1"), "Did you mean 'step_size'?"),
-        (("train", ICE, "--episodes", "200", "--set", "batch=0"), "batch must be a whole number of at least 1"),
+        (
+            ("train", ICE, "--episodes", "200", "--set", "batch=0"),
+            "batch must be a whole number of at least 1",
+        ),
         (("train", ICE, "--episodes", "200", "--policy", "table"), "Did you mean 'tabular'?"),
         (("train", ICE, "--episodes", "200", "--algorithm", "tsivrpg"), "Did you mean 'tsivr-pg'?"),
         (("train", ICE, "--episodes", "200", "--resume"), "resume=True needs out"),
         (("train", "FrozenLake-v2", "--episodes", "200"), "use 'FrozenLake-v1'."),
-        (("train", "CartPole-v1", "--episodes", "200", "--policy", "tabular"), "need a tabular environment"),
+        (
+            ("train", "CartPole-v1", "--episodes", "200", "--policy", "tabular"),
+            "need a tabular environment",
+        ),
         (("train", "CartPole-v1", "--episodes", "200", "--exact"), "needs a tabular environment"),
         (("train", ICE, "--episodes", "200", "--out", __file__), "is none."),
         (("evaluate", "nowhere", ICE), "nowhere does not exist."),
@@ -302,7 +397,10 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
     [
         (("FrozenLake8x8-v1",), "policy was made for 16 states, but env has 64 states."),
         (("CartPole-v1",), "but env has observations that are not states."),
-        (("FrozenLake-v7",), "'FrozenLake-v7' is not offered by what is installed: use 'FrozenLake-v1'."),
+        (
+            ("FrozenLake-v7",),
+            "'FrozenLake-v7' is not offered by what is installed: use 'FrozenLake-v1'.",
+        ),
         ((ICE, "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
         ((ICE, "--max-steps", "0"), "max_steps must be a whole number of at least 1, got 0."),
     ],
@@ -317,7 +415,10 @@ def test_policies_are_evaluated_only_where_they_belong(done, arguments, said):
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (OSError(28, "No space left on device", "runs/a"), "occupax: runs/a: No space left on device.\n"),
+        (
+            OSError(28, "No space left on device", "runs/a"),
+            "occupax: runs/a: No space left on device.\n",
+        ),
         (OSError(28, "No space left on device"), "occupax: No space left on device.\n"),
         (OSError("the disk is gone"), "occupax: the disk is gone.\n"),
         (MemoryError(), "occupax: there is not enough memory: "),

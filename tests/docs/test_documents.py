@@ -43,7 +43,8 @@ def reader(tmp_path):
 
 
 EPISODES = {"docs/training.md": 10_000, "docs/diagnosis.md": 1000}
-"""The most of a training on these pages, which print when a return is reached and that nothing was learned."""
+"""The most of a training on these pages, which print when a return is reached and that nothing was
+learned."""
 FEW = 300
 """The most on all others: the lines that are printed are those after many."""
 
@@ -57,7 +58,9 @@ def at_most(episodes):
     paid = loop.paid_iterations
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "write_pages", lambda *_: None)
-        patch.setattr(loop, "paid_iterations", lambda setup, printed: paid(setup, min(printed, episodes)))
+        patch.setattr(
+            loop, "paid_iterations", lambda setup, printed: paid(setup, min(printed, episodes))
+        )
         yield patch
 
 
@@ -82,7 +85,10 @@ def run(script, episodes):
 
 def shape(text):
     """The lines of a text without numbers, signs and spaces: training differs a little from machine to machine."""
-    return [re.sub(r"\s+", "", NUMBER.sub("#", line.replace("violated by", "slack"))) for line in text.splitlines()]
+    return [
+        re.sub(r"\s+", "", NUMBER.sub("#", line.replace("violated by", "slack")))
+        for line in text.splitlines()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -104,21 +110,30 @@ def test_the_code_of_a_page_runs_as_printed(page, reader, scripts):
     (reader / "page_of_the_docs.py").write_text("\n".join(whole))
     files = [found[1] for block in blocks_of(page) if (found := NAME_OF_A_FILE.match(block))]
     most = EPISODES.get(page, FEW)
-    texts = [scripts.submit(run, reader / name, most).result() for name in ("page_of_the_docs.py", *files)]
+    texts = [
+        scripts.submit(run, reader / name, most).result()
+        for name in ("page_of_the_docs.py", *files)
+    ]
     printed = sum(block.count("print(") for block in blocks_of(page))
     lines = shape("".join(texts))
     assert len(lines) >= printed  # loops print more
     shown = [shape(output) for output in OUTPUT.findall((ROOT / page).read_text())]
-    assert all(output == lines[(at := lines.index(output[0])) : at + len(output)] for output in shown)
+    assert all(
+        output == lines[(at := lines.index(output[0])) : at + len(output)] for output in shown
+    )
 
 
-@pytest.mark.parametrize("path", sorted(notebooks.FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(notebooks.FOLDER.glob("*.ipynb")), ids=lambda path: path.stem
+)
 def test_a_notebook_runs_and_shows_what_it_has_stored(path, scripts):
     cells = notebooks.read(path)
     stored = [cell.get("outputs", []) for cell in cells]
     found = scripts.submit(run_notebook, cells).result()
     assert any("image/png" in output.get("data", {}) for outputs in stored for output in outputs)
-    assert [[*map(shown, outputs)] for outputs in found] == [[*map(shown, outputs)] for outputs in stored]
+    assert [[*map(shown, outputs)] for outputs in found] == [
+        [*map(shown, outputs)] for outputs in stored
+    ]
 
 
 def shown(output):
@@ -144,7 +159,16 @@ def test_the_page_of_each_algorithm_names_its_settings_and_its_records():
 
 
 def test_importing_the_package_stays_light_and_figures_have_no_window():
-    heavy = ["matplotlib", "cvxpy", "clarabel", "ray", "gymnasium", "tyro", "rich", "scipy.optimize"]
+    heavy = [
+        "matplotlib",
+        "cvxpy",
+        "clarabel",
+        "ray",
+        "gymnasium",
+        "tyro",
+        "rich",
+        "scipy.optimize",
+    ]
     code = (
         "import occupax, occupax.training.evaluation, occupax.analysis.report, sys\n"
         f"print([name for name in {heavy} if name in sys.modules])\n"

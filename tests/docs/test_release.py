@@ -23,7 +23,9 @@ def test_there_is_one_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == ox.__version__
     assert f"\nversion: {ox.__version__}\n" in (ROOT / "CITATION.cff").read_text()
-    newest = next(line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## "))
+    newest = next(
+        line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")
+    )
     assert newest.split()[1] == ox.__version__
 
 
@@ -35,11 +37,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copytree(
+        ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so")
+    )
     compiler = folder / "compiler"
     compiler.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done; cp "{LIBRARY}" "$2"\n')
     compiler.chmod(0o755)
-    run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", cwd=folder, CXX=str(compiler))
+    run(
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        cwd=folder,
+        CXX=str(compiler),
+    )
     (built,) = (folder / "dist").glob("*.whl")
     return built
 
@@ -58,15 +71,28 @@ def test_a_wheel_is_for_any_python_3_on_its_platform(wheel: Path):
     assert platform.startswith("linux_")
     with zipfile.ZipFile(wheel) as opened:
         assert "occupax/kernels/libkernels.so" in opened.namelist()
-        (metadata,) = (opened.read(it).decode() for it in opened.namelist() if it.endswith(".dist-info/WHEEL"))
+        (metadata,) = (
+            opened.read(it).decode() for it in opened.namelist() if it.endswith(".dist-info/WHEEL")
+        )
     assert "Root-Is-Purelib: false" in metadata
 
 
-def test_a_wheel_trains_in_a_new_environment(wheel: Path, tmp_path: Path, compiled_fast: dict[str, str]):
+def test_a_wheel_trains_in_a_new_environment(
+    wheel: Path, tmp_path: Path, compiled_fast: dict[str, str]
+):
     """What it depends on is that of the present environment, whose own occupax is not seen."""
     home = tmp_path / "environment"
     venv.create(home, symlinks=True)
-    pip = ("pip", "--python", str(home), "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
+    pip = (
+        "pip",
+        "--python",
+        str(home),
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+    )
     run(sys.executable, "-m", *pip, str(wheel), cwd=tmp_path, PIP_DISABLE_PIP_VERSION_CHECK="1")
     (packages,) = home.glob("lib/python*/site-packages")
     assert (packages / "occupax").is_dir()
@@ -74,8 +100,21 @@ def test_a_wheel_trains_in_a_new_environment(wheel: Path, tmp_path: Path, compil
 
     command = home / "bin" / "occupax"
     assert run(command, "--version", cwd=tmp_path) == f"occupax {ox.__version__}\n"
-    training = ("train", "FrozenLake-v1", "--episodes", "100", "--horizon", "20", "--out", "run", "--no-progress")
+    training = (
+        "train",
+        "FrozenLake-v1",
+        "--episodes",
+        "100",
+        "--horizon",
+        "20",
+        "--out",
+        "run",
+        "--no-progress",
+    )
     assert "report: run/report.html" in run(command, *training, cwd=tmp_path, **compiled_fast)
     result = ox.load_result(tmp_path / "run")
     assert result.policy().predict(0, seed=0) in range(4)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["setup"]["random_numbers"] == "kernel"
+    assert (
+        json.loads((tmp_path / "run" / "config.json").read_text())["setup"]["random_numbers"]
+        == "kernel"
+    )

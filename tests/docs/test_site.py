@@ -62,18 +62,34 @@ class Site(NamedTuple):
     @property
     def anchors(self) -> set[str]:
         """Those of all pages of the reference."""
-        return {it for path, page in self.pages.items() if path.parent.name == "reference" for it in page.anchors}
+        return {
+            it
+            for path, page in self.pages.items()
+            if path.parent.name == "reference"
+            for it in page.anchors
+        }
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("site")
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
     done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {
-        path: Parsed(path.read_text("utf-8")) for path in sorted(folder.rglob("*.html")) if path.name != "404.html"
+        path: Parsed(path.read_text("utf-8"))
+        for path in sorted(folder.rglob("*.html"))
+        if path.name != "404.html"
     }
     assert len(found) > 40
     return Site(folder, found)
@@ -115,10 +131,13 @@ def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: Site):
         (str(path.relative_to(site.folder)), link)
         for path, page in site.pages.items()
         for link in page.links | page.loaded
-        if not link.startswith(("https:", "http:", "data:", "mailto:")) and not found(site, path, link)
+        if not link.startswith(("https:", "http:", "data:", "mailto:"))
+        and not found(site, path, link)
     ]
     assert dead == []
-    outside = {it for page in site.pages.values() for it in page.loaded if re.match(r"(https?:)?//", it)}
+    outside = {
+        it for page in site.pages.values() for it in page.loaded if re.match(r"(https?:)?//", it)
+    }
     assert outside == set()
     styles = "".join(path.read_text("utf-8") for path in site.folder.rglob("*.css"))
     assert re.findall(r"url\(\s*[\"']?(?:https?:)?//[^)]*", styles) == []
@@ -149,7 +168,11 @@ def test_the_reference_has_every_public_name(site: Site):
 
 def public_names(module: Any) -> list[str]:
     """Those that a module exports or, if it does not say, the functions and classes that it defines."""
-    defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    defined = [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__
+    ]
     return list(getattr(module, "__all__", [name for name in defined if not name.startswith("_")]))
 
 
@@ -161,7 +184,9 @@ def test_every_class_shows_the_parameters_of_its_constructor(entries: list[Entry
         signature = re.search(r'<div class="doc-signature.*?</div>', entry.html, re.DOTALL)
         shown = "" if signature is None else text_of(signature[0])
         names = inspect.signature(entry.described).parameters
-        missing += [f"{entry.path}: {name}" for name in names if re.search(rf"\b{name}\b", shown) is None]
+        missing += [
+            f"{entry.path}: {name}" for name in names if re.search(rf"\b{name}\b", shown) is None
+        ]
     assert missing == []
     assert len(classes) > 100
 
@@ -173,7 +198,9 @@ def test_no_line_of_a_docstring_is_lost(entries: list[Entry]):
         shown = squeezed(text_of(entry.html))
         written = inspect.cleandoc(entry.described.__doc__ or "")
         for line in written.splitlines():
-            content = re.sub(r"^ {4}\**\w[\w, *]*: ", "", line)  # the name of an argument has a place of its own
+            content = re.sub(
+                r"^ {4}\**\w[\w, *]*: ", "", line
+            )  # the name of an argument has a place of its own
             if line not in SECTIONS and squeezed(content) not in shown:
                 lost.append(f"{entry.path}: {line}")
             compared += 1
@@ -184,7 +211,9 @@ def test_no_line_of_a_docstring_is_lost(entries: list[Entry]):
 def test_every_finding_of_the_diagnosis_has_a_section_that_it_names(site: Site):
     code = (ROOT / "src" / "occupax" / "analysis" / "diagnosis.py").read_text()
     kinds = set(re.findall(r"Finding\(\s*\"([a-z-]+)\"", code))
-    sections = set(re.findall(r"^## ([a-z-]+)$", (ROOT / "docs" / "diagnosis.md").read_text(), re.MULTILINE))
+    sections = set(
+        re.findall(r"^## ([a-z-]+)$", (ROOT / "docs" / "diagnosis.md").read_text(), re.MULTILINE)
+    )
     assert len(kinds) > 8
     assert kinds == sections
     assert kinds <= site.pages[site.folder / "diagnosis.html"].anchors
@@ -205,7 +234,8 @@ CLIPPED = """() => {
       const how = getComputedStyle(around).overflowX, edge = around.getBoundingClientRect();
       if (/auto|scroll/.test(how)) break;
       const limit = around === document.documentElement ? width : edge.right;
-      if ((/hidden|clip/.test(how) || around === document.documentElement) && box.right > limit + 1) {
+      if ((/hidden|clip/.test(how) || around === document.documentElement) && box.right > limit + 1)
+      {
         wrong.push(name(part));
         break;
       }
@@ -223,7 +253,8 @@ CONTRAST = """() => {
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
   const faint = [], around = light(paper);
-  for (const part of document.querySelectorAll(".md-content :is(p, td, li, a:not(.headerlink), code, .flow text)")) {
+  for (const part of document.querySelectorAll(".md-content :is(p, td, li, a:not(.headerlink), code,
+  .flow text)")) {
     const text = part.textContent.trim(), style = getComputedStyle(part);
     const ink = light(numbers(part.closest("svg") ? style.fill : style.color));
     const ratio = (Math.max(ink, around) + 0.05) / (Math.min(ink, around) + 0.05);
@@ -231,19 +262,28 @@ CONTRAST = """() => {
   }
   return [around, faint];
 }"""
-EMPTY_INDEX = 'var __index = {"config": {"lang": ["en"], "separator": " ", "pipeline": []}, "docs": []}'
+EMPTY_INDEX = (
+    'var __index = {"config": {"lang": ["en"], "separator": " ", "pipeline": []}, "docs": []}'
+)
 
 
 def test_every_page_fits_a_screen_and_a_telephone_in_light_and_dark(site: Site, window: Browser):
     wrong: list[object] = []
     page = window.new_page()
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.route("**/search/*", lambda route: route.fulfill(body=EMPTY_INDEX))  # a full one takes longer than the rest
+    page.route(
+        "**/search/*", lambda route: route.fulfill(body=EMPTY_INDEX)
+    )  # a full one takes longer than the rest
     for path in site.pages:
         page.goto(path.as_uri(), wait_until="load")
         page.add_style_tag(content="* { transition: none !important; }")
-        for scheme, width in (("default", 1280), ("slate", 390)):  # where things are does not depend on colours
-            page.evaluate("scheme => document.body.setAttribute('data-md-color-scheme', scheme)", scheme)
+        for scheme, width in (
+            ("default", 1280),
+            ("slate", 390),
+        ):  # where things are does not depend on colours
+            page.evaluate(
+                "scheme => document.body.setAttribute('data-md-color-scheme', scheme)", scheme
+            )
             page.set_viewport_size({"width": width, "height": 900})
             paper, faint = page.evaluate(CONTRAST)
             assert (paper < 0.1) == (scheme == "slate")
@@ -252,7 +292,9 @@ def test_every_page_fits_a_screen_and_a_telephone_in_light_and_dark(site: Site, 
     assert not wrong, "\n".join(map(str, wrong))
 
 
-def test_the_search_answers_without_a_server_and_a_dark_screen_stays_dark(site: Site, window: Browser):
+def test_the_search_answers_without_a_server_and_a_dark_screen_stays_dark(
+    site: Site, window: Browser
+):
     page = window.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
     page.goto((site.folder / "index.html").as_uri())
     assert page.locator("body").get_attribute("data-md-color-scheme") == "slate"

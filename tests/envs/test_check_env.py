@@ -124,15 +124,33 @@ def shaken(self):
 
 PAIR = spaces.Dict({"a": BOX, "b": spaces.Discrete(3)})
 WIDE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-BYTES, NO_ACTIONS = spaces.Box(0, 255, (2,), np.uint8), "action_space is of a kind that Occupax does not take"
+BYTES, NO_ACTIONS = (
+    spaces.Box(0, 255, (2,), np.uint8),
+    "action_space is of a kind that Occupax does not take",
+)
 PLACE = BOX.sample()
 STEP_1, STEP_3 = "step 1 of episode 0, seed ", "step 3 of episode 0, seed "
 RESET = "reset of episode 0, seed "
 
 BROKEN = {
-    "actions in words": (walk(action_space=spaces.Text(5)), NO_ACTIONS, "env.action_space", "Text("),
-    "whole numbers in a box": (walk(action_space=BYTES), NO_ACTIONS, "env.action_space", "Box(0, 255"),
-    "no action space": (walk(action_space=None), "action_space is no space", "env.action_space", "NoneType None"),
+    "actions in words": (
+        walk(action_space=spaces.Text(5)),
+        NO_ACTIONS,
+        "env.action_space",
+        "Text(",
+    ),
+    "whole numbers in a box": (
+        walk(action_space=BYTES),
+        NO_ACTIONS,
+        "env.action_space",
+        "Box(0, 255",
+    ),
+    "no action space": (
+        walk(action_space=None),
+        "action_space is no space",
+        "env.action_space",
+        "NoneType None",
+    ),
     "a space that raises": (
         walk(observation_space=property(divide)),
         "observation_space raised ZeroDivisionError",
@@ -146,7 +164,10 @@ BROKEN = {
         "Text(",
     ),
     "sequence": (
-        walk(observation_space=spaces.Tuple([BOX, spaces.Sequence(BOX)]), observe=lambda _: (PLACE, (PLACE,))),
+        walk(
+            observation_space=spaces.Tuple([BOX, spaces.Sequence(BOX)]),
+            observe=lambda _: (PLACE, (PLACE,)),
+        ),
         "observation_space[1] is of a kind that Occupax does not take",
         "env.observation_space[1]",
         "Sequence(",
@@ -163,27 +184,82 @@ BROKEN = {
         RESET,
         "observation[0] is -20.0, and 1 other entries",
     ),
-    "nan": (observing(BOX, np.array([np.nan, 0], np.float32)), "observation is not finite", STEP_3, "[0] is nan"),
-    "infinity": (observing(WIDE, np.array([0, np.inf], np.float32)), "observation is not finite", STEP_3, "is inf"),
+    "nan": (
+        observing(BOX, np.array([np.nan, 0], np.float32)),
+        "observation is not finite",
+        STEP_3,
+        "[0] is nan",
+    ),
+    "infinity": (
+        observing(WIDE, np.array([0, np.inf], np.float32)),
+        "observation is not finite",
+        STEP_3,
+        "is inf",
+    ),
     "dtype": (observing(BOX, np.zeros(2)), "observation has the wrong dtype", STEP_3, "float64"),
-    "shape": (observing(BOX, np.zeros((2, 1), np.float32)), "observation has the wrong shape", STEP_3, "(2, 1)"),
-    "list": (observing(BOX, [0.0, 0.0]), "observation has the wrong type", STEP_3, "list [0.0, 0.0]"),
+    "shape": (
+        observing(BOX, np.zeros((2, 1), np.float32)),
+        "observation has the wrong shape",
+        STEP_3,
+        "(2, 1)",
+    ),
+    "list": (
+        observing(BOX, [0.0, 0.0]),
+        "observation has the wrong type",
+        STEP_3,
+        "list [0.0, 0.0]",
+    ),
     "object": (observing(BOX, object()), "observation has the wrong type", STEP_3, "object"),
-    "state": (observing(spaces.Discrete(3, start=5), 8), "observation is out of bounds", STEP_3, "8"),
-    "state below": (observing(spaces.Discrete(3, start=5), 4), "observation is out of bounds", STEP_3, "4"),
-    "state of floats": (observing(spaces.Discrete(3), 1.0), "observation has the wrong type", STEP_3, "float 1.0"),
+    "state": (
+        observing(spaces.Discrete(3, start=5), 8),
+        "observation is out of bounds",
+        STEP_3,
+        "8",
+    ),
+    "state below": (
+        observing(spaces.Discrete(3, start=5), 4),
+        "observation is out of bounds",
+        STEP_3,
+        "4",
+    ),
+    "state of floats": (
+        observing(spaces.Discrete(3), 1.0),
+        "observation has the wrong type",
+        STEP_3,
+        "float 1.0",
+    ),
     "states": (
         observing(spaces.MultiDiscrete([2, 3]), np.array([1, 3])),
         "observation is out of bounds",
         STEP_3,
         "observation[1] is 3",
     ),
-    "bits": (observing(spaces.MultiBinary(2), np.array([0, 2])), "observation is out of bounds", STEP_3, "[1] is 2"),
-    "bits of floats": (observing(spaces.MultiBinary(2), np.ones(2)), "observation has the wrong dtype", STEP_3, "64"),
+    "bits": (
+        observing(spaces.MultiBinary(2), np.array([0, 2])),
+        "observation is out of bounds",
+        STEP_3,
+        "[1] is 2",
+    ),
+    "bits of floats": (
+        observing(spaces.MultiBinary(2), np.ones(2)),
+        "observation has the wrong dtype",
+        STEP_3,
+        "64",
+    ),
     "no dict": (observing(PAIR, PLACE), "observation has the wrong type", STEP_3, "ndarray"),
     "keys": (observing(PAIR, {"a": PLACE}), "observation has the wrong keys", STEP_3, "['a']"),
-    "part": (observing(PAIR, {"a": PLACE, "b": 3}), "observation['b'] is out of bounds", STEP_3, "3"),
-    "tuple": (observing(spaces.Tuple([BOX, BOX]), (PLACE,)), "observation has the wrong type", STEP_3, "tuple (array"),
+    "part": (
+        observing(PAIR, {"a": PLACE, "b": 3}),
+        "observation['b'] is out of bounds",
+        STEP_3,
+        "3",
+    ),
+    "tuple": (
+        observing(spaces.Tuple([BOX, BOX]), (PLACE,)),
+        "observation has the wrong type",
+        STEP_3,
+        "tuple (array",
+    ),
     "part of a tuple": (
         observing(spaces.Tuple([BOX, spaces.Discrete(2)]), (PLACE, 2)),
         "observation[1] is out of bounds",
@@ -191,14 +267,29 @@ BROKEN = {
         "2",
     ),
     "nan reward": (walk(reward=lambda _: np.nan), "reward is not finite", STEP_1, "nan"),
-    "infinite reward": (walk(reward=lambda _: np.float32(-np.inf)), "reward is not finite", STEP_1, "-inf"),
+    "infinite reward": (
+        walk(reward=lambda _: np.float32(-np.inf)),
+        "reward is not finite",
+        STEP_1,
+        "-inf",
+    ),
     "huge reward": (walk(reward=lambda _: 10**400), "reward is not finite", STEP_1, "1000"),
     "no reward": (walk(reward=lambda _: None), "reward is not a number", STEP_1, "NoneType None"),
-    "reward of arrays": (walk(reward=lambda _: np.ones(1)), "reward is not a number", STEP_1, "ndarray array([1.])"),
+    "reward of arrays": (
+        walk(reward=lambda _: np.ones(1)),
+        "reward is not a number",
+        STEP_1,
+        "ndarray array([1.])",
+    ),
     "terminated": (returning(2, 0), "terminated is not a bool", STEP_1, "int 0"),
     "truncated": (returning(3, None), "truncated is not a bool", STEP_1, "NoneType None"),
     "info": (returning(4, None), "the info of step is not a dict", STEP_1, "NoneType None"),
-    "info of reset": (returning(1, [], "reset"), "the info of reset is not a dict", RESET, "list []"),
+    "info of reset": (
+        returning(1, [], "reset"),
+        "the info of reset is not a dict",
+        RESET,
+        "list []",
+    ),
     "reset without info": (
         walk(reset=lambda self, **_: Walk.reset(self)[0]),
         "reset returns the wrong structure",
@@ -217,21 +308,56 @@ BROKEN = {
         STEP_1,
         "4 values (",
     ),
-    "nothing returned": (walk(step=lambda *_: None), "step returns the wrong structure", STEP_1, "NoneType None"),
-    "reset raises": (walk(reset=divide), "reset raised ZeroDivisionError", RESET, "division by zero"),
+    "nothing returned": (
+        walk(step=lambda *_: None),
+        "step returns the wrong structure",
+        STEP_1,
+        "NoneType None",
+    ),
+    "reset raises": (
+        walk(reset=divide),
+        "reset raised ZeroDivisionError",
+        RESET,
+        "division by zero",
+    ),
     "reset without seed": (walk(reset=old_reset), "reset raised TypeError", RESET, "'seed'"),
-    "step raises": (walk(reward=fail_at_step_3), "step raised ZeroDivisionError", STEP_3, "division by zero"),
+    "step raises": (
+        walk(reward=fail_at_step_3),
+        "step raised ZeroDivisionError",
+        STEP_3,
+        "division by zero",
+    ),
     "step raises, wrapped": (
         lambda: gym.wrappers.TimeLimit(walk(reward=fail_at_step_3)(), 5),
         "step raised ZeroDivisionError",
         STEP_3,
         "division by zero",
     ),
-    "close raises": (walk(close=divide), "close raised ZeroDivisionError", "env.close()", "division by zero"),
+    "close raises": (
+        walk(close=divide),
+        "close raised ZeroDivisionError",
+        "env.close()",
+        "division by zero",
+    ),
     "unseeded": (walk(reset=unseeded), "reset is not deterministic", RESET, "array("),
-    "unseeded steps": (walk(reward=shaken), "step is not deterministic", "step 2 of episode 0, seed ", "array("),
-    "factory raises": (divide, "making the environment raised ZeroDivisionError", "divide()", "division by zero"),
-    "factory of nothing": (lambda: None, "env is no Gymnasium environment", "env", "an object of type NoneType"),
+    "unseeded steps": (
+        walk(reward=shaken),
+        "step is not deterministic",
+        "step 2 of episode 0, seed ",
+        "array(",
+    ),
+    "factory raises": (
+        divide,
+        "making the environment raised ZeroDivisionError",
+        "divide()",
+        "division by zero",
+    ),
+    "factory of nothing": (
+        lambda: None,
+        "env is no Gymnasium environment",
+        "env",
+        "an object of type NoneType",
+    ),
     "vector": (
         lambda: gym.make_vec("CartPole-v1", 2),
         "env is no Gymnasium environment",
@@ -240,7 +366,12 @@ BROKEN = {
     ),
 }
 DOUBTFUL = {
-    "no end": (walk(length=None), "an episode does not end", "episode 0, seed ", "no end after 50 steps"),
+    "no end": (
+        walk(length=None),
+        "an episode does not end",
+        "episode 0, seed ",
+        "no end after 50 steps",
+    ),
     "a limit that is not applied": (
         walk(length=None, spec=declared(20)),
         "an episode does not end",
@@ -271,11 +402,23 @@ DOUBTFUL = {
     ),
 }
 GOOD = {
-    **{name: name for name in ("CartPole-v1", "FrozenLake-v1", "Taxi-v4", "Acrobot-v1", "Blackjack-v1", "CartPole-v0")},
+    **{
+        name: name
+        for name in (
+            "CartPole-v1",
+            "FrozenLake-v1",
+            "Taxi-v4",
+            "Acrobot-v1",
+            "Blackjack-v1",
+            "CartPole-v0",
+        )
+    },
     "class": Walk,
     "object": Walk(),
     "made by Gymnasium": gym.make("CartPole-v1"),
-    "wrapped": lambda: gym.wrappers.FlattenObservation(gym.wrappers.TimeLimit(walk(length=None)(), 7)),
+    "wrapped": lambda: gym.wrappers.FlattenObservation(
+        gym.wrappers.TimeLimit(walk(length=None)(), 7)
+    ),
     "limit beyond the steps": lambda: gym.wrappers.TimeLimit(walk(length=None)(), 80),
     "declared limit beyond the steps": walk(length=None, spec=declared(80)),
     "actions that do not start at 0": walk(action_space=spaces.Discrete(3, start=-4)),
@@ -283,11 +426,17 @@ GOOD = {
     "several actions": walk(action_space=spaces.MultiDiscrete([2, 3])),
     "binary actions": walk(action_space=spaces.MultiBinary(3)),
     "dict": observing(PAIR, {"a": PLACE, "b": np.int64(2)}),
-    "tuple": observing(spaces.Tuple([BOX, spaces.MultiDiscrete([2, 3])]), (PLACE, np.array([1, 2]))),
+    "tuple": observing(
+        spaces.Tuple([BOX, spaces.MultiDiscrete([2, 3])]), (PLACE, np.array([1, 2]))
+    ),
     "states from 5": observing(spaces.Discrete(3, start=5), np.array(7)),
     "bits": observing(spaces.MultiBinary(3), np.array([True, False, True])),
-    "narrow numbers in a wide space": observing(spaces.Box(-1, 1, (1,), np.float64), np.ones(1, np.float32)),
-    "a number in a space without axes": observing(spaces.Box(-1, 1, (), np.float32), np.float32(0.5)),
+    "narrow numbers in a wide space": observing(
+        spaces.Box(-1, 1, (1,), np.float64), np.ones(1, np.float32)
+    ),
+    "a number in a space without axes": observing(
+        spaces.Box(-1, 1, (), np.float32), np.float32(0.5)
+    ),
     "rewards of NumPy": walk(reward=lambda _: np.float32(0.5)),
     "whole rewards": walk(reward=lambda _: np.int64(2)),
     "flags of NumPy": returning(3, np.bool_(False)),
@@ -324,7 +473,9 @@ def test_an_exception_is_told_with_all_it_takes_to_repeat_it():
     (finding,) = ox.check_env(env, seed=4)
     seed, action = (int(word.split()[-1]) for word in finding.where.split(", ")[1:])
     assert finding.remedy.startswith(f"repeat it: env.reset(seed={seed}), then the actions ")
-    actions = [int(word) for word in finding.remedy.rstrip(".").split("the actions ")[1].split(", ")]
+    actions = [
+        int(word) for word in finding.remedy.rstrip(".").split("the actions ")[1].split(", ")
+    ]
     assert actions[-1] == action
     env.reset(seed=seed)
     for action in actions[:-1]:
@@ -401,7 +552,9 @@ def test_registered_environments_are_made_without_the_checks_of_gymnasium(monkey
     monkeypatch.setitem(gym.registry, "Broken-v0", spec)
     (finding,) = ox.check_env("Broken-v0")
     assert finding.what == "the info of step is not a dict"
-    monkeypatch.setitem(gym.registry, "Broken-v0", gym.envs.registration.EnvSpec("Broken-v0", divide))
+    monkeypatch.setitem(
+        gym.registry, "Broken-v0", gym.envs.registration.EnvSpec("Broken-v0", divide)
+    )
     (finding,) = ox.check_env("Broken-v0")
     assert finding.what == "making the environment raised ZeroDivisionError"
     assert finding.where == "gymnasium.make('Broken-v0')"
@@ -410,7 +563,11 @@ def test_registered_environments_are_made_without_the_checks_of_gymnasium(monkey
 def test_objects_that_cannot_be_shown_or_converted_do_no_harm():
     Stubborn = type("Stubborn", (), {"__repr__": divide, "__array__": divide})
     Mute = type("Mute", (Exception,), {"__repr__": divide, "__str__": divide})
-    for env in (observing(BOX, Stubborn()), walk(reward=lambda _: Stubborn()), returning(4, Stubborn())):
+    for env in (
+        observing(BOX, Stubborn()),
+        walk(reward=lambda _: Stubborn()),
+        returning(4, Stubborn()),
+    ):
         (finding,) = ox.check_env(env)
         assert finding.actual == "Stubborn an object of type Stubborn"
 
@@ -419,7 +576,9 @@ def test_objects_that_cannot_be_shown_or_converted_do_no_harm():
 
     (finding,) = ox.check_env(walk(reward=fail))
     assert (finding.what, finding.actual) == ("step raised Mute", "an object of type Mute")
-    (finding,) = ox.check_env(walk(action_space=type("Still", (spaces.Discrete,), {"sample": divide})(2)))
+    (finding,) = ox.check_env(
+        walk(action_space=type("Still", (spaces.Discrete,), {"sample": divide})(2))
+    )
     assert finding.what == "sampling the action space raised ZeroDivisionError"
 
 
@@ -527,11 +686,23 @@ def test_control_c_ends_a_check_at_once(hang):
 @pytest.mark.parametrize(
     ("env", "options", "sentence"),
     [
-        ("CartPol-v1", {}, r"^Gymnasium id 'CartPol-v1' is not known\. Did you mean 'CartPole-v1'\?"),
-        ("Zzz-v0", {}, r"^Gymnasium id 'Zzz-v0' is not known; gymnasium\.pprint_registry\(\) lists"),
+        (
+            "CartPol-v1",
+            {},
+            r"^Gymnasium id 'CartPol-v1' is not known\. Did you mean 'CartPole-v1'\?",
+        ),
+        (
+            "Zzz-v0",
+            {},
+            r"^Gymnasium id 'Zzz-v0' is not known; gymnasium\.pprint_registry\(\) lists",
+        ),
         ("Taxi-v3", {}, r"^'Taxi-v3' is not offered by what is installed: use 'Taxi-v4'\.$"),
         ("", {}, "Malformed environment ID"),
-        (3, {}, r"^env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got 3\.$"),
+        (
+            3,
+            {},
+            r"^env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got 3\.$",
+        ),
         (ox.GymnasiumEnv("CartPole-v1"), {}, "^env must be a Gymnasium id, .* got GymnasiumEnv"),
         (Walk, {"episodes": 0}, r"^episodes must be a whole number of at least 1, got 0\.$"),
         (Walk, {"seed": -1}, r"^seed must be a whole number of at least 0, got -1\.$"),
@@ -601,7 +772,12 @@ def test_the_command_tells_errors_and_leaves_what_the_environment_prints_aside()
     code, out, err = occupax("check-env", "noisy_envs:Noisy", "--seed", 3)
     assert code == 1
     assert out.splitlines()[0] == "error: reward is not finite"
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["expected", "actual", "where", "remedy"]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == [
+        "expected",
+        "actual",
+        "where",
+        "remedy",
+    ]
     assert "a step" in err
     assert err.splitlines()[-1] == "occupax: noisy_envs:Noisy has an error."
 
@@ -630,11 +806,20 @@ def test_warnings_alone_are_no_failure():
     [
         ("CartPol-v1", "Did you mean 'CartPole-v1'?"),
         ("noisy_env:cart", "module 'noisy_env' is not known. Did you mean 'noisy_envs'?"),
-        ("no_such_thing:cart", "module 'no_such_thing' is neither in the current directory nor installed."),
+        (
+            "no_such_thing:cart",
+            "module 'no_such_thing' is neither in the current directory nor installed.",
+        ),
         ("faulty_envs:cart", "importing faulty_envs raised ZeroDivisionError: division by zero"),
-        ("noisy_envs:card", "noisy_envs attribute 'card' is not known. Did you mean 'cart'? Known: Noisy, "),
+        (
+            "noisy_envs:card",
+            "noisy_envs attribute 'card' is not known. Did you mean 'cart'? Known: Noisy, ",
+        ),
         ("this:cart", "this has no 'cart'; write module:factory"),
-        ("noisy_envs:np", "env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got <mod"),
+        (
+            "noisy_envs:np",
+            "env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got <mod",
+        ),
         (":cart", "ENV must be a Gymnasium id, or module:factory, got ':cart'."),
     ],
 )
@@ -647,8 +832,14 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(env, said):
 
 
 def test_the_exit_code_leaves_the_process_even_if_the_environment_hangs(here):
-    done = run("check-env", "noisy_envs:Stuck", "--timeout", "0.3", cwd=here)  # modules there are found
+    done = run(
+        "check-env", "noisy_envs:Stuck", "--timeout", "0.3", cwd=here
+    )  # modules there are found
     assert done.returncode == 1
-    said = ["error: step hangs", "  expected  an answer within 0.3 seconds", "  actual    no answer"]
+    said = [
+        "error: step hangs",
+        "  expected  an answer within 0.3 seconds",
+        "  actual    no answer",
+    ]
     assert done.stdout.splitlines()[:3] == said
     assert done.stderr.splitlines() == ["imported", "occupax: noisy_envs:Stuck has an error."]

@@ -107,7 +107,9 @@ class Autoreset(Drift):
         stepping, resetting = jax.random.split(key)
         following, reward = super().step(state, action, stepping)
         over = self.terminated(following) | self.truncated(following)
-        return jax.tree.map(lambda new, old: jnp.where(over, new, old), self.reset(resetting), following), reward
+        return jax.tree.map(
+            lambda new, old: jnp.where(over, new, old), self.reset(resetting), following
+        ), reward
 
 
 class Home(Drift):
@@ -118,7 +120,9 @@ class Home(Drift):
 
     def step(self, state: Any, action: Any, key: Any) -> Any:
         following, reward = super().step(state, action, key)
-        return following | {"place": jnp.where(self.truncated(following), 0.0, following["place"])}, reward
+        return following | {
+            "place": jnp.where(self.truncated(following), 0.0, following["place"])
+        }, reward
 
     def terminated(self, state: Any) -> Any:
         return jnp.zeros((), bool)
@@ -149,21 +153,66 @@ def test_a_good_environment_is_well():
 @pytest.mark.parametrize(
     ("env", "what", "actual", "where"),
     [
-        (Branches, "step, compiled, raised TracerBoolConversionError", "traced array", "env.step(state, action, key)"),
-        (FiveValues, "step returns the wrong structure", "5 values", "env.step(state, action, key)"),
-        (Retyped, "another shape or type than reset", "float32 of shape ()", "state['time'] after env.step("),
-        (Restructured, "a state of another structure than reset", "PyTreeDef", "env.step(state, action, key)"),
+        (
+            Branches,
+            "step, compiled, raised TracerBoolConversionError",
+            "traced array",
+            "env.step(state, action, key)",
+        ),
+        (
+            FiveValues,
+            "step returns the wrong structure",
+            "5 values",
+            "env.step(state, action, key)",
+        ),
+        (
+            Retyped,
+            "another shape or type than reset",
+            "float32 of shape ()",
+            "state['time'] after env.step(",
+        ),
+        (
+            Restructured,
+            "a state of another structure than reset",
+            "PyTreeDef",
+            "env.step(state, action, key)",
+        ),
         (Named, "reset, compiled, raised TypeError", "class 'str'", "env.reset(key)"),
-        (VectorReward, "reward has the wrong shape or type", "float32 of shape (1,)", "env.step(state, action, key)"),
-        (Numbered, "terminated has the wrong shape or type", "int32 of shape ()", "env.terminated(state)"),
+        (
+            VectorReward,
+            "reward has the wrong shape or type",
+            "float32 of shape (1,)",
+            "env.step(state, action, key)",
+        ),
+        (
+            Numbered,
+            "terminated has the wrong shape or type",
+            "int32 of shape ()",
+            "env.terminated(state)",
+        ),
         (Dicts, "an observation is not an array", "dict", "env.observe(state)"),
         (Leaky, "reset, compiled, raised Exception", "Leaked", "env.reset(key)"),
-        (Chance, "the environment is not a pure function", "another observation", "reset of episode 0, seed 1"),
+        (
+            Chance,
+            "the environment is not a pure function",
+            "another observation",
+            "reset of episode 0, seed 1",
+        ),
         (Writing, "the environment changes itself", "array", "env"),
         (Autoreset, "a step resets", "array", "of episode"),
         (Home, "an episode ends where episodes begin", "array([0.]", "step 10 of episode 0"),
-        (Late, "an episode goes on after its time limit", "neither terminated nor truncated after 10 steps", "step 10"),
-        (Endless, "an episode does not end", "no end after 12 steps, and no time limit", "episode 0, seed 1"),
+        (
+            Late,
+            "an episode goes on after its time limit",
+            "neither terminated nor truncated after 10 steps",
+            "step 10",
+        ),
+        (
+            Endless,
+            "an episode does not end",
+            "no end after 12 steps, and no time limit",
+            "episode 0, seed 1",
+        ),
         (Divides, "reward is not finite", "inf", "step 3 of episode"),
     ],
 )
@@ -185,7 +234,9 @@ def test_the_command_takes_classes_in_jax(tmp_path: Path, monkeypatch: pytest.Mo
     )
     code, out, err = occupax("check-env", f"{__name__}:Numbered")
     assert code == 1
-    assert out.startswith("error: terminated has the wrong shape or type\n  expected  bool of shape ()\n")
+    assert out.startswith(
+        "error: terminated has the wrong shape or type\n  expected  bool of shape ()\n"
+    )
     assert f"{__name__}:Numbered has an error." in err
 
 

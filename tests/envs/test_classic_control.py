@@ -40,7 +40,9 @@ def stacked(rows: list[tuple[Any, ...]]) -> Transitions:
 def make(name: str, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings(
-            "ignore", message=".*The environment CartPole-v0 is out of date", category=DeprecationWarning
+            "ignore",
+            message=".*The environment CartPole-v0 is out of date",
+            category=DeprecationWarning,
         )
         return gymnasium.make(name, **options)
 
@@ -56,7 +58,9 @@ def play(name: str, policies: list[Policy], seed: int) -> Transitions:
             action = policy(before, rng)
             observation, reward, terminated, truncated, _ = env.step(action)
             after = np.array(env.unwrapped.state, np.float64)
-            rows.append((episode, time, before, action, after, observation, reward, terminated, truncated))
+            rows.append(
+                (episode, time, before, action, after, observation, reward, terminated, truncated)
+            )
             over, time = terminated or truncated, time + 1
     return stacked(rows)
 
@@ -71,7 +75,9 @@ def play_from(name: str, states: Any) -> Transitions:
         # otherwise CartPole warns, and withholds the reward, from its second terminal state on
         env.steps_beyond_terminated = None
         observation, reward, terminated, truncated, _ = env.step(action)
-        rows.append((0, 0, before, action, np.array(env.state), observation, reward, terminated, truncated))
+        rows.append(
+            (0, 0, before, action, np.array(env.state), observation, reward, terminated, truncated)
+        )
     return stacked(rows)
 
 
@@ -184,12 +190,16 @@ def follow(env: TimeLimited, data: Transitions) -> None:
         ("MountainCar-v0", MountainCar(), [1.2, 0.08]),
     ],
 )
-def test_any_state_steps_as_in_gymnasium_without_autoreset(name: str, env: TimeLimited, high: list[float]):
+def test_any_state_steps_as_in_gymnasium_without_autoreset(
+    name: str, env: TimeLimited, high: list[float]
+):
     states = np.random.default_rng(7).uniform(-1, 1, (2000, len(high))) * high
     data = play_from(name, states)
     with jax.enable_x64(new_val=True):
         check(respond_to_all(env, data), data, tolerance=1e-9)
-        was_terminal = np.asarray(jax.vmap(lambda physics: env.terminated(Timed(physics, jnp.array(0))))(data.before))
+        was_terminal = np.asarray(
+            jax.vmap(lambda physics: env.terminated(Timed(physics, jnp.array(0))))(data.before)
+        )
     assert (was_terminal & data.terminated).sum() > 50
     # a car at the flag that is not on its way back stays there
     assert (was_terminal & ~data.terminated).sum() > (0 if isinstance(env, MountainCar) else 50)
@@ -204,7 +214,11 @@ def test_any_state_steps_as_in_gymnasium_without_autoreset(name: str, env: TimeL
 
 def test_cartpole_ends_beyond_its_limits_not_on_them():
     gym_env = make("CartPole-v1").unwrapped
-    limits = [sign * limit for limit in (gym_env.x_threshold, gym_env.theta_threshold_radians) for sign in (-1, 1)]
+    limits = [
+        sign * limit
+        for limit in (gym_env.x_threshold, gym_env.theta_threshold_radians)
+        for sign in (-1, 1)
+    ]
     states = np.zeros((8, 4))
     for row, limit in enumerate(limits):
         states[[row, row + 4], 2 * (row // 2)] = limit, np.nextafter(limit, 2 * limit)
@@ -240,7 +254,8 @@ def test_reset_is_uniform_in_a_small_box(env: TimeLimited, spread: float):
     assert np.abs(unit).max() <= 1
     np.testing.assert_allclose(unit.min(0), -1, atol=0.01)
     np.testing.assert_allclose(unit.max(0), 1, atol=0.01)
-    # the standard error of each entry is below 0.01; those of a uniform distribution are 0 and 1/3 on the diagonal
+    # the standard error of each entry is below 0.01; those of a uniform distribution are 0 and 1/3
+    # on the diagonal
     np.testing.assert_allclose(unit.mean(0), 0, atol=0.05)
     np.testing.assert_allclose(np.cov(unit.T), np.eye(4) / 3, atol=0.05)
     assert len(np.unique(states.physics[:, 0])) > 4000
@@ -253,10 +268,14 @@ def test_a_mountain_car_starts_at_rest_anywhere_in_the_valley():
     assert not velocity.any()
     assert -0.6 <= position.min() < -0.599
     assert -0.401 < position.max() <= -0.4
-    np.testing.assert_allclose([position.mean(), position.std()], [-0.5, 0.2 / np.sqrt(12)], atol=0.003)
+    np.testing.assert_allclose(
+        [position.mean(), position.std()], [-0.5, 0.2 / np.sqrt(12)], atol=0.003
+    )
 
 
-@pytest.mark.parametrize(("env", "num_actions", "size"), [(CartPole(), 2, 4), (Acrobot(), 3, 6), (MountainCar(), 3, 2)])
+@pytest.mark.parametrize(
+    ("env", "num_actions", "size"), [(CartPole(), 2, 4), (Acrobot(), 3, 6), (MountainCar(), 3, 2)]
+)
 @pytest.mark.parametrize("x64", [False, True])
 def test_types_follow_the_default_float(env: TimeLimited, num_actions: int, size: int, x64: bool):
     assert env.num_actions == num_actions
@@ -315,6 +334,8 @@ def test_single_precision_is_close_to_gymnasium(name: str, env: TimeLimited):
 @pytest.mark.parametrize("kind", [CartPole, Acrobot])
 @pytest.mark.parametrize("time_limit", [0, -1])
 def test_time_limit_must_be_positive(kind: Callable[..., TimeLimited], time_limit: int):
-    with pytest.raises(ValueError, match=f"time_limit must be a positive number of steps, but it is {time_limit}"):
+    with pytest.raises(
+        ValueError, match=f"time_limit must be a positive number of steps, but it is {time_limit}"
+    ):
         kind(time_limit=time_limit)
     assert kind(time_limit=1).time_limit == 1

@@ -17,7 +17,9 @@ STEPS = 3000
 def pushed(env, action):
     """A step of Gymnasium's cart-pole with another force: that of the action, to the right."""
     env.force_mag = 10.0 * float(np.clip(action[0], -1.0, 1.0))
-    env.steps_beyond_terminated = None  # otherwise it warns, and withholds the reward, in terminal states
+    env.steps_beyond_terminated = (
+        None  # otherwise it warns, and withholds the reward, in terminal states
+    )
     return env.step(1)
 
 
@@ -27,8 +29,20 @@ def stepped(env, action):
 
 CASES = {
     "Pendulum-v1": (Pendulum(time_limit=200), [7.0, 9.0], 4.0, "Pendulum-v1", stepped),
-    "MountainCarContinuous-v0": (ContinuousMountainCar(999), [1.2, 0.07], 2.0, "MountainCarContinuous-v0", stepped),
-    "ContinuousCartPole-v1": (ContinuousCartPole(), [3.0, 5.0, 0.3, 5.0], 2.0, "CartPole-v1", pushed),
+    "MountainCarContinuous-v0": (
+        ContinuousMountainCar(999),
+        [1.2, 0.07],
+        2.0,
+        "MountainCarContinuous-v0",
+        stepped,
+    ),
+    "ContinuousCartPole-v1": (
+        ContinuousCartPole(),
+        [3.0, 5.0, 0.3, 5.0],
+        2.0,
+        "CartPole-v1",
+        pushed,
+    ),
 }
 
 

@@ -31,11 +31,15 @@ def assert_is(drawn, i, played: Played, flatten=lambda seen: seen):
     drawn = jax.tree.map(np.asarray, drawn)
     n, seen = len(played.rewards), np.stack([flatten(one) for one in played.observations])
     np.testing.assert_array_equal(drawn.live[i], np.arange(drawn.live.shape[1]) < n)
-    np.testing.assert_array_equal(drawn.observations[i, :n], seen[:-1].astype(drawn.observations.dtype))
+    np.testing.assert_array_equal(
+        drawn.observations[i, :n], seen[:-1].astype(drawn.observations.dtype)
+    )
     for after in (*drawn.observations[i, n:], drawn.final_observations[i]):
         np.testing.assert_array_equal(after, seen[-1].astype(after.dtype))
     np.testing.assert_array_equal(drawn.rewards[i, :n], np.float32(played.rewards))
-    assert not any(column[i, n:].any() for column in (drawn.rewards, drawn.actions, drawn.log_probs))
+    assert not any(
+        column[i, n:].any() for column in (drawn.rewards, drawn.actions, drawn.log_probs)
+    )
     assert bool(drawn.terminated[i]) == played.terminated
 
 
@@ -66,7 +70,12 @@ def test_cartpole_gives_trajectories_of_the_same_form():
         assert problem.env.time_limit == 500
         policy = ox.policies.mlp(hidden=(4,))(problem.env, jax.random.key(0))
         drawn = ox.sample(problem, policy, 3, KEY)
-        forms.append((jax.tree.structure(drawn), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(drawn)]))
+        forms.append(
+            (
+                jax.tree.structure(drawn),
+                [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(drawn)],
+            )
+        )
     assert forms[0] == forms[1]
 
 
@@ -111,13 +120,16 @@ def diaries():
 def test_it_makes_no_difference_how_many_environments_play(diaries):
     _, batches, _ = diaries
     assert all(eqx.tree_equal(batches[1], batches[envs]) for envs in (3, 8))
-    assert eqx.tree_equal(batches[1], ox.sample(ox.Problem(diaries[0], horizon=8), UNIFORM, 40, KEY))
+    assert eqx.tree_equal(
+        batches[1], ox.sample(ox.Problem(diaries[0], horizon=8), UNIFORM, 40, KEY)
+    )
 
 
 def test_a_trajectory_depends_on_its_number_and_not_on_the_batch(diaries):
     env, batches, _ = diaries
     part, whole = (
-        jax.tree.map(np.asarray, it) for it in (EpisodeRunner(env, 3).draw(UNIFORM, KEY, 7, 12, 8, 8), batches[8])
+        jax.tree.map(np.asarray, it)
+        for it in (EpisodeRunner(env, 3).draw(UNIFORM, KEY, 7, 12, 8, 8), batches[8])
     )
     for one, all_of_them in zip(jax.tree.leaves(part), jax.tree.leaves(whole), strict=True):
         np.testing.assert_array_equal(one[:5], all_of_them[7:12])
@@ -137,7 +149,9 @@ def test_every_step_is_of_its_episode_and_none_is_that_of_a_reset(diaries):
         np.testing.assert_array_equal(seen[:, 2], [-1, *drawn.actions[i, :n]])
         rewards = seen[:-1, 0] % 1000 + 10_000 * np.arange(n) + 3_000 * drawn.actions[i, :n]
         np.testing.assert_array_equal(drawn.rewards[i, :n], rewards.astype(np.float32))
-        np.testing.assert_array_equal(drawn.info[i, :n], np.stack([seen[1:, 1], seen[1:, 0] % 1000], 1))
+        np.testing.assert_array_equal(
+            drawn.info[i, :n], np.stack([seen[1:, 1], seen[1:, 0] % 1000], 1)
+        )
         assert not drawn.info[i, n:].any()
         assert_is(drawn, i, by_hand(Diary(), drawn, i))
 
@@ -171,7 +185,9 @@ def test_a_time_limit_cuts_and_does_not_terminate(limit, horizon):
     env = ox.GymnasiumEnv(lambda: wrappers.TimeLimit(Chain(), limit))
     problem = ox.Problem(env, discount=0.9, horizon=horizon)
     assert (env.time_limit, problem.horizon) == (limit, horizon or limit)
-    policy = ox.policies.Tabular(jnp.array([[0.0, 9.0]] * 5))  # nearly always up: over after 4 steps
+    policy = ox.policies.Tabular(
+        jnp.array([[0.0, 9.0]] * 5)
+    )  # nearly always up: over after 4 steps
     drawn = ox.sample(problem, policy, 6, KEY)
     assert drawn.actions.shape[1] == (horizon or limit)
     np.testing.assert_array_equal(drawn.terminated, drawn.final_observations == Chain.LAST)
@@ -181,7 +197,9 @@ def test_a_time_limit_cuts_and_does_not_terminate(limit, horizon):
 
 
 def test_the_innermost_and_the_shortest_time_limit_count():
-    env = ox.GymnasiumEnv(lambda: wrappers.TimeLimit(wrappers.TimeAwareObservation(wrappers.TimeLimit(Diary(), 4)), 9))
+    env = ox.GymnasiumEnv(
+        lambda: wrappers.TimeLimit(wrappers.TimeAwareObservation(wrappers.TimeLimit(Diary(), 4)), 9)
+    )
     assert env.time_limit == 4
 
 
@@ -212,13 +230,21 @@ def test_observations_are_flattened_as_gymnasium_does_it(kind):
     assert drawn.observations.dtype == jax.dtypes.canonicalize_dtype(flat.dtype)
     for i in range(3):
         assert_is(drawn, i, by_hand(Sampled(kind), drawn, i), partial(gym.spaces.flatten, space))
-    assert set(np.asarray(drawn.rewards[:, :6]).ravel()) == {4, 5, 6}  # actions as the environment counts them
+    assert set(np.asarray(drawn.rewards[:, :6]).ravel()) == {
+        4,
+        5,
+        6,
+    }  # actions as the environment counts them
 
 
 def test_a_network_learns_from_a_nested_observation():
     problem = ox.Problem(ox.GymnasiumEnv(Sampled, space="nested"), horizon=6)
     result = ox.train(
-        problem, ox.REINFORCE(batch=4, step_size=0.5), 12, policy=ox.policies.mlp(hidden=(4,)), progress=False
+        problem,
+        ox.REINFORCE(batch=4, step_size=0.5),
+        12,
+        policy=ox.policies.mlp(hidden=(4,)),
+        progress=False,
     )
     assert result.status == ("finished",)
     probs = result.policy().probs(gym.spaces.flatten(SPACES["nested"], SPACES["nested"].sample()))
@@ -235,7 +261,9 @@ def stacked():
 
 def transformed():
     double = gym.spaces.Box(-4.0, 6.0, (3, 2), np.float64)
-    return wrappers.TransformObservation(Sampled(), lambda seen: 2.0 * seen.T.astype(np.float64), double)
+    return wrappers.TransformObservation(
+        Sampled(), lambda seen: 2.0 * seen.T.astype(np.float64), double
+    )
 
 
 @pytest.mark.parametrize("make", [scaled, stacked, transformed])
@@ -245,18 +273,24 @@ def test_wrappers_are_part_of_the_environment(make):
     drawn = ox.sample(ox.Problem(env, horizon=7 if env.time_limit is None else 5), policy, 3, KEY)
     raw = make()
     for i in range(3):
-        assert_is(drawn, i, by_hand(raw, drawn, i), partial(gym.spaces.flatten, raw.observation_space))
+        assert_is(
+            drawn, i, by_hand(raw, drawn, i), partial(gym.spaces.flatten, raw.observation_space)
+        )
     assert env.time_limit == {scaled: 200, stacked: 5, transformed: None}[make]
 
 
 @pytest.mark.parametrize("kind", ["text", "sequence", "graph", "hidden"])
 def test_observations_that_are_no_vector_are_refused(kind):
-    with pytest.raises(ValueError, match=r"observation_space.* does not take: .*Box, Discrete, .*, got .+\.$"):
+    with pytest.raises(
+        ValueError, match=r"observation_space.* does not take: .*Box, Discrete, .*, got .+\.$"
+    ):
         ox.GymnasiumEnv(Sampled, space=kind)
 
 
 def test_actions_that_are_no_numbers_are_refused():
-    with pytest.raises(ValueError, match=r"action space of Sampled must be Discrete, .*, got Text\(.*\.$"):
+    with pytest.raises(
+        ValueError, match=r"action space of Sampled must be Discrete, .*, got Text\(.*\.$"
+    ):
         ox.GymnasiumEnv(Sampled, actions="text")
 
 

@@ -22,7 +22,11 @@ KEY = jax.random.key(3)
 
 @pytest.mark.parametrize(
     ("name", "steps", "option"),
-    [("CartPole-v1", 60, {}), ("Breakout-MinAtar", 60, {}), ("Pendulum-v1", 20, {"max_steps_in_episode": 12})],
+    [
+        ("CartPole-v1", 60, {}),
+        ("Breakout-MinAtar", 60, {}),
+        ("Pendulum-v1", 20, {"max_steps_in_episode": 12}),
+    ],
 )
 def test_every_step_is_that_of_gymnax(name: str, steps: int, option: dict[str, Any]):
     theirs, params = gymnax.make(name)
@@ -33,7 +37,11 @@ def test_every_step_is_that_of_gymnax(name: str, steps: int, option: dict[str, A
     actions = jax.vmap(theirs.action_space(params).sample)(keys)
 
     def play(step: Any, first: Any) -> Any:
-        return jax.jit(lambda: jax.lax.scan(lambda state, given: step(state, *given), first, (keys, actions))[1])()
+        return jax.jit(
+            lambda: jax.lax.scan(lambda state, given: step(state, *given), first, (keys, actions))[
+                1
+            ]
+        )()
 
     def of_theirs(state: Any, key: Any, action: Any) -> Any:
         seen, state, reward, terminated, _ = theirs.step_env(key, state, action, params)
@@ -45,16 +53,28 @@ def test_every_step_is_that_of_gymnax(name: str, steps: int, option: dict[str, A
 
     seen, first = theirs.reset_env(KEY, params)
     np.testing.assert_array_equal(ours.observe(ours.reset(KEY)), seen)
-    expected, found = play(of_theirs, jax.tree.map(jnp.asarray, first)), play(of_ours, ours.reset(KEY))
+    expected, found = (
+        play(of_theirs, jax.tree.map(jnp.asarray, first)),
+        play(of_ours, ours.reset(KEY)),
+    )
     for one, other in zip(expected, found, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)  # two programs round differently
+        np.testing.assert_allclose(
+            other, one, rtol=1e-5, atol=1e-6
+        )  # two programs round differently
     terminated, truncated = np.asarray(found[2]), np.asarray(found[3])
-    assert terminated.any() == (name != "Pendulum-v1")  # the comparison goes on beyond the end, without a reset
-    assert truncated.tolist() == [step >= params.max_steps_in_episode for step in range(1, steps + 1)]
+    assert terminated.any() == (
+        name != "Pendulum-v1"
+    )  # the comparison goes on beyond the end, without a reset
+    assert truncated.tolist() == [
+        step >= params.max_steps_in_episode for step in range(1, steps + 1)
+    ]
 
 
 def test_spaces_limits_and_bounds_are_those_of_gymnax():
-    cart, swing = ox.make("gymnax/CartPole-v1"), ox.make("gymnax/Pendulum-v1", max_steps_in_episode=7)
+    cart, swing = (
+        ox.make("gymnax/CartPole-v1"),
+        ox.make("gymnax/Pendulum-v1", max_steps_in_episode=7),
+    )
     assert (cart.action_space, cart.time_limit) == (DiscreteActions(2), 500)
     assert (swing.action_space, swing.time_limit) == (BoxActions([-2.0], [2.0]), 7)
     assert ox.Problem(swing).horizon == 7
@@ -84,7 +104,9 @@ def test_a_step_of_five_or_six_values_tells_the_ends_apart(kind: type[Walk]):
         state, ends = env.reset(KEY), []
         for step in range(1, 7):
             state, reward = env.step(state, jnp.asarray(always), KEY)
-            assert env.observe(state).tolist() == pytest.approx([always * step, 1 - step / 6])  # the limit is 6 there
+            assert env.observe(state).tolist() == pytest.approx(
+                [always * step, 1 - step / 6]
+            )  # the limit is 6 there
             assert (reward.dtype, float(reward)) == (jnp.float32, always * step)
             if env.terminated(state) | env.truncated(state):
                 ends.append((step, bool(env.terminated(state)), bool(env.truncated(state))))
@@ -93,9 +115,13 @@ def test_a_step_of_five_or_six_values_tells_the_ends_apart(kind: type[Walk]):
 
 def test_training_stays_in_the_compiled_program():
     problem = ox.Problem(ox.from_gymnax(Walk()))
-    result = ox.train(problem, ox.REINFORCE(batch=8, step_size=0.3), episodes=320, policy="linear", progress=False)
+    result = ox.train(
+        problem, ox.REINFORCE(batch=8, step_size=0.3), episodes=320, policy="linear", progress=False
+    )
     earned = result.metrics["return"][0]
-    assert earned[-5:].mean() > earned[:5].mean() + 1  # 10 at best: 1 + 2 + 3 + 4; by chance at most 7.5
+    assert (
+        earned[-5:].mean() > earned[:5].mean() + 1
+    )  # 10 at best: 1 + 2 + 3 + 4; by chance at most 7.5
     assert result.config["setup"]["random_numbers"] != "host"
 
 
@@ -109,8 +135,14 @@ def test_an_environment_by_name_is_saved_with_its_name_and_options():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: ox.make("gymnax/Breakout"), "gymnax environment 'Breakout' is not known. Did you mean 'Breakout-Min"),
-        (lambda: ox.make("gymnax/CartPole-v1", gravty=3), "gymnax/CartPole-v1 does not take the options {'gravty': 3}"),
+        (
+            lambda: ox.make("gymnax/Breakout"),
+            "gymnax environment 'Breakout' is not known. Did you mean 'Breakout-Min",
+        ),
+        (
+            lambda: ox.make("gymnax/CartPole-v1", gravty=3),
+            "gymnax/CartPole-v1 does not take the options {'gravty': 3}",
+        ),
         (
             lambda: ox.from_gymnax(3),
             "env must be an environment of gymnax, such as gymnax.make(...)[0], got int without",
@@ -131,6 +163,7 @@ def test_without_the_package_the_prefix_says_what_to_install(monkeypatch: pytest
     adapter._made.cache_clear()
     monkeypatch.setitem(sys.modules, "gymnax", None)
     with pytest.raises(
-        ValueError, match=r"^gymnax/CartPole-v1 needs the package gymnax: `pip install 'occupax\[gymnax"
+        ValueError,
+        match=r"^gymnax/CartPole-v1 needs the package gymnax: `pip install 'occupax\[gymnax",
     ):
         ox.make("gymnax/CartPole-v1")

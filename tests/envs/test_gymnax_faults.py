@@ -115,19 +115,34 @@ class StrangeActions(Walk):
 FAULTS: dict[type[Walk], tuple[str, ...]] = {
     Branches: ("step_env needs the numbers", "jnp.where"),
     Branching: ("reset_env needs the numbers", "jnp.where"),
-    FourValues: ("step_env returns the wrong structure", "4 values", "observation, state, reward, done, info"),
-    VectorReward: ("reward has the wrong shape or type", "int32 of shape (2,)", "float32 of shape ()"),
+    FourValues: (
+        "step_env returns the wrong structure",
+        "4 values",
+        "observation, state, reward, done, info",
+    ),
+    VectorReward: (
+        "reward has the wrong shape or type",
+        "int32 of shape (2,)",
+        "float32 of shape ()",
+    ),
     ComplexReward: ("reward has the wrong shape or type", "complex64 of shape ()"),
     VectorDone: ("done has the wrong shape or type", "bool of shape (2,)"),
     Longer: ("the observation of step_env has the wrong shape", "(3,)", "(2,)"),
-    Fractional: ("a state of another shape or type than reset", "float32 of shape ()", "int32 of shape ()"),
+    Fractional: (
+        "a state of another shape or type than reset",
+        "float32 of shape ()",
+        "int32 of shape ()",
+    ),
     Restructured: ("a state of another structure than reset", "PyTreeDef"),
     ObservationOnly: ("reset_env returns the wrong structure", "(observation, state)"),
     Dicts: ("an observation is not an array", "dict"),
     Complex: ("the observation of reset_env is not real", "complex64"),
     Raises: ("step_env raised RuntimeError", "out of coffee"),
     OtherSpace: ("the observation of reset_env has the wrong shape", "(2,)", "(3,)"),
-    OtherBounds: ("action_space raised ValueError", "low of a space must have the shape (2,), got (3,)"),
+    OtherBounds: (
+        "action_space raised ValueError",
+        "low of a space must have the shape (2,), got (3,)",
+    ),
     NoActions: ("action_space raised ValueError", "at least 1, got 0"),
     StrangeActions: ("action_space raised ValueError", "Discrete or a Box"),
 }
@@ -137,7 +152,10 @@ FAULTS: dict[type[Walk], tuple[str, ...]] = {
 def test_each_fault_is_a_sentence_and_a_finding(kind: type[Walk]):
     assert_sentence(outcome(lambda: ox.from_gymnax(kind())), (kind.__name__, *FAULTS[kind]))
     (finding,) = ox.check_env(kind(), 1, max_steps=3)
-    assert (finding.severity, finding.what in str(outcome(lambda: ox.from_gymnax(kind())))) == ("error", True)
+    assert (finding.severity, finding.what in str(outcome(lambda: ox.from_gymnax(kind())))) == (
+        "error",
+        True,
+    )
 
 
 class Pair(NamedTuple):
@@ -151,9 +169,18 @@ class Pair(NamedTuple):
         (lambda: ox.from_gymnax(Walk(), 5), ("reset_env raised AttributeError", "params")),
         (lambda: ox.from_gymnax(Walk(), "fast"), ("reset_env raised AttributeError", "params")),
         (lambda: ox.from_gymnax(Walk(), Pair()), ("params must be a dataclass", "Pair")),
-        (lambda: ox.from_gymnax(Walk(), Params("x")), ("max_steps_in_episode", "whole number", "'x'")),
-        (lambda: ox.make("gymnax/CartPole-v1", max_steps_in_episode=0), ("max_steps_in_episode", "at least 1", "0")),
-        (lambda: ox.make("gymnax/CartPole-v1", gravity="x"), ("step_env raised", "CartPole-v1", "params")),
+        (
+            lambda: ox.from_gymnax(Walk(), Params("x")),
+            ("max_steps_in_episode", "whole number", "'x'"),
+        ),
+        (
+            lambda: ox.make("gymnax/CartPole-v1", max_steps_in_episode=0),
+            ("max_steps_in_episode", "at least 1", "0"),
+        ),
+        (
+            lambda: ox.make("gymnax/CartPole-v1", gravity="x"),
+            ("step_env raised", "CartPole-v1", "params"),
+        ),
     ],
 )
 def test_wrong_params_are_refused(make: Any, fragments: tuple[str, ...]):
@@ -163,9 +190,13 @@ def test_wrong_params_are_refused(make: Any, fragments: tuple[str, ...]):
 @pytest.mark.parametrize("kind", [Walk, SixValues])
 def test_an_environment_without_faults_is_checked_like_one_in_jax(kind: type[Walk]):
     assert find_fault(kind(), Params()) is None
-    assert {it.what for it in ox.check_env(kind(), 2, max_steps=6)} <= {"an episode ends where episodes begin"}
+    assert {it.what for it in ox.check_env(kind(), 2, max_steps=6)} <= {
+        "an episode ends where episodes begin"
+    }
 
 
-@pytest.mark.parametrize("name", ["Acrobot-v1", "Pendulum-v1", "UmbrellaChain-bsuite", "FourRooms-misc"])
+@pytest.mark.parametrize(
+    "name", ["Acrobot-v1", "Pendulum-v1", "UmbrellaChain-bsuite", "FourRooms-misc"]
+)
 def test_environments_of_gymnax_have_no_faults(name: str):
     assert find_fault(*gymnax.make(name)) is None

@@ -21,7 +21,9 @@ class Camera(gym.Env[Any, Any]):
         self.action_space = gym.spaces.Discrete(2)
 
     def _look(self):
-        self._seen = self.np_random.integers(0, 256, self.observation_space.shape).astype(self.observation_space.dtype)
+        self._seen = self.np_random.integers(0, 256, self.observation_space.shape).astype(
+            self.observation_space.dtype
+        )
         return self._seen
 
     def reset(self, *, seed=None, options=None):
@@ -38,7 +40,11 @@ class Robot(gym.Env[Any, Any]):
 
     def __init__(self):
         box = gym.spaces.Box
-        parts = {"speed": box(0.0, 2.0, ()), "pos": box(-1.0, 1.0, (2,)), "arm": box(-1.0, 1.0, (2, 2))}
+        parts = {
+            "speed": box(0.0, 2.0, ()),
+            "pos": box(-1.0, 1.0, (2,)),
+            "arm": box(-1.0, 1.0, (2, 2)),
+        }
         self.observation_space = gym.spaces.Dict(parts)
         self.action_space = gym.spaces.Discrete(2)
 
@@ -58,27 +64,41 @@ def by_hand(policy, image):
     layer, last = policy.psi.convolutions.layers[0], policy.psi.layers.layers[0]
     windows, bias = np.asarray(layer.weight), np.asarray(layer.bias)[:, 0, 0]
     found = [
-        sum(correlate(channel, window, "valid") for channel, window in zip(image, windows[k], strict=True)) + bias[k]
+        sum(
+            correlate(channel, window, "valid")
+            for channel, window in zip(image, windows[k], strict=True)
+        )
+        + bias[k]
         for k in range(len(windows))
     ]
     return np.asarray(last.weight) @ np.tanh(np.array(found)).ravel() + np.asarray(last.bias)
 
 
-@pytest.mark.parametrize(("shape", "kind"), [((6, 5, 2), "uint8"), ((2, 6, 5), "float32"), ((6, 5), "uint8")])
+@pytest.mark.parametrize(
+    ("shape", "kind"), [((6, 5, 2), "uint8"), ((2, 6, 5), "float32"), ((6, 5), "uint8")]
+)
 def test_a_cnn_recognises_channels_and_scales_pixels(shape, kind):
     env = ox.GymnasiumEnv(Camera, shape=shape, kind=kind)
     policy = ox.policies.cnn(channels=(3,), hidden=(), scale=1.0)(env, jax.random.key(0))
     image = np.random.default_rng(0).integers(0, 256, shape).astype(kind)
-    first = {(6, 5, 2): lambda it: np.moveaxis(it, 2, 0), (2, 6, 5): lambda it: it, (6, 5): lambda it: it[None]}[shape]
+    first = {
+        (6, 5, 2): lambda it: np.moveaxis(it, 2, 0),
+        (2, 6, 5): lambda it: it,
+        (6, 5): lambda it: it[None],
+    }[shape]
     scaled = first(image).astype(float) / (255 if kind == "uint8" else 1)
     for seen in (image, image.ravel()):  # as it is, and as policies see it
-        np.testing.assert_allclose(policy.logits(jnp.asarray(seen)), by_hand(policy, scaled), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            policy.logits(jnp.asarray(seen)), by_hand(policy, scaled), rtol=1e-3, atol=1e-4
+        )
 
 
 def test_a_cnn_trains_and_is_loaded_back(tmp_path):
     problem = ox.Problem(ox.GymnasiumEnv(Camera, shape=(5, 4, 1)), horizon=6)
     policy = ox.policies.cnn(channels=(2,), hidden=(3,))
-    result = ox.train(problem, ox.REINFORCE(4, baseline="linear"), 12, policy=policy, progress=False)
+    result = ox.train(
+        problem, ox.REINFORCE(4, baseline="linear"), 12, policy=policy, progress=False
+    )
     ox.save_policy(result.policy(), tmp_path / "policy.safetensors")
     loaded, image = ox.load_policy(tmp_path / "policy.safetensors"), jnp.zeros((5, 4, 1), jnp.uint8)
     np.testing.assert_array_equal(loaded.probs(image), result.policy().probs(image))
@@ -111,9 +131,13 @@ def test_a_grid_over_named_parts_counts_the_right_cells():
     named = ox.features.Grid({"pos": ([-1, -1], [1, 1], [2, 4]), "speed": (0, 2, 3)})
     problem = ox.Problem(env, ox.utilities.Entropy(), horizon=3, features=named, discount=0.5)
     policy = ox.policies.mlp(hidden=(2,))(env, jax.random.key(0))
-    occupancy = ox.estimators.occupancy(problem, ox.sample(problem, policy, 2, jax.random.key(0)), policy)
+    occupancy = ox.estimators.occupancy(
+        problem, ox.sample(problem, policy, 2, jax.random.key(0)), policy
+    )
     cells = np.zeros((2, 4, 3))
-    cells[0, 3, 2] = 1.75  # -0.9 is in the lower half, 0.6 in the last quarter, 1.9 in the last third
+    cells[0, 3, 2] = (
+        1.75  # -0.9 is in the lower half, 0.6 in the last quarter, 1.9 in the last third
+    )
     np.testing.assert_allclose(occupancy, cells.ravel())
     for wrong, says in (
         ({"post": (0, 1, 2)}, "entry of the observation 'post' is not known. Did you mean 'pos'"),

@@ -72,7 +72,13 @@ def test_twins_are_of_their_own_kind():
 
 
 def test_tables_of_gymnasium_are_known_again():
-    names = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
+    names = (
+        "FrozenLake-v1",
+        "FrozenLake8x8-v1",
+        "CliffWalking-v1",
+        "CliffWalkingSlippery-v1",
+        "Taxi-v4",
+    )
     assert [registry.table_name(make(name)) for name in names] == list(names)
     assert registry.table_name(make("FrozenLake-v1", is_slippery=False)) is None
     assert registry.table_name(make("FrozenLake-v1", desc=["SFFG", "FFFF", "FHFF", "FFFF"])) is None
@@ -95,9 +101,13 @@ def test_options_reach_gymnasium():
     np.testing.assert_array_equal(own_map.terminal, [False, False, True, True])
 
 
-def test_gymnasium_id_that_is_not_listed_but_publishes_a_table_works(monkeypatch: pytest.MonkeyPatch):
+def test_gymnasium_id_that_is_not_listed_but_publishes_a_table_works(
+    monkeypatch: pytest.MonkeyPatch,
+):
     kind = "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv"
-    spec = gymnasium.envs.registration.EnvSpec("MyLake-v0", entry_point=kind, kwargs={"desc": MAPS["4x4"]})
+    spec = gymnasium.envs.registration.EnvSpec(
+        "MyLake-v0", entry_point=kind, kwargs={"desc": MAPS["4x4"]}
+    )
     monkeypatch.setitem(gymnasium.registry, "MyLake-v0", spec)
     assert "MyLake-v0" not in envs.list()
     env = envs.make("MyLake-v0")
@@ -142,12 +152,16 @@ def test_backend_gymnasium_is_the_environment_itself_even_if_there_is_a_twin(nam
     assert env.num_actions == make(name).num_actions
 
 
-def test_discrete_gymnasium_id_that_publishes_no_table_has_states_all_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_discrete_gymnasium_id_that_publishes_no_table_has_states_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+):
     class Silent(gymnasium.Env[int, int]):
         action_space = observation_space = gymnasium.spaces.Discrete(2)  # pyright: ignore[reportAssignmentType]
 
     monkeypatch.setitem(
-        gymnasium.registry, "Silent-v0", gymnasium.envs.registration.EnvSpec("Silent-v0", entry_point=Silent)
+        gymnasium.registry,
+        "Silent-v0",
+        gymnasium.envs.registration.EnvSpec("Silent-v0", entry_point=Silent),
     )
     assert number_of_states(make("Silent-v0")) == 2
     with pytest.raises(ValueError, match="Silent-v0 does not publish its transition table `P`"):
@@ -172,17 +186,23 @@ def test_wrong_option_is_shown_with_the_reason(name: str, options: dict[str, Any
 
 def test_option_with_an_impossible_value_is_refused():
     # Gymnasium makes a table of it, with probabilities of 1.5 and -0.25
-    assert "transition must not be negative, got -0.25" in refusal("FrozenLake-v1", success_rate=1.5)
+    assert "transition must not be negative, got -0.25" in refusal(
+        "FrozenLake-v1", success_rate=1.5
+    )
 
 
 def test_options_do_not_go_with_an_environment_that_is_made():
     # they would have no effect
-    with pytest.raises(ValueError, match=r"options go with a Gymnasium id.*got \{'is_slippery': False\}"):
+    with pytest.raises(
+        ValueError, match=r"options go with a Gymnasium id.*got \{'is_slippery': False\}"
+    ):
         TabularMDP.from_gymnasium(gymnasium.make("FrozenLake-v1"), is_slippery=False)
 
 
 def test_from_gymnasium_refuses_unknown_ids_and_names_the_nearest_one():
-    with pytest.raises(ValueError, match=r"id 'FrozenLak-v1' is not known\. Did you mean 'FrozenLake-v1'"):
+    with pytest.raises(
+        ValueError, match=r"id 'FrozenLak-v1' is not known\. Did you mean 'FrozenLake-v1'"
+    ):
         TabularMDP.from_gymnasium("FrozenLak-v1")
 
 
@@ -210,7 +230,9 @@ def test_own_factory_takes_over_a_gymnasium_id_that_has_none(own_names: dict[str
 def test_name_that_is_taken_is_refused_and_keeps_its_meaning(name: str, own_names: dict[str, Any]):
     envs.register("Corridor", lambda: TabularMDP.chain(4))
     before = dict(own_names)
-    with pytest.raises(ValueError, match=re.escape(f"name must be new, but '{name}' is registered already.")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"name must be new, but '{name}' is registered already.")
+    ):
         envs.register(name, lambda: TabularMDP.chain(5))
     assert own_names == before
 

@@ -33,8 +33,9 @@ GYMNASIUM_TABLES: list[tuple[str, dict[str, Any]]] = [
 ]
 LEFT, DOWN, RIGHT, UP = range(4)
 
-# The keys are fixed, so a result never changes; a right sampler passes this bound for 999 keys of 1000, and with the
-# thousands of draws taken a probability that is wrong by a few hundredths is far below it.
+# The keys are fixed, so a result never changes; a right sampler passes this bound for 999 keys of
+# 1000, and with the thousands of draws taken a probability that is wrong by a few hundredths is far
+# below it.
 SMALLEST_P = 1e-3
 
 properties = settings(deadline=None, max_examples=40, derandomize=True)
@@ -49,7 +50,9 @@ def dense_rewards(env: TabularMDP) -> Floats:
     rewards = np.zeros((env.num_states, env.num_actions, env.num_states))
     for index in np.argwhere(env.probabilities > 0):
         state, action, slot = index
-        rewards[state, action, env.successors[state, action, slot]] = env.outcome_rewards[state, action, slot]
+        rewards[state, action, env.successors[state, action, slot]] = env.outcome_rewards[
+            state, action, slot
+        ]
     return rewards
 
 
@@ -100,7 +103,9 @@ def test_gymnasium_table_is_read_as_published(name: str, options: dict[str, Any]
             expected = sum(probability * reward for probability, _, reward, _ in outcomes)
             assert env.reward[state, action] == pytest.approx(expected, rel=1e-14, abs=1e-15)
     reached = sorted(reading.running | reading.ended)
-    np.testing.assert_array_equal(env.terminal[reached], [state in reading.ended for state in reached])
+    np.testing.assert_array_equal(
+        env.terminal[reached], [state in reading.ended for state in reached]
+    )
     np.testing.assert_allclose(env.initial, reading.initial, rtol=0, atol=1e-15)
 
 
@@ -110,7 +115,9 @@ def test_ended_episodes_stay_where_they_are_and_earn_nothing(name: str, options:
     ended = np.flatnonzero(env.terminal)
     assert ended.size
     for action in range(env.num_actions):
-        np.testing.assert_array_equal(dense_transition(env)[ended, action], np.eye(env.num_states)[ended])
+        np.testing.assert_array_equal(
+            dense_transition(env)[ended, action], np.eye(env.num_states)[ended]
+        )
     np.testing.assert_array_equal(env.reward[ended], 0)
 
 
@@ -127,7 +134,8 @@ def test_steps_that_gymnasium_takes_have_our_rewards_and_flags(name: str, option
             following, reward, terminated, _, _ = theirs.step(action)
             assert transition[state, action, following] > 0
             assert terminated == env.terminal[following]
-            # sliding against the border of the cliff and falling down it may end in the same cell: there ours is a mean
+            # sliding against the border of the cliff and falling down it may end in the same cell:
+            # there ours is a mean
             if len(reading.rewards(state, action, following)) == 1:
                 assert reward == pytest.approx(rewards[state, action, following], rel=1e-14)
                 unambiguous += 1
@@ -147,11 +155,17 @@ class Published(gymnasium.Env[int, int]):
 
     def __init__(self, table: Any, initial: Any = (1.0, 0.0)):
         self.P, self.initial_state_distrib = table, initial
-        self.action_space, self.observation_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(2)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.action_space, self.observation_space = (
+            gymnasium.spaces.Discrete(1),
+            gymnasium.spaces.Discrete(2),
+        )  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def test_outcomes_that_meet_in_one_state_are_merged_with_their_mean_reward():
-    table = {0: {0: [(0.25, 1, 8.0, False), (0.25, 1, 0.0, False), (0.5, 0, 3.0, False)]}, 1: {0: [(1.0, 1, 0, False)]}}
+    table = {
+        0: {0: [(0.25, 1, 8.0, False), (0.25, 1, 0.0, False), (0.5, 0, 3.0, False)]},
+        1: {0: [(1.0, 1, 0, False)]},
+    }
     env = TabularMDP.from_gymnasium(Published(table))
     np.testing.assert_array_equal(dense_transition(env), [[[0.5, 0.5]], [[0.0, 1.0]]])
     np.testing.assert_array_equal(dense_rewards(env), [[[3.0, 4.0]], [[0.0, 0.0]]])
@@ -160,7 +174,9 @@ def test_outcomes_that_meet_in_one_state_are_merged_with_their_mean_reward():
 
 def test_table_that_ends_only_some_episodes_in_a_state_is_refused():
     table = {0: {0: [(0.5, 1, 0.0, True), (0.5, 1, 0.0, False)]}, 1: {0: [(1.0, 1, 0.0, False)]}}
-    with pytest.raises(ValueError, match="Published ends some episodes but not others on entering state 1"):
+    with pytest.raises(
+        ValueError, match="Published ends some episodes but not others on entering state 1"
+    ):
         TabularMDP.from_gymnasium(Published(table))
 
 
@@ -189,11 +205,14 @@ def test_fickle_passenger_is_refused_because_taxi_leaves_it_out_of_its_table():
 @pytest.mark.parametrize(("slip", "is_slippery"), [(2 / 3, True), (0.0, False)])
 def test_gridworld_of_the_frozen_lake_map_is_frozen_lake(size: str, slip: float, is_slippery: bool):
     drawn = TabularMDP.gridworld("\n".join(MAPS[size]), slip)
-    assert_same_process(drawn, TabularMDP.from_gymnasium("FrozenLake-v1", map_name=size, is_slippery=is_slippery))
+    assert_same_process(
+        drawn, TabularMDP.from_gymnasium("FrozenLake-v1", map_name=size, is_slippery=is_slippery)
+    )
 
 
 def test_gridworld_worked_by_hand():
-    # states: 0 and 1 in the upper row, with a wall between them, then 2, 3, 4; half of the moves slip, a quarter a side
+    # states: 0 and 1 in the upper row, with a wall between them, then 2, 3, 4; half of the moves
+    # slip, a quarter a side
     env = TabularMDP.gridworld("""
         S#G
         .SF
@@ -276,7 +295,11 @@ def some_process(seed: int = 0) -> tuple[Floats, Floats, Floats]:
     """Transitions with outcomes that are impossible, rewards [S, A, S], initial."""
     random = np.random.default_rng(seed)
     weights = random.integers(0, 4, (5, 3, 5)) + np.eye(5)[:, None]
-    return weights / weights.sum(-1, keepdims=True), random.normal(size=(5, 3, 5)), random.dirichlet(np.ones(5))
+    return (
+        weights / weights.sum(-1, keepdims=True),
+        random.normal(size=(5, 3, 5)),
+        random.dirichlet(np.ones(5)),
+    )
 
 
 FORMS: dict[str, Callable[[Floats], Any]] = {
@@ -289,7 +312,10 @@ FORMS: dict[str, Callable[[Floats], Any]] = {
     "csr matrix": lambda dense: sparse.csr_matrix(dense.reshape(-1, dense.shape[2])),
     "coo [S, A, S]": sparse.coo_array,
     "entries given in two halves": lambda dense: sparse.coo_array(
-        (np.tile(dense.ravel() / 2, 2), tuple(np.tile(axis, 2) for axis in np.indices(dense.shape).reshape(3, -1))),
+        (
+            np.tile(dense.ravel() / 2, 2),
+            tuple(np.tile(axis, 2) for axis in np.indices(dense.shape).reshape(3, -1)),
+        ),
         shape=dense.shape,
     ),
 }
@@ -302,7 +328,9 @@ def test_every_form_of_input_gives_the_same_process(form: str, x64: None):
     expected = TabularMDP(transition, reward, initial, terminal)
     assert_same_process(TabularMDP(FORMS[form](transition), reward, initial, terminal), expected)
     assert_same_process(TabularMDP(transition, FORMS[form](reward), initial, terminal), expected)
-    np.testing.assert_allclose(dense_transition(expected)[~terminal], transition[~terminal], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        dense_transition(expected)[~terminal], transition[~terminal], rtol=0, atol=1e-15
+    )
     mean = (transition * reward).sum(2)
     np.testing.assert_allclose(expected.reward[~terminal], mean[~terminal], rtol=0, atol=1e-15)
 
@@ -332,12 +360,18 @@ def test_one_state_and_one_action_are_enough():
 def test_terminal_rows_may_hold_anything(written: float, form: str):
     transition, reward, initial = some_process()
     transition[[1, 4]] = written
-    env = TabularMDP(FORMS[form](transition), reward, initial, np.array([False, True, False, False, True]))
+    env = TabularMDP(
+        FORMS[form](transition), reward, initial, np.array([False, True, False, False, True])
+    )
     for state in (1, 4):
-        np.testing.assert_array_equal(dense_transition(env)[state], np.tile(np.eye(5)[state], (3, 1)))
+        np.testing.assert_array_equal(
+            dense_transition(env)[state], np.tile(np.eye(5)[state], (3, 1))
+        )
         # what it pays for repeating itself, which the "absorbing" convention collects
         np.testing.assert_array_equal(env.reward[state], reward[state, :, state])
-    np.testing.assert_allclose(dense_transition(env)[[0, 2, 3]], transition[[0, 2, 3]], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        dense_transition(env)[[0, 2, 3]], transition[[0, 2, 3]], rtol=0, atol=1e-15
+    )
 
 
 def test_all_states_may_be_terminal():
@@ -355,7 +389,8 @@ def test_rounding_of_the_input_is_divided_out():
 # Sampling
 
 
-# Rows of one to four outcomes, so that three are padded; impossible ones in front, between and behind.
+# Rows of one to four outcomes, so that three are padded; impossible ones in front, between and
+# behind.
 RAGGED = np.array([
     [[0.1, 0.2, 0.3, 0.4], [0.0, 1.0, 0.0, 0.0]],
     [[0.0, 0.7, 0.0, 0.3], [0.5, 0.0, 0.5, 0.0]],
@@ -393,7 +428,9 @@ def assert_drawn_from(draws: Any, probabilities: Floats):
 def test_steps_are_as_frequent_as_their_probabilities():
     draws = 5000
     states, actions = (np.repeat(axis, draws) for axis in np.indices((4, 2)).reshape(2, -1))
-    following, rewards = many_steps(ragged(), states, actions, jax.random.split(jax.random.key(1), states.size))
+    following, rewards = many_steps(
+        ragged(), states, actions, jax.random.split(jax.random.key(1), states.size)
+    )
     np.testing.assert_array_equal(rewards, RAGGED_REWARDS[states, actions, np.asarray(following)])
     for state in range(4):
         for action in range(2):
@@ -402,12 +439,16 @@ def test_steps_are_as_frequent_as_their_probabilities():
 
 
 def test_resets_are_as_frequent_as_their_probabilities():
-    assert_drawn_from(many_resets(ragged(), jax.random.split(jax.random.key(2), 5000)), RAGGED_INITIAL)
+    assert_drawn_from(
+        many_resets(ragged(), jax.random.split(jax.random.key(2), 5000)), RAGGED_INITIAL
+    )
 
 
 def test_terminal_flag_follows_the_mask_and_a_table_is_never_truncated():
     env = TabularMDP(RAGGED, RAGGED_REWARDS, RAGGED_INITIAL, [False, True, False, True])
-    np.testing.assert_array_equal(jax.vmap(env.terminated)(jnp.arange(4)), [False, True, False, True])
+    np.testing.assert_array_equal(
+        jax.vmap(env.terminated)(jnp.arange(4)), [False, True, False, True]
+    )
     assert not jax.vmap(env.truncated)(jnp.arange(4)).any()
     assert env.observe(2) == 2
 
@@ -428,8 +469,8 @@ def test_impossible_outcomes_are_not_drawn_at_the_ends_of_the_unit_interval(
         return jnp.full(shape, edge, dtype)
 
     monkeypatch.setattr(jax.random, "uniform", uniform)
-    # ten float64 tenths add up to no more than the largest number below 1; the rest is impossible, or padding that
-    # points to state 0
+    # ten float64 tenths add up to no more than the largest number below 1; the rest is impossible,
+    # or padding that points to state 0
     tenths = np.concatenate([[0.0], np.full(10, 0.1), [0.0]])
     assert np.cumsum(tenths)[-1] <= below_one(np.float64)
     rows = np.stack([tenths, np.full(12, 1 / 12), *np.eye(12)[2:]])[:, None]
@@ -455,7 +496,12 @@ def test_stored_arrays_cannot_be_written():
 
 
 def test_input_is_copied_and_left_alone():
-    given = [RAGGED.copy(), RAGGED_REWARDS.copy(), RAGGED_INITIAL.copy(), np.array([False, False, False, True])]
+    given = [
+        RAGGED.copy(),
+        RAGGED_REWARDS.copy(),
+        RAGGED_INITIAL.copy(),
+        np.array([False, False, False, True]),
+    ]
     before = [array.copy() for array in given]
     env, expected = TabularMDP(*given), TabularMDP(*before)
     for array, original in zip(given, before, strict=True):
@@ -466,7 +512,9 @@ def test_input_is_copied_and_left_alone():
 
 def test_sparse_input_is_left_alone():
     # explicit zeros, unsorted and repeated entries: all of them are tidied up in a copy
-    given = sparse.csr_array((np.array([0.5, 0.25, 0.25, 0.0, 1.0]), [1, 0, 0, 1, 1], [0, 3, 5]), shape=(2, 2))
+    given = sparse.csr_array(
+        (np.array([0.5, 0.25, 0.25, 0.0, 1.0]), [1, 0, 0, 1, 1], [0, 3, 5]), shape=(2, 2)
+    )
     data, indices = given.data.copy(), given.indices.copy()
     env = TabularMDP(given, np.zeros((2, 1)), [1.0, 0.0], [False, True])
     np.testing.assert_array_equal(dense_transition(env)[:, 0], [[0.5, 0.5], [0.0, 1.0]])
@@ -520,9 +568,13 @@ def check_refused(process: tuple[Any, ...], message: str):
 
 @properties
 @given(processes(), st.data(), st.sampled_from([np.asarray, sparse.coo_array]))
-def test_one_wrong_probability_is_named(process: tuple[Any, ...], data: st.DataObject, form: Callable[[Any], Any]):
+def test_one_wrong_probability_is_named(
+    process: tuple[Any, ...], data: st.DataObject, form: Callable[[Any], Any]
+):
     transition, reward, initial, _ = process
-    state, action, following = place = data.draw(st.tuples(*(st.integers(0, size - 1) for size in transition.shape)))
+    state, action, following = place = data.draw(
+        st.tuples(*(st.integers(0, size - 1) for size in transition.shape))
+    )
     there = f"state {state} with action {action}"
 
     def with_entry(entry: float) -> tuple[Any, ...]:
@@ -532,10 +584,14 @@ def test_one_wrong_probability_is_named(process: tuple[Any, ...], data: st.DataO
 
     check_refused(with_entry(np.nan), f"transition must be finite, got nan at index {place}.")
     check_refused(with_entry(np.inf), f"transition must be finite, got inf at index {place}.")
-    check_refused(with_entry(-0.25), f"transition must not be negative, got -0.25 from {there} to state {following}.")
+    check_refused(
+        with_entry(-0.25),
+        f"transition must not be negative, got -0.25 from {there} to state {following}.",
+    )
     total = 1 + 0.125
     check_refused(
-        with_entry(transition[place] + 0.125), f"transition must sum to 1 over next states, got {total} for {there}"
+        with_entry(transition[place] + 0.125),
+        f"transition must sum to 1 over next states, got {total} for {there}",
     )
     if transition[place]:
         check_refused(with_entry(0.0), f"got {1 - transition[place]:.9g} for {there}.")
@@ -543,11 +599,16 @@ def test_one_wrong_probability_is_named(process: tuple[Any, ...], data: st.DataO
 
 @properties
 @given(processes(), st.data(), st.sampled_from([np.asarray, sparse.coo_array]))
-def test_one_wrong_reward_is_named(process: tuple[Any, ...], data: st.DataObject, form: Callable[[Any], Any]):
+def test_one_wrong_reward_is_named(
+    process: tuple[Any, ...], data: st.DataObject, form: Callable[[Any], Any]
+):
     transition, reward, initial, _ = process
     place = data.draw(st.tuples(*(st.integers(0, size - 1) for size in transition.shape)))
     reward[place] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
-    check_refused((transition, form(reward), initial), f"reward must be finite, got {reward[place]} at index {place}.")
+    check_refused(
+        (transition, form(reward), initial),
+        f"reward must be finite, got {reward[place]} at index {place}.",
+    )
 
 
 @properties
@@ -560,8 +621,13 @@ def test_wrong_initial_distribution_is_named(process: tuple[Any, ...], data: st.
     negative[state] = -0.25
     nan[state] = np.nan
     check_refused((transition, reward, more), "initial must sum to 1, got 1.125.")
-    check_refused((transition, reward, negative), f"initial must not be negative, got -0.25 for state {state}.")
-    check_refused((transition, reward, nan), f"initial must be finite, got nan at index ({state},).")
+    check_refused(
+        (transition, reward, negative),
+        f"initial must not be negative, got -0.25 for state {state}.",
+    )
+    check_refused(
+        (transition, reward, nan), f"initial must be finite, got nan at index ({state},)."
+    )
 
 
 @properties
@@ -572,13 +638,15 @@ def test_wrong_shape_is_named(process: tuple[Any, ...], axis: int, form: Callabl
     longer = np.concatenate([transition, transition], axis)
     shape = f"[S, A, S] = {(S, A, S)}"
     with pytest.raises(
-        ValueError, match=rf"transition must have shape.*{re.escape(shape)}.*got {re.escape(str(longer.shape))}"
+        ValueError,
+        match=rf"transition must have shape.*{re.escape(shape)}.*got {re.escape(str(longer.shape))}",
     ):
         TabularMDP(form(longer), reward, initial)
     if axis != 1:  # a reward with twice the actions is right by itself
         check_refused((transition, form(longer), initial), f"with S = {S} states")
     check_refused(
-        (transition, reward, initial, np.tile(terminal, 2)), f"terminal must be {S} booleans, one a state, got shape"
+        (transition, reward, initial, np.tile(terminal, 2)),
+        f"terminal must be {S} booleans, one a state, got shape",
     )
 
 
@@ -586,9 +654,17 @@ def test_wrong_shape_is_named(process: tuple[Any, ...], axis: int, form: Callabl
 def test_sparse_reward_of_another_shape_is_refused_with_its_shape(shape: tuple[int, ...]):
     # SciPy would say that it cannot reshape an array
     uniform = np.full((3, 2, 3), 1 / 3)
-    check_refused((uniform, sparse.coo_array(np.ones(shape)), [1.0, 0.0, 0.0]), f"at least one action, got {shape}.")
+    check_refused(
+        (uniform, sparse.coo_array(np.ones(shape)), [1.0, 0.0, 0.0]),
+        f"at least one action, got {shape}.",
+    )
 
 
-@pytest.mark.parametrize("terminal", [[0, 1], [True], "no", [[True, False]], [[True], [True, False]]])
+@pytest.mark.parametrize(
+    "terminal", [[0, 1], [True], "no", [[True, False]], [[True], [True, False]]]
+)
 def test_terminal_mask_must_be_booleans(terminal: Any):
-    check_refused((np.full((2, 1, 2), 0.5), np.zeros((2, 1)), [1.0, 0.0], terminal), "terminal must be 2 booleans")
+    check_refused(
+        (np.full((2, 1, 2), 0.5), np.zeros((2, 1)), [1.0, 0.0], terminal),
+        "terminal must be 2 booleans",
+    )

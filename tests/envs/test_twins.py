@@ -23,7 +23,9 @@ class Fast(CartPole):
 def learned(env, seeds):
     """The area under the learning curve of each seed."""
     problem = ox.Problem(env, discount=0.95, horizon=60)
-    policy = ox.policies.mlp(hidden=(8,), normalise=False)  # bounds differ: running statistics, or none
+    policy = ox.policies.mlp(
+        hidden=(8,), normalise=False
+    )  # bounds differ: running statistics, or none
     result = ox.train(problem, ALGORITHM, 120, seeds, policy=policy, progress=False)
     curves = result.metrics["return"]
     assert curves[:, -5:].mean() > 1.3 * curves[:, :5].mean()  # there is something to learn
@@ -37,7 +39,12 @@ def p_value(one, other):
         return np.abs(a.mean(axis) - b.mean(axis))
 
     test = stats.permutation_test(
-        (one, other), difference, vectorized=True, n_resamples=9999, alternative="greater", rng=np.random.default_rng(0)
+        (one, other),
+        difference,
+        vectorized=True,
+        n_resamples=9999,
+        alternative="greater",
+        rng=np.random.default_rng(0),
     )
     return test.pvalue
 

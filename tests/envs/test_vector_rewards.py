@@ -46,7 +46,9 @@ class Undeclared(Choice):
 
 
 def problem(utility: Any = jnp.sum, **options: Any) -> ox.Problem:
-    return ox.Problem(ox.GymnasiumEnv(Choice, **options), utility, 0.5, horizon=2, features=ox.features.Rewards())
+    return ox.Problem(
+        ox.GymnasiumEnv(Choice, **options), utility, 0.5, horizon=2, features=ox.features.Rewards()
+    )
 
 
 def test_each_reward_is_counted_and_their_sum_is_the_reward():
@@ -60,17 +62,30 @@ def test_each_reward_is_counted_and_their_sum_is_the_reward():
     np.testing.assert_allclose(ox.estimators.occupancy(posed, drawn, policy), expected, rtol=1e-6)
     np.testing.assert_array_equal(drawn.rewards, np.where(actions == 0, 1.0, 2.0))
     both = ox.Problem(
-        posed.env, jnp.sum, 0.5, 2, features=ox.features.Stack(ox.features.Info("bonus"), ox.features.Rewards())
+        posed.env,
+        jnp.sum,
+        0.5,
+        2,
+        features=ox.features.Stack(ox.features.Info("bonus"), ox.features.Rewards()),
     )
-    np.testing.assert_allclose(ox.estimators.occupancy(both, drawn, policy), [4.5, *expected], rtol=1e-6)
+    np.testing.assert_allclose(
+        ox.estimators.occupancy(both, drawn, policy), [4.5, *expected], rtol=1e-6
+    )
 
 
 def test_a_utility_of_both_returns_is_maximised():
-    # with x the share of action 0 in both steps: log(0.1 + 1.5 x) + log(0.1 + 3 (1 - x)) is largest at x = 0.4833
+    # with x the share of action 0 in both steps: log(0.1 + 1.5 x) + log(0.1 + 3 (1 - x)) is largest
+    # at x = 0.4833
     posed = problem(lambda returns: jnp.log(0.1 + returns).sum())
-    result = ox.train(posed, ox.REINFORCE(batch=40, step_size=0.05), 1_600, policy="tabular", progress=False)
-    best = max(float(np.log(0.1 + 1.5 * x) + np.log(0.1 + 3 * (1 - x))) for x in np.linspace(0, 1, 1_001))
-    assert result.metrics["utility"][0, -10:].mean() == pytest.approx(best, abs=0.05)  # by chance alone 0.02
+    result = ox.train(
+        posed, ox.REINFORCE(batch=40, step_size=0.05), 1_600, policy="tabular", progress=False
+    )
+    best = max(
+        float(np.log(0.1 + 1.5 * x) + np.log(0.1 + 3 * (1 - x))) for x in np.linspace(0, 1, 1_001)
+    )
+    assert result.metrics["utility"][0, -10:].mean() == pytest.approx(
+        best, abs=0.05
+    )  # by chance alone 0.02
     only_second = float(np.log(0.1) + np.log(3.1))  # where the sum of the rewards is largest
     assert best > only_second + 1
 
@@ -79,7 +94,9 @@ def test_a_utility_of_both_returns_is_maximised():
 def test_rewards_of_mo_gymnasium_are_the_same_as_there():
     there: Any = importlib.import_module("mo_gymnasium").make("resource-gathering-v0")
 
-    posed = ox.Problem("mo_gymnasium:resource-gathering-v0", jnp.sum, horizon=12, features=ox.features.Rewards())
+    posed = ox.Problem(
+        "mo_gymnasium:resource-gathering-v0", jnp.sum, horizon=12, features=ox.features.Rewards()
+    )
     drawn = ox.sample(posed, ox.policies.linear()(posed.env, KEY), 6, KEY)
     seeds = episode_seeds(np.asarray(jax.random.key_data(KEY)), 0, 6)
     paid = np.zeros((6, 12, 3))
@@ -94,7 +111,9 @@ def test_rewards_of_mo_gymnasium_are_the_same_as_there():
 
 def test_a_wrapper_that_makes_numbers_of_them_makes_a_reward_that_is_a_number():
     def summed() -> Any:
-        return gym.wrappers.TransformReward(Choice(), lambda rewards: float(np.asarray(rewards).sum()))
+        return gym.wrappers.TransformReward(
+            Choice(), lambda rewards: float(np.asarray(rewards).sum())
+        )
 
     env = ox.GymnasiumEnv(summed)
     assert (env.reward_size, env.info) == (None, ())
@@ -125,7 +144,9 @@ def test_a_vector_of_another_length_is_refused_where_it_is_met():
     def changing() -> Any:
         return Choice(next(lengths))
 
-    posed = ox.Problem(ox.GymnasiumEnv(changing), jnp.sum, horizon=2, features=ox.features.Rewards())
+    posed = ox.Problem(
+        ox.GymnasiumEnv(changing), jnp.sum, horizon=2, features=ox.features.Rewards()
+    )
     with pytest.raises(ox.samplers.EpisodeError, match="reward_size was 2, and is 3"):
         ox.sample(posed, ox.policies.tabular()(posed.env, KEY), 1, KEY)
 
@@ -133,7 +154,11 @@ def test_a_vector_of_another_length_is_refused_where_it_is_met():
 def test_check_env_takes_vectors_that_are_declared():
     assert ox.check_env(Choice, episodes=2) == ()
     (wrong,) = ox.check_env(partial(Choice, 3), episodes=1)
-    assert (wrong.what, wrong.expected, wrong.actual) == ("reward has the wrong shape", "(2,)", "(3,)")
+    assert (wrong.what, wrong.expected, wrong.actual) == (
+        "reward has the wrong shape",
+        "(2,)",
+        "(3,)",
+    )
     (undeclared,) = ox.check_env(Undeclared, episodes=1)
     assert undeclared.what == "reward is not a number"
     assert "reward_space" in undeclared.remedy

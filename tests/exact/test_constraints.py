@@ -20,7 +20,9 @@ def garnet(seed=0):
 
 
 def limited(env, limits, horizon=None, **options):
-    constraints = [ox.Constraint(COSTS[k], at_most=limit, name=f"cost{k}") for k, limit in enumerate(limits)]
+    constraints = [
+        ox.Constraint(COSTS[k], at_most=limit, name=f"cost{k}") for k, limit in enumerate(limits)
+    ]
     return ox.Problem(env, discount=0.9, horizon=horizon, constraints=constraints, **options)
 
 
@@ -45,7 +47,9 @@ def test_the_exact_optimum_and_its_multipliers_are_those_of_a_linear_program(see
     right: Any = linear_program(env, limits)
     for method in ("frank-wolfe", "conic"):
         if right.status == 2:  # the program has no solution, and neither has the problem
-            with pytest.raises(ValueError, match="no policy satisfies the constraints; the smallest violation"):
+            with pytest.raises(
+                ValueError, match="no policy satisfies the constraints; the smallest violation"
+            ):
                 ox.solve(limited(env, limits), method=method)
             continue
         best = ox.solve(limited(env, limits), method=method)
@@ -61,16 +65,23 @@ def test_a_concave_limit_is_kept_and_any_multipliers_bound_the_optimum():
     problem = ox.Problem(
         env,
         discount=0.9,
-        constraints=[ox.Constraint(ox.utilities.Entropy(), at_least=1.5), ox.Constraint(COSTS[0], at_most=4.0)],
+        constraints=[
+            ox.Constraint(ox.utilities.Entropy(), at_least=1.5),
+            ox.Constraint(COSTS[0], at_most=4.0),
+        ],
     )
-    best = ox.solve(problem)  # whose gap is certified by planning for the Lagrangian, whoever found it
+    best = ox.solve(
+        problem
+    )  # whose gap is certified by planning for the Lagrangian, whoever found it
     assert max(best.excesses.values()) <= 1e-6
     assert min(best.multipliers.values()) > 0.01
     assert best.value < ox.solve(ox.Problem(env, discount=0.9)).value - 0.01
     uniform = np.full((5, 3), 1 / 3)
     rng = np.random.default_rng(1)
     for _ in range(3):
-        certificate = ox.exact.certificate(problem, uniform, dict(zip(best.multipliers, rng.random(2), strict=True)))
+        certificate = ox.exact.certificate(
+            problem, uniform, dict(zip(best.multipliers, rng.random(2), strict=True))
+        )
         assert certificate.upper_bound >= best.value
     tight = ox.exact.certificate(problem, best.policy)
     assert tight.gap <= 1e-3
@@ -109,7 +120,8 @@ def test_training_keeps_a_limit_that_the_best_policy_breaks(trained):
     broken = (ox.exact.occupancy(free, ox.solve(free).policy) * MUD).sum()
     assert broken > 2 * 0.2
     best = ox.solve(trained.problem)
-    # two standard errors of what the last 6,000 episodes cost, whose deviation is 0.38: no more is known
+    # two standard errors of what the last 6,000 episodes cost, whose deviation is 0.38: no more is
+    # known
     assert (trained.excesses["mud"] <= 2 * 0.38 / 6_000**0.5).all()
     assert (trained.utilities >= 0.9 * best.value).all()
     assert "; mud <= 0.2: " in trained.headline
@@ -118,18 +130,26 @@ def test_training_keeps_a_limit_that_the_best_policy_breaks(trained):
 
 
 def test_units_change_nothing(trained):
-    scale = 2.0**17  # a power of two, which rounds nothing: other units would be other runs after some iterations
+    scale = (
+        2.0**17
+    )  # a power of two, which rounds nothing: other units would be other runs after some iterations
     same = ox.train(muddy(scale), episodes=12_000, seeds=3, progress=False)
-    assert same.excesses["mud"] * scale == pytest.approx(trained.excesses["mud"], rel=1e-4, abs=1e-6)
+    assert same.excesses["mud"] * scale == pytest.approx(
+        trained.excesses["mud"], rel=1e-4, abs=1e-6
+    )
     assert same.utilities / scale == pytest.approx(trained.utilities, rel=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", [ox.REINFORCE(output="best"), ox.TSIVRPG(snapshot_batch=20, batch=10)])
+@pytest.mark.parametrize(
+    "algorithm", [ox.REINFORCE(output="best"), ox.TSIVRPG(snapshot_batch=20, batch=10)]
+)
 def test_a_run_with_limits_resumes_bit_by_bit(algorithm, tmp_path):
     problem = muddy()
     whole = ox.train(problem, algorithm, episodes=400, seeds=2, progress=False)
     ox.train(problem, algorithm, episodes=200, seeds=2, progress=False, out=tmp_path / "run")
-    resumed = ox.train(problem, algorithm, episodes=400, seeds=2, progress=False, out=tmp_path / "run", resume=True)
+    resumed = ox.train(
+        problem, algorithm, episodes=400, seeds=2, progress=False, out=tmp_path / "run", resume=True
+    )
     for name in ("multiplier/mud", "violation/mud", "utility"):
         assert (whole.metrics[name] == resumed.metrics[name]).all()
     assert (whole.policy(1).table == resumed.policy(1).table).all()
@@ -142,7 +162,10 @@ def test_a_run_with_limits_resumes_bit_by_bit(algorithm, tmp_path):
 def test_limits_that_nobody_can_keep_are_said_to_be_so():
     limits = [ox.Constraint(MUD, at_most=0.05), ox.Constraint(ox.features.Reward(), at_least=0.9)]
     result = ox.train(
-        ox.Problem(GRID, discount=0.9, horizon=20, constraints=limits), episodes=400, seeds=2, progress=False
+        ox.Problem(GRID, discount=0.9, horizon=20, constraints=limits),
+        episodes=400,
+        seeds=2,
+        progress=False,
     )
     found = {finding.kind: finding for finding in result.diagnosis}["limit-not-kept"]
     assert "no policy satisfies the constraints" in found.sentence
@@ -169,7 +192,13 @@ def test_multipliers_follow_a_network_more_slowly():
     for policy in (ox.policies.Tabular(jnp.zeros((2, 2))), network):
         state: Any = first_multipliers(problem)
         for k in range(10):
-            state = follow(state, problem, jnp.asarray([0.7 + 0.1 * (k % 2), 0.3 + 0.1 * (k % 3)]), 20, gains(policy))
+            state = follow(
+                state,
+                problem,
+                jnp.asarray([0.7 + 0.1 * (k % 2), 0.3 + 0.1 * (k % 3)]),
+                20,
+                gains(policy),
+            )
         found.append(float(state.value[0]))
     assert found[0] > 3 * found[1] > 0
 
@@ -206,7 +235,10 @@ def test_limits_on_the_command_line():
 
 
 def test_names_stand_for_what_is_limited():
-    limits = [ox.Constraint(*it) for it in (("info.cost", 25.0), ("reward", None, -3.0), ("entropy", None, 1.0))]
+    limits = [
+        ox.Constraint(*it)
+        for it in (("info.cost", 25.0), ("reward", None, -3.0), ("entropy", None, 1.0))
+    ]
     assert [str(it) for it in limits] == ["info.cost <= 25", "reward >= -3", "entropy >= 1"]
     assert [type(it.subject).__name__ for it in limits] == ["Total", "Total", "Entropy"]
     assert limits[0].subject.features() == ox.features.Info("cost")
@@ -215,7 +247,9 @@ def test_names_stand_for_what_is_limited():
 
 
 def test_the_best_point_of_a_sweep_keeps_the_limits():
-    done = ox.sweep(muddy(), "reinforce", {"step_size": [0.3, 0.001]}, episodes=2_000, seeds=2, progress=False)
+    done = ox.sweep(
+        muddy(), "reinforce", {"step_size": [0.3, 0.001]}, episodes=2_000, seeds=2, progress=False
+    )
     excesses = [result.excesses["mud"].mean() for result in done.results]
     assert excesses[0] < 0 < excesses[1] == pytest.approx(done.violations[1])
     done.__dict__["scores"] = np.array([0.0, 1.0])  # whatever it earns
@@ -225,7 +259,9 @@ def test_the_best_point_of_a_sweep_keeps_the_limits():
 def test_constraints_of_one_name_are_numbered_and_share_features_with_the_utility():
     state = ox.utilities.Entropy()
     problem = ox.Problem(
-        GRID, ox.utilities.LogCoverage(), constraints=[ox.Constraint(state, at_least=0.5 * k) for k in (1, 2)]
+        GRID,
+        ox.utilities.LogCoverage(),
+        constraints=[ox.Constraint(state, at_least=0.5 * k) for k in (1, 2)],
     )
     assert [it.name for it in problem.constraints] == ["entropy", "entropy-2"]
     assert problem.size == 6

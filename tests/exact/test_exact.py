@@ -44,7 +44,9 @@ def value_iteration_by_hand(env, discount, sweeps):
 
 def test_calls_are_checked_against_their_annotations(request):
     whole_numbers = np.ones((2, 3), int)
-    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of occupax\.exact\.optimum\.policy_of"):
+    with pytest.raises(
+        jaxtyping.TypeCheckError, match=r"parameters of occupax\.exact\.optimum\.policy_of"
+    ):
         optimum.policy_of(whole_numbers)
     request.getfixturevalue("as_users_run")
     np.testing.assert_allclose(optimum.policy_of(whole_numbers * 1.0), 1 / 3)
@@ -57,7 +59,9 @@ def test_the_optimal_return_of_frozen_lake(lake):
     plan = ox.exact.value_iteration(ox.Problem(lake, discount=0.99))
     assert plan.value == pytest.approx(0.414640, abs=5e-7)
     assert plan.value == pytest.approx(value_iteration_by_hand(lake, 0.99, 4000), abs=1e-12)
-    assert ox.exact.value(ox.Problem(lake, discount=0.99), plan.policy) == pytest.approx(plan.value, abs=1e-12)
+    assert ox.exact.value(ox.Problem(lake, discount=0.99), plan.policy) == pytest.approx(
+        plan.value, abs=1e-12
+    )
 
 
 def test_a_horizon_of_200_leaves_a_floor_under_the_gap_to_the_infinite_optimum(lake):
@@ -196,7 +200,9 @@ def test_a_conic_solution_and_frank_wolfe_agree_within_their_gaps():
 def test_auto_is_frank_wolfe_where_the_conic_program_is_slower_or_not_to_be_had(monkeypatch):
     env, coverage = maze(7), utilities.LogCoverage(0.125)
     endless, options = ox.Problem(env, coverage, discount=0.9), {"tolerance": 0.1}
-    unknown_form = utilities.Custom(lambda u: jnp.sum(jnp.log(u + 0.125)), features=ox.features.State(), concave=True)
+    unknown_form = utilities.Custom(
+        lambda u: jnp.sum(jnp.log(u + 0.125)), features=ox.features.State(), concave=True
+    )
     slower = {
         "small": ox.Problem(maze(5), coverage, discount=0.9),
         "linear": ox.Problem(env, discount=0.9),
@@ -228,7 +234,10 @@ def test_auto_goes_on_with_frank_wolfe_where_the_tolerance_is_missed_by_far(lake
 @pytest.mark.usefixtures("as_users_run")
 def test_a_rough_optimum_is_within_its_share_of_the_way(lake):
     problem = ox.Problem(lake, utilities.LogCoverage(0.125), discount=0.99, horizon=30)
-    best, uniform = ox.solve(problem, tolerance=1e-3), ox.exact.value(problem, np.full((64, 4), 0.25))
+    best, uniform = (
+        ox.solve(problem, tolerance=1e-3),
+        ox.exact.value(problem, np.full((64, 4), 0.25)),
+    )
     found = optimum.solve_roughly(problem, share=0.02, max_iterations=200)
     assert found is not None
     assert found.gap <= 0.02 * (found.value - uniform)
@@ -247,8 +256,11 @@ def test_the_tolerance_is_reached_when_the_discount_is_close_to_one(discount):
 
 
 def test_the_conic_answer_is_polished_where_it_is_not_good_enough():
-    # from so near the optimum each corner helps by less than 1e-11, and mixtures once went round in circles
-    problem = ox.Problem(ox.make("FrozenLake-v1"), utilities.LogCoverage(), discount=0.99, termination="absorbing")
+    # from so near the optimum each corner helps by less than 1e-11, and mixtures once went round in
+    # circles
+    problem = ox.Problem(
+        ox.make("FrozenLake-v1"), utilities.LogCoverage(), discount=0.99, termination="absorbing"
+    )
     assert clarabel_alone(problem).gap > 1e-6
     assert ox.solve(problem, method="conic").gap <= 1e-6
 
@@ -271,8 +283,12 @@ def test_two_states_in_closed_form(termination):
     problem = ox.Problem(env, discount=0.8, termination=termination)
     there = 1 / (1 - 0.8 * 0.7)
     after = 1 / (1 - 0.8) - there if termination == "absorbing" else 0.0
-    np.testing.assert_allclose(ox.exact.occupancy(problem, [[1.0], [1.0]]), [[there], [after]], rtol=1e-12)
-    assert ox.exact.value(problem, [[1.0], [1.0]]) == pytest.approx(2 * there + 5 * after, rel=1e-12)
+    np.testing.assert_allclose(
+        ox.exact.occupancy(problem, [[1.0], [1.0]]), [[there], [after]], rtol=1e-12
+    )
+    assert ox.exact.value(problem, [[1.0], [1.0]]) == pytest.approx(
+        2 * there + 5 * after, rel=1e-12
+    )
     values = ox.exact.value_iteration(problem).values
     assert values[1] == pytest.approx(5 / (1 - 0.8) if termination == "absorbing" else 0.0)
 
@@ -303,7 +319,10 @@ def test_the_gradient_of_a_network_policy_follows_the_value(small):
         policy = ox.policies.mlp((5,))(small, jax.random.key(0))
         slope = ox.exact.gradient(problem, policy)
         steps = jax.tree.map(lambda g: None if g is None else 1e-5 * g, slope)
-        moved = [jax.tree.map(lambda p, s, k=k: p if s is None else p + k * s, policy, steps) for k in (1, -1)]
+        moved = [
+            jax.tree.map(lambda p, s, k=k: p if s is None else p + k * s, policy, steps)
+            for k in (1, -1)
+        ]
         up, down = (ox.exact.value(problem, jax.vmap(it.probs)(jnp.arange(6))) for it in moved)
     length = sum((leaf**2).sum() for leaf in jax.tree.leaves(slope))
     assert (up - down) / 2e-5 == pytest.approx(length, rel=1e-6)
@@ -330,12 +349,18 @@ def test_ten_thousand_states_that_mix_fast_fit_in_memory():
     check_large(env)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 2e8  # dense, the transitions alone would take 3.2 GB, and one [S, S] matrix 0.8 GB
+    assert (
+        peak < 2e8
+    )  # dense, the transitions alone would take 3.2 GB, and one [S, S] matrix 0.8 GB
 
 
 @pytest.mark.usefixtures("as_users_run")
 def test_ten_thousand_states_of_a_grid():
-    check_large(ox.TabularMDP.gridworld("\n".join(["S" + "." * 99, *["." * 100] * 98, "." * 99 + "G"]), slip=0.3))
+    check_large(
+        ox.TabularMDP.gridworld(
+            "\n".join(["S" + "." * 99, *["." * 100] * 98, "." * 99 + "G"]), slip=0.3
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -361,14 +386,20 @@ def test_frank_wolfe_reaches_its_tolerance_with_sharp_utilities(env):
 @pytest.mark.parametrize("horizon", [1, 2, 17, 100, None])
 def test_many_occupancies_at_once_are_those_of_one_after_the_other(termination, horizon):
     def problem(steps):
-        return ox.Problem(ox.make("FrozenLake-v1"), discount=0.8, horizon=steps, termination=termination)
+        return ox.Problem(
+            ox.make("FrozenLake-v1"), discount=0.8, horizon=steps, termination=termination
+        )
 
     tables = np.random.default_rng(0).dirichlet(np.full(4, 0.3), (5, 16))
     found = stationary_occupancies(dynamics(problem(horizon)), tables)
     long = 300 if horizon is None else horizon  # 0.8^300 is below the precision of a double
-    np.testing.assert_allclose(found, [ox.exact.occupancy(problem(long), one) for one in tables], atol=1e-14)
+    np.testing.assert_allclose(
+        found, [ox.exact.occupancy(problem(long), one) for one in tables], atol=1e-14
+    )
     if horizon is None:
-        np.testing.assert_allclose(found, [ox.exact.occupancy(problem(None), one) for one in tables], rtol=1e-12)
+        np.testing.assert_allclose(
+            found, [ox.exact.occupancy(problem(None), one) for one in tables], rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("at_once", [0, 10**7])
@@ -394,7 +425,9 @@ def test_many_policies_have_the_values_and_gaps_of_each(monkeypatch, at_once, ho
 
 def test_no_policy_at_all_has_a_value():
     tables = np.full((2, 16, 4), np.nan)
-    utilities, gaps = ox.exact.Evaluator(ox.Problem(ox.make("FrozenLake-v1"), discount=0.8)).values(tables)
+    utilities, gaps = ox.exact.Evaluator(ox.Problem(ox.make("FrozenLake-v1"), discount=0.8)).values(
+        tables
+    )
     assert np.isnan(utilities).all()
     assert gaps is not None
     assert np.isnan(gaps).all()

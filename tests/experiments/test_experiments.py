@@ -26,7 +26,15 @@ from occupax.experiments import (
     tuning,
 )
 from occupax.experiments.cells import Cell, Outcome
-from occupax.experiments.inference import above, difference, equivalent, later, mean, median, power_law
+from occupax.experiments.inference import (
+    above,
+    difference,
+    equivalent,
+    later,
+    mean,
+    median,
+    power_law,
+)
 from occupax.experiments.judges import EvaluationJudge
 from occupax.experiments.maxent import MaxEntReading
 from occupax.experiments.scale import SCALES
@@ -49,7 +57,13 @@ def small(**settings) -> Task:
 # Settings
 
 PRINTED = {  # B, N, m, eta, delta, read off the appendix once more
-    "CartPole-v0": [(5, 25, 5, 5e-3, 1e-2), (25, 5e-3), (8, 25, 3, 5e-3), (5, 25, 5, 5e-3), (5, 25, 5, 8e-3)],
+    "CartPole-v0": [
+        (5, 25, 5, 5e-3, 1e-2),
+        (25, 5e-3),
+        (8, 25, 3, 5e-3),
+        (5, 25, 5, 5e-3),
+        (5, 25, 5, 8e-3),
+    ],
     "FrozenLake8x8": [
         (10, 100, 10, 0.1, 1e-2),
         (100, 5e-2),
@@ -74,7 +88,12 @@ def numbers(algorithm):
     if isinstance(algorithm, ox.REINFORCE | ox.MaxEnt):
         assert algorithm.radius == inf
         return algorithm.batch, algorithm.step_size
-    columns = (algorithm.batch, algorithm.snapshot_batch, algorithm.epoch_length, algorithm.step_size)
+    columns = (
+        algorithm.batch,
+        algorithm.snapshot_batch,
+        algorithm.epoch_length,
+        algorithm.step_size,
+    )
     return (*columns, algorithm.radius) if isinstance(algorithm, ox.TSIVRPG) else columns
 
 
@@ -102,7 +121,9 @@ def test_the_sizes_of_epochs_follow_from_the_snapshot():
         for snapshot, sizes in zip((10, 25, 50, 100, 200), expected, strict=True):
             made = methods.make(name, snapshot, step_size=0.25)
             assert (made.snapshot_batch, made.batch, made.epoch_length) == (snapshot, *sizes)
-    with pytest.raises(ValueError, match=r"method 'TSIVR' is not known\. Did you mean 'TSIVR-PG'\?"):
+    with pytest.raises(
+        ValueError, match=r"method 'TSIVR' is not known\. Did you mean 'TSIVR-PG'\?"
+    ):
         methods.make("TSIVR", 10)
 
 
@@ -121,8 +142,13 @@ def log_coverage(occupancy) -> float:
 
 @pytest.mark.parametrize("own", [False, True])
 def test_the_curves_of_maxent_are_those_of_its_policies_and_mixtures(own):
-    task, algorithm = small(), MaxEntReading(batch=8, mixing=0.3, own_density=own, fading=own, step_size=0.5)
-    it = cells.judged(task, [algorithm], 50, range(2), 3, records=1)[0]  # mixtures have a record for every iteration
+    task, algorithm = (
+        small(),
+        MaxEntReading(batch=8, mixing=0.3, own_density=own, fading=own, step_size=0.5),
+    )
+    it = cells.judged(task, [algorithm], 50, range(2), 3, records=1)[
+        0
+    ]  # mixtures have a record for every iteration
     seen = [make_setup(task.problem, [algorithm], task.policy, 2, 3, 1, exact=False).policies]
     keep = [lambda at: seen.append(at.policies)]
     ox.train(task.problem, algorithm, 50, 2, 3, task.policy, keep, progress=False)
@@ -130,29 +156,43 @@ def test_the_curves_of_maxent_are_those_of_its_policies_and_mixtures(own):
     for seed in range(2):
         tables = [np.exp(np.asarray(policies[seed].table, float)) for policies in seen]
         visits = [ox.exact.occupancy(task.problem, t / t.sum(1, keepdims=True)) for t in tables]
-        np.testing.assert_allclose(it.values[seed], [log_coverage(visit) for visit in visits], rtol=1e-10)
+        np.testing.assert_allclose(
+            it.values[seed], [log_coverage(visit) for visit in visits], rtol=1e-10
+        )
         mixtures = [visits[0]]
-        for k in range(6):  # the policies 0 to k have been sampled; with a density of its own, every second time
+        for k in range(
+            6
+        ):  # the policies 0 to k have been sampled; with a density of its own, every second time
             if own:
                 share = 1 / (k // 2 + 1) if k % 2 == 0 else 0.0
-                assert (tables[k] == tables[k + 1]).all() == (k % 2 == 0)  # the episodes of a density move nothing
+                assert (tables[k] == tables[k + 1]).all() == (
+                    k % 2 == 0
+                )  # the episodes of a density move nothing
             else:
                 share = 0.3 if k else 1.0
             mixtures.append((1 - share) * mixtures[-1] + share * visits[k])
-        np.testing.assert_allclose(it.mixture[seed], [log_coverage(mixed) for mixed in mixtures], rtol=1e-10)
+        np.testing.assert_allclose(
+            it.mixture[seed], [log_coverage(mixed) for mixed in mixtures], rtol=1e-10
+        )
 
 
 def test_the_quasi_reward_of_a_distribution_is_taken_at_it():
-    plain, normalised = (MaxEntReading(batch=8, mixing=1.0, step_size=0.5, normalised=flag) for flag in (False, True))
+    plain, normalised = (
+        MaxEntReading(batch=8, mixing=1.0, step_size=0.5, normalised=flag) for flag in (False, True)
+    )
     first = [ox.train(PROBLEM, it, 8, 1, progress=False).policy() for it in (plain, normalised)]
     assert np.abs(first[0].table - first[1].table).max() > 1e-4
-    usual = ox.train(PROBLEM, ox.MaxEnt(batch=8, mixing=1.0, step_size=0.5), 8, 1, progress=False).policy()
+    usual = ox.train(
+        PROBLEM, ox.MaxEnt(batch=8, mixing=1.0, step_size=0.5), 8, 1, progress=False
+    ).policy()
     np.testing.assert_array_equal(first[0].table, usual.table)
 
 
 def test_networks_are_judged_by_episodes_of_their_own():
     problem = tasks()["CartPole-v0"].problem
-    first = make_setup(problem, [ox.REINFORCE()], tasks()["CartPole-v0"].policy, 1, 0, 1, exact=False).policies[0]
+    first = make_setup(
+        problem, [ox.REINFORCE()], tasks()["CartPole-v0"].policy, 1, 0, 1, exact=False
+    ).policies[0]
     lost = jax.tree.map(lambda leaf: leaf * np.nan if eqx.is_inexact_array(leaf) else leaf, first)
     judge = EvaluationJudge(problem, 0)
     judge([first] * 6 + [lost])  # more than are judged at once
@@ -169,13 +209,24 @@ def test_networks_are_judged_by_episodes_of_their_own():
 def outcome(values, episodes=None) -> Outcome:
     values = np.asarray(values, float)
     at = np.arange(values.shape[1]) * 10 if episodes is None else np.asarray(episodes)
-    return Outcome(at, np.tile(at, (len(values), 1)), values, values, np.zeros((len(values), 0, 0)), np.asarray(0))
+    return Outcome(
+        at,
+        np.tile(at, (len(values), 1)),
+        values,
+        values,
+        np.zeros((len(values), 0, 0)),
+        np.asarray(0),
+    )
 
 
 def test_a_threshold_must_be_kept():
-    it = outcome([[0, 5, 0, 4, 6, 5], [0, 0, 9, 0, 0, 5], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 5, np.nan]])
+    it = outcome(
+        [[0, 5, 0, 4, 6, 5], [0, 0, 9, 0, 0, 5], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 5, np.nan]]
+    )
     np.testing.assert_array_equal(it.reached(4.0, exact=True), [30, inf, inf, inf])
-    np.testing.assert_array_equal(it.reached(4.0, exact=False), [30, 10, inf, inf])  # of sampled ones the mean counts
+    np.testing.assert_array_equal(
+        it.reached(4.0, exact=False), [30, 10, inf, inf]
+    )  # of sampled ones the mean counts
 
 
 def test_areas_are_means_over_episodes():
@@ -192,7 +243,12 @@ def test_areas_are_means_over_episodes():
 )
 def test_below_the_threshold_a_rising_curve_cannot_tell(end, rise, solved):
     noise = np.array([-0.02, 0.01, 0.02, -0.01, 0.0])
-    curve = end + np.linspace(-rise, 0, 100) + noise[:, None] + 0.001 * np.sin(np.arange(5)[:, None] * np.arange(100))
+    curve = (
+        end
+        + np.linspace(-rise, 0, 100)
+        + noise[:, None]
+        + 0.001 * np.sin(np.arange(5)[:, None] * np.arange(100))
+    )
     assert reward._solved(outcome(curve), 1.0, 1) is solved
 
 
@@ -203,11 +259,18 @@ def test_intervals_are_those_of_student_and_welch():
     random = np.random.default_rng(0)
     one, other = random.normal(1.0, 1.0, 8), random.normal(0.0, 3.0, 12)
     found, expected = mean(one), stats.ttest_1samp(one, 0.0).confidence_interval(0.95)
-    np.testing.assert_allclose(np.array(found), np.array([one.mean(), *np.array(expected)]), rtol=1e-10)
-    found, expected = difference(one, other), stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    np.testing.assert_allclose(
+        np.array(found), np.array([one.mean(), *np.array(expected)]), rtol=1e-10
+    )
+    found, expected = (
+        difference(one, other),
+        stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95),
+    )
     np.testing.assert_allclose(np.array(found[1:]), np.array(expected), rtol=1e-10)
     found, expected = difference(one, other, 10), stats.ttest_ind(one, other, equal_var=False)
-    np.testing.assert_allclose(found[1:], expected.confidence_interval(0.995), rtol=1e-10)  # all ten hold with 95%
+    np.testing.assert_allclose(
+        found[1:], expected.confidence_interval(0.995), rtol=1e-10
+    )  # all ten hold with 95%
     np.testing.assert_allclose(np.array(mean(np.append(one, np.nan))), np.array(mean(one)))
 
 
@@ -235,12 +298,17 @@ def test_power_laws_are_fitted_with_the_spread_of_the_seeds():
     assert law.curvature.lower < 0 < law.curvature.upper
     assert equivalent(law.slope, -0.5, 0.1) is True
     slopes = [
-        power_law(episodes, [np.array(random.choice(gap, 200)) for gap in gaps]).slope.estimate for _ in range(200)
+        power_law(episodes, [np.array(random.choice(gap, 200)) for gap in gaps]).slope.estimate
+        for _ in range(200)
     ]
     width = float(law.slope.upper - law.slope.lower)
     assert width == pytest.approx(2 * 1.96 * np.std(slopes), rel=0.2)  # as the bootstrap has it
     bent = power_law(
-        episodes, [gap * np.exp(0.1 * np.log(count / 1600) ** 2) for gap, count in zip(gaps, episodes, strict=True)]
+        episodes,
+        [
+            gap * np.exp(0.1 * np.log(count / 1600) ** 2)
+            for gap, count in zip(gaps, episodes, strict=True)
+        ],
     )
     assert bent.curvature.lower > 0.08
 
@@ -250,7 +318,11 @@ def interval(estimate, lower, upper):
 
 
 def test_a_slope_is_the_same_different_or_open():
-    for bounds, expected in (((-0.5, -0.55, -0.45), True), ((-0.5, -0.65, -0.4), None), ((-0.8, -0.9, -0.7), False)):
+    for bounds, expected in (
+        ((-0.5, -0.55, -0.45), True),
+        ((-0.5, -0.65, -0.4), None),
+        ((-0.8, -0.9, -0.7), False),
+    ):
         assert equivalent(interval(*bounds), -0.5, 0.1) is expected
 
 
@@ -281,7 +353,10 @@ def test_verdicts(tests, expected):
 
 
 def test_the_parts_that_hold_are_named():
-    assert parts({"a": True, "b": False, "c": None, "d": True}) == " Holds: a, d. Refuted: b. Cannot tell: c."
+    assert (
+        parts({"a": True, "b": False, "c": None, "d": True})
+        == " Holds: a, d. Refuted: b. Cannot tell: c."
+    )
     assert parts({"a": True, "b": True}) == ""
     assert shown(interval(1500.0, 1200.0, inf)) == "1,500 [1,200, never]"
 
@@ -292,13 +367,17 @@ def test_the_parts_that_hold_are_named():
 def test_a_search_tries_as_many_settings_for_every_method(monkeypatch):
     peak = {"TSIVR-PG": (5, 10.0, 0.1), "REINFORCE": (4, 10**1.5, 0.0)}
 
-    def scored(task, algorithms: list[Any], episodes, seeds, seed, records, logger, mixtures) -> list[Outcome]:
+    def scored(
+        task, algorithms: list[Any], episodes, seeds, seed, records, logger, mixtures
+    ) -> list[Outcome]:
         assert seed == tuning.SEED
         found = []
         for it in algorithms:
             best = peak["TSIVR-PG" if hasattr(it, "snapshot_batch") else "REINFORCE"]
             size = getattr(it, "snapshot_batch", it.batch)
-            off = abs(np.log10(it.step_size / best[1])) + (abs(np.log10(it.radius / best[2])) if best[2] else 0.0)
+            off = abs(np.log10(it.step_size / best[1])) + (
+                abs(np.log10(it.radius / best[2])) if best[2] else 0.0
+            )
             found.append(outcome([[0.0, -off - abs(size - best[0])]] * len(seeds)))
         return found
 
@@ -309,16 +388,22 @@ def test_a_search_tries_as_many_settings_for_every_method(monkeypatch):
         best = tuning.winner(trials, "end")
         assert search.enclosed(trials, best)
         assert best.point.snapshot == peak[method][0]
-        assert best.point.step_size == pytest.approx(peak[method][1], rel=1e-4)  # beyond the range it began with
+        assert best.point.step_size == pytest.approx(
+            peak[method][1], rel=1e-4
+        )  # beyond the range it began with
         assert search.algorithm(best.point).step_size == best.point.step_size
-        more = len(trials) - 5 * (2 + len(tuning.ROUNDS))  # as many for all, and rounds that leave an edge
+        more = len(trials) - 5 * (
+            2 + len(tuning.ROUNDS)
+        )  # as many for all, and rounds that leave an edge
         assert more % 5 == 0
         assert 0 <= more <= 5 * tuning.MOST_EXTENSIONS
 
 
 def test_a_search_without_end_stops_and_what_is_confirmed_has_neighbours(monkeypatch):
     def scored(task, algorithms: list[Any], episodes, seeds, *_, **__) -> list[Outcome]:
-        return [outcome([[0.0, it.step_size]] * len(seeds)) for it in algorithms]  # ever larger is ever better
+        return [
+            outcome([[0.0, it.step_size]] * len(seeds)) for it in algorithms
+        ]  # ever larger is ever better
 
     monkeypatch.setattr(tuning, "judged", scored)
     given = methods.make("REINFORCE", 4, step_size=0.123)
@@ -337,7 +422,10 @@ def test_the_printed_setting_is_among_the_candidates_and_step_sizes_are_shared()
     assert (0.123, 0.045) in {(point.step_size, point.second) for point in ours._first(4)}
     plain = tuning.Search(small(), "REINFORCE", 60)
     assert [it.step_size for it in ours._first(5)] == [it.step_size for it in plain._first(5)]
-    assert (ours.algorithm(ours._first(4)[0]).batch, ours.algorithm(ours._first(5)[0]).batch) == (2, 2)
+    assert (ours.algorithm(ours._first(4)[0]).batch, ours.algorithm(ours._first(5)[0]).batch) == (
+        2,
+        2,
+    )
     assert tuning.SEED != cells.SEED  # the search and what is shown share no random number
 
 
@@ -349,7 +437,9 @@ def test_ascent_along_the_exact_gradient_is_that():
     found = exact_ascent(problem, table, 0.5, 0.1, (1, 3))
     for count, value in zip((1, 2), found, strict=True):
         for _ in range(count):
-            slope = np.asarray(ox.exact.gradient(problem, ox.policies.Tabular(jnp.asarray(table))).table)
+            slope = np.asarray(
+                ox.exact.gradient(problem, ox.policies.Tabular(jnp.asarray(table))).table
+            )
             table = table + min(0.5, 0.1 / np.linalg.norm(slope)) * slope
         probs = np.exp(table) / np.exp(table).sum(1, keepdims=True)
         assert value == pytest.approx(ox.exact.value(problem, probs), abs=1e-6)
@@ -364,7 +454,9 @@ def test_small_problems_have_their_optimum_inside():
 
 
 def test_the_gaps_of_the_optimal_policy_of_the_lake():
-    endless, steps = (ox.Problem(ox.make("FrozenLake8x8-v1"), None, 0.99, horizon) for horizon in (None, 200))
+    endless, steps = (
+        ox.Problem(ox.make("FrozenLake8x8-v1"), None, 0.99, horizon) for horizon in (None, 200)
+    )
     best, bounded = ox.exact.value_iteration(endless), ox.exact.value_iteration(steps)
     mixed, infinite, horizon = (float(way.of(best.policy[None])[0]) for way in rate.ways(LAKE))
     assert infinite == pytest.approx(0, abs=1e-9)
@@ -379,7 +471,9 @@ def test_reinforce_has_as_many_episodes_and_steps():
     for run, cell in found.items():
         if run.method == "REINFORCE":
             ours = found[run._replace(method="TSIVR-PG")]
-            assert ours.episodes == cell.episodes == convergence.EPOCHS * (2 * run.root**2 - run.root)
+            assert (
+                ours.episodes == cell.episodes == convergence.EPOCHS * (2 * run.root**2 - run.root)
+            )
             assert cell.episodes // cell.algorithm.batch == convergence.EPOCHS * run.root
             assert cell.algorithm.step_size == ours.algorithm.step_size
             assert ours.algorithm.radius == inf
@@ -443,7 +537,9 @@ def test_without_a_guard_the_gradient_is_that_at_the_estimate_itself():
     estimate = jnp.asarray([-0.05, 0.0, 0.3] + [1.0] * 13)
     guarded = [8.0, 8.0, 1 / 0.425] + [1 / 1.125] * 13
     np.testing.assert_allclose(task.problem.quasi_reward(estimate), guarded, rtol=1e-6)
-    np.testing.assert_allclose(bare.problem.quasi_reward(estimate), [1 / 0.075, *guarded[1:]], rtol=1e-6)
+    np.testing.assert_allclose(
+        bare.problem.quasi_reward(estimate), [1 / 0.075, *guarded[1:]], rtol=1e-6
+    )
     assert (bare.problem.discount, bare.problem.horizon) == (0.9, 12)
 
 
@@ -453,7 +549,10 @@ def test_a_run_is_described_by_all_that_it_depends_on():
         replace(cell, episodes=601),
         replace(cell, seeds=4),
         replace(cell, algorithm=ox.REINFORCE(batch=30, step_size=0.051)),
-        replace(cell, task=replace(cell.task, problem=ox.Problem(PROBLEM.env, PROBLEM.utility, 0.91, 12))),
+        replace(
+            cell,
+            task=replace(cell.task, problem=ox.Problem(PROBLEM.env, PROBLEM.utility, 0.91, 12)),
+        ),
         replace(cell, given_records=7),
     )
     assert all(it.unit.description != cell.unit.description for it in others)

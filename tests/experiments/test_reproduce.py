@@ -41,10 +41,19 @@ TINY = SCALES["quick"]._replace(name="tiny", networks=True, whole=True)
 FIGURES = {"reward": 5, "rate": 3 + 3 + 4, "utility": 2}
 
 
-def made_up(task, algorithms, episodes, seeds, seed, records, logger=None, mixtures=True) -> list[Outcome]:
+def made_up(
+    task, algorithms, episodes, seeds, seed, records, logger=None, mixtures=True
+) -> list[Outcome]:
     """Learning curves between the worst and the best of a task, in the place of training."""
-    known = {"Log": (-80.0, -25.0), "Frozen": (0.0, 0.42), "Cart": (0.0, 220.0), "Acro": (-500.0, -80.0)}
-    low, high = next((ends for name, ends in known.items() if task.name.startswith(name)), (0.0, 4.9))
+    known = {
+        "Log": (-80.0, -25.0),
+        "Frozen": (0.0, 0.42),
+        "Cart": (0.0, 220.0),
+        "Acro": (-500.0, -80.0),
+    }
+    low, high = next(
+        (ends for name, ends in known.items() if task.name.startswith(name)), (0.0, 4.9)
+    )
     found = []
     for algorithm in algorithms:
         random = np.random.default_rng(crc32(f"{task.name} {algorithm} {episodes}".encode()))
@@ -52,25 +61,43 @@ def made_up(task, algorithms, episodes, seeds, seed, records, logger=None, mixtu
         rise[:, 0] = 0.0  # the first policy has learned nothing
         values = low + (high - low) * rise
         places = np.linspace(0, episodes, 11).astype(int)
-        shape = (task.problem.env.num_states, task.problem.env.num_actions) if task.tabular else (0, 0)
+        shape = (
+            (task.problem.env.num_states, task.problem.env.num_actions) if task.tabular else (0, 0)
+        )
         tables = random.dirichlet(np.ones(max(shape[1], 1)), (len(seeds), shape[0]))
-        outcome = places, np.tile(10 * places, (len(seeds), 1)), values, values - 0.1, tables, np.asarray(0)
+        outcome = (
+            places,
+            np.tile(10 * places, (len(seeds), 1)),
+            values,
+            values - 0.1,
+            tables,
+            np.asarray(0),
+        )
         found.append(Outcome(*outcome))
     return found
 
 
 def ways(name: str) -> list[rate.Gaps]:
     """Optima that take no time to find."""
-    return [rate.Gaps(way, 1.0, ox.exact.Evaluator(tasks()[name].problem)) for way in ("mixed", "infinite", "finite")]
+    return [
+        rate.Gaps(way, 1.0, ox.exact.Evaluator(tasks()[name].problem))
+        for way in ("mixed", "infinite", "finite")
+    ]
 
 
 def use_made_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Task, "optimum", property(lambda task: 0.412 if task.name.startswith(LAKE) else -23.0))
+    patch.setattr(
+        Task, "optimum", property(lambda task: 0.412 if task.name.startswith(LAKE) else -23.0)
+    )
     patch.setattr(rate, "ways", ways)
     for module in (cells, tuning, convergence, payoff):
         patch.setattr(module, "judged", made_up)
     for module in (rate, convergence):
-        patch.setattr(module, "exact_ascent", lambda *arguments: -1.0 / np.arange(1.0, 1.0 + len(arguments[-1])))
+        patch.setattr(
+            module,
+            "exact_ascent",
+            lambda *arguments: -1.0 / np.arange(1.0, 1.0 + len(arguments[-1])),
+        )
     for name, value in (("optimum", 5.0), ("least_probability", 0.1)):
         patch.setattr(small.SmallProblem, name, value)
     patch.setenv("XLA_FLAGS", "")  # which would be that of later processes, too
@@ -94,7 +121,10 @@ def reports(tmp_path_factory):
     folders = {part: tmp_path_factory.mktemp(part) for part in PARTS}
     with pytest.MonkeyPatch.context() as patch:
         use_made_up(patch)
-        assert reproduce("tiny", folders[DRAWN], DRAWN, progress=False) == folders[DRAWN] / "report.html"
+        assert (
+            reproduce("tiny", folders[DRAWN], DRAWN, progress=False)
+            == folders[DRAWN] / "report.html"
+        )
         patch.setattr(plots, "save", save_numbers)
         patch.setattr(plots, "svg_text", lambda *_, **__: "<svg></svg>")
         for part in (part for part in PARTS if part != DRAWN):
@@ -108,8 +138,12 @@ def test_a_report_has_all_that_belongs_to_it(reports, part):
     page, text = ((folder / name).read_text() for name in ("report.html", "report.md"))
     with (folder / "numbers" / "claims.csv").open() as stream:
         claims = list(csv.DictReader(stream))
-    assert {claim["Section"] for claim in claims} == {{"reward": "6.1", "rate": "6.2", "utility": "6.3"}[part]}
-    shown = re.findall(r'<span class="badge (\w+)"><span aria-hidden="true">.</span> ([\w ]+)</span>', page)
+    assert {claim["Section"] for claim in claims} == {
+        {"reward": "6.1", "rate": "6.2", "utility": "6.3"}[part]
+    }
+    shown = re.findall(
+        r'<span class="badge (\w+)"><span aria-hidden="true">.</span> ([\w ]+)</span>', page
+    )
     assert [verdict for _, verdict in shown] == [claim["Verdict"] for claim in claims]
     assert all(BADGES[verdict] == kind for kind, verdict in shown)
     for claim in claims:
@@ -125,11 +159,16 @@ def test_a_report_has_all_that_belongs_to_it(reports, part):
         if part == DRAWN:
             assert (folder / "figures" / f"{name}.svg").read_text().startswith("<?xml")
             assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert not re.search(r"(?:src|href)=[\"'](?!#|data:)|url\((?!#)|@import", page)  # nothing is loaded
+    assert not re.search(
+        r"(?:src|href)=[\"'](?!#|data:)|url\((?!#)|@import", page
+    )  # nothing is loaded
 
 
 def test_a_report_opens_with_sentences_that_have_numbers(reports):
-    told = [re.findall(r"^\d+\. (.*)$", (reports[part] / "report.md").read_text(), re.MULTILINE) for part in PARTS]
+    told = [
+        re.findall(r"^\d+\. (.*)$", (reports[part] / "report.md").read_text(), re.MULTILINE)
+        for part in PARTS
+    ]
     assert [len(sentences) for sentences in told] == [5, 3, 2]
     assert all(re.search(r"\d", sentence) for sentences in told for sentence in sentences)
 
@@ -153,7 +192,10 @@ def test_a_report_works_in_a_browser(reports, window, width):
 def test_all_trials_and_seeds_are_written(reports):
     with (reports["utility"] / "numbers" / "search.csv").open() as stream:
         trials = list(csv.DictReader(stream))
-    counts = {name: sum(trial["search"] == name for trial in trials) for name in {it["search"] for it in trials}}
+    counts = {
+        name: sum(trial["search"] == name for trial in trials)
+        for name in {it["search"] for it in trials}
+    }
     least = 5 * (2 + len(tuning.ROUNDS))
     assert all(least <= count <= least + 5 * tuning.MOST_EXTENSIONS for count in counts.values())
     with (reports["utility"] / "numbers" / "seeds.csv").open() as stream:
@@ -179,7 +221,10 @@ def test_a_second_call_trains_nothing_and_an_interrupted_one_goes_on(tmp_path, m
     assert len([name for name in kept if not name.startswith("search")]) == 12
     monkeypatch.setattr(cells, "judged", made_up)
     reproduce("tiny", tmp_path, "utility", progress=False)
-    assert kept.items() <= {file.name: file.stat().st_mtime_ns for file in (tmp_path / "units").iterdir()}.items()
+    assert (
+        kept.items()
+        <= {file.name: file.stat().st_mtime_ns for file in (tmp_path / "units").iterdir()}.items()
+    )
     for module in (cells, tuning):
         monkeypatch.setattr(module, "judged", lambda *_: pytest.fail("everything is there already"))
     assert reproduce("tiny", tmp_path, "utility", progress=False) == tmp_path
@@ -238,7 +283,9 @@ def test_the_command_says_what_it_does():
 def test_the_command_prints_where_the_report_is(tmp_path, monkeypatch):
     asked = []
     report = tmp_path / "it.html"
-    monkeypatch.setattr("occupax.experiments.reproduce", lambda *arguments: asked.append(arguments) or report)
+    monkeypatch.setattr(
+        "occupax.experiments.reproduce", lambda *arguments: asked.append(arguments) or report
+    )
     code, out, err = occupax("reproduce", "--only", "rate", "--scale", "full", "--out", tmp_path)
     assert (code, err) == (0, "")
     assert out == f"report: {report}\n"

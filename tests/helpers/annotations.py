@@ -1,9 +1,10 @@
 """Checks of calls against their annotations, types and shapes, for functions of the package as they are called first.
 
-The import hook of jaxtyping decorates every function where it is defined. That takes milliseconds for each of two
-thousand functions, and for those inside of others again with every call of these. Here a function is decorated when it
-is called first while checks are on, and one inside of another not at all: the other one's arguments are checked.
-After many calls in one file of tests, most of them with the same shapes, those that follow are not checked.
+The import hook of jaxtyping decorates every function where it is defined. That takes milliseconds
+for each of two thousand functions, and for those inside of others again with every call of these.
+Here a function is decorated when it is called first while checks are on, and one inside of another
+not at all: the other one's arguments are checked. After many calls in one file of tests, most of
+them with the same shapes, those that follow are not checked.
 """
 
 import functools
@@ -17,7 +18,8 @@ import jaxtyping
 at_once = jaxtyping.jaxtyped
 
 MOST = 50
-"""The number of calls of a function that are checked in a file of tests; loops call some of them thousands of times."""
+"""The number of calls of a function that are checked in a file of tests; loops call some of them
+thousands of times."""
 calls: Counter[Any] = Counter()
 """The checked calls of each function in this file; to be cleared for the next one."""
 

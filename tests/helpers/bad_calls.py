@@ -35,7 +35,9 @@ def policy(env: Any = None) -> Any:
     return policies.tabular()(lake(), key()) if env is None else policies.mlp((2,))(env, key())
 
 
-def table(transition: Any = None, reward: Any = None, initial: Any = None, terminal: Any = None) -> Any:
+def table(
+    transition: Any = None, reward: Any = None, initial: Any = None, terminal: Any = None
+) -> Any:
     """A process of three states and two actions, with some of its arrays replaced."""
     return ox.TabularMDP(
         np.full((3, 2, 3), 1 / 3) if transition is None else transition,

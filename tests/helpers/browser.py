@@ -1,7 +1,7 @@
 """A Chromium to look at pages with: that of the machine, or one in `.cache/chromium`, which this file fetches if run.
 
-The copy is the headless shell of the npm package @sparticuz/chromium, with the libraries and fonts that come with it:
-it starts on a bare Linux. Node, to fetch and to unpack it, comes with Pyright.
+The copy is the headless shell of the npm package @sparticuz/chromium, with the libraries and fonts
+that come with it: it starts on a bare Linux. Node, to fetch and to unpack it, comes with Pyright.
 """
 
 import os
@@ -45,7 +45,9 @@ class Chromium(NamedTuple):
 
 def find() -> Chromium | None:
     """The Chromium of the variable OCCUPAX_CHROMIUM, of the machine, or of the cache."""
-    given = os.environ.get("OCCUPAX_CHROMIUM") or next(filter(None, map(shutil.which, COMMANDS)), None)
+    given = os.environ.get("OCCUPAX_CHROMIUM") or next(
+        filter(None, map(shutil.which, COMMANDS)), None
+    )
     if given:
         return Chromium(given, dict(os.environ))
     if (CACHE / VERSION).exists():
@@ -70,7 +72,9 @@ def fetch() -> None:
         ready = folder / "ready"
         ready.mkdir()
         for part in ("chromium", *ARCHIVES):
-            if node(["-e", UNPACK, str(folder / "package" / "bin" / f"{part}.br"), str(ready / part)]):
+            if node(
+                ["-e", UNPACK, str(folder / "package" / "bin" / f"{part}.br"), str(ready / part)]
+            ):
                 sys.exit(f"{part} of {PACKAGE} {VERSION} could not be unpacked.")
         for part in ARCHIVES:
             with tarfile.open(ready / part) as archive:

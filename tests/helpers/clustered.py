@@ -18,5 +18,6 @@ def trained(sampler: ox.samplers.Sampler, episodes: int, **options: Any) -> ox.R
 def weights(result: ox.Result) -> str:
     """All bits of the weights of a policy."""
     return b"".join(
-        np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(eqx.filter(result.policy(), eqx.is_array))
+        np.asarray(leaf).tobytes()
+        for leaf in jax.tree.leaves(eqx.filter(result.policy(), eqx.is_array))
     ).hex()

@@ -46,4 +46,6 @@ OCCUPAX = Path(sys.executable).with_name("occupax")
 
 def run(*arguments, cwd=None):
     """Run a command as users do, in a process of its own."""
-    return subprocess.run([OCCUPAX, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [OCCUPAX, *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )

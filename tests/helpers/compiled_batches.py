@@ -17,7 +17,9 @@ def as_trajectories(batch):
     for i in range(n):
         start = i // part * part * horizon + lengths[i // part * part : i].sum()
         events = all_events[start : start + lengths[i]]
-        for name, values in zip(columns, (events // (A * K), events // K % A, events % K), strict=True):
+        for name, values in zip(
+            columns, (events // (A * K), events // K % A, events % K), strict=True
+        ):
             columns[name][i, : len(events)] = values
     s, a, k = columns.values()
     finals = np.asarray(batch.finals)

@@ -1,7 +1,7 @@
 """One MLIR context for all programs that a thread compiles.
 
-JAX makes a new one for each program, and to fill it with the dialects takes longer than to lower a small program: with
-one for all, the tests take a fifth less time. What is compiled does not change.
+JAX makes a new one for each program, and to fill it with the dialects takes longer than to lower a
+small program: with one for all, the tests take a fifth less time. What is compiled does not change.
 """
 
 import threading

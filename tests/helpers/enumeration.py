@@ -20,14 +20,21 @@ class Tiny(NamedTuple):
 
     def problem(self, termination, **options):
         env = ox.TabularMDP(self.transition, self.reward, self.initial, self.terminal)
-        return ox.Problem(env, discount=DISCOUNT, horizon=HORIZON, termination=termination, **options)
+        return ox.Problem(
+            env, discount=DISCOUNT, horizon=HORIZON, termination=termination, **options
+        )
 
 
 def tiny(seed, terminal):
     random = np.random.default_rng(seed)
     mask = np.zeros(S, bool)
     mask[list(terminal)] = True
-    return Tiny(random.dirichlet(np.ones(S), (S, A)), random.normal(size=(S, A, S)), random.dirichlet(np.ones(S)), mask)
+    return Tiny(
+        random.dirichlet(np.ones(S), (S, A)),
+        random.normal(size=(S, A, S)),
+        random.dirichlet(np.ones(S)),
+        mask,
+    )
 
 
 def softmax(logits):
@@ -84,12 +91,20 @@ def trajectories(process, logits):
 
     for first in range(S):
         extend(first, [], process.initial[first])
-    observations, actions, recorded, rewards, live = (np.zeros((len(rows), HORIZON)) for _ in range(5))
+    observations, actions, recorded, rewards, live = (
+        np.zeros((len(rows), HORIZON)) for _ in range(5)
+    )
     finals = np.array([final for final, _, _ in rows])
     for i, (final, path, _) in enumerate(rows):
         observations[i] = final
         for t, (s, a, b, r) in enumerate(path):
-            observations[i, t], actions[i, t], recorded[i, t], rewards[i, t], live[i, t] = s, a, b, r, 1
+            observations[i, t], actions[i, t], recorded[i, t], rewards[i, t], live[i, t] = (
+                s,
+                a,
+                b,
+                r,
+                1,
+            )
     batch = ox.Trajectories(
         observations=jnp.asarray(observations, int),
         actions=jnp.asarray(actions, int),

@@ -22,13 +22,17 @@ def reseal(folder: Path) -> None:
         content["fingerprint"] = config["fingerprint"]
         if content.get("metrics"):
             size = content["metrics"]["bytes"]
-            content["metrics"]["sha256"] = sha256(records[:size] if type(size) is int else b"").hexdigest()
+            content["metrics"]["sha256"] = sha256(
+                records[:size] if type(size) is int else b""
+            ).hexdigest()
         serial.write(file, arrays, content)
     if (folder / "summary.json").exists():
         summary = _unsealed(folder / "summary.json")
         names = json.loads((folder / "summary.json").read_text()).get("files", {})
         summary["fingerprint"] = config["fingerprint"]
-        write_sealed(folder / "summary.json", summary, [name for name in names if (folder / name).is_file()])
+        write_sealed(
+            folder / "summary.json", summary, [name for name in names if (folder / name).is_file()]
+        )
 
 
 def _unsealed(file: Path) -> dict[str, Any]:

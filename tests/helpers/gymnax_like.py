@@ -58,4 +58,11 @@ class SixValues(Walk):
 
     def step_env(self, key: Any, state: Any, action: Any, params: Params) -> Any:
         seen, state, reward, _, info = super().step_env(key, state, action, params)
-        return seen, state, reward, state[0] >= params.goal, state[1] >= params.max_steps_in_episode, info
+        return (
+            seen,
+            state,
+            reward,
+            state[0] >= params.goal,
+            state[1] >= params.max_steps_in_episode,
+            info,
+        )

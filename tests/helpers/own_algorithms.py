@@ -59,7 +59,9 @@ class Storm(Algorithm[StormState]):
     def _go_on(self, state, batch, key):
         u, d = self._estimates(state, batch, self._current(state), state.previous)
         policy, memory = self.step()(state.policy, d, state.memory, batch)
-        return StormState(policy, u, d, memory, state.policy, batch.quasi_reward(u), state.quasi_reward)
+        return StormState(
+            policy, u, d, memory, state.policy, batch.quasi_reward(u), state.quasi_reward
+        )
 
     def _current(self, state):
         """None, because the policy of the state is the behaviour policy."""
@@ -69,7 +71,9 @@ class Storm(Algorithm[StormState]):
         u = batch.occupancy(now) + kept * (state.occupancy - batch.occupancy(then))
         new = batch.gradient(now, state.quasi_reward, self.baseline)
         old = batch.gradient(then, state.previous_quasi_reward, self.baseline)
-        return u, jax.tree.map(lambda new, last, old: new + kept * (last - old), new, state.gradient, old)
+        return u, jax.tree.map(
+            lambda new, last, old: new + kept * (last - old), new, state.gradient, old
+        )
 
 
 class Coin(Storm):
@@ -90,8 +94,12 @@ class Coin(Storm):
 
     def phases_of(self, first, count):
         iterations = jnp.arange(first, first + count)
-        keys = jax.vmap(lambda iteration: jax.random.fold_in(jax.random.key(self.coin), iteration))(iterations)
-        is_large = jax.vmap(lambda key: jax.random.bernoulli(key, self.batch / (self.first_batch + self.batch)))(keys)
+        keys = jax.vmap(lambda iteration: jax.random.fold_in(jax.random.key(self.coin), iteration))(
+            iterations
+        )
+        is_large = jax.vmap(
+            lambda key: jax.random.bernoulli(key, self.batch / (self.first_batch + self.batch))
+        )(keys)
         return np.asarray(jnp.where(is_large | (iterations == 0), 0, 1))
 
 
@@ -100,7 +108,9 @@ class Between(Storm):
 
     @property
     def phases(self):
-        return Phase(self.first_batch, self._begin), Phase(self.batch, self._go_on, self._point_between)
+        return Phase(self.first_batch, self._begin), Phase(
+            self.batch, self._go_on, self._point_between
+        )
 
     def _current(self, state):
         return state.policy
@@ -167,7 +177,9 @@ class Turns(Algorithm[TurnsState]):
     def init(self, problem, policy):
         gradient = jax.tree.map(jnp.zeros_like, eqx.filter(policy, eqx.is_inexact_array))
         drawn = jnp.zeros(len(self.sizes))
-        return TurnsState(policy, jnp.zeros(problem.size), gradient, self.step().init(policy), drawn)
+        return TurnsState(
+            policy, jnp.zeros(problem.size), gradient, self.step().init(policy), drawn
+        )
 
     def metrics(self, state):
         return {"drawn": state.drawn.sum(), "drawn_last": state.drawn[-1]}

@@ -64,4 +64,6 @@ class ScaledPolicy(TargetQuery[Any]):
     def compute(self, batch):
         scored = batch.scored(self.target)
         factor = self.scale * jnp.mean(jnp.sum(scored.log_ratios(), 1))
-        return jax.tree.map(lambda leaf: factor * leaf, eqx.filter(scored.target, eqx.is_inexact_array))
+        return jax.tree.map(
+            lambda leaf: factor * leaf, eqx.filter(scored.target, eqx.is_inexact_array)
+        )

@@ -5,7 +5,9 @@ import numpy as np
 import enumeration as enum
 import occupax as ox
 
-R = np.random.default_rng(9).normal(size=6) + 2.0  # not centred, so that a baseline has something to do
+R = (
+    np.random.default_rng(9).normal(size=6) + 2.0
+)  # not centred, so that a baseline has something to do
 
 
 def two_tables(seed):
@@ -13,7 +15,9 @@ def two_tables(seed):
 
 
 def pairs_problem(process, termination):
-    return process.problem(termination, features=ox.features.StateAction(), utility=ox.utilities.Linear(np.ones(6)))
+    return process.problem(
+        termination, features=ox.features.StateAction(), utility=ox.utilities.Linear(np.ones(6))
+    )
 
 
 def truth(process, termination, target, quasi_reward=R):

@@ -51,7 +51,9 @@ class Transcript:
         return total
 
     def g(self, target, r):
-        return sum(weight * r[s] * score for s, _, weight, score in self.steps(target)) / len(self.batch.actions)
+        return sum(weight * r[s] * score for s, _, weight, score in self.steps(target)) / len(
+            self.batch.actions
+        )
 
 
 def grad_coverage(u):
@@ -71,5 +73,8 @@ def over_all_batches_of_one(update, state, termination):
 def exact(table, termination):
     """The state occupancy [S] and its Jacobian [S, S, A] at a table of logits."""
     process = enum.tiny(11, (2,))
-    lam, slopes = enum.occupancy(process, table, termination), enum.jacobian(process, table, termination)
+    lam, slopes = (
+        enum.occupancy(process, table, termination),
+        enum.jacobian(process, table, termination),
+    )
     return lam.sum(1), slopes.sum(1)

@@ -27,7 +27,9 @@ class Drawn(NamedTuple):
     def weights(self, table):
         """The weight of every step of every trajectory."""
         ratios = np.log(enum.softmax(table)) - np.log(enum.softmax(self.acting))
-        return [np.exp(np.cumsum([ratios[s, a] for s, a, _ in episode])) for episode in self.episodes]
+        return [
+            np.exp(np.cumsum([ratios[s, a] for s, a, _ in episode])) for episode in self.episodes
+        ]
 
     def occupancy(self, table):
         u = np.zeros(enum.S)
@@ -65,7 +67,8 @@ def draw(sampler, table, n, key):
         taken = jax.tree.map(np.asarray, ox.sample(PROBLEM, policy, n, key))
         steps = np.stack([taken.observations, taken.actions, taken.rewards], -1)
         episodes = [
-            [(int(s), int(a), r) for s, a, r in rows[live]] for rows, live in zip(steps, taken.live, strict=True)
+            [(int(s), int(a), r) for s, a, r in rows[live]]
+            for rows, live in zip(steps, taken.live, strict=True)
         ]
         return Drawn(episodes, table)
     source = ox.samplers.Kernel().open(PROBLEM, policy)
@@ -95,7 +98,9 @@ def coverage(u):
 
 def coins(coin, iterations):
     """The phases of PAGE: large batches (0) with probability 4 / (6 + 4)."""
-    tosses = [jax.random.uniform(jax.random.fold_in(jax.random.key(coin), i)) for i in range(iterations)]
+    tosses = [
+        jax.random.uniform(jax.random.fold_in(jax.random.key(coin), i)) for i in range(iterations)
+    ]
     return [0 if i == 0 or toss < 0.4 else 1 for i, toss in enumerate(tosses)]
 
 
@@ -120,7 +125,9 @@ def by_hand(name, sampler, number):
         iteration_key = jax.random.fold_in(jax.random.fold_in(key, 1), i)
         acting = table
         if name == "between" and phase == 1:
-            q = float(jax.random.uniform(jax.random.fold_in(iteration_key, NO_TRAJECTORY["behaviour"])))
+            q = float(
+                jax.random.uniform(jax.random.fold_in(iteration_key, NO_TRAJECTORY["behaviour"]))
+            )
             acting = q * table + (1 - q) * history[-1].before
         drawn = draw(sampler, acting, SIZES[name][phase], iteration_key)
         u, g, weighed = update(drawn, table, phase, history, 0.0 if name == "coin" else 0.3)
@@ -174,7 +181,9 @@ def records(history):
             "discounted_return": np.mean([r @ enum.DISCOUNT ** np.arange(len(r)) for r in rewards]),
             "episode_length": np.mean([len(r) for r in rewards]),
             "grad_norm": np.linalg.norm(g),
-            "largest_weight": max(path.max() for of_policy in weights for path in of_policy if len(path)),
+            "largest_weight": max(
+                path.max() for of_policy in weights for path in of_policy if len(path)
+            ),
             "effective_sample_size": min(w.sum() ** 2 / (w**2).sum() for w in last),
             "negative_occupancy": np.mean(u < 0),
             "steps": sum(len(r) for r in rewards),

@@ -21,7 +21,11 @@ def make_problem(utility: Any = None, env: Any = LAKE) -> ox.Problem:
 
 
 def make_result(
-    seeds: int = 3, records: int = 5, problem: ox.Problem | None = None, full: bool = False, **changes: Any
+    seeds: int = 3,
+    records: int = 5,
+    problem: ox.Problem | None = None,
+    full: bool = False,
+    **changes: Any,
 ) -> ox.Result:
     """A result of random records and policies, as if trained; only a full one has exact values and diagnostics."""
     random, problem = np.random.default_rng(0), problem or make_problem()
@@ -30,7 +34,8 @@ def make_result(
     algorithm = ox.REINFORCE(batch=4, step_size=0.25)
     states, actions = LAKE.num_states, LAKE.num_actions
     policies = tuple(
-        ox.policies.Tabular(jnp.array(random.normal(size=(states, actions)), jnp.float32)) for _ in range(seeds)
+        ox.policies.Tabular(jnp.array(random.normal(size=(states, actions)), jnp.float32))
+        for _ in range(seeds)
     )
     parts = {"problem": problem, "algorithm": algorithm, "policy": policies[0], "record_every": 5}
     description, arrays = serial.pack(parts)
@@ -41,7 +46,9 @@ def make_result(
         seeds=tuple(range(seeds)),
         episodes=20 * np.arange(1, records + 1),
         steps=random.integers(50, 150, (seeds, records)).cumsum(1),
-        metrics={name: random.normal(10.0, 1.0, (seeds, records)).astype(np.float32) for name in names},
+        metrics={
+            name: random.normal(10.0, 1.0, (seeds, records)).astype(np.float32) for name in names
+        },
         policies=policies,
         status=("finished",) * seeds,
         seconds=12.0,
@@ -76,7 +83,9 @@ class Page(HTMLParser):
         found = dict(attrs)
         self.attributes += attrs
         self.ids += [found["id"] or ""] if "id" in found else []
-        self.labels += [found["aria-label"] or ""] if tag == "svg" and found.get("role") == "img" else []
+        self.labels += (
+            [found["aria-label"] or ""] if tag == "svg" and found.get("role") == "img" else []
+        )
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag

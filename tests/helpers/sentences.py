@@ -1,7 +1,7 @@
 """Calls with invalid arguments and the error messages they raise.
 
-A test file with cases runs itself in a process of its own, because users run the package without the checks of types
-and shapes that pytest switches on and that would raise first.
+A test file with cases runs itself in a process of its own, because users run the package without
+the checks of types and shapes that pytest switches on and that would raise first.
 """
 
 import json
@@ -20,7 +20,8 @@ LONGEST = 400
 Case = tuple[Callable[[], Any], tuple[str, ...]]
 """A call, and the fragments of the message that it raises."""
 Outcome = tuple[str, str, bool]
-"""The type of the error (ValueError for its subclasses, too), its message, and whether the package itself raised it."""
+"""The type of the error (ValueError for its subclasses, too), its message, and whether the package
+itself raised it."""
 Outcomes = dict[str, Outcome]
 
 
@@ -52,7 +53,9 @@ def print_outcomes(cases: Mapping[str, Case]) -> None:
 def outcomes_of(file: str, environment: dict[str, str]) -> Outcomes:
     """Run a test file as a program and return the outcomes of its cases."""
     env = environment | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, file], env=env, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, file], env=env, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
 

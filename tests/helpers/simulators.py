@@ -41,7 +41,13 @@ class Chain(gym.Env[Any, Any]):
         reward, cost = self.REWARDS[self._state, action], 1.0 + 2.0 * action
         self._state += action
         seen = self._state + int(self.observation_space.start)
-        return seen, reward, self._state == self.LAST, False, {"cost": cost, "state": self._state, "name": "chain"}
+        return (
+            seen,
+            reward,
+            self._state == self.LAST,
+            False,
+            {"cost": cost, "state": self._state, "name": "chain"},
+        )
 
 
 class Diary(gym.Env[Any, Any]):
@@ -53,7 +59,13 @@ class Diary(gym.Env[Any, Any]):
     def __init__(self):
         self.observation_space = spaces.Box(-1, 2**31 - 1, (3,), np.int32)
         self.action_space = spaces.Discrete(3)
-        self._seed, self._time, self._action, self._length, self._ending = -1, -1, -1, 0, (False, False)
+        self._seed, self._time, self._action, self._length, self._ending = (
+            -1,
+            -1,
+            -1,
+            0,
+            (False, False),
+        )
 
     def _look(self) -> Any:
         return np.array([self._seed, self._time, self._action], np.int32)
@@ -62,7 +74,10 @@ class Diary(gym.Env[Any, Any]):
         super().reset(seed=seed)
         CALLS.append(("reset", seed))
         self._seed, self._time, self._action = -1 if seed is None else seed, 0, -1
-        self._length, ending = int(self.np_random.integers(1, self.LONGEST + 1)), int(self.np_random.integers(3))
+        self._length, ending = (
+            int(self.np_random.integers(1, self.LONGEST + 1)),
+            int(self.np_random.integers(3)),
+        )
         self._ending = self.ENDINGS[ending]
         return self._look(), {}
 
@@ -72,7 +87,13 @@ class Diary(gym.Env[Any, Any]):
         self._time, self._action = self._time + 1, int(action)
         CALLS.append(("step", self._seed, self._time, int(action)))
         terminated, truncated = self._ending if self._time == self._length else (False, False)
-        return self._look(), reward, terminated, truncated, {"seed": self._seed % 1000, "time": np.float32(self._time)}
+        return (
+            self._look(),
+            reward,
+            terminated,
+            truncated,
+            {"seed": self._seed % 1000, "time": np.float32(self._time)},
+        )
 
 
 SPACES = {
@@ -82,11 +103,15 @@ SPACES = {
     "multi-discrete": spaces.MultiDiscrete([3, 2, 4]),
     "multi-discrete from 2": spaces.MultiDiscrete([3, 2], start=[2, -1]),
     "multi-binary": spaces.MultiBinary((2, 2)),
-    "dict": spaces.Dict({"z": spaces.Box(-1.0, 1.0, (2,), np.float32), "a": spaces.Discrete(3, start=5)}),
+    "dict": spaces.Dict(
+        {"z": spaces.Box(-1.0, 1.0, (2,), np.float32), "a": spaces.Discrete(3, start=5)}
+    ),
     "tuple": spaces.Tuple((spaces.Discrete(2), spaces.Box(0.0, 1.0, (1,), np.float32))),
     "nested": spaces.Dict(
         {
-            "deep": spaces.Tuple((spaces.MultiBinary(2), spaces.Dict({"k": spaces.MultiDiscrete([2, 2])}))),
+            "deep": spaces.Tuple(
+                (spaces.MultiBinary(2), spaces.Dict({"k": spaces.MultiDiscrete([2, 2])}))
+            ),
             "box": spaces.Box(-1.0, 1.0, (2, 2), np.float32),
         }
     ),
@@ -102,7 +127,9 @@ class Sampled(gym.Env[Any, Any]):
 
     def __init__(self, space="box", actions="discrete"):
         self.observation_space = SPACES[space]
-        self.action_space = {"discrete": spaces.Discrete(3, start=4), "text": spaces.Text(5)}[actions]
+        self.action_space = {"discrete": spaces.Discrete(3, start=4), "text": spaces.Text(5)}[
+            actions
+        ]
         self._script, self._time = [], 0
 
     def reset(self, *, seed=None, options=None):
@@ -117,7 +144,13 @@ class Sampled(gym.Env[Any, Any]):
         return self._script[self._time], float(action), self._time == 6, False, {}
 
 
-REWARDS = {"reward": np.nan, "text reward": "much", "no reward": None, "array reward": np.ones(1), "two": np.ones(2)}
+REWARDS = {
+    "reward": np.nan,
+    "text reward": "much",
+    "no reward": None,
+    "array reward": np.ones(1),
+    "two": np.ones(2),
+}
 """What the faults of that name return as a reward."""
 
 
@@ -134,7 +167,13 @@ class Faulty(Diary):
 
     def __init__(self, fault, when=-1, step=1, marker="", once=False):
         super().__init__()
-        self._fault, self._when, self._step, self._marker, self._once = fault, when, step, marker, once
+        self._fault, self._when, self._step, self._marker, self._once = (
+            fault,
+            when,
+            step,
+            marker,
+            once,
+        )
         if fault == "state":
             self.observation_space = spaces.Discrete(3)
 
@@ -211,7 +250,9 @@ def play(env: Any, seed: int, actions: Any) -> Played:
     """Reset with the seed and take the actions until the episode ends; actions count from 0."""
     seen, rewards, infos, terminated, truncated = [env.reset(seed=seed)[0]], [], [], False, False
     for action in actions:
-        observation, reward, terminated, truncated, info = env.step(int(action) + int(env.action_space.start))
+        observation, reward, terminated, truncated, info = env.step(
+            int(action) + int(env.action_space.start)
+        )
         seen.append(observation)
         rewards.append(reward)
         infos.append(info)
@@ -222,7 +263,9 @@ def play(env: Any, seed: int, actions: Any) -> Played:
 
 @partial(jax.jit, static_argnums=1)
 def _bits(key: Any, n: int) -> Any:
-    return jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, i), 0)))(jnp.arange(n))
+    return jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, i), 0)))(
+        jnp.arange(n)
+    )
 
 
 def seeds_of(key: Any, n: int) -> list[int]:
@@ -232,7 +275,9 @@ def seeds_of(key: Any, n: int) -> list[int]:
 
 def key_of(run: int, iteration: int, seed: int = 0) -> Any:
     """The key of the batch of an iteration of a run of `ox.train`."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), run), 1), iteration)
+    return jax.random.fold_in(
+        jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), run), 1), iteration
+    )
 
 
 class Metered(gym.Env[Any, Any]):

@@ -7,6 +7,8 @@ from occupax.samplers.base import ProgramSource
 from occupax.samplers.kernel import program_sampler
 
 
-def source_of(problem: ox.Problem, policy: ox.policies.Policy, engine: Any = "auto") -> ProgramSource:
+def source_of(
+    problem: ox.Problem, policy: ox.policies.Policy, engine: Any = "auto"
+) -> ProgramSource:
     """A source inside a program, for policies like this one."""
     return program_sampler(problem, policy, engine).open(problem, policy)

@@ -66,11 +66,19 @@ FLOAT = {"float": "nan"}
 CASES = {
     "a successor beyond the states": (problem(), ("env", "successors"), entry((0, 0, 0), 5000)),
     "a successor below zero": (problem(), ("env", "successors"), entry((0, 0, 0), -1)),
-    "successors that are floats": (problem(), ("env", "successors"), lambda array: array.astype(float)),
+    "successors that are floats": (
+        problem(),
+        ("env", "successors"),
+        lambda array: array.astype(float),
+    ),
     "successors of another shape": (problem(), ("env", "successors"), lambda array: array[:, :1]),
     "no states": (problem(), ("env", "successors"), lambda array: array[:0]),
     "a negative probability": (problem(), ("env", "probabilities"), entry((0, 0, 0), -1.0)),
-    "a probability that is not a number": (problem(), ("env", "probabilities"), entry((0, 0, 0), nan)),
+    "a probability that is not a number": (
+        problem(),
+        ("env", "probabilities"),
+        entry((0, 0, 0), nan),
+    ),
     "other thresholds": (problem(), ("env", "thresholds"), entry((0, 0, 0), 0.25)),
     "an infinite reward": (problem(), ("env", "outcome_rewards"), entry((0, 0, 0), inf)),
     "a first state of no probability": (problem(), ("env", "initial"), entry(0, 0.0)),
@@ -86,14 +94,22 @@ CASES = {
     "another termination": (problem(), ("termination",), "never"),
     "a utility that is 5": (problem(), ("utility",), 5),
     "no utility": (problem(), ("utility",), None),
-    "an environment that is a utility": (problem(), ("env",), serial.pack(ox.utilities.Reward())[0]),
+    "an environment that is a utility": (
+        problem(),
+        ("env",),
+        serial.pack(ox.utilities.Reward())[0],
+    ),
     "another size": (problem(), ("size",), 7),
     "features that are a list": (problem(), ("features",), []),
     "a smoothing below zero": (problem(ox.utilities.Entropy()), ("utility", "smoothing"), -1.0),
     "a scale of zero": (problem(ox.utilities.Entropy()), ("utility", "scale"), 0.0),
     "a sigma of zero": (problem(ox.utilities.LogCoverage()), ("utility", "sigma"), 0.0),
     "a sigma that is true": (problem(ox.utilities.LogCoverage()), ("utility", "sigma"), True),
-    "infinite weights": (problem(ox.utilities.Linear(np.ones(8))), ("utility", "weights"), entry(0, inf)),
+    "infinite weights": (
+        problem(ox.utilities.Linear(np.ones(8))),
+        ("utility", "weights"),
+        entry(0, inf),
+    ),
     "fewer weights": (problem(ox.utilities.Linear(np.ones(8))), ("utility", "weights"), np.ones(3)),
     "a weight too few": (problem(SUM), ("utility", "weights"), {"tuple": [1.0]}),
     "a weight that is no number": (problem(SUM), ("utility", "weights"), {"tuple": [1.0, FLOAT]}),
@@ -110,9 +126,21 @@ CASES = {
     "a normal of length 3": (Halfspace([1, 1], 2), ("normal",), np.array([3.0, 0.0])),
     "an empty polyhedron": (Polyhedron([[1], [-1]], [1, 0]), ("bounds",), np.array([-2.0, 1.0])),
     "a point that is no number": (Point([1, 2]), ("point",), entry(0, nan)),
-    "a set that is a feature": (SetDistance(FEEDBACK, Point([1, 2])), ("set",), serial.pack(ox.features.State())[0]),
-    "a target below zero": (problem(ox.utilities.KL(TARGET)), ("utility", "target"), entry(0, -0.25)),
-    "a target that is no distribution": (problem(ox.utilities.ForwardKL(TARGET)), ("utility", "target"), entry(0, 5.0)),
+    "a set that is a feature": (
+        SetDistance(FEEDBACK, Point([1, 2])),
+        ("set",),
+        serial.pack(ox.features.State())[0],
+    ),
+    "a target below zero": (
+        problem(ox.utilities.KL(TARGET)),
+        ("utility", "target"),
+        entry(0, -0.25),
+    ),
+    "a target that is no distribution": (
+        problem(ox.utilities.ForwardKL(TARGET)),
+        ("utility", "target"),
+        entry(0, 5.0),
+    ),
     "a smoothing of zero": (ox.utilities.KL(TARGET), ("smoothing",), 0.0),
     "a scale below zero": (ox.utilities.ForwardKL(TARGET), ("scale",), -1.0),
     "a temperature of zero": (ox.utilities.SoftMin(COSTS), ("temperature",), 0.0),
@@ -143,7 +171,11 @@ CASES = {
     "a batch of 1e18": (ox.REINFORCE(batch=4), ("batch",), 10**18),
     "a batch of a half": (ox.REINFORCE(batch=4), ("batch",), 0.5),
     "a negative step": (ox.REINFORCE(step_size=0.1), ("step_size",), -0.1),
-    "a negative step in an array": (ox.REINFORCE(step_size=jnp.array(0.1)), ("step_size",), np.array(-1, np.float32)),
+    "a negative step in an array": (
+        ox.REINFORCE(step_size=jnp.array(0.1)),
+        ("step_size",),
+        np.array(-1, np.float32),
+    ),
     "an unknown rule": (ox.REINFORCE(), ("rule",), "sgd"),
     "an unknown baseline": (ox.REINFORCE(), ("baseline",), "median"),
     "a radius that is true": (ox.REINFORCE(), ("radius",), True),
@@ -154,19 +186,43 @@ CASES = {
     "mixing that is true": (ox.REINFORCE(mixing=0.5), ("mixing",), True),
     "a share of 2": (ox.STORM(fresh=ARRAY), ("fresh",), np.array(2, np.float32)),
     "a decay of none": (ox.NVRPG(), ("decay",), 0.0),
-    "a decay of steps below zero": (ox.NHARPG(step_decay=ARRAY), ("step_decay",), np.array(-1, np.float32)),
+    "a decay of steps below zero": (
+        ox.NHARPG(step_decay=ARRAY),
+        ("step_decay",),
+        np.array(-1, np.float32),
+    ),
     "a coin below zero": (ox.PAGE(), ("coin",), -1),
     "a prior below zero": (ox.PlugIn(prior=ARRAY), ("prior",), np.array(-1, np.float32)),
-    "more exploration than actions": (ox.PlugIn(explore=ARRAY), ("explore",), np.array(2, np.float32)),
+    "more exploration than actions": (
+        ox.PlugIn(explore=ARRAY),
+        ("explore",),
+        np.array(2, np.float32),
+    ),
     "steps of planning of none": (ox.PlugIn(), ("plan_steps",), 0),
     "a decay after no step": (ox.REINFORCE(), ("decay_after",), 0.0),
-    "several steps at once": (ox.REINFORCE(step_size=ARRAY), ("step_size",), np.ones(3, np.float32)),
+    "several steps at once": (
+        ox.REINFORCE(step_size=ARRAY),
+        ("step_size",),
+        np.ones(3, np.float32),
+    ),
     "deviations of other actions": (NORMAL, ("log_deviation",), np.zeros(1, np.float32)),
-    "a table of one axis": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros(3, np.float32)),
-    "a table of integers": (ox.policies.Tabular(jnp.zeros((4, 2))), ("table",), np.zeros((4, 2), np.int32)),
+    "a table of one axis": (
+        ox.policies.Tabular(jnp.zeros((4, 2))),
+        ("table",),
+        np.zeros(3, np.float32),
+    ),
+    "a table of integers": (
+        ox.policies.Tabular(jnp.zeros((4, 2))),
+        ("table",),
+        np.zeros((4, 2), np.int32),
+    ),
     "a network that is a text": (ox.policies.mlp((4,))(CART, KEY), ("psi",), "tanh"),
     "a layer with fewer rows": (NETWORK, (*LAYER, "weight"), lambda array: array[:-1]),
-    "a layer with a number more": (NETWORK, (*LAYER, "bias"), lambda array: np.append(array, array)),
+    "a layer with a number more": (
+        NETWORK,
+        (*LAYER, "bias"),
+        lambda array: np.append(array, array),
+    ),
     "a layer of integers": (NETWORK, (*LAYER, "weight"), lambda array: array.astype(np.int32)),
     "a layer without a bias": (NETWORK, (*LAYER, "bias"), None),
     "a layer from nowhere": (NETWORK, (*LAYER, "in_features"), -1),
@@ -183,13 +239,18 @@ CASES = {
 def test_what_no_constructor_makes_is_not_restored(case):
     value, place, new = CASES[case]
     description, arrays = changed(value, place, new)
-    with pytest.raises(ValueError, match=r"(was saved with a value that it cannot have: .+\.|jax.enable_x64)"):
+    with pytest.raises(
+        ValueError, match=r"(was saved with a value that it cannot have: .+\.|jax.enable_x64)"
+    ):
         serial.unpack(description, arrays)
 
 
 def test_layers_that_do_not_follow_each_other_are_refused():
     layers = eqx.tree_at(lambda it: it.psi.network.layers[2], NETWORK, eqx.nn.Linear(5, 2, key=KEY))
-    with pytest.raises(ValueError, match=r"policy does not take the observations of CartPole\. TypeError: dot_general"):
+    with pytest.raises(
+        ValueError,
+        match=r"policy does not take the observations of CartPole\. TypeError: dot_general",
+    ):
         ox.train(ox.Problem(CART, horizon=5), ox.REINFORCE(), 8, policy=layers, progress=False)
 
 
@@ -203,7 +264,9 @@ def test_what_a_constructor_makes_is_restored():
 
 def broken(env, **arrays):
     """A table that no constructor makes."""
-    return eqx.tree_at(lambda it: [getattr(it, name) for name in arrays], env, list(arrays.values()))
+    return eqx.tree_at(
+        lambda it: [getattr(it, name) for name in arrays], env, list(arrays.values())
+    )
 
 
 @pytest.mark.parametrize("number", [4, 5000, -1, 2**30])

@@ -40,12 +40,16 @@ def with_distance(convex_set):
 
 
 PROBLEMS = {
-    "coverage": ox.Problem(LAKE, ox.utilities.LogCoverage(0.25), discount=0.9, horizon=20, termination="absorbing"),
+    "coverage": ox.Problem(
+        LAKE, ox.utilities.LogCoverage(0.25), discount=0.9, horizon=20, termination="absorbing"
+    ),
     "endless": ox.Problem(CHAIN, horizon=None),
     "entropy": ox.Problem(CHAIN, ox.utilities.Entropy(1e-3), horizon=4),
     "linear": ox.Problem(CHAIN, ox.utilities.Linear(np.linspace(0, 1, 6)), horizon=4),
     "return of pairs": ox.Problem(CHAIN, features=ox.features.StateAction(), horizon=4),
-    "sum": ox.Problem(LAKE, ox.utilities.Reward() + 0.1 * ox.utilities.Entropy() - ox.utilities.LogCoverage()),
+    "sum": ox.Problem(
+        LAKE, ox.utilities.Reward() + 0.1 * ox.utilities.Entropy() - ox.utilities.LogCoverage()
+    ),
     "box": with_distance(Box([0, -inf], [inf, 1])),
     "ball": with_distance(Ball([0, 1], 0.5)),
     "halfspace": with_distance(Halfspace([1, 1], 2)),
@@ -53,7 +57,9 @@ PROBLEMS = {
     "point": with_distance(Point([1, 2])),
     "grid": ox.Problem(CART, ox.utilities.Entropy(), horizon=25, features=GRID),
     "stack": ox.Problem(
-        CHAIN, ox.utilities.LogCoverage(), features=ox.features.Stack(ox.features.State(), ox.features.Table(FEEDBACK))
+        CHAIN,
+        ox.utilities.LogCoverage(),
+        features=ox.features.Stack(ox.features.State(), ox.features.Table(FEEDBACK)),
     ),
     "acrobot": ox.Problem(ox.make("Acrobot-v1"), horizon=3),
 }
@@ -63,7 +69,9 @@ POLICIES = {
 }
 
 
-@pytest.mark.parametrize("value", [*PROBLEMS.values(), *POLICIES.values()], ids=[*PROBLEMS, *POLICIES])
+@pytest.mark.parametrize(
+    "value", [*PROBLEMS.values(), *POLICIES.values()], ids=[*PROBLEMS, *POLICIES]
+)
 def test_problems_and_policies_come_back_the_same(value):
     restored = through_json(value)
     assert bool(eqx.tree_equal(restored, value, typematch=True))
@@ -86,12 +94,21 @@ def test_what_comes_back_samples_the_same_trajectories(problem, policy):
 
 @pytest.mark.parametrize(
     "algorithm",
-    [ox.REINFORCE(), ox.SVRPG(), ox.SRVRPG(), ox.HSPGA(), ox.TSIVRPG(step_size=jnp.array(0.5)), ox.MaxEnt()],
+    [
+        ox.REINFORCE(),
+        ox.SVRPG(),
+        ox.SRVRPG(),
+        ox.HSPGA(),
+        ox.TSIVRPG(step_size=jnp.array(0.5)),
+        ox.MaxEnt(),
+    ],
     ids=lambda algorithm: type(algorithm).__name__,
 )
 def test_algorithms_and_their_states_come_back_the_same(algorithm):
     state = algorithm.init(PROBLEMS["coverage"], POLICIES["tabular"])
-    assert bool(eqx.tree_equal(through_json((algorithm, state)), (algorithm, state), typematch=True))
+    assert bool(
+        eqx.tree_equal(through_json((algorithm, state)), (algorithm, state), typematch=True)
+    )
 
 
 def test_plain_values_come_back_the_same():
@@ -149,7 +166,10 @@ def test_a_wide_array_of_jax_needs_wide_numbers(x64):
     description, arrays = serial.pack(array)
     assert serial.unpack(description, arrays).dtype == np.float64
     assert serial.unpack(description, arrays) == array
-    with jax.enable_x64(False), pytest.raises(ValueError, match=r"is float64 of JAX, which needs jax\.enable_x64\.$"):
+    with (
+        jax.enable_x64(False),
+        pytest.raises(ValueError, match=r"is float64 of JAX, which needs jax\.enable_x64\.$"),
+    ):
         serial.unpack(description, arrays)
 
 
@@ -189,13 +209,19 @@ def test_what_cannot_be_restored_is_named_and_refused(value, name):
     assert description == {"tuple": [{"opaque": name}, 1]}
     assert arrays == {}
     with pytest.raises(
-        ValueError, match=r"cannot be restored from a file; pass like=, a value of the same structure\.$"
+        ValueError,
+        match=r"cannot be restored from a file; pass like=, a value of the same structure\.$",
     ):
         serial.unpack(description, arrays)
 
 
 def test_opaque_values_show_what_they_hold_and_come_back_with_like():
-    value = {"mine": Mine(jnp.ones(2)), "theirs": Record(np.zeros(3)), "keys": {0: jnp.array(3)}, "step": optax.adam(1)}
+    value = {
+        "mine": Mine(jnp.ones(2)),
+        "theirs": Record(np.zeros(3)),
+        "keys": {0: jnp.array(3)},
+        "step": optax.adam(1),
+    }
     description, arrays = serial.pack(value)
     assert set(arrays) == {"['mine'].weight", "['theirs'].weight", "['keys'][0]"}
     assert description["dict"]["mine"] == {
@@ -210,7 +236,9 @@ def test_opaque_values_show_what_they_hold_and_come_back_with_like():
 
 def test_a_problem_with_a_function_keeps_it_through_like():
     def problem(scale):
-        return ox.Problem(CHAIN, ox.utilities.Custom(lambda u: scale * u.sum(), concave=True), horizon=3)
+        return ox.Problem(
+            CHAIN, ox.utilities.Custom(lambda u: scale * u.sum(), concave=True), horizon=3
+        )
 
     description, arrays = serial.pack(problem(1.0))
     restored = serial.unpack(description, arrays, problem(2.0))
@@ -248,7 +276,9 @@ def test_static_arrays_of_like_must_be_those_that_were_saved():
 
     saved = serial.pack(fixed(1, 2))
     assert serial.unpack(*saved, fixed(1, 2)).weight.tolist() == [1, 2]
-    with pytest.raises(ValueError, match="like must hold the saved numbers at weight already, because it is static"):
+    with pytest.raises(
+        ValueError, match="like must hold the saved numbers at weight already, because it is static"
+    ):
         serial.unpack(*saved, fixed(1, 3))
 
 
@@ -260,7 +290,9 @@ def test_static_arrays_of_like_must_be_those_that_were_saved():
         ox.Problem(LAKE, ox.utilities.LogCoverage(0.25), 0.91, 20, "absorbing"),
         ox.Problem(LAKE, ox.utilities.LogCoverage(0.26), 0.9, 20, "absorbing"),
         ox.Problem(LAKE, ox.utilities.Entropy(0.25), 0.9, 20, "absorbing"),
-        ox.Problem(LAKE, ox.utilities.LogCoverage(0.25), 0.9, 20, "absorbing", ox.features.StateAction()),
+        ox.Problem(
+            LAKE, ox.utilities.LogCoverage(0.25), 0.9, 20, "absorbing", ox.features.StateAction()
+        ),
         eqx.tree_at(lambda it: it.env.initial, PROBLEMS["coverage"], np.nextafter(LAKE.initial, 1)),
         eqx.tree_at(lambda it: it.env.initial, PROBLEMS["coverage"], jnp.asarray(LAKE.initial)),
     ],
@@ -280,8 +312,8 @@ for i in range(8):
     serial.write(f"{folder}/file-{i}", arrays, {"title": "snow \N{SNOWMAN}"})
 lake = ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(0.25), 0.9, 20, "absorbing")
 own = ox.utilities.Custom(lambda u: u.sum(), domain=print)
-description, arrays = serial.pack((lake, own, ox.policies.mlp()(lake.env, jax.random.key(1)), object()))
-print(serial.checksum(json.dumps(description), arrays), serial.checksum(*[
+description, arrays = serial.pack((lake, own, ox.policies.mlp()(lake.env, jax.random.key(1)),
+object())) print(serial.checksum(json.dumps(description), arrays), serial.checksum(*[
     f(serial.pack(lake)) for f in (lambda p: json.dumps(p[0]), lambda p: p[1])]))
 """
 
@@ -333,7 +365,10 @@ def test_fingerprints_are_the_same_in_another_process(elsewhere):
         {"class": "occupax.policies.Tabular", "fields": []},
         {"class": "occupax.policies.Tabular"},
         {"class": "occupax.policies.Tabular", "fields": {}},
-        {"class": "occupax.policies.Tabular", "fields": {"table": 1, "logits": {"function": "tanh"}}},
+        {
+            "class": "occupax.policies.Tabular",
+            "fields": {"table": 1, "logits": {"function": "tanh"}},
+        },
         {"class": "occupax.policies.Tabular", "fields": {"__class__": 1}},
         {"class": "occupax.utilities.base.Smoothness", "fields": {"l1": 1.0}},
         {"module": "os.system", "fields": {}},
@@ -352,7 +387,9 @@ def test_fingerprints_are_the_same_in_another_process(elsewhere):
     ],
     ids=str,
 )
-def test_descriptions_that_pack_does_not_write_are_refused_and_nothing_is_executed(description, monkeypatch):
+def test_descriptions_that_pack_does_not_write_are_refused_and_nothing_is_executed(
+    description, monkeypatch
+):
     executed = []
     monkeypatch.setattr(os, "system", executed.append)
     monkeypatch.setattr(subprocess, "Popen", executed.append)
@@ -382,7 +419,9 @@ def test_endless_nesting_is_refused():
 @pytest.fixture
 def written(tmp_path):
     file = tmp_path / "file.safetensors"
-    serial.write(file, {"a": np.arange(20.0), "b": np.array(True)}, {"title": "of a test", "number": 1})
+    serial.write(
+        file, {"a": np.arange(20.0), "b": np.array(True)}, {"title": "of a test", "number": 1}
+    )
     return file
 
 
@@ -391,7 +430,11 @@ def test_writing_replaces_a_file_and_leaves_nothing_beside_it(written):
     assert serial.read(str(written)) == ({}, {"title": "new"})
     serial.write_text(written.parent / "deeper" / "text.json", "\u2603\n")
     assert (written.parent / "deeper" / "text.json").read_text(encoding="utf-8") == "\u2603\n"
-    assert sorted(path.name for path in written.parent.rglob("*")) == ["deeper", "file.safetensors", "text.json"]
+    assert sorted(path.name for path in written.parent.rglob("*")) == [
+        "deeper",
+        "file.safetensors",
+        "text.json",
+    ]
     os.umask(mask := os.umask(0))
     assert written.stat().st_mode & 0o777 == 0o666 & ~mask
 
@@ -409,7 +452,9 @@ def test_equal_content_is_written_as_equal_bytes_by_every_process(elsewhere):
 def test_files_of_earlier_versions_are_read(tmp_path):
     text, arrays = '{"title": "old"}', {"a": np.arange(3.0)}
     # the keys of the metadata come in any order
-    old = safetensors.numpy.save(arrays, {"occupax": text, "occupax-sha256": serial.checksum(text, arrays)})
+    old = safetensors.numpy.save(
+        arrays, {"occupax": text, "occupax-sha256": serial.checksum(text, arrays)}
+    )
     (tmp_path / "old").write_bytes(old)
     found, content = serial.read(tmp_path / "old")
     assert content == {"title": "old"}
@@ -452,7 +497,9 @@ def test_what_cannot_be_written_is_refused(written):
         serial.write(folder, {}, {})
     with pytest.raises(ValueError, match=r"path must name a file in a folder, but .* is none\.$"):
         serial.write(written / "inside" / "file", {}, {})
-    with pytest.raises(ValueError, match=r"arrays must be of a type that safetensors can hold: .*complex128"):
+    with pytest.raises(
+        ValueError, match=r"arrays must be of a type that safetensors can hold: .*complex128"
+    ):
         serial.write(folder / "other", {"a": np.ones(1, complex)}, {})
     assert list(folder.iterdir()) == [written]
 
@@ -463,7 +510,9 @@ def test_every_flipped_bit_is_noticed(written):
     padding = range(8 + len(header.rstrip()), 8 + len(header))  # spaces that mean nothing
     for place in range(len(whole)):
         if place not in padding:
-            written.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :])
+            written.write_bytes(
+                whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
+            )
             with pytest.raises(ValueError, match=r"file\.safetensors (is|was) .*\.$"):
                 serial.read(written)
     written.write_bytes(whole)
@@ -474,7 +523,9 @@ def test_every_truncation_is_noticed(written):
     whole = written.read_bytes()
     for length in range(len(whole)):
         written.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"file\.safetensors is damaged or not a safetensors file: "):
+        with pytest.raises(
+            ValueError, match=r"file\.safetensors is damaged or not a safetensors file: "
+        ):
             serial.read(written)
 
 
@@ -483,17 +534,40 @@ def test_every_truncation_is_noticed(written):
     [
         (b"some text, not arrays", "is damaged or not a safetensors file: "),
         (b"", "is damaged or not a safetensors file: "),
-        (safetensors.numpy.save({"a": np.ones(3)}), r"is a safetensors file, but not one that occupax wrote\.$"),
-        (safetensors.numpy.save({}, {"occupax": "{}"}), r"is a safetensors file, but not one that occupax wrote\.$"),
         (
-            safetensors.numpy.save({}, {"occupax": "[1]", "occupax-sha256": serial.checksum("[1]", {})}),
+            safetensors.numpy.save({"a": np.ones(3)}),
+            r"is a safetensors file, but not one that occupax wrote\.$",
+        ),
+        (
+            safetensors.numpy.save({}, {"occupax": "{}"}),
+            r"is a safetensors file, but not one that occupax wrote\.$",
+        ),
+        (
+            safetensors.numpy.save(
+                {}, {"occupax": "[1]", "occupax-sha256": serial.checksum("[1]", {})}
+            ),
             r"is a safetensors file, but not one that occupax wrote\.$",
         ),
         (safetensors.numpy.save({}, {"occupax": "{", "occupax-sha256": ""}), "is damaged or not"),
-        (safetensors.numpy.save({}, {"occupax": "[" * 100_000, "occupax-sha256": ""}), "is damaged or not"),
-        (safetensors.numpy.save({}, {"occupax": "{}", "occupax-sha256": ""}), "was changed after it was written"),
+        (
+            safetensors.numpy.save({}, {"occupax": "[" * 100_000, "occupax-sha256": ""}),
+            "is damaged or not",
+        ),
+        (
+            safetensors.numpy.save({}, {"occupax": "{}", "occupax-sha256": ""}),
+            "was changed after it was written",
+        ),
     ],
-    ids=["text", "empty", "no-json", "no-checksum", "a-list", "half-json", "deep-json", "wrong-checksum"],
+    ids=[
+        "text",
+        "empty",
+        "no-json",
+        "no-checksum",
+        "a-list",
+        "half-json",
+        "deep-json",
+        "wrong-checksum",
+    ],
 )
 def test_files_of_others_are_refused(tmp_path, content, sentence):
     (tmp_path / "theirs").write_bytes(content)

@@ -96,9 +96,17 @@ def test_a_table_that_no_constructor_makes_is_neither_trained_nor_reported(run, 
         (("setup", "record_every"), 0, "record_every must be a whole number of at least 1"),
         (("setup", "seeds"), [], "seeds must be a list"),
         (("setup", "problem", "fields", "discount"), 2.0, "discount must lie in"),
-        (("setup", "problem", "fields", "horizon"), -3, "horizon must be a whole number of at least 1"),
+        (
+            ("setup", "problem", "fields", "horizon"),
+            -3,
+            "horizon must be a whole number of at least 1",
+        ),
         (("setup", "problem", "fields", "utility"), 5, "utility must be Utility, got 5"),
-        (("setup", "algorithm", "fields", "batch"), -1, "batch must be a whole number of at least 1"),
+        (
+            ("setup", "algorithm", "fields", "batch"),
+            -1,
+            "batch must be a whole number of at least 1",
+        ),
         (("episodes",), "many", "episodes must be a whole number"),
         (("versions",), {}, "it has no 'float64'"),
     ],
@@ -123,30 +131,41 @@ def with_module(run, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     made = serial.pack(ox.GymnasiumEnv("CartPole-v1"))[0]
     made["fields"]["source"] = "intruder:CartPole-v1"
-    edit(run / "config.json", lambda content: content["setup"]["problem"]["fields"].update(env=made))
+    edit(
+        run / "config.json", lambda content: content["setup"]["problem"]["fields"].update(env=made)
+    )
     reseal(run)
 
 
 def test_a_folder_does_not_choose_what_is_imported(run, monkeypatch, tmp_path):
     with_module(run, monkeypatch, tmp_path)
-    with pytest.warns(UserWarning, match=r"the module 'intruder' is imported: load_result\(folder, trust=True\)"):
+    with pytest.warns(
+        UserWarning, match=r"the module 'intruder' is imported: load_result\(folder, trust=True\)"
+    ):
         assert ox.load_result(run).problem is None
     code, _, err = occupax("train", "--out", run, "--resume")
     assert code == 2
-    assert "the module 'intruder' is imported: repeat the command that began it, with --resume, or add --trust" in err
+    assert (
+        "the module 'intruder' is imported: repeat the command that began it, with --resume, or add --trust"
+        in err
+    )
     assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize("value", [print, {"a": 1}, b"bytes", ox.utilities.Reward()])
 def test_options_of_an_id_are_plain_values(value):
-    with pytest.raises(ValueError, match="the option gravity must be a number, a text or a list of these"):
+    with pytest.raises(
+        ValueError, match="the option gravity must be a number, a text or a list of these"
+    ):
         ox.GymnasiumEnv("CartPole-v1", gravity=value)
 
 
 # Nothing wrong without a word
 
 
-@pytest.mark.parametrize("name", ["metrics.csv", "summary.json", "config.json", "assessment.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["metrics.csv", "summary.json", "config.json", "assessment.safetensors"]
+)
 def test_damage_is_refused_by_the_name_of_the_file(run, name):
     raw = bytearray((run / name).read_bytes())
     place = raw.rindex(b"1") if b"1" in raw else len(raw) // 2
@@ -161,7 +180,8 @@ def test_policies_of_another_seed_or_run_are_noticed(run, tmp_path):
     kept = first.read_bytes()
     shutil.copy(second, first)
     with pytest.raises(
-        ValueError, match=r"seed-0\.safetensors was changed after it was written, or is that of another"
+        ValueError,
+        match=r"seed-0\.safetensors was changed after it was written, or is that of another",
     ):
         ox.load_result(run)
     ox.save_policy(ox.policies.Tabular(jnp.zeros((9, 2))), first)
@@ -170,10 +190,18 @@ def test_policies_of_another_seed_or_run_are_noticed(run, tmp_path):
         ox.load_result(run)
     first.write_bytes(kept)
     reseal(run)
-    with pytest.raises(ValueError, match="problem must have 4 features, as that which was trained on, got 9"):
-        ox.load_result(run, problem=ox.Problem(ox.TabularMDP.chain(9), ox.utilities.LogCoverage(), horizon=5))
-    with pytest.raises(ValueError, match="problem must be that which was trained on, but the policies do not fit"):
-        ox.load_result(run, problem=ox.Problem(ox.TabularMDP.chain(9), lambda u: u.sum(), features=four))
+    with pytest.raises(
+        ValueError, match="problem must have 4 features, as that which was trained on, got 9"
+    ):
+        ox.load_result(
+            run, problem=ox.Problem(ox.TabularMDP.chain(9), ox.utilities.LogCoverage(), horizon=5)
+        )
+    with pytest.raises(
+        ValueError, match="problem must be that which was trained on, but the policies do not fit"
+    ):
+        ox.load_result(
+            run, problem=ox.Problem(ox.TabularMDP.chain(9), lambda u: u.sum(), features=four)
+        )
 
 
 def four(observation, action):
@@ -190,22 +218,33 @@ def test_links_are_replaced_and_never_written_through(run, tmp_path):
     assert not (run / "plot.png").is_symlink()
     shutil.rmtree(run / "policies")
     (run / "policies").symlink_to(tmp_path)
-    with pytest.raises(ValueError, match="policies must be a folder of its own, but it is a link to another place"):
+    with pytest.raises(
+        ValueError, match="policies must be a folder of its own, but it is a link to another place"
+    ):
         ox.train(**arguments(), out=run, resume=True)
     assert treasure.read_text() == "mine"
 
 
 def arguments():
-    problem = ox.Problem(ox.TabularMDP.chain(4), ox.utilities.LogCoverage(0.1), discount=0.9, horizon=5)
+    problem = ox.Problem(
+        ox.TabularMDP.chain(4), ox.utilities.LogCoverage(0.1), discount=0.9, horizon=5
+    )
     options = {"policy": ox.policies.tabular(0.5), "progress": False, "seeds": 2, "record_every": 3}
-    return {"problem": problem, "algorithm": ox.REINFORCE(batch=4), "episodes": attacked.MORE, **options}
+    return {
+        "problem": problem,
+        "algorithm": ox.REINFORCE(batch=4),
+        "episodes": attacked.MORE,
+        **options,
+    }
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "report.html", "notes.txt", ".hidden"])
 def test_a_folder_with_files_of_others_is_not_written_to(tmp_path, name):
     (tmp_path / name).write_text("mine")
     for write in (partial(ox.train, **arguments()), ox.bench.run, partial(reproduce, "quick")):
-        with pytest.raises(ValueError, match="is not empty and holds no run: choose another folder"):
+        with pytest.raises(
+            ValueError, match="is not empty and holds no run: choose another folder"
+        ):
             write(out=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
@@ -222,21 +261,28 @@ def test_an_empty_path_is_no_folder(monkeypatch, tmp_path):
 
 
 def test_a_run_goes_on_in_the_precision_it_was_begun_in(run, x64):
-    with pytest.raises(ValueError, match="holds a run in float32: resume it with JAX_ENABLE_X64=0 in the environment"):
+    with pytest.raises(
+        ValueError,
+        match="holds a run in float32: resume it with JAX_ENABLE_X64=0 in the environment",
+    ):
         ox.train(**arguments(), out=run, resume=True)
 
 
 # Simulators
 
 
-@pytest.mark.parametrize("kind", ["exits with 0", "interrupts itself in reset", "ends by a text", "ends by an array"])
+@pytest.mark.parametrize(
+    "kind", ["exits with 0", "interrupts itself in reset", "ends by a text", "ends by an array"]
+)
 def test_simulators_that_misbehave_are_the_failure_of_an_episode(kind):
     assert not rogues.wrong(kind, rogues.sampled(kind))
     assert rogues.evaluated(kind).startswith("episode 0 (seed")
     assert rogues.checked(kind)
 
 
-@pytest.mark.parametrize("kind", ["exits in close", "hangs in close", "exits when made", "exits in its spaces"])
+@pytest.mark.parametrize(
+    "kind", ["exits in close", "hangs in close", "exits when made", "exits in its spaces"]
+)
 def test_simulators_that_misbehave_around_their_episodes(kind, monkeypatch):
     monkeypatch.setattr("occupax.envs.lookup.SECONDS_TO_CLOSE", 0.1)
     monkeypatch.setattr("occupax.samplers.episodes.SECONDS_TO_CLOSE", 0.1)
@@ -253,7 +299,9 @@ def test_simulators_that_misbehave_around_their_episodes(kind, monkeypatch):
 def test_other_signals_end_like_ctrl_c(number, run, longer):
     handler = signal.getsignal(number)
     with pytest.raises(Terminated) as ended:
-        ox.train(**arguments(), out=run, resume=True, callbacks=[lambda _: os.kill(os.getpid(), number)])
+        ox.train(
+            **arguments(), out=run, resume=True, callbacks=[lambda _: os.kill(os.getpid(), number)]
+        )
     assert ended.value.number == number
     assert signal.getsignal(number) == handler
     assert f"of 60 episodes; to go on: occupax train --out {run} --resume" in str(ended.value)
@@ -264,7 +312,9 @@ def test_one_folder_is_for_one_process(run):
     held = os.open(run, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     try:
-        with pytest.raises(ValueError, match="is in use by another training: wait for its end, or choose another"):
+        with pytest.raises(
+            ValueError, match="is in use by another training: wait for its end, or choose another"
+        ):
             ox.train(**arguments(), out=run, resume=True)
     finally:
         os.close(held)
@@ -284,7 +334,9 @@ def test_a_full_disk_names_the_file_and_keeps_the_checkpoint(run, longer, monkey
         ox.train(**arguments(), out=run, resume=True)
     monkeypatch.setattr(os, "fsync", real)
     assert Path(caught.value.filename).name.startswith("iteration-")
-    said = "the last checkpoint is as it was; once there is space again, to go on: occupax train --out"
+    said = (
+        "the last checkpoint is as it was; once there is space again, to go on: occupax train --out"
+    )
     assert said in str(caught.value)
     assert sorted(file.name for file in (run / "checkpoint").iterdir()) == checkpoints
     left = run / "checkpoint" / ".iteration-000000000099.safetensors.0a1b2c3d"
@@ -297,10 +349,15 @@ def test_records_that_are_lost_or_changed_are_not_gone_on_with(run):
     kept = (run / "metrics.csv").read_bytes()
     for changed in (kept[:100], kept.replace(b"0.", b"1.", 1)):
         (run / "metrics.csv").write_bytes(changed)
-        with pytest.raises(ValueError, match=r"metrics\.csv was changed after it was written, or is not that of the"):
+        with pytest.raises(
+            ValueError,
+            match=r"metrics\.csv was changed after it was written, or is not that of the",
+        ):
             ox.train(**arguments(), out=run, resume=True)
     (run / "metrics.csv").unlink()
-    with pytest.raises(ValueError, match=r"metrics\.csv must be a file: the run cannot go on without its records"):
+    with pytest.raises(
+        ValueError, match=r"metrics\.csv must be a file: the run cannot go on without its records"
+    ):
         ox.train(**arguments(), out=run, resume=True)
 
 
@@ -312,14 +369,18 @@ def test_memory_has_what_a_page_can_show_and_the_file_everything(tmp_path, monke
     assert len(lines) == 1 + 2 * 22  # 22 iterations of 4 episodes
     assert result.episodes.tolist() == [32, 64, 88]  # every eighth, and the last
     whole = [float(line.split(",")[lines[0].split(",").index("utility")]) for line in lines[1:]]
-    np.testing.assert_array_equal(result.metrics["utility"][0], np.array(whole, np.float32)[[14, 30, 42]])
+    np.testing.assert_array_equal(
+        result.metrics["utility"][0], np.array(whole, np.float32)[[14, 30, 42]]
+    )
     loaded = ox.load_result(tmp_path / "a")
     np.testing.assert_array_equal(loaded.episodes, result.episodes)
     np.testing.assert_array_equal(loaded.metrics["utility"], result.metrics["utility"])
     ox.train(**given | {"episodes": 45}, out=tmp_path / "b")
     again = ox.train(**given, out=tmp_path / "b", resume=True)
     assert attacked.content_of(again) == attacked.content_of(result)
-    assert (tmp_path / "b" / "metrics.csv").read_bytes() == (tmp_path / "a" / "metrics.csv").read_bytes()
+    assert (tmp_path / "b" / "metrics.csv").read_bytes() == (
+        tmp_path / "a" / "metrics.csv"
+    ).read_bytes()
 
 
 def test_thinned_records_do_not_depend_on_how_they_come_in(monkeypatch):
@@ -355,7 +416,9 @@ def test_the_cache_of_programs_is_bounded_and_optional(tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(home))
         keep_compiled_programs()
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "expanduser", lambda _: (_ for _ in ()).throw(RuntimeError("no home")))
+    monkeypatch.setattr(
+        Path, "expanduser", lambda _: (_ for _ in ()).throw(RuntimeError("no home"))
+    )
     keep_compiled_programs()
     assert not updated
 
@@ -390,7 +453,9 @@ def test_json_is_all_that_is_printed_whatever_a_simulator_prints(monkeypatch, tm
     monkeypatch.chdir(tmp_path)
     policy = ox.policies.linear()(ox.GymnasiumEnv(lambda: rogues.Rogue("")), jax.random.key(0))
     ox.save_policy(policy, tmp_path / "policy.safetensors")
-    monkeypatch.setattr(sys, "argv", ["occupax", "evaluate", "policy.safetensors", "talker:make", "--json"])
+    monkeypatch.setattr(
+        sys, "argv", ["occupax", "evaluate", "policy.safetensors", "talker:make", "--json"]
+    )
     handlers = {number: signal.getsignal(number) for number in ending_signals()}
     cli.main()
     for number, handler in handlers.items():
@@ -419,14 +484,29 @@ def test_a_platform_that_is_not_there_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: ox.Problem(ox.TabularMDP.chain(3), horizon=10**30), "horizon must be at most 100,000,000"),
+        (
+            lambda: ox.Problem(ox.TabularMDP.chain(3), horizon=10**30),
+            "horizon must be at most 100,000,000",
+        ),
         (lambda: ox.REINFORCE(batch=10**18), "batch must be at most 2,147,483,647"),
-        (lambda: ox.features.Grid([0.0] * 4, [1.0] * 4, [10**5] * 4), "bins must make at most 2,147,483,647 cells"),
+        (
+            lambda: ox.features.Grid([0.0] * 4, [1.0] * 4, [10**5] * 4),
+            "bins must make at most 2,147,483,647 cells",
+        ),
         (lambda: ox.TabularMDP.chain(10**15), "n must be at most"),
-        (lambda: ox.train(**arguments() | {"episodes": 10**18}), "episodes must be at most 10,000,000,000"),
+        (
+            lambda: ox.train(**arguments() | {"episodes": 10**18}),
+            "episodes must be at most 10,000,000,000",
+        ),
         (lambda: ox.train(**arguments() | {"seeds": 10**12}), "seeds must be at most"),
-        (lambda: ox.REINFORCE(radius=True), "radius must be a finite number of at least 0, got True"),
-        (lambda: ox.policies.Tabular(jnp.zeros((3, 2), int)), "table must be an array of real numbers"),
+        (
+            lambda: ox.REINFORCE(radius=True),
+            "radius must be a finite number of at least 0, got True",
+        ),
+        (
+            lambda: ox.policies.Tabular(jnp.zeros((3, 2), int)),
+            "table must be an array of real numbers",
+        ),
         (
             lambda: ox.TabularMDP(np.full((2, 1, 2), 0.5j), np.zeros((2, 1)), np.array([1.0, 0.0])),
             "transition must be an array of real numbers",

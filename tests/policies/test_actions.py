@@ -58,23 +58,38 @@ def linear_psi(*rows):
 
 
 def test_log_probabilities_of_a_normal_law_are_those_of_scipy(x64):
-    observation, action = jnp.array([0.3, -2.0]), np.array([5.0, -1.0])  # outside of the box, as it may be
+    observation, action = (
+        jnp.array([0.3, -2.0]),
+        np.array([5.0, -1.0]),
+    )  # outside of the box, as it may be
     psi = linear_psi([0.2, 0.1, 0.5], [-0.4, 0.3, 0.0], [0.1, 0.0, -1.0], [0.3, 0.2, 0.1])
     found = psi(observation)
     by_observation = Gaussian(psi, None, BOX)
-    of_parameters = Gaussian(linear_psi([0.2, 0.1, 0.5], [-0.4, 0.3, 0.0]), jnp.array([-1.0, 0.4]), BOX)
+    of_parameters = Gaussian(
+        linear_psi([0.2, 0.1, 0.5], [-0.4, 0.3, 0.0]), jnp.array([-1.0, 0.4]), BOX
+    )
     for policy, log_deviations in ((by_observation, found[2:]), (of_parameters, [-1.0, 0.4])):
         means = np.array([1.0, 0.25]) + np.array([2.0, 0.25]) * np.asarray(found[:2])
         deviations = np.array([2.0, 0.25]) * np.exp(np.asarray(log_deviations))
         expected = stats.norm.logpdf(action, means, deviations).sum()
-        assert float(policy.log_prob(observation, jnp.asarray(action))) == pytest.approx(expected, rel=1e-12)
-        drawn, log_probs = jax.vmap(lambda key, it=policy: it.draw(observation, key))(jax.random.split(KEY, 4000))
+        assert float(policy.log_prob(observation, jnp.asarray(action))) == pytest.approx(
+            expected, rel=1e-12
+        )
+        drawn, log_probs = jax.vmap(lambda key, it=policy: it.draw(observation, key))(
+            jax.random.split(KEY, 4000)
+        )
         np.testing.assert_allclose(
-            log_probs, stats.norm.logpdf(np.asarray(drawn), means, deviations).sum(1), rtol=1e-9, atol=1e-9
+            log_probs,
+            stats.norm.logpdf(np.asarray(drawn), means, deviations).sum(1),
+            rtol=1e-9,
+            atol=1e-9,
         )
         for column, mean, deviation in zip(np.asarray(drawn).T, means, deviations, strict=True):
             assert stats.kstest(column, stats.norm(mean, deviation).cdf).pvalue > 1e-3
-            assert stats.kstest(column, stats.norm(mean + 0.1 * deviation, deviation).cdf).pvalue < 1e-3
+            assert (
+                stats.kstest(column, stats.norm(mean + 0.1 * deviation, deviation).cdf).pvalue
+                < 1e-3
+            )
 
 
 def test_log_probabilities_of_squashed_actions_are_those_of_the_law_of_the_action(x64):
@@ -90,9 +105,14 @@ def test_log_probabilities_of_squashed_actions_are_those_of_the_law_of_the_actio
 
     for z in ([0.1, -0.3], [-1.5, 0.8]):
         action = np.asarray(policy.applied(jnp.array(z)))
-        np.testing.assert_allclose(action, [1.0, 0.25] + np.array([2.0, 0.25]) * np.tanh(z), rtol=1e-12)
+        np.testing.assert_allclose(
+            action, [1.0, 0.25] + np.array([2.0, 0.25]) * np.tanh(z), rtol=1e-12
+        )
         h = 1e-5
-        slopes = [(distribution(a + h, i) - distribution(a - h, i)) / (2 * h) for i, a in enumerate(action)]
+        slopes = [
+            (distribution(a + h, i) - distribution(a - h, i)) / (2 * h)
+            for i, a in enumerate(action)
+        ]
         assert density(z) == pytest.approx(slopes[0] * slopes[1], rel=1e-7)
 
 
@@ -103,7 +123,9 @@ def test_squashed_actions_at_the_bounds_have_finite_densities_and_scores():
         assert 1 - 1e-6 < action * np.sign(z) <= 1  # of which float32 cannot tell what z was
         slope = np.log(4) - 2 * abs(z)  # of tanh, up to exp(-4 |z|)
         expected = stats.norm.logpdf(z) - slope
-        assert float(policy.log_prob(jnp.zeros(1), jnp.array([z]))) == pytest.approx(expected, rel=1e-5)
+        assert float(policy.log_prob(jnp.zeros(1), jnp.array([z]))) == pytest.approx(
+            expected, rel=1e-5
+        )
         score = eqx.filter_grad(lambda it, z=z: it.log_prob(jnp.zeros(1), jnp.array([z])))(policy)
         np.testing.assert_allclose(score.psi.bias, [z], rtol=1e-5)
         np.testing.assert_allclose(score.log_deviation, [z**2 - 1], rtol=1e-5)
@@ -119,7 +141,9 @@ def test_products_of_softmaxes_draw_every_combination_as_often_as_they_say():
         for second in range(2):
             found = float(policy.log_prob(jnp.ones(()), jnp.array([first, second])))
             assert found == pytest.approx(np.log(expected[first, second]), rel=1e-5)
-    drawn, log_probs = jax.vmap(lambda key: policy.draw(jnp.ones(()), key))(jax.random.split(KEY, 5000))
+    drawn, log_probs = jax.vmap(lambda key: policy.draw(jnp.ones(()), key))(
+        jax.random.split(KEY, 5000)
+    )
     np.testing.assert_allclose(log_probs, np.log(expected[tuple(np.asarray(drawn).T)]), rtol=1e-5)
     counts = np.zeros((3, 2))
     np.add.at(counts, tuple(np.asarray(drawn).T), 1)
@@ -150,11 +174,19 @@ def policy_of(kind, parameters, box):
 def paths(policy, applied, steps):
     """Trajectories whose actions are the nodes of a quadrature of the behaviour, and the weight of each."""
     slope, intercept = float(policy.psi.weight[0, 0]), float(policy.psi.bias[0])
-    deviation, x, weight, seen, drawn = np.exp(float(policy.log_deviation[0])), np.array([0.5]), np.ones(1), [], []
+    deviation, x, weight, seen, drawn = (
+        np.exp(float(policy.log_deviation[0])),
+        np.array([0.5]),
+        np.ones(1),
+        [],
+        [],
+    )
     for _ in range(steps):
         e, w = (np.tile(part, len(x)) for part in NODES)
         x, weight = (np.repeat(part, len(NODES[0])) for part in (x, weight))
-        seen, drawn = ([np.repeat(part, len(NODES[0])) for part in parts] for parts in (seen, drawn))
+        seen, drawn = (
+            [np.repeat(part, len(NODES[0])) for part in parts] for parts in (seen, drawn)
+        )
         z = slope * x + intercept + deviation * e
         seen, drawn, weight = [*seen, x], [*drawn, z], weight * w / np.sqrt(2 * np.pi)
         x = 0.8 * x + applied(z)
@@ -163,7 +195,15 @@ def paths(policy, applied, steps):
     log_probs = jax.vmap(jax.vmap(policy.log_prob))(seen, drawn)
     nothing, live = jnp.zeros((n, steps)), jnp.ones((n, steps), bool)
     of_nodes = ox.Trajectories(
-        seen, drawn, log_probs, nothing, live, jnp.zeros(n, bool), jnp.asarray(x[:, None]), None, policy.action_space
+        seen,
+        drawn,
+        log_probs,
+        nothing,
+        live,
+        jnp.zeros(n, bool),
+        jnp.asarray(x[:, None]),
+        None,
+        policy.action_space,
     )
     return of_nodes, weight
 
@@ -175,7 +215,9 @@ def expectation(problem, policy, target, applied, quasi_reward):
     def of_one(trajectory):
         alone = jax.tree.map(lambda leaf: leaf[None], trajectory)
         gradient = ox.estimators.gradient(problem, alone, target, quasi_reward)
-        return ox.estimators.occupancy(problem, alone, target), eqx.filter(gradient, eqx.is_inexact_array)
+        return ox.estimators.occupancy(problem, alone, target), eqx.filter(
+            gradient, eqx.is_inexact_array
+        )
 
     found = jax.vmap(of_one)(of_nodes)
     return jax.tree.map(lambda leaf: np.tensordot(weight, np.asarray(leaf), 1), found)
@@ -222,14 +264,19 @@ CASES = {
 QUASI_REWARD = np.array([0.7, -0.3, 1.1, -0.5])
 
 
-@pytest.mark.parametrize(("kind", "steps"), [("gaussian", 1), ("gaussian", 2), ("squashed", 1), ("squashed", 2)])
+@pytest.mark.parametrize(
+    ("kind", "steps"), [("gaussian", 1), ("gaussian", 2), ("squashed", 1), ("squashed", 2)]
+)
 def test_estimators_are_unbiased_with_the_weights_of_another_policy(kind, steps, x64):
     policy, env, applied = CASES[kind]
     problem = ox.Problem(env, ox.utilities.Linear(QUASI_REWARD), DISCOUNT, steps, features=features)
     box = env.action_space
     behaviour, target = (policy_of(policy, parameters, box) for parameters in (BEHAVIOUR, TARGET))
     truth, slope = integral(TARGET, applied, steps), slopes(TARGET, applied, steps, QUASI_REWARD)
-    for who, tolerance in ((behaviour, 1e-5), (target, 1e-6)):  # the weights of another policy are less smooth
+    for who, tolerance in (
+        (behaviour, 1e-5),
+        (target, 1e-6),
+    ):  # the weights of another policy are less smooth
         occupancy, gradient = expectation(problem, who, target, applied, QUASI_REWARD)
         np.testing.assert_allclose(occupancy, truth, atol=tolerance)
         found = [gradient.psi.weight[0, 0], gradient.psi.bias[0], gradient.log_deviation[0]]
@@ -257,7 +304,11 @@ def test_a_wrong_density_or_a_clipped_action_in_it_would_be_noticed(x64):
     of_nodes, weight = paths(behaviour, lambda z: z, 1)
 
     def mean(trajectories, target):
-        each = jax.vmap(lambda it: ox.estimators.occupancy(problem, jax.tree.map(lambda leaf: leaf[None], it), target))
+        each = jax.vmap(
+            lambda it: ox.estimators.occupancy(
+                problem, jax.tree.map(lambda leaf: leaf[None], it), target
+            )
+        )
         return weight @ np.asarray(each(trajectories))
 
     np.testing.assert_allclose(mean(of_nodes, target), truth, atol=1e-5)
@@ -275,12 +326,16 @@ def test_clipping_is_outside_of_the_policy_and_counted():
     assert 0.2 < (given != drawn.actions).mean() < 0.8
     seen = np.asarray(drawn.observations)
     np.testing.assert_allclose(seen[:, 1], 0.8 * seen[:, 0] + given[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(drawn.rewards, -(seen[..., 0] ** 2) - 0.1 * given[..., 0] ** 2, rtol=1e-5)
+    np.testing.assert_allclose(
+        drawn.rewards, -(seen[..., 0] ** 2) - 0.1 * given[..., 0] ** 2, rtol=1e-5
+    )
     means, deviation = 0.1 + 0.5 * 0.2, 0.5 * np.exp(0.3)
     expected = stats.norm.logpdf(np.asarray(drawn.actions)[..., 0], means, deviation)
     np.testing.assert_allclose(drawn.log_probs, expected, rtol=1e-4, atol=1e-5)
     counted = given[:, 0, 0] + DISCOUNT * given[:, 1, 0]
-    np.testing.assert_allclose(ox.estimators.occupancy(problem, drawn, policy), [counted.mean()], rtol=1e-4)
+    np.testing.assert_allclose(
+        ox.estimators.occupancy(problem, drawn, policy), [counted.mean()], rtol=1e-4
+    )
     share = ox.SampledBatch(problem, drawn, policy).statistics().actions_clipped
     assert float(share) == pytest.approx(np.mean(given != np.asarray(drawn.actions)), rel=1e-6)
     # no action that is squashed is ever clipped
@@ -301,8 +356,14 @@ def test_a_grid_counts_actions_as_the_environment_is_given_them():
     for x, a, cell in ((0.2, -0.6, 0), (0.2, -0.4, 1), (0.7, 0.3, 6), (5.0, 1.0, 7)):
         count = problem.count(jnp.array([x]), jnp.array([a]), jnp.zeros(()))
         assert int(count.index[0]) == cell
-    with pytest.raises(ValueError, match=r"^actions must lie in 0\.\.0 for this action, got \(1,\)\.$"):
-        ox.Problem(env, lambda u: u[0], features=ox.features.Grid([0.0], [1.0], [2], coordinates=[], actions=[1]))
+    with pytest.raises(
+        ValueError, match=r"^actions must lie in 0\.\.0 for this action, got \(1,\)\.$"
+    ):
+        ox.Problem(
+            env,
+            lambda u: u[0],
+            features=ox.features.Grid([0.0], [1.0], [2], coordinates=[], actions=[1]),
+        )
 
 
 class Switches(gym.Env[Any, Any]):
@@ -310,11 +371,17 @@ class Switches(gym.Env[Any, Any]):
 
     def __init__(self, space, tabular=False):
         self.action_space = space
-        self.observation_space = spaces.Discrete(3) if tabular else spaces.Box(-9.0, 9.0, (2,), np.float32)
+        self.observation_space = (
+            spaces.Discrete(3) if tabular else spaces.Box(-9.0, 9.0, (2,), np.float32)
+        )
 
     def look(self):
         time = self.time % 3
-        return time if isinstance(self.observation_space, spaces.Discrete) else np.full(2, time, np.float32)
+        return (
+            time
+            if isinstance(self.observation_space, spaces.Discrete)
+            else np.full(2, time, np.float32)
+        )
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -343,7 +410,9 @@ def switches(space="box", tabular=False):
 def test_environments_of_gymnasium_are_given_actions_of_their_space(space):
     env = ox.GymnasiumEnv(switches, space=space)
     problem = ox.Problem(env, discount=0.9, horizon=4)
-    policy = (ox.policies.mlp((4,)) if space in ("several", "binary") else ox.policies.gaussian((4,)))(env, KEY)
+    policy = (
+        ox.policies.mlp((4,)) if space in ("several", "binary") else ox.policies.gaussian((4,))
+    )(env, KEY)
     drawn = ox.sample(problem, policy, 6, KEY)
     given = np.asarray(env.action_space.clip(policy.applied(drawn.actions)), np.float64)
     assert given.shape == (6, 4, env.action_space.spec().shape[0])
@@ -375,22 +444,37 @@ def test_policies_are_chosen_by_the_actions_and_trained():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: BoxActions([0.0], [0.0]), r"^low must be below high, got low=\(0\.0,\) and high=\(0\.0,\)\.$"),
+        (
+            lambda: BoxActions([0.0], [0.0]),
+            r"^low must be below high, got low=\(0\.0,\) and high=\(0\.0,\)\.$",
+        ),
         (lambda: BoxActions([0.0], [1.0, 2.0]), "^low and high must have one length, got 1 and 2"),
         (lambda: BoxActions([np.nan], [1.0]), "^low must not be NaN"),
-        (lambda: MultiDiscreteActions([2, 0]), "^sizes must be a whole number of at least 1, got 0"),
+        (
+            lambda: MultiDiscreteActions([2, 0]),
+            "^sizes must be a whole number of at least 1, got 0",
+        ),
         (lambda: DiscreteActions(1.5), "^n must be a whole number"),
         (
             lambda: ox.policies.mlp()(cart(), KEY),
             r"^softmax policies need discrete actions, got BoxActions\(.*gaussian",
         ),
-        (lambda: ox.policies.squashed()(cart(0.0), KEY), "^squashed policies need a box with bounds on all sides"),
+        (
+            lambda: ox.policies.squashed()(cart(0.0), KEY),
+            "^squashed policies need a box with bounds on all sides",
+        ),
         (
             lambda: ox.policies.gaussian()(ox.make("CartPole-v1"), KEY),
             r"^normal policies need actions in a box, got Disc",
         ),
-        (lambda: ox.policies.gaussian(deviation=0.0), "^deviation must be a finite number above 0, got 0.0"),
-        (lambda: ox.policies.gaussian(by_observation=1), "^by_observation must be True or False, got 1"),
+        (
+            lambda: ox.policies.gaussian(deviation=0.0),
+            "^deviation must be a finite number above 0, got 0.0",
+        ),
+        (
+            lambda: ox.policies.gaussian(by_observation=1),
+            "^by_observation must be True or False, got 1",
+        ),
         (lambda: cart().num_actions, "^Cart has no number of actions, because it takes BoxActions"),
         (
             lambda: ox.Problem(cart(), lambda u: u[0], features=ox.features.StateAction()),
@@ -401,12 +485,17 @@ def test_policies_are_chosen_by_the_actions_and_trained():
             '^termination "absorbing" needs discrete actio',
         ),
         (
-            lambda: ox.sample(ox.Problem(cart(), horizon=2), ox.policies.Softmax(linear_psi([1.0, 0.0])), 2, KEY),
+            lambda: ox.sample(
+                ox.Problem(cart(), horizon=2), ox.policies.Softmax(linear_psi([1.0, 0.0])), 2, KEY
+            ),
             '^action_space of Softmax must be "box" or "squashed", got \'discrete\'; the environment takes BoxActions',
         ),
         (
             lambda: ox.sample(
-                ox.Problem(cart(), horizon=2), Gaussian(linear_psi([1.0, 0.0]), jnp.zeros(2), BOX), 2, KEY
+                ox.Problem(cart(), horizon=2),
+                Gaussian(linear_psi([1.0, 0.0]), jnp.zeros(2), BOX),
+                2,
+                KEY,
             ),
             r"^draw of the policy must return an action such as .*\(1,\).*got .*\(2,\)",
         ),
@@ -421,9 +510,14 @@ def test_what_does_not_fit_is_answered_with_a_sentence(make, sentence):
 def test_a_target_of_another_kind_is_refused():
     env = cart(-1.0, 1.0)
     problem = ox.Problem(env, horizon=2)
-    gaussian, squashed = (kind(linear_psi([0.0, 0.0]), jnp.zeros(1), env.action_space) for kind in (Gaussian, Squashed))
+    gaussian, squashed = (
+        kind(linear_psi([0.0, 0.0]), jnp.zeros(1), env.action_space)
+        for kind in (Gaussian, Squashed)
+    )
     drawn = ox.sample(problem, squashed, 2, KEY)
-    with pytest.raises(ValueError, match=r'^target must be of the kind that acted, "squashed", got Gaussian'):
+    with pytest.raises(
+        ValueError, match=r'^target must be of the kind that acted, "squashed", got Gaussian'
+    ):
         ox.estimators.weights(drawn, gaussian)
 
 
@@ -435,11 +529,15 @@ def test_training_is_resumed_saved_and_evaluated_as_ever(tmp_path):
     algorithm, init = ox.REINFORCE(batch=4, step_size=0.01), ox.policies.gaussian((4,))
     whole = ox.train(problem, algorithm, 48, policy=init, progress=False)
     ox.train(problem, algorithm, 24, policy=init, progress=False, out=tmp_path)
-    resumed = ox.train(problem, algorithm, 48, policy=init, progress=False, out=tmp_path, resume=True)
+    resumed = ox.train(
+        problem, algorithm, 48, policy=init, progress=False, out=tmp_path, resume=True
+    )
     assert whole.status == resumed.status == ("finished",)
     assert eqx.tree_equal(whole.policies, resumed.policies)
     assert 0 < whole.metrics["actions_clipped"].mean() < 1
-    np.testing.assert_array_equal(whole.metrics["actions_clipped"], resumed.metrics["actions_clipped"])
+    np.testing.assert_array_equal(
+        whole.metrics["actions_clipped"], resumed.metrics["actions_clipped"]
+    )
     assert eqx.tree_equal(ox.load_result(tmp_path).policies, whole.policies)
     assert ox.evaluate(whole.policy(), problem.env, 5, max_steps=4).lengths.tolist() == [4] * 5
 

@@ -29,7 +29,11 @@ def trained():
     shrinking = optax.chain(optax.adam(0.05), optax.add_decayed_weights(-0.1))
     algorithm = ox.REINFORCE(4, step_size=1.0, rule=shrinking)
     seen = []
-    options = {"sampler": "jax", "progress": False, "callbacks": [lambda at: seen.append(at.policies[0])]}
+    options = {
+        "sampler": "jax",
+        "progress": False,
+        "callbacks": [lambda at: seen.append(at.policies[0])],
+    }
     result = ox.train(POLE, algorithm, 12, policy=START, **options)
     return result, seen
 
@@ -61,20 +65,30 @@ def test_a_policy_keeps_the_statistics_it_acted_with_and_weights_are_its_own(tra
         psi = policy.psi
         seen = (observations - np.asarray(psi.mean)) / np.sqrt(np.asarray(psi.variance))
         for layer in psi.network.network.layers:
-            seen = np.tanh(seen) if isinstance(layer, eqx.nn.Lambda) else seen @ np.asarray(layer.weight).T + layer.bias
+            seen = (
+                np.tanh(seen)
+                if isinstance(layer, eqx.nn.Lambda)
+                else seen @ np.asarray(layer.weight).T + layer.bias
+            )
         odds = np.exp(seen)
         return (odds / odds.sum(1, keepdims=True))[np.arange(4), actions]
 
     np.testing.assert_allclose(found, chances(first) / chances(second), rtol=1e-4)
-    mixed = eqx.tree_at(lambda it: (it.psi.mean, it.psi.variance), first, (second.psi.mean, second.psi.variance))
-    assert np.abs(found - chances(mixed) / chances(second)).max() > 3e-3  # statistics of another policy are a mistake
+    mixed = eqx.tree_at(
+        lambda it: (it.psi.mean, it.psi.variance), first, (second.psi.mean, second.psi.variance)
+    )
+    assert (
+        np.abs(found - chances(mixed) / chances(second)).max() > 3e-3
+    )  # statistics of another policy are a mistake
 
 
 def test_no_gradient_flows_into_statistics_and_the_first_layer_can_be_told_them(trained):
     policy = trained[1][-1]
     drawn = ox.sample(POLE, policy, 3, jax.random.key(3))
     gradient = ox.estimators.gradient(POLE, drawn, policy, jnp.ones(1))
-    assert not any(np.any(array) for array in (gradient.psi.mean, gradient.psi.variance, gradient.psi.count))
+    assert not any(
+        np.any(array) for array in (gradient.psi.mean, gradient.psi.variance, gradient.psi.count)
+    )
     assert np.any(np.asarray(gradient.psi.network.network.layers[0].weight))
     observation, layers = drawn.observations[0, 0], dense_layers(policy)
     assert layers is not None
@@ -85,16 +99,22 @@ def test_no_gradient_flows_into_statistics_and_the_first_layer_can_be_told_them(
 def test_kernel_shards_and_a_resumed_run_agree_and_the_policy_is_saved_with_them(tmp_path):
     def train(sampler="auto", episodes=12, **options):
         algorithm = ox.REINFORCE(4, baseline="linear")
-        return ox.train(POLE, algorithm, episodes, policy=START, sampler=sampler, progress=False, **options)
+        return ox.train(
+            POLE, algorithm, episodes, policy=START, sampler=sampler, progress=False, **options
+        )
 
     whole = train()
-    for one, two in zip(arrays(whole.policy()), arrays(train(ox.samplers.Host(shards=2)).policy()), strict=True):
+    for one, two in zip(
+        arrays(whole.policy()), arrays(train(ox.samplers.Host(shards=2)).policy()), strict=True
+    ):
         np.testing.assert_allclose(one, two, rtol=2e-4, atol=2e-4)
     train(episodes=8, out=tmp_path / "run")
     resumed = train(out=tmp_path / "run", resume=True)
     ox.save_policy(resumed.policy(), tmp_path / "policy.safetensors")
     loaded = ox.load_policy(tmp_path / "policy.safetensors")
-    for one, *others in zip(*(arrays(it) for it in (whole.policy(), resumed.policy(), loaded)), strict=True):
+    for one, *others in zip(
+        *(arrays(it) for it in (whole.policy(), resumed.policy(), loaded)), strict=True
+    ):
         for other in others:
             np.testing.assert_array_equal(one, other)
     known: Any = normaliser_of(loaded)
@@ -117,7 +137,9 @@ class Spaces(gym.Env[Any, Any]):
 
 def test_what_normalise_stands_for():
     key = jax.random.key(0)
-    bounded, unbounded = (ox.GymnasiumEnv(Spaces, high=high) for high in ([2.0, 4.0], [2.0, np.inf]))
+    bounded, unbounded = (
+        ox.GymnasiumEnv(Spaces, high=high) for high in ([2.0, 4.0], [2.0, np.inf])
+    )
     made = {
         (env, how): ox.policies.mlp(hidden=(3,), normalise=how)(env, key).psi
         for env in (bounded, unbounded, POLE.env)
@@ -128,9 +150,13 @@ def test_what_normalise_stands_for():
     plain, scaled = (made[bounded, how].network.layers[0].weight for how in (False, None))
     np.testing.assert_allclose(scaled, plain / np.array([2.0, 4.0]), rtol=1e-6)
     np.testing.assert_array_equal(made[unbounded, None].network.network.layers[0].weight, plain)
-    squashed = ox.policies.gaussian(hidden=(3,), by_observation=True, normalise=True)(ox.make("Pendulum-v1"), key)
+    squashed = ox.policies.gaussian(hidden=(3,), by_observation=True, normalise=True)(
+        ox.make("Pendulum-v1"), key
+    )
     assert isinstance(squashed.psi, Normalised)
-    with pytest.raises(ValueError, match="normalise=True is for observations that are numbers, got TabularMDP"):
+    with pytest.raises(
+        ValueError, match="normalise=True is for observations that are numbers, got TabularMDP"
+    ):
         ox.policies.mlp(normalise=True)(ox.make("FrozenLake-v1"), key)
     with pytest.raises(ValueError, match="normalise must be True, False or None, got 'yes'"):
         ox.policies.mlp(normalise="yes")  # pyright: ignore[reportArgumentType]

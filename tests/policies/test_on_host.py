@@ -8,7 +8,13 @@ import pytest
 from scipy import stats
 
 import occupax as ox
-from occupax.envs import ActionSpace, BoxActions, DecisionProcess, DiscreteActions, MultiDiscreteActions
+from occupax.envs import (
+    ActionSpace,
+    BoxActions,
+    DecisionProcess,
+    DiscreteActions,
+    MultiDiscreteActions,
+)
 from occupax.envs.episode import seeds_and_keys
 from occupax.policies import Flat, Softmax, Tabular
 from occupax.policies import on_host as module
@@ -28,22 +34,37 @@ class Seen(DecisionProcess):
     time_limit: int | None = None
 
     def observation_spec(self):
-        return jax.ShapeDtypeStruct((5,), jnp.float32) if self.num_states is None else jax.ShapeDtypeStruct((), int)
+        return (
+            jax.ShapeDtypeStruct((5,), jnp.float32)
+            if self.num_states is None
+            else jax.ShapeDtypeStruct((), int)
+        )
 
 
-THREE, PAIR, BOX = DiscreteActions(3), MultiDiscreteActions([3, 2]), BoxActions([-1.0, 0.0], [3.0, 0.5])
+THREE, PAIR, BOX = (
+    DiscreteActions(3),
+    MultiDiscreteActions([3, 2]),
+    BoxActions([-1.0, 0.0], [3.0, 0.5]),
+)
 KINDS = {
     "table": (ox.policies.tabular(1.0), THREE, 7),
     "linear": (ox.policies.linear(scale=1.0), THREE, None),
     "linear in states": (ox.policies.linear(scale=1.0), THREE, 7),
     "linear, two entries": (ox.policies.linear(scale=1.0), PAIR, None),
     "mlp, two entries, in states": (ox.policies.mlp((6,), scale=2.0), PAIR, 7),
-    **{f"mlp, {name}": (ox.policies.mlp((6, 4), name, scale=3.0), THREE, None) for name in ox.policies.ACTIVATIONS},
+    **{
+        f"mlp, {name}": (ox.policies.mlp((6, 4), name, scale=3.0), THREE, None)
+        for name in ox.policies.ACTIVATIONS
+    },
     "gaussian": (ox.policies.gaussian((6,)), BOX, None),
     "gaussian, linear": (ox.policies.gaussian(()), BOX, None),
     "gaussian, by observation": (ox.policies.gaussian((6,), by_observation=True), BOX, None),
     "squashed": (ox.policies.squashed((6,)), BOX, None),
-    "squashed, by observation": (ox.policies.squashed((6, 3), "gelu", by_observation=True), BOX, None),
+    "squashed, by observation": (
+        ox.policies.squashed((6, 3), "gelu", by_observation=True),
+        BOX,
+        None,
+    ),
 }
 
 
@@ -54,9 +75,14 @@ def make(name):
     arrays, rest = eqx.partition(policy, eqx.is_inexact_array)
     rng = np.random.default_rng(0)
     moved = jax.tree.map(
-        lambda leaf: jnp.asarray(np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape), leaf.dtype), arrays
+        lambda leaf: jnp.asarray(np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape), leaf.dtype),
+        arrays,
     )
-    seen = rng.normal(size=(40, 5)).astype(np.float32) * 2 if states is None else rng.integers(0, states, 40)
+    seen = (
+        rng.normal(size=(40, 5)).astype(np.float32) * 2
+        if states is None
+        else rng.integers(0, states, 40)
+    )
     return eqx.combine(moved, rest), space, seen
 
 
@@ -91,7 +117,9 @@ def assert_drawn(policy, space, seen, tolerance=2e-5):
     expected, applied, in_jax = drawn_in_jax(policy, seen, rows, 0)
     if space is BOX:
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-        np.testing.assert_allclose(given, np.clip(applied, BOX.low, BOX.high), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            given, np.clip(applied, BOX.low, BOX.high), rtol=tolerance, atol=tolerance
+        )
         assert (given >= BOX.low).all()
         assert (given <= BOX.high).all()
     else:
@@ -125,14 +153,19 @@ def test_an_activation_inside_of_jit_is_known():
 
 
 def test_another_policy_is_noticed(monkeypatch):
-    for name, wrong in (("mlp, tanh", lambda x: 1.01 * np.tanh(x)), ("squashed", lambda x: np.tanh(x) + 0.01)):
+    for name, wrong in (
+        ("mlp, tanh", lambda x: 1.01 * np.tanh(x)),
+        ("squashed", lambda x: np.tanh(x) + 0.01),
+    ):
         policy, space, seen = make(name)
         monkeypatch.setitem(module.ACTIVATIONS, "tanh", wrong)
         with pytest.raises(AssertionError):
             assert_drawn(policy, space, seen)
 
 
-@pytest.mark.parametrize("name", ["table", "linear, two entries", "gaussian, by observation", "squashed"])
+@pytest.mark.parametrize(
+    "name", ["table", "linear, two entries", "gaussian, by observation", "squashed"]
+)
 def test_what_is_drawn_follows_the_law_of_the_policy(name):
     policy, space, seen = make(name)
     n = 6_000
@@ -143,12 +176,19 @@ def test_what_is_drawn_follows_the_law_of_the_policy(name):
         z = (found - BOX.middle) / BOX.reach if name.startswith("gaussian") else found
         for column, mean, deviation in zip(z.T, means, np.exp(logs), strict=True):
             assert stats.kstest(column, stats.norm(mean, deviation).cdf).pvalue > 1e-3
-            assert stats.kstest(column, stats.norm(mean + 0.1 * deviation, deviation).cdf).pvalue < 1e-3
+            assert (
+                stats.kstest(column, stats.norm(mean + 0.1 * deviation, deviation).cdf).pvalue
+                < 1e-3
+            )
         return
     sizes = np.atleast_1d(getattr(space, "sizes", space.n if name == "table" else 0))
-    actions = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, len(sizes))
+    actions = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(
+        -1, len(sizes)
+    )
     tried = actions if len(sizes) > 1 else actions[:, 0]
-    probs = np.exp(np.asarray(log_probs_in_jax(policy, np.repeat(seen[:1], len(tried), 0), tried), float))
+    probs = np.exp(
+        np.asarray(log_probs_in_jax(policy, np.repeat(seen[:1], len(tried), 0), tried), float)
+    )
     counts = [(found.reshape(n, -1) == action).all(1).sum() for action in actions]
     assert stats.chisquare(counts, n * probs / probs.sum()).pvalue > 1e-3
     assert stats.chisquare(counts, n * probs[::-1] / probs.sum()).pvalue < 1e-3
@@ -163,10 +203,14 @@ def test_the_noise_is_that_of_the_episode_and_the_step():
             act(seen[:1], np.array([1]), np.array([0]), np.array([0]))
         found, _, _ = act(seen[t % 30 :][:2], np.array([4, 2]), rows, np.array([t, t]))
         if t in (0, 1, STEPS - 1, STEPS, STEPS + 2):
-            np.testing.assert_array_equal(found, drawn_in_jax(policy, seen[t % 30 :][:2], rows, t)[0])
+            np.testing.assert_array_equal(
+                found, drawn_in_jax(policy, seen[t % 30 :][:2], rows, t)[0]
+            )
 
 
-@pytest.mark.parametrize("name", ["table", "mlp, tanh", "mlp, softplus", "squashed, by observation"])
+@pytest.mark.parametrize(
+    "name", ["table", "mlp, tanh", "mlp, softplus", "squashed, by observation"]
+)
 def test_how_many_act_at_once_changes_no_bit(name):
     policy, _, seen = make(name)
     host = on_host(policy)
@@ -208,11 +252,18 @@ def test_policies_with_parts_of_their_own_are_left_to_jax():
     network = make("mlp, tanh")[0].psi
     table = jnp.asarray(np.random.default_rng(0).normal(size=(7, 3)), jnp.float32)
     bent = eqx.tree_at(lambda it: it.network.layers[1], network, eqx.nn.Lambda(jnp.sin))
-    for psi in (Shifted(network, jnp.arange(3.0)), Scaled(network.network, None), bent, lambda seen: seen[:3]):
+    for psi in (
+        Shifted(network, jnp.arange(3.0)),
+        Scaled(network.network, None),
+        bent,
+        lambda seen: seen[:3],
+    ):
         assert on_host(Softmax(psi)) is None
     policy, seen, rows = Sharper(table), np.arange(7), np.arange(7)
     assert on_host(policy) is None
-    found, _, log_probs = acting(policy, THREE, keys_of(9), 9, flat=True)(seen, rows, rows, 0 * rows)
+    found, _, log_probs = acting(policy, THREE, keys_of(9), 9, flat=True)(
+        seen, rows, rows, 0 * rows
+    )
     expected, _, in_jax = drawn_in_jax(policy, seen, rows, 0)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_allclose(log_probs, in_jax, rtol=1e-5, atol=1e-6)

@@ -14,7 +14,16 @@ from scipy import stats
 
 import enumeration as enum
 import occupax as ox
-from occupax.policies import ACTIVATIONS, Categorical, Policy, Softmax, Tabular, linear, mlp, tabular
+from occupax.policies import (
+    ACTIVATIONS,
+    Categorical,
+    Policy,
+    Softmax,
+    Tabular,
+    linear,
+    mlp,
+    tabular,
+)
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -40,7 +49,9 @@ def parameters(policy: Policy) -> list[Floats]:
 
 
 def is_finite(tree: Any) -> bool:
-    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)))
+    return all(
+        bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array))
+    )
 
 
 # Initialisers.
@@ -76,7 +87,9 @@ def test_initialisers_make_the_right_shapes_and_one_logit_for_each_action(name: 
     init, env, shapes = SHAPES[name]
     policy = shapes_of(init, env)
     assert [leaf.shape for leaf in jax.tree.leaves(policy) if hasattr(leaf, "dtype")] == shapes
-    logits = eqx.filter_eval_shape(lambda it, observation: it.logits(observation), policy, observation_of(env))
+    logits = eqx.filter_eval_shape(
+        lambda it, observation: it.logits(observation), policy, observation_of(env)
+    )
     assert logits.shape == (2,)
 
 
@@ -84,34 +97,49 @@ def test_the_default_network_has_two_layers_of_64_and_tanh() -> None:
     policy = shapes_of(mlp(), CARTPOLE)
     widths = [(64, 4), (64,), (64, 64), (64,), (2, 64), (2,)]
     assert [leaf.shape for leaf in jax.tree.leaves(policy) if hasattr(leaf, "dtype")] == widths
-    program, *_ = eqx.filter_make_jaxpr(lambda it, observation: it.logits(observation))(policy, OBSERVATION)
+    program, *_ = eqx.filter_make_jaxpr(lambda it, observation: it.logits(observation))(
+        policy, OBSERVATION
+    )
     assert [equation.primitive.name for equation in program.eqns].count("tanh") == 2
 
 
-@pytest.mark.parametrize("name", ["tabular", "linear on a table", "linear on CartPole", "linear in features"])
+@pytest.mark.parametrize(
+    "name", ["tabular", "linear on a table", "linear on CartPole", "linear in features"]
+)
 def test_policies_start_uniform_unless_a_scale_is_given(name: str) -> None:
     np.testing.assert_array_equal(ready(name).probs(observation_of(SHAPES[name][1])), [0.5, 0.5])
 
 
-def test_a_network_sees_numbers_between_their_bounds_and_those_of_wide_ranges_also_as_they_are() -> None:
+def test_a_network_sees_numbers_between_their_bounds_and_those_of_wide_ranges_also_as_they_are() -> (
+    None
+):
     env = ox.make("Acrobot-v1")  # cosines and sines between -1 and 1, speeds up to 4 pi and 9 pi
     plain, scaled = (
-        ox.policies.mlp(normalise=it)(env, jax.random.key(0)).psi.network.layers[0] for it in (False, None)
+        ox.policies.mlp(normalise=it)(env, jax.random.key(0)).psi.network.layers[0]
+        for it in (False, None)
     )
     seen = np.asarray(plain.weight / scaled.weight)
     np.testing.assert_allclose(seen[:, :4], 1.0)
     np.testing.assert_allclose(seen[::2, 4:], 1.0)
-    np.testing.assert_allclose(seen[1::2, 4:], np.broadcast_to([4 * np.pi, 9 * np.pi], (32, 2)), rtol=1e-6)
+    np.testing.assert_allclose(
+        seen[1::2, 4:], np.broadcast_to([4 * np.pi, 9 * np.pi], (32, 2)), rtol=1e-6
+    )
     car = ox.make("MountainCar-v0")  # positions between -1.2 and 0.6, speeds up to 0.07
     plain, scaled = (
-        ox.policies.mlp(normalise=it)(car, jax.random.key(0)).psi.network.layers[0] for it in (False, None)
+        ox.policies.mlp(normalise=it)(car, jax.random.key(0)).psi.network.layers[0]
+        for it in (False, None)
     )
-    np.testing.assert_allclose(plain.weight / scaled.weight, np.broadcast_to([0.9, 0.07], (64, 2)), rtol=1e-6)
-    np.testing.assert_allclose(scaled.bias, plain.bias + 0.3 * scaled.weight[:, 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        plain.weight / scaled.weight, np.broadcast_to([0.9, 0.07], (64, 2)), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        scaled.bias, plain.bias + 0.3 * scaled.weight[:, 0], rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
-    ("init", "env"), [(tabular(scale=2.0), CHAIN), (linear(scale=2.0), CARTPOLE), (mlp((5,)), CHAIN)]
+    ("init", "env"),
+    [(tabular(scale=2.0), CHAIN), (linear(scale=2.0), CARTPOLE), (mlp((5,)), CHAIN)],
 )
 def test_the_key_alone_decides_the_start(init: Callable[[Any, Any], Policy], env: Any) -> None:
     first, again, other = (parameters(init(env, jax.random.key(seed))) for seed in (0, 0, 1))
@@ -121,7 +149,8 @@ def test_the_key_alone_decides_the_start(init: Callable[[Any, Any], Policy], env
 
 @pytest.mark.parametrize("init", [tabular(scale=2.0), linear(scale=2.0)])
 def test_the_scale_is_the_deviation_of_the_weights(init: Callable[[Any, Any], Policy]) -> None:
-    # 2,000 numbers: their deviation is off by more than 6% (four standard errors of 1 / sqrt(4000)) once in 16,000.
+    # 2,000 numbers: their deviation is off by more than 6% (four standard errors of 1 / sqrt(4000))
+    # once in 16,000.
     wide = ox.TabularMDP.chain(1000)
     weights = parameters(init(wide, jax.random.key(0)))[0]
     assert weights.size == 2000
@@ -176,13 +205,19 @@ def test_linear_policies_compute_what_their_weights_say() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: tabular()(CARTPOLE, jax.random.key(0)), r"need a tabular environment, got CartPole; use linear\(\)"),
+        (
+            lambda: tabular()(CARTPOLE, jax.random.key(0)),
+            r"need a tabular environment, got CartPole; use linear\(\)",
+        ),
         (lambda: tabular(scale=-1.0), "scale"),
         (lambda: linear(scale=float("nan")), "scale"),
         (lambda: mlp(hidden=(0,)), "hidden"),
         (lambda: mlp(hidden=(2.5,)), "hidden"),
         (lambda: mlp(activation="tan"), "activation 'tan' is not known. Did you mean 'tanh'"),
-        (lambda: ox.sample(PROBLEM, lambda o: jnp.zeros(2) + o, 2, jax.random.key(0)), "wrap a function"),
+        (
+            lambda: ox.sample(PROBLEM, lambda o: jnp.zeros(2) + o, 2, jax.random.key(0)),
+            "wrap a function",
+        ),
     ],
 )
 def test_policies_that_cannot_be_are_refused(make: Callable[[], object], message: str) -> None:
@@ -202,12 +237,18 @@ def test_probabilities_are_the_softmax_of_the_logits(x64: None) -> None:
     assert float(policy.probs(jnp.asarray(0)).sum()) == pytest.approx(1.0, rel=1e-14)
     np.testing.assert_array_equal(policy.probs(jnp.asarray(1)), np.full(4, 0.25))
     for action in range(4):
-        assert float(policy.log_prob(jnp.asarray(0), action)) == pytest.approx(np.log(expected[action]), rel=1e-12)
-        assert float(policy.log_prob(jnp.asarray(0), jnp.asarray(action))) == float(policy.log_prob(0, action))
+        assert float(policy.log_prob(jnp.asarray(0), action)) == pytest.approx(
+            np.log(expected[action]), rel=1e-12
+        )
+        assert float(policy.log_prob(jnp.asarray(0), jnp.asarray(action))) == float(
+            policy.log_prob(0, action)
+        )
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_probabilities_of_every_policy_sum_to_one_and_log_prob_is_their_logarithm(name: str) -> None:
+def test_probabilities_of_every_policy_sum_to_one_and_log_prob_is_their_logarithm(
+    name: str,
+) -> None:
     policy, observation = ready(name), observation_of(SHAPES[name][1])
     probs = np.asarray(policy.probs(observation))
     assert probs.sum() == pytest.approx(1.0, rel=1e-6)
@@ -244,12 +285,17 @@ def test_adding_a_constant_to_the_logits_changes_nothing(explored: ox.Trajectori
     # 1,024 is a power of two, but the sum still loses ten bits: an error of 1e-4 in a logit.
     for constant in (-1024.0, 3.0, 1024.0):
         moved = Tabular(policy.table + constant)
-        np.testing.assert_allclose(moved.probs(jnp.asarray(1)), policy.probs(jnp.asarray(1)), atol=1e-4)
+        np.testing.assert_allclose(
+            moved.probs(jnp.asarray(1)), policy.probs(jnp.asarray(1)), atol=1e-4
+        )
         np.testing.assert_allclose(moved.log_prob(1, 0), policy.log_prob(1, 0), atol=2e-4)
         assert ox.sample(PROBLEM, moved, 8, jax.random.key(1)).actions.tolist() == (
             ox.sample(PROBLEM, policy, 8, jax.random.key(1)).actions.tolist()
         )
-        original, shifted = (ox.estimators.gradient(PROBLEM, explored, p, QUASI_REWARD).table for p in (policy, moved))
+        original, shifted = (
+            ox.estimators.gradient(PROBLEM, explored, p, QUASI_REWARD).table
+            for p in (policy, moved)
+        )
         np.testing.assert_allclose(shifted, original, rtol=1e-2, atol=1e-2)
 
 
@@ -267,7 +313,8 @@ def test_huge_logits_give_finite_numbers_everywhere(size: float, explored: ox.Tr
     score = jax.grad(lambda t: Tabular(t).log_prob(0, 1))(table)
     np.testing.assert_array_equal(score, [[-1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
 
-    # As a target of trajectories it would never draw, and as the behaviour of ones that the reverse would never draw.
+    # As a target of trajectories it would never draw, and as the behaviour of ones that the reverse
+    # would never draw.
     assert is_finite(ox.estimators.weights(explored, policy))
     assert is_finite(ox.estimators.gradient(PROBLEM, explored, policy, QUASI_REWARD))
     drawn = ox.sample(PROBLEM, policy, 8, jax.random.key(1))
@@ -279,18 +326,27 @@ def test_huge_logits_give_finite_numbers_everywhere(size: float, explored: ox.Tr
     np.testing.assert_array_equal(ox.estimators.weights(drawn, Tabular(-table)), np.zeros((8, 5)))
 
 
-def test_probabilities_that_underflow_keep_their_logarithm_and_their_gradient(explored: ox.Trajectories) -> None:
+def test_probabilities_that_underflow_keep_their_logarithm_and_their_gradient(
+    explored: ox.Trajectories,
+) -> None:
     # exp(-200) is 0 in float32, but its logarithm is -200 and its score is as good as any.
     policy = Tabular(jnp.tile(jnp.array([0.0, -200.0]), (STATES, 1)))
     assert float(policy.probs(0)[1]) == 0
     assert float(policy.log_prob(0, 1)) == -200
-    np.testing.assert_array_equal(jax.grad(lambda p: p.log_prob(0, 1))(policy).table[0], [-1.0, 1.0])
+    np.testing.assert_array_equal(
+        jax.grad(lambda p: p.log_prob(0, 1))(policy).table[0], [-1.0, 1.0]
+    )
     assert is_finite(ox.estimators.gradient(PROBLEM, explored, policy, QUASI_REWARD))
 
 
-def test_actions_that_were_next_to_impossible_do_not_blow_up_the_estimates(explored: ox.Trajectories) -> None:
-    # Every action had the log-probability -200 when it was drawn: weights of exp(1000) are far beyond float32.
-    unlikely = eqx.tree_at(lambda t: t.log_probs, explored, jnp.full_like(explored.log_probs, -200.0))
+def test_actions_that_were_next_to_impossible_do_not_blow_up_the_estimates(
+    explored: ox.Trajectories,
+) -> None:
+    # Every action had the log-probability -200 when it was drawn: weights of exp(1000) are far
+    # beyond float32.
+    unlikely = eqx.tree_at(
+        lambda t: t.log_probs, explored, jnp.full_like(explored.log_probs, -200.0)
+    )
     uniform = Tabular(jnp.zeros((STATES, ACTIONS)))
     assert is_finite(ox.estimators.weights(unlikely, uniform))
     assert is_finite(ox.estimators.occupancy(PROBLEM, unlikely, uniform))
@@ -314,14 +370,18 @@ def codes(observation: jax.Array) -> jax.Array:
     return jnp.array([[1.0, 0.5], [-1.0, 2.0], [0.0, 3.0]])[observation]
 
 
-def test_a_user_s_own_policy_has_the_gradient_of_the_table_it_stands_for(explored: ox.Trajectories) -> None:
-    # Each policy is a table in disguise, theta = theta(parameters): by the chain rule its gradient is that of the
-    # table, added up over the states that share a parameter.
+def test_a_user_s_own_policy_has_the_gradient_of_the_table_it_stands_for(
+    explored: ox.Trajectories,
+) -> None:
+    # Each policy is a table in disguise, theta = theta(parameters): by the chain rule its gradient
+    # is that of the table, added up over the states that share a parameter.
     preferences = jnp.array([0.2, -0.4])
     own = Stateless(preferences)
     table = Tabular(jnp.tile(preferences, (STATES, 1)))
     np.testing.assert_allclose(
-        ox.estimators.occupancy(PROBLEM, explored, own), ox.estimators.occupancy(PROBLEM, explored, table), rtol=1e-5
+        ox.estimators.occupancy(PROBLEM, explored, own),
+        ox.estimators.occupancy(PROBLEM, explored, table),
+        rtol=1e-5,
     )
     by_table = ox.estimators.gradient(PROBLEM, explored, table, QUASI_REWARD).table
     gradient = ox.estimators.gradient(PROBLEM, explored, own, QUASI_REWARD)
@@ -329,7 +389,9 @@ def test_a_user_s_own_policy_has_the_gradient_of_the_table_it_stands_for(explore
     np.testing.assert_allclose(gradient.preferences, by_table.sum(0), rtol=1e-4, atol=1e-5)
 
 
-def test_linear_policies_have_the_gradient_of_the_table_they_stand_for(explored: ox.Trajectories) -> None:
+def test_linear_policies_have_the_gradient_of_the_table_they_stand_for(
+    explored: ox.Trajectories,
+) -> None:
     table = tabular(scale=1.0)(CHAIN, jax.random.key(0))
     features = np.asarray(codes(jnp.arange(STATES)))
     for policy, inputs in (
@@ -345,19 +407,26 @@ def test_linear_policies_have_the_gradient_of_the_table_they_stand_for(explored:
 
 
 def test_any_equinox_module_is_a_policy_through_softmax() -> None:
-    embed, head = eqx.nn.Embedding(STATES, 4, key=jax.random.key(0)), eqx.nn.Linear(4, 2, key=jax.random.key(1))
+    embed, head = (
+        eqx.nn.Embedding(STATES, 4, key=jax.random.key(0)),
+        eqx.nn.Linear(4, 2, key=jax.random.key(1)),
+    )
     network = eqx.nn.Sequential([embed, eqx.nn.Lambda(jnp.tanh), head])
     policy = Softmax(network)
     table = Tabular(jax.vmap(network)(jnp.arange(STATES)))
-    np.testing.assert_allclose(policy.probs(jnp.asarray(1)), jax.nn.softmax(table.table[1]), rtol=1e-6)
+    np.testing.assert_allclose(
+        policy.probs(jnp.asarray(1)), jax.nn.softmax(table.table[1]), rtol=1e-6
+    )
 
-    # The same program as the table it stands for, and so the same trajectories, occupancy and, by the chain rule,
-    # gradient.
+    # The same program as the table it stands for, and so the same trajectories, occupancy and, by
+    # the chain rule, gradient.
     drawn, expected = (ox.sample(PROBLEM, it, 8, jax.random.key(2)) for it in (policy, table))
     np.testing.assert_array_equal(drawn.actions, expected.actions)
     np.testing.assert_allclose(drawn.log_probs, expected.log_probs, rtol=1e-5)
     np.testing.assert_allclose(
-        ox.estimators.occupancy(PROBLEM, drawn, policy), ox.estimators.occupancy(PROBLEM, drawn, table), rtol=1e-5
+        ox.estimators.occupancy(PROBLEM, drawn, policy),
+        ox.estimators.occupancy(PROBLEM, drawn, table),
+        rtol=1e-5,
     )
     gradient = ox.estimators.gradient(PROBLEM, drawn, policy, QUASI_REWARD)
     by_table = ox.estimators.gradient(PROBLEM, drawn, table, QUASI_REWARD).table
@@ -375,7 +444,9 @@ def test_a_plain_function_is_a_policy_without_parameters() -> None:
     np.testing.assert_array_equal(trajectories.observations, [[0, 1, 2, 2, 2]] * 2)
     # Action 1 in states 0 and 1 once, then in state 2: 0.81 + 0.729 + 0.6561.
     expected = [0, 1, 0, 0.9, 0, 0.81 + 0.729 + 0.6561]
-    np.testing.assert_allclose(ox.estimators.occupancy(PROBLEM, trajectories, forward), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        ox.estimators.occupancy(PROBLEM, trajectories, forward), expected, rtol=1e-6
+    )
 
 
 # A policy of one's own
@@ -400,19 +471,30 @@ class Mixed(Policy):
 
 
 def test_what_a_policy_of_ones_own_draws_is_what_is_estimated_and_valued():
-    problem = enum.tiny(11, (2,)).problem("absorbing", utility=ox.utilities.Linear(np.arange(6.0).reshape(3, 2)))
+    problem = enum.tiny(11, (2,)).problem(
+        "absorbing", utility=ox.utilities.Linear(np.arange(6.0).reshape(3, 2))
+    )
     policy = Mixed(jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)) * 3))
     n = 20_000
     drawn = ox.sample(problem, policy, n, jax.random.key(0))
-    np.testing.assert_allclose(jnp.where(drawn.live, policy.log_probs(drawn), 0.0), drawn.log_probs, atol=1e-6)
+    np.testing.assert_allclose(
+        jnp.where(drawn.live, policy.log_probs(drawn), 0.0), drawn.log_probs, atol=1e-6
+    )
     probs = np.asarray(jax.vmap(policy.chances)(jnp.arange(3)), float)
     exact = ox.exact.occupancy(problem, probs).ravel()
-    # visits of a pair are at most 4, so the mean of 20,000 has a standard error below 0.03; 5 of them
+    # visits of a pair are at most 4, so the mean of 20,000 has a standard error below 0.03; 5 of
+    # them
     np.testing.assert_allclose(ox.estimators.occupancy(problem, drawn, policy), exact, atol=0.14)
     softmax = np.asarray(jax.nn.softmax(policy.table), float)
-    assert np.abs(ox.exact.occupancy(problem, softmax).ravel() - exact).max() > 0.2  # the table alone is another policy
+    assert (
+        np.abs(ox.exact.occupancy(problem, softmax).ravel() - exact).max() > 0.2
+    )  # the table alone is another policy
     result = ox.train(
-        problem, ox.TSIVRPG(snapshot_batch=40, batch=8, epoch_length=3), 112, policy=policy, progress=False
+        problem,
+        ox.TSIVRPG(snapshot_batch=40, batch=8, epoch_length=3),
+        112,
+        policy=policy,
+        progress=False,
     )
     assert result.metrics["largest_weight"][0, 0] == pytest.approx(1, abs=1e-4)
     trained = np.asarray(jax.vmap(result.policy().chances)(jnp.arange(3)), float)

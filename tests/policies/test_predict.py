@@ -46,7 +46,9 @@ def test_what_is_predicted_is_what_step_takes(kind):
 def test_observations_are_encoded_as_gymnasium_flattens_them():
     seen = spaces.Dict(PARTS)
     env = Anything(seen, spaces.Discrete(4))
-    policy = ox.policies.mlp((8,), scale=3.0)(ox.make(lambda: Anything(seen, spaces.Discrete(4))), KEY).for_env(env)
+    policy = ox.policies.mlp((8,), scale=3.0)(
+        ox.make(lambda: Anything(seen, spaces.Discrete(4))), KEY
+    ).for_env(env)
     for seed in range(20):
         seen.seed(seed)
         observation = seen.sample()
@@ -61,7 +63,9 @@ def test_actions_are_drawn_with_the_probabilities_of_the_policy(by_host):
     policy = ox.policies.tabular(scale=1.0)(env, KEY)
     policy = (policy if by_host else ox.policies.Softmax(policy.logits)).for_env(env)
     drawn = policy.predict(np.full(4000, 6), seed=0)
-    assert np.bincount(drawn, minlength=4) / 4000 == pytest.approx(np.asarray(policy.probs(6)), abs=0.032)
+    assert np.bincount(drawn, minlength=4) / 4000 == pytest.approx(
+        np.asarray(policy.probs(6)), abs=0.032
+    )
     assert policy.predict(6, deterministic=True) == int(np.argmax(policy.probs(6)))
 
 
@@ -85,7 +89,9 @@ def test_a_policy_that_only_draws_predicts_too():
 def test_normal_laws_have_their_mean_and_are_clipped():
     env = ox.make("Pendulum-v1")
     own = ox.policies.gaussian((4,))(env, KEY)
-    wrapped = ox.policies.Gaussian(lambda seen: 1.0 * own.psi(seen), own.log_deviation, own.box)  # not known to NumPy
+    wrapped = ox.policies.Gaussian(
+        lambda seen: 1.0 * own.psi(seen), own.log_deviation, own.box
+    )  # not known to NumPy
     seen = np.array([1.0, 0.0, 0.3], np.float32)
     mean = 2.0 * float(own.law(jnp.asarray(seen))[0][0])
     for policy in (own.for_env(env), wrapped.for_env(env)):
@@ -121,14 +127,18 @@ def test_a_policy_that_has_predicted_is_trained_mapped_and_sent():
     for copied in (cloudpickle.loads(cloudpickle.dumps(policy)), copy.deepcopy(policy)):
         assert copied.predict(3, seed=0) == policy.predict(3, seed=0)
         assert jax.tree.structure(copied) == before
-    ours, theirs = (ox.train(lake, policy=it, episodes=20, progress=False).policies[0] for it in (policy, bare))
+    ours, theirs = (
+        ox.train(lake, policy=it, episodes=20, progress=False).policies[0] for it in (policy, bare)
+    )
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     np.testing.assert_array_equal(ours.table, theirs.table)
 
 
 def test_a_policy_trained_elsewhere_predicts_for_its_new_environment():
     here = ox.make("FrozenLake-v1")
-    policy = ox.policies.tabular()(here, KEY).for_env(Anything(spaces.Discrete(16, start=7), spaces.Discrete(4)))
+    policy = ox.policies.tabular()(here, KEY).for_env(
+        Anything(spaces.Discrete(16, start=7), spaces.Discrete(4))
+    )
     result = ox.train(ox.Problem(here, horizon=3), policy=policy, episodes=20, progress=False)
     assert result.policy().predict(0, deterministic=True) in range(4)
     with pytest.raises(ValueError, match="observation must be a state"):
@@ -160,9 +170,14 @@ def test_seeds_repeat_and_the_policys_own_numbers_do_not():
 
 
 def test_results_and_files_know_the_spaces(tmp_path):
-    result = ox.train(ox.Problem("FrozenLake-v1", horizon=3), episodes=20, progress=False, out=tmp_path)
+    result = ox.train(
+        ox.Problem("FrozenLake-v1", horizon=3), episodes=20, progress=False, out=tmp_path
+    )
     expected = result.policy().predict(np.arange(16), deterministic=True)
-    for policy in (ox.load_policy(tmp_path / "policies/seed-0.safetensors"), ox.load_result(tmp_path).best_policy):
+    for policy in (
+        ox.load_policy(tmp_path / "policies/seed-0.safetensors"),
+        ox.load_result(tmp_path).best_policy,
+    ):
         assert (policy.predict(np.arange(16), deterministic=True) == expected).all()
     ox.save_policy(result.policies[0], tmp_path / "bare.safetensors")
     with pytest.raises(ValueError, match=r"predict needs the spaces .* policy\.for_env\(env\)"):
@@ -170,7 +185,8 @@ def test_results_and_files_know_the_spaces(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", "no JSON", '{"observation": {"kind": "box", "shape": [999999999], "dtype": "f4"}}']
+    "text",
+    ["{}", "no JSON", '{"observation": {"kind": "box", "shape": [999999999], "dtype": "f4"}}'],
 )
 def test_spaces_of_a_file_that_mean_nothing_are_refused(text):
     policy = ox.policies.with_spaces(ox.policies.Tabular(jnp.zeros((2, 2))), text)
@@ -183,23 +199,38 @@ def test_spaces_of_a_file_that_mean_nothing_are_refused(text):
     [
         ("FrozenLake-v1", 16, "observation must be a state of Discrete\\(16\\), got 16"),
         ("FrozenLake-v1", 0.5, "observation must be a state"),
-        ("FrozenLake-v1", [[1, 2]], "must have the shape \\(\\), or \\('n',\\) for a batch, got \\(1, 2\\)"),
+        (
+            "FrozenLake-v1",
+            [[1, 2]],
+            "must have the shape \\(\\), or \\('n',\\) for a batch, got \\(1, 2\\)",
+        ),
         ("CartPole-v1", [0.0] * 3, "must have the shape \\(4,\\)"),
     ],
 )
 def test_what_is_no_observation_is_refused(env, observation, said):
     made = ox.make(env)
-    policy = (ox.policies.tabular() if env.startswith("F") else ox.policies.linear())(made, KEY).for_env(made)
+    policy = (ox.policies.tabular() if env.startswith("F") else ox.policies.linear())(
+        made, KEY
+    ).for_env(made)
     with pytest.raises(ValueError, match=said):
         policy.predict(observation)
 
 
 def test_stable_baselines_evaluates_it():
-    evaluation = pytest.importorskip("stable_baselines3.common.evaluation", reason="needs the extra bench")
-    result = ox.train(ox.Problem("CartPole-v1", horizon=10), policy="linear", episodes=20, progress=False)
+    evaluation = pytest.importorskip(
+        "stable_baselines3.common.evaluation", reason="needs the extra bench"
+    )
+    result = ox.train(
+        ox.Problem("CartPole-v1", horizon=10), policy="linear", episodes=20, progress=False
+    )
     adapter = ox.policies.StableBaselinesPolicy(result.policy(), seed=0)
     returns, lengths = evaluation.evaluate_policy(
-        adapter, gym.make("CartPole-v1"), 5, deterministic=False, return_episode_rewards=True, warn=False
+        adapter,
+        gym.make("CartPole-v1"),
+        5,
+        deterministic=False,
+        return_episode_rewards=True,
+        warn=False,
     )
     assert returns == lengths  # a reward of 1 a step
     assert len(returns) == 5
@@ -210,6 +241,8 @@ def test_the_adapter_has_the_signature_of_stable_baselines():
     policy = ox.policies.linear()(ox.make("CartPole-v1"), KEY).for_env("CartPole-v1")
     adapter = ox.policies.StableBaselinesPolicy(policy)
     seen = np.zeros((3, 4), np.float32)
-    action, state = adapter.predict(seen, state=None, episode_start=np.ones(3, bool), deterministic=True)
+    action, state = adapter.predict(
+        seen, state=None, episode_start=np.ones(3, bool), deterministic=True
+    )
     assert (action.shape, state) == ((3,), None)
     assert isinstance(adapter.predict(seen[0])[0], np.ndarray)

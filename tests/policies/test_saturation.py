@@ -19,7 +19,9 @@ KEY = jax.random.key(0)
 class Discharge(ox.envs.Environment):
     """A battery that earns the price of what it discharges, and wears by the square of it."""
 
-    action_space: ox.envs.ActionSpace = eqx.field(default=ox.envs.BoxActions([0.0], [1.0]), static=True)
+    action_space: ox.envs.ActionSpace = eqx.field(
+        default=ox.envs.BoxActions([0.0], [1.0]), static=True
+    )
     time_limit: int = eqx.field(default=12, static=True)
 
     def reset(self, key):
@@ -55,7 +57,9 @@ def constant_utility():
 
 @pytest.mark.parametrize("output", [None, "best"])
 def test_a_limit_on_box_actions_is_kept_though_they_saturate_at_first(output):
-    result = ox.train(DISCHARGE, ox.REINFORCE(output=output), episodes=3_000, seeds=3, progress=False)
+    result = ox.train(
+        DISCHARGE, ox.REINFORCE(output=output), episodes=3_000, seeds=3, progress=False
+    )
     assert (result.metrics["actions_clipped"].max(1) > 0.7).all()  # means do leave the bounds
     assert (result.excesses["wear"] <= 0.05 * 3).all()
     assert (result.utilities >= 0.7 * constant_utility()).all()
@@ -99,7 +103,9 @@ def test_a_policy_is_feasible_if_its_estimates_are_so_with_their_error():
     state: Any = first_multipliers(DISCHARGE)
     n, difference = 10, 0.4
     deviation = difference * (n / 2) ** 0.5
-    error = 2 * deviation / (19 * n) ** 0.5  # 19 times a batch have the variance of the mean of weights 0.9^k
+    error = (
+        2 * deviation / (19 * n) ** 0.5
+    )  # 19 times a batch have the variance of the mean of weights 0.9^k
     for slack, feasible in ((error + 0.3, True), (error - 0.3, False), (-1.0, False)):
         for k in range(400):
             cost = 3.0 - slack + difference * (k % 2 - 0.5)
@@ -121,7 +127,10 @@ def test_drawing_back_scales_the_means_of_saturated_entries_alone(by_observation
     _, policy = two_entries(by_observation=by_observation)
     moved = draw_back(policy, jnp.array([True, False]))
     for observation in (jnp.array([-0.7]), jnp.array([2.0])):
-        (means, deviations), (new_means, new_deviations) = policy.law(observation), moved.law(observation)
+        (means, deviations), (new_means, new_deviations) = (
+            policy.law(observation),
+            moved.law(observation),
+        )
         np.testing.assert_allclose(new_means, [SHRINKAGE * means[0], means[1]], rtol=1e-6)
         np.testing.assert_array_equal(new_deviations, deviations)
     _, own = two_entries(psi=jnp.sin)
@@ -134,11 +143,15 @@ def test_drawing_back_scales_the_means_of_saturated_entries_alone(by_observation
 def test_saturated_steps_are_counted_for_each_entry(kind):
     env, _ = two_entries()
     policy: Any = getattr(ox.policies, kind)(hidden=(), deviation=2.0)(env, KEY)
-    policy = eqx.tree_at(lambda tree: tree.psi.network.layers[-1].bias, policy, jnp.array([2.0, 0.0]))
+    policy = eqx.tree_at(
+        lambda tree: tree.psi.network.layers[-1].bias, policy, jnp.array([2.0, 0.0])
+    )
     problem = ox.Problem(env, features=ox.features.Reward())
     drawn = ox.sample(problem, policy, 200, KEY)
     actions = np.asarray(drawn.actions)
-    outside = np.abs(actions) > 2 if kind == "squashed" else (actions < [0.0, -1.0]) | (actions > 1.0)
+    outside = (
+        np.abs(actions) > 2 if kind == "squashed" else (actions < [0.0, -1.0]) | (actions > 1.0)
+    )
     found = ox.SampledBatch(problem, drawn, policy).statistics().saturated
     np.testing.assert_allclose(found, outside.mean((0, 1)), rtol=1e-6)
     assert found[0] > found[1] > 0.2

@@ -26,7 +26,9 @@ def cluster(compiled_fast: dict[str, str]) -> Generator[Any]:
         for name, value in compiled_fast.items():  # as in this process: it changes the last bits
             patch.setenv(name, value)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        made = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
         made.add_node(num_cpus=1)
         made.wait_for_nodes()
         yield made
@@ -41,7 +43,9 @@ def problem() -> ox.Problem:
 
 def train(problem: ox.Problem, sampler: Any, **options: Any) -> ox.Result:
     policy = ox.policies.mlp(hidden=(8,))
-    return ox.train(problem, ALGORITHM, 80, seeds=2, policy=policy, sampler=sampler, progress=False, **options)
+    return ox.train(
+        problem, ALGORITHM, 80, seeds=2, policy=policy, sampler=sampler, progress=False, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +67,39 @@ def test_sweep_is_spread_over_the_cluster_with_the_same_results(cluster: Any, tm
     over = {"step_size": [0.01, 0.1], "epoch_length": [2]}
     here = ox.sweep(lake, ALGORITHM, over, 40, seeds=2, progress=False)
     there = ox.samplers.Ray(address=cluster.address)
-    spread = ox.sweep(lake, ALGORITHM, over, 40, seeds=2, progress=False, sampler=there, out=tmp_path)
+    spread = ox.sweep(
+        lake, ALGORITHM, over, 40, seeds=2, progress=False, sampler=there, out=tmp_path
+    )
     for one, other in zip(here.results, spread.results, strict=True):
         assert_equal(one, other)
     nowhere = ox.samplers.Ray(address="ray://nowhere:1")  # nothing is left to be done there
-    again = ox.sweep(lake, ALGORITHM, over, 40, seeds=2, progress=False, sampler=nowhere, out=tmp_path, resume=True)
+    again = ox.sweep(
+        lake,
+        ALGORITHM,
+        over,
+        40,
+        seeds=2,
+        progress=False,
+        sampler=nowhere,
+        out=tmp_path,
+        resume=True,
+    )
     for one, other in zip(here.results, again.results, strict=True):
         assert_equal(one, other)
-    with pytest.raises(ValueError, match=r"episodes is 20, but the run in .*point-0 has 40 already"):
-        ox.sweep(lake, ALGORITHM, over, 20, seeds=2, progress=False, sampler=nowhere, out=tmp_path, resume=True)
+    with pytest.raises(
+        ValueError, match=r"episodes is 20, but the run in .*point-0 has 40 already"
+    ):
+        ox.sweep(
+            lake,
+            ALGORITHM,
+            over,
+            20,
+            seeds=2,
+            progress=False,
+            sampler=nowhere,
+            out=tmp_path,
+            resume=True,
+        )
 
 
 def test_machine_lost_in_the_middle_changes_nothing(
@@ -110,5 +138,7 @@ def test_simulated_bodies_are_trained_in_this_process_and_on_a_cluster_alike(clu
 
     here = trained(ox.samplers.Host(shards=SHARDS))
     assert here.status == ("finished",)
-    assert 0 < here.metrics["actions_clipped"].mean() < 0.2  # 0.5 deviations: two normal numbers, 1 in 11
+    assert (
+        0 < here.metrics["actions_clipped"].mean() < 0.2
+    )  # 0.5 deviations: two normal numbers, 1 in 11
     assert_equal(trained(ox.samplers.Ray(address=cluster.address, workers=1, shards=SHARDS)), here)

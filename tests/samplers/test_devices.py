@@ -27,13 +27,14 @@ for name, (problem, algorithm, seeds) in cases.items():
     results = []
     for devices in (everywhere, everywhere[:1]):
         jax.local_devices = lambda devices=devices: devices
-        results.append(ox.train(problem, algorithm, 40, seeds=seeds, policy=None if problem is lake else
+        results.append(ox.train(problem, algorithm, 40, seeds=seeds, policy=None if problem is lake
+        else
                                 ox.policies.mlp(hidden=(8,)), progress=False))
     two, one = results
     found[name] = {
         "steps": np.array_equal(two.steps, one.steps),
-        "worst": max(float(np.max(np.abs(two.metrics[k] - v) / (np.abs(v) + 1e-3))) for k, v in one.metrics.items()),
-        "moved": float(np.ptp(one.metrics["utility"])),
+        "worst": max(float(np.max(np.abs(two.metrics[k] - v) / (np.abs(v) + 1e-3))) for k, v in
+        one.metrics.items()), "moved": float(np.ptp(one.metrics["utility"])),
     }
 print(json.dumps(found))
 """
@@ -43,12 +44,16 @@ print(json.dumps(found))
 def differences(compiled_fast: dict[str, str]) -> dict[str, dict[str, float]]:
     flags = f"{compiled_fast.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     env = compiled_fast | {"XLA_FLAGS": flags}
-    ran = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_runs_on_two_devices_are_those_on_one_to_the_last_bit(differences: dict[str, dict[str, float]]):
+def test_runs_on_two_devices_are_those_on_one_to_the_last_bit(
+    differences: dict[str, dict[str, float]],
+):
     assert differences["runs"]["worst"] == 0
     assert differences["runs"]["steps"]
     assert differences["runs"]["moved"] > 0

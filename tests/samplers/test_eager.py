@@ -39,7 +39,9 @@ RUNS = {
     "best output": (coverage, ox.TSIVRPG(**SIZES, output="best")),
     "adam, uniform output, baseline": (
         coverage,
-        ox.REINFORCE(batch=6, step_size=1.0, rule=optax.adam(0.1), output="uniform", baseline="mean"),
+        ox.REINFORCE(
+            batch=6, step_size=1.0, rule=optax.adam(0.1), output="uniform", baseline="mean"
+        ),
     ),
     "linear baseline": (coverage, ox.REINFORCE(batch=6, baseline="linear", mixing=1.0)),
     "linear utility": (lake(ox.utilities.Linear(np.arange(64.0) / 64)), ox.SRVRPG(**SIZES)),
@@ -55,7 +57,11 @@ def train(problem, algorithm, sampler="auto", episodes=28, seeds=2, policy=START
 def numbers(result):
     """Everything that was recorded, and all parameters."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(result.policies) if eqx.is_array(leaf)]
-    return result.metrics | {"steps": result.steps} | {f"parameters {i}": leaf for i, leaf in enumerate(leaves)}
+    return (
+        result.metrics
+        | {"steps": result.steps}
+        | {f"parameters {i}": leaf for i, leaf in enumerate(leaves)}
+    )
 
 
 def assert_close(one, other):
@@ -68,7 +74,11 @@ def assert_close(one, other):
 def apart(one, other):
     """The largest difference of a parameter."""
     there = numbers(other)
-    return max(np.abs(it - there[name]).max() for name, it in numbers(one).items() if name.startswith("parameters"))
+    return max(
+        np.abs(it - there[name]).max()
+        for name, it in numbers(one).items()
+        if name.startswith("parameters")
+    )
 
 
 def assert_same_bits(one, other):
@@ -82,7 +92,9 @@ def test_training_is_that_of_the_compiled_program(name):
     problem, algorithm = RUNS[name]
     compiled = train(problem, algorithm)
     assert len(compiled.episodes) >= 4
-    shards = 1 if name in ("hspga", "linear utility") else 3  # the halves of one shard, and of several
+    shards = (
+        1 if name in ("hspga", "linear utility") else 3
+    )  # the halves of one shard, and of several
     assert_close(train(problem, algorithm, ox.samplers.Host(shards=shards)), compiled)
 
 
@@ -99,7 +111,9 @@ def the_policy_that_acted(block, query):
 def the_policies_swapped(block, query):
     if not isinstance(query, TargetQuery) or query.target is None:
         return block, query
-    return eqx.tree_at(lambda it: it.policy, block, query.target), replace(query, target=block.policy)
+    return eqx.tree_at(lambda it: it.policy, block, query.target), replace(
+        query, target=block.policy
+    )
 
 
 @pytest.mark.parametrize("mutate", [another_reward, the_policy_that_acted, the_policies_swapped])
@@ -135,7 +149,9 @@ def test_a_batch_is_asked_eagerly_and_answers_with_numbers(monkeypatch):
 
     monkeypatch.setattr(host, "answering", listen)
     train(problem, algorithm, ox.samplers.Host(), 6, seeds=1)
-    assert [set(reward.tolist()) for reward in rewards] == [{BELOW, ABOVE}]  # one gradient, asked once
+    assert [set(reward.tolist()) for reward in rewards] == [
+        {BELOW, ABOVE}
+    ]  # one gradient, asked once
 
 
 def test_a_mean_baseline_does_not_depend_on_the_number_of_shards():
@@ -153,7 +169,10 @@ def test_a_mean_baseline_does_not_depend_on_the_number_of_shards():
 def test_runs_that_fail_are_told_apart_as_in_the_compiled_program():
     # a derivative that is infinite where a pair is not visited, which only some runs do
     root = lake(lambda u: jnp.sum(jnp.sqrt(u[4:6])), horizon=3)
-    results = [train(root, ox.TSIVRPG(**SIZES), sampler, seeds=4) for sampler in ("auto", ox.samplers.Host())]
+    results = [
+        train(root, ox.TSIVRPG(**SIZES), sampler, seeds=4)
+        for sampler in ("auto", ox.samplers.Host())
+    ]
     assert_close(*results)
     assert len({*results[0].status}) > 1
 
@@ -181,24 +200,43 @@ def test_a_simulator_is_trained_like_the_table_of_it(trained):
 
 
 @pytest.mark.parametrize(
-    "sampler", [ox.samplers.Host(envs=1), ox.samplers.Host(envs=3), ox.samplers.Host(envs=3, processes=2)], ids=str
+    "sampler",
+    [ox.samplers.Host(envs=1), ox.samplers.Host(envs=3), ox.samplers.Host(envs=3, processes=2)],
+    ids=str,
 )
 def test_it_makes_no_difference_how_many_environments_there_are_nor_where(trained, sampler):
     assert_same_bits(train(chain(ox.GymnasiumEnv(Chain)), ox.TSIVRPG(**SIZES), sampler), trained)
 
 
 def test_shards_of_a_simulator_add_up(trained):
-    assert_close(train(chain(ox.GymnasiumEnv(Chain)), ox.TSIVRPG(**SIZES), ox.samplers.Host(shards=4)), trained)
+    assert_close(
+        train(chain(ox.GymnasiumEnv(Chain)), ox.TSIVRPG(**SIZES), ox.samplers.Host(shards=4)),
+        trained,
+    )
 
 
 def test_every_episode_is_played_once_and_from_its_own_seed():
     problem = ox.Problem(
-        ox.GymnasiumEnv(Diary), lambda u: -jnp.sum((u - 3.0) ** 2), horizon=4, features=ox.features.Reward()
+        ox.GymnasiumEnv(Diary),
+        lambda u: -jnp.sum((u - 3.0) ** 2),
+        horizon=4,
+        features=ox.features.Reward(),
     )
     CALLS.clear()
-    train(problem, ox.REINFORCE(batch=5, step_size=1e-9), ox.samplers.Host(shards=2), 10, policy=ox.policies.linear())
+    train(
+        problem,
+        ox.REINFORCE(batch=5, step_size=1e-9),
+        ox.samplers.Host(shards=2),
+        10,
+        policy=ox.policies.linear(),
+    )
     resets = [call[1] for call in CALLS if call[0] == "reset"]
-    expected = [seed for iteration in range(2) for run in range(2) for seed in seeds_of(key_of(run, iteration), 5)]
+    expected = [
+        seed
+        for iteration in range(2)
+        for run in range(2)
+        for seed in seeds_of(key_of(run, iteration), 5)
+    ]
     assert sorted(resets) == sorted(expected)
 
 
@@ -216,7 +254,9 @@ def discounted_costs(problem, policy, n=200):
 def test_a_constraint_on_a_cost_is_met_by_training():
     env = ox.GymnasiumEnv(Chain, info=["state", "cost"])
     limit = 7.0
-    inside = ox.utilities.SetDistance(ox.features.Info("cost"), ox.utilities.Halfspace([1.0], limit))
+    inside = ox.utilities.SetDistance(
+        ox.features.Info("cost"), ox.utilities.Halfspace([1.0], limit)
+    )
     problem = ox.Problem(env, inside, discount=0.9, horizon=8)
     algorithm = ox.REINFORCE(batch=20, step_size=0.05, baseline="mean")
     result = train(problem, algorithm, episodes=400, seeds=1, policy=ox.policies.tabular())
@@ -226,25 +266,33 @@ def test_a_constraint_on_a_cost_is_met_by_training():
     np.testing.assert_allclose(estimate, [after], rtol=1e-5)
     assert before > limit + 1
     assert after < limit + 0.3
-    np.testing.assert_allclose(problem.estimated_utility(estimate), -(max(0.0, after - limit) ** 2), atol=1e-4)
+    np.testing.assert_allclose(
+        problem.estimated_utility(estimate), -(max(0.0, after - limit) ** 2), atol=1e-4
+    )
 
 
 def test_info_is_counted_by_name_and_only_where_it_is_recorded():
     env = ox.GymnasiumEnv(Chain, info=["state", "cost"])
-    both = ox.Problem(env, lambda u: u[0], horizon=8, discount=0.9, features=ox.features.Info("cost", "state"))
+    both = ox.Problem(
+        env, lambda u: u[0], horizon=8, discount=0.9, features=ox.features.Info("cost", "state")
+    )
     policy = ox.policies.tabular()(env, jax.random.key(0))
     drawn = ox.sample(both, policy, 5, jax.random.key(0))
     assert drawn.info is not None
     states = np.cumsum(drawn.actions, 1) * np.asarray(drawn.live)
     np.testing.assert_array_equal(drawn.info[..., 0], states)
-    np.testing.assert_array_equal(drawn.info[..., 1], np.where(drawn.live, 1 + 2 * drawn.actions, 0))
+    np.testing.assert_array_equal(
+        drawn.info[..., 1], np.where(drawn.live, 1 + 2 * drawn.actions, 0)
+    )
     mass = 0.9 ** np.arange(8)
     np.testing.assert_allclose(
         ox.estimators.occupancy(both, drawn, policy),
         [(np.asarray(drawn.info[..., place]) * mass).sum(1).mean() for place in (1, 0)],
         rtol=1e-5,
     )
-    with pytest.raises(ValueError, match=r"'price' is not recorded: .*info=\['cost', 'price', 'state'\]"):
+    with pytest.raises(
+        ValueError, match=r"'price' is not recorded: .*info=\['cost', 'price', 'state'\]"
+    ):
         ox.Problem(env, lambda u: u[0], features=ox.features.Info("price"))
     with pytest.raises(ValueError, match="'cost' is not recorded"):
         ox.Problem(LAKE, lambda u: u[0], features=ox.features.Info("cost"))
@@ -254,8 +302,12 @@ def test_info_is_counted_by_name_and_only_where_it_is_recorded():
 
 
 def test_a_run_of_an_id_is_saved_loaded_and_resumed(tmp_path):
-    problem = ox.Problem(ox.GymnasiumEnv("CartPole-v1", sutton_barto_reward=True), discount=0.9, horizon=9)
-    run = partial(train, problem, ox.REINFORCE(batch=4), seeds=2, policy=ox.policies.mlp(hidden=(4,)))
+    problem = ox.Problem(
+        ox.GymnasiumEnv("CartPole-v1", sutton_barto_reward=True), discount=0.9, horizon=9
+    )
+    run = partial(
+        train, problem, ox.REINFORCE(batch=4), seeds=2, policy=ox.policies.mlp(hidden=(4,))
+    )
     whole = run(episodes=16)
     run(episodes=8, out=tmp_path / "run")
     resumed = run(episodes=16, out=tmp_path / "run", resume=True, sampler=ox.samplers.Host(envs=2))

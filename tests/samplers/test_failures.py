@@ -66,7 +66,9 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("play", [partial(draw, envs=1), partial(draw, envs=4), evaluate], ids=["1", "4", "evaluate"])
+@pytest.mark.parametrize(
+    "play", [partial(draw, envs=1), partial(draw, envs=4), evaluate], ids=["1", "4", "evaluate"]
+)
 @pytest.mark.parametrize("fault", STEPS)
 def test_what_a_step_does_wrong_is_said_with_the_episode_and_its_seed(fault, play, expected):
     drawn, number = expected
@@ -122,7 +124,9 @@ def test_nothing_is_said_about_episodes_that_are_not_asked_for(expected):
 def test_an_environment_that_hangs_is_given_up(processes, step, expected):
     number = expected[1]
     env = ox.GymnasiumEnv(Faulty, fault="hang", when=SEEDS[number], step=step)
-    with pytest.raises(ox.samplers.EpisodeError, match=r"did not answer within [12] seconds") as caught:
+    with pytest.raises(
+        ox.samplers.EpisodeError, match=r"did not answer within [12] seconds"
+    ) as caught:
         draw(env, envs=4, processes=processes, timeout=2.0 if processes else 1.0)
     assert named(caught) == (number, SEEDS[number])
 
@@ -139,7 +143,13 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_changes(expected, tmp_
     marker = tmp_path / "armed"
     marker.touch()
     env = ox.GymnasiumEnv(
-        Faulty, fault="kill", when=SEEDS[number], step=3, marker=str(marker), once=True, info=["time"]
+        Faulty,
+        fault="kill",
+        when=SEEDS[number],
+        step=3,
+        marker=str(marker),
+        once=True,
+        info=["time"],
     )
     again = draw(env, 20, envs=2, processes=True)
     assert not marker.exists()  # it happened
@@ -188,7 +198,10 @@ def test_training_that_failed_goes_on_where_it_was_once_the_environment_is_mende
     whole = train(ox.GymnasiumEnv(Faulty, **options, marker=str(never)))
     env = ox.GymnasiumEnv(Faulty, **options, marker=str(armed))
     for attempt in range(2):  # the second one fails from the checkpoint of the first
-        with pytest.raises(ox.samplers.EpisodeError, match=r"iteration 5: .*stopped after 14 of 24 episodes.*--resume"):
+        with pytest.raises(
+            ox.samplers.EpisodeError,
+            match=r"iteration 5: .*stopped after 14 of 24 episodes.*--resume",
+        ):
             # a function that is called at every record makes every iteration a call of its own
             train(env, out=tmp_path / "run", callbacks=[lambda _: None], resume=attempt > 0)
     with pytest.raises(ValueError, match="not finished"):
@@ -206,12 +219,22 @@ def test_training_that_failed_goes_on_where_it_was_once_the_environment_is_mende
 
 def test_without_a_folder_the_message_says_that_nothing_was_saved():
     env = ox.GymnasiumEnv(Faulty, fault="raise", step=0)
-    with pytest.raises(ox.samplers.EpisodeError, match="stopped after 0 of 24 episodes; nothing was saved"):
+    with pytest.raises(
+        ox.samplers.EpisodeError, match="stopped after 0 of 24 episodes; nothing was saved"
+    ):
         train(env)
 
 
 @pytest.mark.parametrize(
-    "options", [{"envs": 0}, {"shards": 0}, {"timeout": 0.0}, {"timeout": -1.0}, {"processes": 0}, {"processes": -1}]
+    "options",
+    [
+        {"envs": 0},
+        {"shards": 0},
+        {"timeout": 0.0},
+        {"timeout": -1.0},
+        {"processes": 0},
+        {"processes": -1},
+    ],
 )
 def test_settings_without_meaning_are_refused(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} must"):

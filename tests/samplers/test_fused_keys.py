@@ -13,7 +13,9 @@ KEYS = jax.random.split(jax.random.key(7), 3)
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda key: jax.random.key_data(jax.random.split(jax.random.fold_in(key, 2**31 + 5), (2, 3))),
+        lambda key: jax.random.key_data(
+            jax.random.split(jax.random.fold_in(key, 2**31 + 5), (2, 3))
+        ),
         lambda key: jax.random.normal(key, (4, 2)),
         lambda key: jax.random.bits(key, (5,), "uint8"),
         lambda key: jax.random.categorical(key, jnp.arange(4.0)),
@@ -31,7 +33,9 @@ def test_numbers_of_64_bits() -> None:
 
 
 def test_back_again() -> None:
-    np.testing.assert_array_equal(jax.random.key_data(unfused(fused(KEYS))), jax.random.key_data(KEYS))
+    np.testing.assert_array_equal(
+        jax.random.key_data(unfused(fused(KEYS))), jax.random.key_data(KEYS)
+    )
     assert unfused(fused(KEYS)).dtype == KEYS.dtype == unfused(KEYS).dtype
 
 

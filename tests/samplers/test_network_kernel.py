@@ -39,7 +39,9 @@ def changed(change, policy):
 
 def two_policies(make, task):
     behaviour = make(task.env, jax.random.key(0))
-    return behaviour, changed(lambda leaf: leaf + 0.05 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), behaviour)
+    return behaviour, changed(
+        lambda leaf: leaf + 0.05 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), behaviour
+    )
 
 
 @eqx.filter_jit
@@ -66,13 +68,24 @@ def test_estimates_equal_the_plain_ones_on_the_same_trajectories(x64, network):
     ours = drawn(source_of(task, behaviour), behaviour, KEY, 23)
     assert len(set(np.asarray(ours.trajectories.lengths))) > 5  # ragged
     theirs = ox.SampledBatch(task, ours.trajectories, behaviour)
-    for asked, baseline in ((None, "none"), (target, "none"), (target, "mean"), (behaviour, "mean")):
-        assert_close(answers(ours, asked, baseline), answers(theirs, asked, baseline), rtol=1e-9, atol=1e-11)
+    for asked, baseline in (
+        (None, "none"),
+        (target, "none"),
+        (target, "mean"),
+        (behaviour, "mean"),
+    ):
+        assert_close(
+            answers(ours, asked, baseline), answers(theirs, asked, baseline), rtol=1e-9, atol=1e-11
+        )
     with pytest.raises(AssertionError):  # and the two policies are not one
-        np.testing.assert_allclose(answers(ours, target, "none")[0], answers(ours, None, "none")[0], rtol=1e-3)
+        np.testing.assert_allclose(
+            answers(ours, target, "none")[0], answers(ours, None, "none")[0], rtol=1e-3
+        )
 
 
-@pytest.mark.parametrize("make", [ox.policies.squashed((5, 11), by_observation=True), ox.policies.gaussian((9,))])
+@pytest.mark.parametrize(
+    "make", [ox.policies.squashed((5, 11), by_observation=True), ox.policies.gaussian((9,))]
+)
 def test_policies_that_are_no_softmax_act_and_estimate_as_in_plain_jax(x64, make):
     task = ox.Problem(ox.make("ContinuousCartPole-v1"), discount=0.95, horizon=40)
     behaviour, target = two_policies(make, task)
@@ -82,12 +95,21 @@ def test_policies_that_are_no_softmax_act_and_estimate_as_in_plain_jax(x64, make
     assert len(set(np.asarray(ours.trajectories.lengths))) > 5  # ragged
     assert_close(ours.trajectories, theirs.trajectories, rtol=1e-9, atol=1e-11)
     for asked, baseline in ((None, "none"), (target, "mean")):
-        assert_close(answers(ours, asked, baseline), answers(theirs, asked, baseline), rtol=1e-8, atol=1e-10)
+        assert_close(
+            answers(ours, asked, baseline), answers(theirs, asked, baseline), rtol=1e-8, atol=1e-10
+        )
     gradient = answers(ours, None, "mean")[1]
-    assert all(float(jnp.abs(leaf).max()) > 1e-3 for leaf in jax.tree.leaves(eqx.filter(gradient, eqx.is_array)))
+    assert all(
+        float(jnp.abs(leaf).max()) > 1e-3
+        for leaf in jax.tree.leaves(eqx.filter(gradient, eqx.is_array))
+    )
     # the runs of a program, and trajectories that are not wanted, change no bit
-    stacked = eqx.filter_vmap(lambda factor: changed(lambda leaf: leaf * factor, behaviour))(jnp.array([1.0, 1.1]))
-    together = eqx.filter_jit(eqx.filter_vmap(lambda it: source.block(it, KEY, 0, 7, 23).gradient(None, jnp.ones(1))))
+    stacked = eqx.filter_vmap(lambda factor: changed(lambda leaf: leaf * factor, behaviour))(
+        jnp.array([1.0, 1.1])
+    )
+    together = eqx.filter_jit(
+        eqx.filter_vmap(lambda it: source.block(it, KEY, 0, 7, 23).gradient(None, jnp.ones(1)))
+    )
     alone = eqx.filter_jit(lambda it: source.block(it, KEY, 0, 7, 23).gradient(None, jnp.ones(1)))
     assert_close(changed(lambda leaf: leaf[0], together(stacked)), alone(behaviour), rtol=1e-12)
 
@@ -98,7 +120,9 @@ def test_single_precision_is_that_of_plain_jax():
     ours = drawn(source_of(task, behaviour), behaviour, KEY, 50)
     theirs = ox.SampledBatch(task, ours.trajectories, behaviour)
     # sums of 1,000 terms of size one, 7 digits
-    assert_close(answers(ours, target, "none"), answers(theirs, target, "none"), rtol=1e-4, atol=1e-4)
+    assert_close(
+        answers(ours, target, "none"), answers(theirs, target, "none"), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_the_gradient_is_that_of_finite_differences(x64):
@@ -124,7 +148,9 @@ def test_the_gradient_is_that_of_finite_differences(x64):
                 return total(copies)
 
             difference = (moved(1e-5) - moved(-1e-5)) / 2e-5
-            np.testing.assert_allclose(np.asarray(gradient[k])[place], difference, rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(
+                np.asarray(gradient[k])[place], difference, rtol=1e-6, atol=1e-8
+            )
 
 
 def test_actions_follow_the_policy_by_chi_square():
@@ -161,7 +187,9 @@ def test_runs_and_more_trajectories_change_no_bit():
         batch = source.draw(policy, n, key)
         return batch.trajectories, batch.gradient(None, jnp.ones(1))
 
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *policies)
+    stacked = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *policies
+    )
     together = eqx.filter_jit(eqx.filter_vmap(estimates))(stacked, keys)
     for i, (policy, key) in enumerate(zip(policies, keys, strict=True)):
         its = changed(lambda leaf, i=i: leaf[i], together)
@@ -254,7 +282,9 @@ def mostly_zeros(rows):
 
 def of_kernel(parameters, seen, actions):
     lengths = jnp.full(1, seen.shape[1], jnp.int32)
-    found: Any = _log_probs("gradient", (INPUTS, HIDDEN, 3), parameters, seen, actions, lengths, None)
+    found: Any = _log_probs(
+        "gradient", (INPUTS, HIDDEN, 3), parameters, seen, actions, lengths, None
+    )
     return found
 
 
@@ -284,8 +314,13 @@ def test_inputs_that_are_zero_are_left_out_and_change_nothing(x64, rows):
 def test_a_row_has_the_same_bits_whether_its_zeros_are_left_out_or_not():
     parameters = jax.random.normal(jax.random.key(3), (PARAMETERS,))
     seen, actions = mostly_zeros(30), jnp.zeros((1, 31), jnp.int32)
-    dense = jnp.concatenate([seen, jnp.ones((1, 1, INPUTS))], 1)  # one full row, and nothing is left out
-    alone, among = of_kernel(parameters, seen, actions[:, :30]), of_kernel(parameters, dense, actions)
+    dense = jnp.concatenate(
+        [seen, jnp.ones((1, 1, INPUTS))], 1
+    )  # one full row, and nothing is left out
+    alone, among = (
+        of_kernel(parameters, seen, actions[:, :30]),
+        of_kernel(parameters, dense, actions),
+    )
     np.testing.assert_array_equal(alone, among[:, :30])
     slopes = [
         jax.grad(lambda it, x=x, a=a, n=n: jnp.sum(of_kernel(it, x, a)[:, :n]))(parameters)
@@ -301,11 +336,15 @@ def test_what_is_not_finite_is_not_hidden_by_zeros(value):
     found = of_kernel(parameters, seen, actions)
     expected = in_plain_jax(parameters, seen, actions)
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
-    # of an error that is not finite the gradient of a bias tells, though each input of its row is zero
+    # of an error that is not finite the gradient of a bias tells, though each input of its row is
+    # zero
     coefficients = jnp.zeros(6).at[0].set(value)  # the row of zeros
-    gradient = jax.grad(lambda it: jnp.sum(of_kernel(it, mostly_zeros(6), actions) * coefficients))(parameters)
+    gradient = jax.grad(lambda it: jnp.sum(of_kernel(it, mostly_zeros(6), actions) * coefficients))(
+        parameters
+    )
     assert not np.isfinite(gradient[INPUTS * HIDDEN :][:HIDDEN]).any()
-    # but a weight that nothing is multiplied with is not looked at: training refuses such parameters by themselves
+    # but a weight that nothing is multiplied with is not looked at: training refuses such
+    # parameters by themselves
     broken = parameters.reshape(-1).at[:HIDDEN].set(value)
     unseen = mostly_zeros(6).at[:, :, 0].set(0.0)
     assert np.isfinite(of_kernel(broken, unseen, actions)).all()
@@ -321,7 +360,10 @@ def test_weights_are_turned_as_transposing_turns_them():
 
 def test_only_live_rows_are_put_into_room_and_the_rest_stays():
     rows = jnp.full((2, 3, 4, 5), 7, jnp.uint8)
-    seen, live = jnp.arange(30, dtype=jnp.uint8).reshape(2, 3, 5), jnp.arange(6).reshape(2, 3) % 2 == 0
+    seen, live = (
+        jnp.arange(30, dtype=jnp.uint8).reshape(2, 3, 5),
+        jnp.arange(6).reshape(2, 3) % 2 == 0,
+    )
     found = jax.jit(kernels.keep)(rows, seen, live, jnp.asarray(2, jnp.int32))
     expected = np.array(rows)
     expected[:, :, 2] = np.where(np.asarray(live)[..., None], seen, 7)

@@ -1,7 +1,7 @@
 """Samplers written outside of the package: one that plays in plain NumPy, and one that is part of the program.
 
-Both draw trajectories in pairs, one with uniform random numbers u and the other with 1 - u, so that each is the
-reference of the other.
+Both draw trajectories in pairs, one with uniform random numbers u and the other with 1 - u, so that
+each is the reference of the other.
 """
 
 from typing import Any
@@ -22,7 +22,9 @@ START = ox.policies.tabular(0.5)
 
 
 def train(sampler, **options):
-    return ox.train(PROBLEM, ALGORITHM, 16, 2, policy=START, sampler=sampler, progress=False, **options)
+    return ox.train(
+        PROBLEM, ALGORITHM, 16, 2, policy=START, sampler=sampler, progress=False, **options
+    )
 
 
 def assert_close(one, other):
@@ -60,7 +62,11 @@ class PlayedSource(Source):
         self.sampler.drawn.append(n)
         probs, shape = enum.softmax(np.asarray(policy.table, float)), (n, enum.HORIZON)
         seen, actions, live = np.zeros(shape, int), np.zeros(shape, int), np.zeros(shape, bool)
-        rewards, log_probs, finals = np.zeros(shape, np.float32), np.zeros(shape, np.float32), np.zeros(n, int)
+        rewards, log_probs, finals = (
+            np.zeros(shape, np.float32),
+            np.zeros(shape, np.float32),
+            np.zeros(n, int),
+        )
         for i, u in enumerate(np.asarray(_all_uniforms(key, jnp.arange(n)))):
             state = np.searchsorted(np.cumsum(PROCESS.initial), u[0, 0])
             for t in range(enum.HORIZON):
@@ -68,8 +74,14 @@ class PlayedSource(Source):
                 if PROCESS.terminal[state]:
                     continue
                 action = int(u[t + 1, 0] > probs[state, 0])
-                following = np.searchsorted(np.cumsum(PROCESS.transition[state, action]), u[t + 1, 1])
-                actions[i, t], live[i, t], log_probs[i, t] = action, True, np.log(probs[state, action])
+                following = np.searchsorted(
+                    np.cumsum(PROCESS.transition[state, action]), u[t + 1, 1]
+                )
+                actions[i, t], live[i, t], log_probs[i, t] = (
+                    action,
+                    True,
+                    np.log(probs[state, action]),
+                )
                 rewards[i, t] = PROCESS.reward[state, action, following]
                 state = following
             finals[i] = state
@@ -150,7 +162,9 @@ def test_the_pairs_have_the_right_law_and_less_variance():
 
 def test_a_run_is_resumed_with_its_own_random_numbers_alone(played):
     _, whole, folder = played
-    with pytest.raises(ValueError, match="holds another run, which differs in random_numbers: resume it with"):
+    with pytest.raises(
+        ValueError, match="holds another run, which differs in random_numbers: resume it with"
+    ):
         train("host", out=folder, resume=True)
     assert_close(train(Played(), out=folder, resume=True), whole)
 
@@ -164,11 +178,15 @@ def test_a_run_is_resumed_with_its_own_random_numbers_alone(played):
     ids=["class", "object", "number", "nothing", "source"],
 )
 def test_what_is_no_sampler_is_refused(wrong):
-    with pytest.raises(ValueError, match=r"sampler must be a sampler such as occupax\.samplers.*, or a name, got"):
+    with pytest.raises(
+        ValueError, match=r"sampler must be a sampler such as occupax\.samplers.*, or a name, got"
+    ):
         train(wrong)
 
 
-@pytest.mark.parametrize(("name", "meant"), [("kernal", "kernel"), ("hots", "host"), ("rays", "ray")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("kernal", "kernel"), ("hots", "host"), ("rays", "ray")]
+)
 def test_a_name_that_is_misspelt_is_put_right(name, meant):
     with pytest.raises(ValueError, match=f"sampler {name!r} is not known. Did you mean {meant!r}"):
         train(name)
@@ -189,5 +207,7 @@ class Forgetful(Sampler):
 
 
 def test_what_is_opened_must_be_a_source():
-    with pytest.raises(ValueError, match="open of Forgetful must return a Source of batches, got None"):
+    with pytest.raises(
+        ValueError, match="open of Forgetful must return a Source of batches, got None"
+    ):
         train(Forgetful())

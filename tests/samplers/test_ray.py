@@ -33,7 +33,9 @@ class Actor:
     def __init__(self, number: int, worker: Any, fate: Fate):
         self.number, self.calls, self.killed = number, 0, threading.Event()
         self.ready = SimpleNamespace(remote=lambda: self._call(worker.ready, fate))
-        self.answer = SimpleNamespace(remote=lambda *given: self._call(lambda: worker.answer(*given), fate))
+        self.answer = SimpleNamespace(
+            remote=lambda *given: self._call(lambda: worker.answer(*given), fate)
+        )
 
     def _call(self, function: Callable[[], Any], fate: Fate) -> Any:
         what = fate(self.number, self.calls)
@@ -161,14 +163,20 @@ def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
-def test_number_of_workers_changes_nothing(make_source: Any, policies: Any, expected: Any, workers: int):
+def test_number_of_workers_changes_nothing(
+    make_source: Any, policies: Any, expected: Any, workers: int
+):
     batch = make_source(always("answer"), workers).draw(policies[0], N, KEY)
     assert_same(answers(batch, policies[1]), expected)
 
 
 @pytest.mark.parametrize("call", [0, 1, 2])
-def test_shard_of_a_lost_worker_is_given_to_another(make_source: Any, policies: Any, expected: Any, call: int):
-    source = make_source(lambda actor, number: "die" if (actor, number) == (0, call) else "answer", workers=1)
+def test_shard_of_a_lost_worker_is_given_to_another(
+    make_source: Any, policies: Any, expected: Any, call: int
+):
+    source = make_source(
+        lambda actor, number: "die" if (actor, number) == (0, call) else "answer", workers=1
+    )
     for _ in range(2):
         assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
     assert source.workers._ray.started == 2
@@ -178,8 +186,11 @@ def test_shard_of_a_lost_worker_is_given_to_another(make_source: Any, policies: 
 def test_workers_that_are_stuck_are_not_waited_for_and_their_late_answers_ignored(
     make_source: Any, policies: Any, expected: Any, call: int
 ):
-    # in the later cases with shards that nobody else has drawn; a late worker fails, which nobody is told
-    source = make_source(lambda actor, number: "hang" if actor < 2 and number == call else "answer", 3, 0.01)
+    # in the later cases with shards that nobody else has drawn; a late worker fails, which nobody
+    # is told
+    source = make_source(
+        lambda actor, number: "hang" if actor < 2 and number == call else "answer", 3, 0.01
+    )
     for _ in range(2):
         assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
     RELEASED.set()
@@ -188,8 +199,12 @@ def test_workers_that_are_stuck_are_not_waited_for_and_their_late_answers_ignore
     assert not np.array_equal(other[0], expected[0])
 
 
-def test_a_worker_that_is_stuck_while_no_other_is_free_is_given_up(make_source: Any, policies: Any, expected: Any):
-    source = make_source(lambda actor, number: "hang" if (actor, number) == (0, 1) else "answer", 1, 0.01)
+def test_a_worker_that_is_stuck_while_no_other_is_free_is_given_up(
+    make_source: Any, policies: Any, expected: Any
+):
+    source = make_source(
+        lambda actor, number: "hang" if (actor, number) == (0, 1) else "answer", 1, 0.01
+    )
     assert_same(answers(source.draw(policies[0], N, KEY), policies[1]), expected)
 
 
@@ -213,13 +228,19 @@ def test_workers_that_cannot_be_started_are_an_error(make_source: Any, policies:
 
 
 def test_cluster_without_room_is_an_error(make_source: Any, policies: Any):
-    with pytest.raises(EpisodeError, match=r"no worker was there for 0\.01 seconds: the cluster has 2 cores"):
+    with pytest.raises(
+        EpisodeError, match=r"no worker was there for 0\.01 seconds: the cluster has 2 cores"
+    ):
         make_source(always("hang"), patience=0.01).draw(policies[0], N, KEY).occupancy()
 
 
-def test_ray_is_not_ended_under_threads_that_wait_for_workers(make_source: Any, monkeypatch: pytest.MonkeyPatch):
+def test_ray_is_not_ended_under_threads_that_wait_for_workers(
+    make_source: Any, monkeypatch: pytest.MonkeyPatch
+):
     pool, waiting = make_source(always("hang")).workers, list[bool]()
-    monkeypatch.setattr(pool._cluster, "close", lambda: waiting.extend(it.is_alive() for it in pool._threads))
+    monkeypatch.setattr(
+        pool._cluster, "close", lambda: waiting.extend(it.is_alive() for it in pool._threads)
+    )
     pool.close()
     assert waiting == [False, False]
 
@@ -237,12 +258,16 @@ def test_large_policies_are_sent_once_a_batch_and_shards_drawn_once(
     assert len(drawn) == batch.parts == SHARDS
     assert source.workers._ray.stored == 2
     halves = batch.halves()
-    np.testing.assert_allclose(sum(half.occupancy() for half in halves) / 2, batch.occupancy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        sum(half.occupancy() for half in halves) / 2, batch.occupancy(), rtol=1e-6
+    )
     assert len(drawn) == SHARDS
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_wait_for_the_import_of_ray_and_find_their_handlers(number: int, monkeypatch: pytest.MonkeyPatch):
+def test_signals_wait_for_the_import_of_ray_and_find_their_handlers(
+    number: int, monkeypatch: pytest.MonkeyPatch
+):
     said: list[str] = []
     real = builtins.__import__
 
@@ -272,17 +297,22 @@ def test_signals_wait_for_the_import_of_ray_and_find_their_handlers(number: int,
 @pytest.mark.parametrize(
     "error",
     [
-        ConnectionAbortedError("Initialization failure from server:\nTraceback:\nthe head is gone."),
+        ConnectionAbortedError(
+            "Initialization failure from server:\nTraceback:\nthe head is gone."
+        ),
         FileNotFoundError(2, "No such file or directory", "token"),  # where Ray keeps a token
         exceptions.AuthenticationError("no token"),
     ],
 )
-def test_a_cluster_that_cannot_be_joined_is_a_sentence(error: Exception, monkeypatch: pytest.MonkeyPatch):
+def test_a_cluster_that_cannot_be_joined_is_a_sentence(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+):
     def fail(**_: Any) -> None:
         raise error
 
     monkeypatch.setattr("ray.init", fail)
     with pytest.raises(
-        ValueError, match=r"^no Ray cluster at 'auto' could be joined: [^\n]+\. If it asks for a token, "
+        ValueError,
+        match=r"^no Ray cluster at 'auto' could be joined: [^\n]+\. If it asks for a token, ",
     ):
         Cluster("auto", None)

@@ -14,7 +14,9 @@ from sources import source_of
 
 pytestmark = [
     pytest.mark.usefixtures("x64"),
-    pytest.mark.skipif(bool(kernels.missing()), reason="there was no C++ compiler when occupax was installed"),
+    pytest.mark.skipif(
+        bool(kernels.missing()), reason="there was no C++ compiler when occupax was installed"
+    ),
 ]
 
 UTILITIES = {
@@ -35,12 +37,19 @@ def policy(seed=0, scale=1.0):
 
 def assert_same_answers(ours, theirs, task, target, baseline="none"):
     r = jnp.asarray(np.random.default_rng(3).normal(size=task.size))
-    np.testing.assert_allclose(ours.occupancy(target), theirs.occupancy(target), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(
-        ours.gradient(target, r, baseline).table, theirs.gradient(target, r, baseline).table, rtol=1e-11, atol=1e-13
+        ours.occupancy(target), theirs.occupancy(target), rtol=1e-12, atol=1e-14
+    )
+    np.testing.assert_allclose(
+        ours.gradient(target, r, baseline).table,
+        theirs.gradient(target, r, baseline).table,
+        rtol=1e-11,
+        atol=1e-13,
     )
     for one, other in zip(
-        jax.tree.leaves(ours.statistics(target)), jax.tree.leaves(theirs.statistics(target)), strict=True
+        jax.tree.leaves(ours.statistics(target)),
+        jax.tree.leaves(theirs.statistics(target)),
+        strict=True,
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -58,7 +67,11 @@ def test_estimates_equal_the_plain_ones_on_the_same_trajectories(termination, ut
         np.testing.assert_allclose(
             ours.occupancy(target),
             ox.SampledBatch(
-                task, as_trajectories(TabularKernelSource(task).block(target, jax.random.key(0), 0, 300, 300)), target
+                task,
+                as_trajectories(
+                    TabularKernelSource(task).block(target, jax.random.key(0), 0, 300, 300)
+                ),
+                target,
             ).occupancy(behaviour),
         )
 
@@ -99,7 +112,11 @@ def test_runs_are_independent_under_vmap_scan_and_jit():
 
     def ask(table, key):
         batch = source.draw(ox.policies.Tabular(table), 20, key)
-        return batch.occupancy(target), batch.gradient(target, jnp.ones(task.size)).table, batch.statistics(target)
+        return (
+            batch.occupancy(target),
+            batch.gradient(target, jnp.ones(task.size)).table,
+            batch.statistics(target),
+        )
 
     together = jax.jit(jax.vmap(ask))(tables, keys)
     nested = jax.vmap(jax.vmap(ask, (None, 0)), (0, None))(tables, keys)
@@ -116,7 +133,8 @@ def test_the_expectation_of_the_estimates_is_exact():
     batch = TabularKernelSource(task).draw(behaviour, 400_000, jax.random.key(1))
     target = policy(1, 0.3)
     exact = ox.exact.feature_occupancy(task, jax.vmap(target.probs)(jnp.arange(3)))
-    # the discounted mass is below 4 and the weights of this pair mostly below 10: five deviations are below 0.05
+    # the discounted mass is below 4 and the weights of this pair mostly below 10: five deviations
+    # are below 0.05
     np.testing.assert_allclose(batch.occupancy(target), exact, atol=0.05)
     slope = batch.gradient(target, task.utility.gradient(jnp.asarray(exact))).table
     np.testing.assert_allclose(slope, ox.exact.gradient(task, target).table, atol=0.3)
@@ -131,7 +149,8 @@ def test_transitions_follow_the_table_by_chi_square():
         live = np.asarray(taken.live)
         s, a = np.asarray(taken.observations)[live], np.asarray(taken.actions)[live]
         following = np.concatenate(
-            [np.asarray(taken.observations)[:, 1:], np.asarray(taken.final_observations)[:, None]], 1
+            [np.asarray(taken.observations)[:, 1:], np.asarray(taken.final_observations)[:, None]],
+            1,
         )
         ends = np.arange(task.sampling_horizon()) == np.asarray(taken.lengths)[:, None] - 1
         following = np.where(ends, np.asarray(taken.final_observations)[:, None], following)[live]
@@ -142,7 +161,9 @@ def test_transitions_follow_the_table_by_chi_square():
         assert (observed[~possible] == 0).all()
         statistic = ((observed - expected)[possible] ** 2 / expected[possible]).sum()
         freedom = possible.sum() - (possible.sum(2) > 0).sum()
-        assert statistic < freedom + 5 * np.sqrt(2 * freedom)  # five deviations of the chi-square law
+        assert statistic < freedom + 5 * np.sqrt(
+            2 * freedom
+        )  # five deviations of the chi-square law
         actions = np.zeros((3, 2))
         np.add.at(actions, (s, a), 1)
         probs = np.asarray(jax.vmap(behaviour.probs)(jnp.arange(3)))

@@ -35,7 +35,9 @@ def test_the_result_is_passed_through_from_another_thread():
     assert watch.run(announced(watch, threading.current_thread)) is not threading.current_thread()
 
 
-@pytest.mark.parametrize("kind", [ZeroDivisionError, TimeoutError, HungError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize(
+    "kind", [ZeroDivisionError, TimeoutError, HungError, KeyboardInterrupt, SystemExit]
+)
 @pytest.mark.parametrize("is_announced", [False, True])
 def test_exceptions_are_passed_through(kind, is_announced):
     def fail():

@@ -45,16 +45,24 @@ def look_up(state):
     return ACTIONS[state]
 
 
-@pytest.mark.parametrize("source", [Agent(look_up), Plain(), look_up], ids=["agent", "plain", "function"])
-@pytest.mark.parametrize("env", ["FrozenLake-v1", gym.make("FrozenLake-v1"), LAKE], ids=["id", "gym.Env", "occupax"])
+@pytest.mark.parametrize(
+    "source", [Agent(look_up), Plain(), look_up], ids=["agent", "plain", "function"]
+)
+@pytest.mark.parametrize(
+    "env", ["FrozenLake-v1", gym.make("FrozenLake-v1"), LAKE], ids=["id", "gym.Env", "occupax"]
+)
 def test_an_agent_is_evaluated_as_the_policy_that_takes_its_actions(source, env):
-    agent, policy = (ox.evaluate(actor, env, episodes=40, seed=3, max_steps=30) for actor in (source, CERTAIN))
+    agent, policy = (
+        ox.evaluate(actor, env, episodes=40, seed=3, max_steps=30) for actor in (source, CERTAIN)
+    )
     for found, wanted in zip(agent, policy, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert len(set(agent.lengths.tolist())) > 3
 
 
-@pytest.mark.parametrize("env", [LAKE, ox.GymnasiumEnv("FrozenLake-v1")], ids=["occupax", "Gymnasium"])
+@pytest.mark.parametrize(
+    "env", [LAKE, ox.GymnasiumEnv("FrozenLake-v1")], ids=["occupax", "Gymnasium"]
+)
 def test_a_problem_has_the_same_utility_and_limits_for_an_agent_as_for_its_policy(env):
     limit = ox.Constraint(lambda _, action: 1.0 * (action == 1), at_most=2.0)
     problem = ox.Problem(env, "entropy", discount=0.9, horizon=12, constraints=[limit])
@@ -69,10 +77,13 @@ def test_actions_of_real_numbers_are_clipped_as_those_of_a_policy():
     """Only the numbers beyond the bounds differ: in both environments, action and bound are worth the same."""
     for env in ("Pendulum-v1", ox.make("Pendulum-v1")):
         bound, beyond = (
-            ox.evaluate(lambda seen, most=most: -most * np.sign(seen[2:]), env, episodes=3).returns for most in (2, 9)
+            ox.evaluate(lambda seen, most=most: -most * np.sign(seen[2:]), env, episodes=3).returns
+            for most in (2, 9)
         )
         np.testing.assert_array_equal(bound, beyond)
-        assert not np.array_equal(bound, ox.evaluate(lambda seen: -np.sign(seen[2]), env, episodes=3).returns)
+        assert not np.array_equal(
+            bound, ox.evaluate(lambda seen: -np.sign(seen[2]), env, episodes=3).returns
+        )
 
 
 def test_one_cart_is_balanced_in_gymnasium_and_in_occupax():
@@ -98,7 +109,9 @@ def test_an_agent_earns_in_gymnasium_what_a_plain_loop_earns():
             seen, reward, _, over, _ = env.step(np.array(swing(seen), np.float32))
             total += float(reward)
         returns.append(total)
-    np.testing.assert_allclose(ox.evaluate(swing, "Pendulum-v1", episodes=4, seed=5).returns, returns, rtol=1e-12)
+    np.testing.assert_allclose(
+        ox.evaluate(swing, "Pendulum-v1", episodes=4, seed=5).returns, returns, rtol=1e-12
+    )
 
 
 ACTION_SPACES = {
@@ -157,11 +170,15 @@ def test_an_agent_is_certified_as_its_deterministic_policy():
     for source in (agent, Plain(), look_up):
         assert ox.exact.certificate(problem, source) == ox.exact.certificate(problem, certain)
         assert ox.exact.value(problem, source) == ox.exact.value(problem, certain)
-        np.testing.assert_array_equal(ox.exact.occupancy(problem, source), ox.exact.occupancy(problem, certain))
+        np.testing.assert_array_equal(
+            ox.exact.occupancy(problem, source), ox.exact.occupancy(problem, certain)
+        )
         features = ox.exact.feature_occupancy(problem, certain)
         np.testing.assert_array_equal(ox.exact.feature_occupancy(problem, source), features)
     assert {deterministic for _, _, deterministic in agent.calls} == {True}
-    assert len(agent.calls) == 4 * np.sum(~LAKE.terminal)  # where an episode is over, nothing is asked
+    assert len(agent.calls) == 4 * np.sum(
+        ~LAKE.terminal
+    )  # where an episode is over, nothing is asked
 
 
 def test_the_best_agent_is_certified_as_the_best():
@@ -178,7 +195,9 @@ def test_a_policy_is_certified_by_its_probabilities():
     problem = ox.Problem(LAKE, "entropy", discount=0.9)
     logits = np.asarray(policy.table, float)
     probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    np.testing.assert_allclose(ox.exact.certificate(problem, policy), ox.exact.certificate(problem, probs), rtol=1e-9)
+    np.testing.assert_allclose(
+        ox.exact.certificate(problem, policy), ox.exact.certificate(problem, probs), rtol=1e-9
+    )
 
 
 def test_an_agent_is_recorded(tmp_path):
@@ -193,7 +212,10 @@ def test_an_agent_is_recorded(tmp_path):
 
     env = Screen(spaces.Dict(PARTS), spaces.Discrete(3, start=2))
     calls: list[bool] = []
-    for source in (Agent(lambda seen: calls.append(PARTS["a"].contains(seen["a"])) or 4), lambda _: 3):
+    for source in (
+        Agent(lambda seen: calls.append(PARTS["a"].contains(seen["a"])) or 4),
+        lambda _: 3,
+    ):
         with image.open(ox.record(source, env, tmp_path / "agent.gif")) as opened:
             assert opened.n_frames == 4
     assert calls == [True] * 3
@@ -209,17 +231,37 @@ class Forgetful:
     [
         (lambda _: 2, r"^policy must choose an action of Discrete\(2\), got 2\.$"),
         (lambda _: 0.5, r"^policy must choose an action of Discrete\(2\), got 0\.5\.$"),
-        (lambda _: np.zeros(3, int), r"^policy must choose an action of Discrete\(2\), got array\(\[0, 0, 0\]\)\.$"),
+        (
+            lambda _: np.zeros(3, int),
+            r"^policy must choose an action of Discrete\(2\), got array\(\[0, 0, 0\]\)\.$",
+        ),
         (lambda _: None, r"^policy must choose an action of Discrete\(2\), got None\.$"),
-        (lambda seen: seen.push, r"^policy fails on the observation .* of Box\(.*\. AttributeError: .*push'\.$"),
+        (
+            lambda seen: seen.push,
+            r"^policy fails on the observation .* of Box\(.*\. AttributeError: .*push'\.$",
+        ),
         (Agent(lambda seen: seen[7]), r"^policy fails on the observation .*\. IndexError: "),
-        (Agent, "or a function of the observation that returns an action, got Agent; call the class first"),
-        (5, "^policy must be an occupax policy, an object with predict, or a function of the observation that returns"),
-        (ox.policies.linear(), "^policy must be an occupax policy, got an initialiser; call the initialiser with"),
-        (eqx.nn.MLP(4, 2, 8, 1, key=KEY), r"^policy must be an occupax policy, got MLP; wrap .*policies\.Softmax\(net"),
+        (
+            Agent,
+            "or a function of the observation that returns an action, got Agent; call the class first",
+        ),
+        (
+            5,
+            "^policy must be an occupax policy, an object with predict, or a function of the observation that returns",
+        ),
+        (
+            ox.policies.linear(),
+            "^policy must be an occupax policy, got an initialiser; call the initialiser with",
+        ),
+        (
+            eqx.nn.MLP(4, 2, 8, 1, key=KEY),
+            r"^policy must be an occupax policy, got MLP; wrap .*policies\.Softmax\(net",
+        ),
     ],
 )
-@pytest.mark.parametrize("env", ["CartPole-v1", CART, ox.Problem(CART)], ids=["Gymnasium", "occupax", "problem"])
+@pytest.mark.parametrize(
+    "env", ["CartPole-v1", CART, ox.Problem(CART)], ids=["Gymnasium", "occupax", "problem"]
+)
 def test_what_does_not_act_is_refused(source, said, env):
     with pytest.raises(ValueError, match=said):
         ox.evaluate(source, env, episodes=2)
@@ -235,7 +277,10 @@ def test_what_does_not_act_is_refused(source, said, env):
         ),
         (Agent, r"got Agent; call the class first\."),
         (eqx.nn.MLP(4, 2, 8, 1, key=KEY), r"policies\.Softmax\(net\)"),
-        (ox.policies.Tabular(jnp.zeros((3, 4))), "policy was made for 3 states, but env has 16 states"),
+        (
+            ox.policies.Tabular(jnp.zeros((3, 4))),
+            "policy was made for 3 states, but env has 16 states",
+        ),
     ],
 )
 def test_what_cannot_be_certified_is_refused(source, said):
@@ -245,11 +290,16 @@ def test_what_cannot_be_certified_is_refused(source, said):
 
 def test_what_comes_after_the_end_needs_probabilities():
     problem = ox.Problem(LAKE, "entropy", termination="absorbing", horizon=9)
-    with pytest.raises(ValueError, match=r'termination of the problem must be "episodic" for an agent, .*"absorbing"'):
+    with pytest.raises(
+        ValueError,
+        match=r'termination of the problem must be "episodic" for an agent, .*"absorbing"',
+    ):
         ox.evaluate(look_up, problem)
 
 
 def test_real_actions_must_be_finite_and_of_their_shape():
     for action in (np.nan, [1.0, 2.0], "left"):
-        with pytest.raises(ValueError, match=r"policy must choose an action of Box\(.*\(1,\), float32\), got "):
+        with pytest.raises(
+            ValueError, match=r"policy must choose an action of Box\(.*\(1,\), float32\), got "
+        ):
             ox.evaluate(lambda _, action=action: action, "Pendulum-v1", episodes=1)

@@ -66,7 +66,9 @@ def assert_same_files(one, other):
     names = [file.name for file in (one / "policies").iterdir()]
     assert sorted(names) == sorted(file.name for file in (other / "policies").iterdir())
     for name in names:
-        np.testing.assert_equal(content(one / "policies" / name), content(other / "policies" / name))
+        np.testing.assert_equal(
+            content(one / "policies" / name), content(other / "policies" / name)
+        )
 
 
 # Going on
@@ -74,7 +76,8 @@ def assert_same_files(one, other):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_two_halves_are_the_whole_to_the_last_bit(name, tmp_path):
-    # 50 episodes of TSIVR-PG are 18 iterations and 2 episodes more: the middle is inside a cycle and inside a record
+    # 50 episodes of TSIVR-PG are 18 iterations and 2 episodes more: the middle is inside a cycle
+    # and inside a record
     algorithm, options = RUNS[name]
     whole = train(algorithm, 50, out=tmp_path / "whole", **options)
     train(algorithm, 25, out=tmp_path / "halves", **options)
@@ -83,7 +86,9 @@ def test_two_halves_are_the_whole_to_the_last_bit(name, tmp_path):
     assert_same_bits(whole, ox.load_result(tmp_path / "halves", algorithm=algorithm))
     assert_same_files(tmp_path / "whole", tmp_path / "halves")
     assert np.isfinite(np.stack(list(whole.metrics.values()))).all()
-    assert len(set(whole.metrics["utility"][0].tolist())) > 1  # it is not one number again and again
+    assert (
+        len(set(whole.metrics["utility"][0].tolist())) > 1
+    )  # it is not one number again and again
 
 
 def test_what_is_appended_to_the_records_stands_under_the_right_names(tmp_path):
@@ -105,7 +110,9 @@ def test_the_size_of_the_calls_changes_no_bit(every, tmp_path, monkeypatch):
         monkeypatch.setattr(loop, "SECONDS_A_CALL", seconds)
         monkeypatch.setattr(loop, "MOST_ITERATIONS", most)
         folder = tmp_path / str(number)
-        assert_same_bits(expected, train(episodes=100, record_every=every, out=folder, checkpoint_every=0.0))
+        assert_same_bits(
+            expected, train(episodes=100, record_every=every, out=folder, checkpoint_every=0.0)
+        )
         assert_same_files(tmp_path / "expected", folder)
 
 
@@ -126,7 +133,9 @@ def test_a_finished_run_stays_as_it_is(tmp_path):
     after = train(out=tmp_path, record_every=7, resume=True)
     assert_same_bits(before, after)
     assert after.seconds == before.seconds
-    np.testing.assert_equal({file: content(file) for file in tmp_path.rglob("*") if file.is_file()}, files)
+    np.testing.assert_equal(
+        {file: content(file) for file in tmp_path.rglob("*") if file.is_file()}, files
+    )
 
 
 def test_a_smaller_budget_than_is_done_is_refused_and_changes_nothing(tmp_path):
@@ -150,7 +159,9 @@ def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path):
     with pytest.raises(ValueError, match="holds a run already: resume it"):
         train(out=tmp_path)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(ValueError, match="holds a run already"):  # its checkpoints must not be gone on from unasked
+    with pytest.raises(
+        ValueError, match="holds a run already"
+    ):  # its checkpoints must not be gone on from unasked
         train(out=tmp_path)
 
 
@@ -169,7 +180,9 @@ def test_another_run_is_refused_and_told_apart(tmp_path):
         ({"sampler": "jax"}, "random_numbers"),
         ({"policy": ox.policies.tabular(0.6)}, r"policy\.table"),
     ):
-        with pytest.raises(ValueError, match=f"holds another run, which differs in {place}: resume it"):
+        with pytest.raises(
+            ValueError, match=f"holds another run, which differs in {place}: resume it"
+        ):
             train(**different, out=tmp_path, resume=True)
     assert before == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
 
@@ -177,7 +190,12 @@ def test_another_run_is_refused_and_told_apart(tmp_path):
 def test_another_process_is_refused_and_told_apart(tmp_path):
     train(out=tmp_path)
     other = enum.tiny(12, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
-    options = {"policy": ox.policies.tabular(0.5), "progress": False, "out": tmp_path, "resume": True}
+    options = {
+        "policy": ox.policies.tabular(0.5),
+        "progress": False,
+        "out": tmp_path,
+        "resume": True,
+    }
     with pytest.raises(ValueError, match=r"differs in problem\.env\.probabilities: resume it"):
         ox.train(other, TSIVRPG, 40, 2, **options)
 
@@ -213,7 +231,10 @@ def refuse(folder, newer, older, said):
         train(episodes=50, out=folder, resume=True)
     message = str(caught.value)
     assert str(newer) in message
-    assert f"The older checkpoint {older.name} is intact: delete {newer.name} to go on from there." in message
+    assert (
+        f"The older checkpoint {older.name} is intact: delete {newer.name} to go on from there."
+        in message
+    )
     assert "\n" not in message
 
 
@@ -225,7 +246,9 @@ def go_on(folder, newer):
 
 def test_only_two_checkpoints_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "SECONDS_A_CALL", 0.0)
-    train(out=tmp_path, checkpoint_every=0.0)  # 15 iterations: 12 in four cycles of 8 episodes, then 4 + 2 + 2
+    train(
+        out=tmp_path, checkpoint_every=0.0
+    )  # 15 iterations: 12 in four cycles of 8 episodes, then 4 + 2 + 2
     names = [file.name for file in sorted((tmp_path / "checkpoint").iterdir())]
     assert names == ["iteration-000000000014.safetensors", "iteration-000000000015.safetensors"]
 
@@ -255,7 +278,9 @@ def test_no_flipped_byte_goes_unnoticed(damaged):
     go_on(folder, newer)
 
 
-@pytest.mark.parametrize("kind", ["another run", "a policy", "another version", "text", "foreign", "a folder"])
+@pytest.mark.parametrize(
+    "kind", ["another run", "a policy", "another version", "text", "foreign", "a folder"]
+)
 def test_a_file_that_is_no_checkpoint_of_this_run_is_refused(damaged, tmp_path, kind):
     folder, newer, older = damaged
     arrays, content = serial.read(newer)
@@ -295,21 +320,32 @@ def test_no_checkpoint_that_is_whole_means_to_begin_again(damaged):
     folder, newer, older = damaged
     newer.write_bytes(b"")
     older.write_bytes(b"")
-    with pytest.raises(ValueError, match="No older checkpoint is intact: delete the folder to begin again"):
+    with pytest.raises(
+        ValueError, match="No older checkpoint is intact: delete the folder to begin again"
+    ):
         train(episodes=50, out=folder, resume=True)
 
 
 def test_checkpoints_with_arrays_of_another_shape_are_refused(damaged):
     folder, newer, _ = damaged
     arrays, content = serial.read(newer)
-    serial.write(newer, {name: array[:1] if name.startswith(".") else array for name, array in arrays.items()}, content)
-    with pytest.raises(ValueError, match="run cannot be resumed: the arrays of the checkpoint are not those of these"):
+    serial.write(
+        newer,
+        {name: array[:1] if name.startswith(".") else array for name, array in arrays.items()},
+        content,
+    )
+    with pytest.raises(
+        ValueError,
+        match="run cannot be resumed: the arrays of the checkpoint are not those of these",
+    ):
         train(episodes=50, out=folder, resume=True)
 
 
 def test_unfinished_files_are_not_taken_for_checkpoints(damaged):
     folder, newer, _ = damaged
-    (newer.parent / ".iteration-000000000099.safetensors.0a1b2c3d").write_bytes(newer.read_bytes()[:100])
+    (newer.parent / ".iteration-000000000099.safetensors.0a1b2c3d").write_bytes(
+        newer.read_bytes()[:100]
+    )
     assert_same_bits(undamaged(), train(episodes=50, out=folder, resume=True))
 
 
@@ -323,13 +359,23 @@ def test_an_edited_configuration_is_refused(damaged, what):
         config["setup"]["algorithm"]["fields"]["step_size"] = 0.06
     elif what == "array":
         arrays, content = serial.read(folder / "config.safetensors")
-        changed = {**arrays, "policy.table": arrays.get("policy.table", np.zeros(1)) + np.float32(1)}
+        changed = {
+            **arrays,
+            "policy.table": arrays.get("policy.table", np.zeros(1)) + np.float32(1),
+        }
         serial.write(folder / "config.safetensors", changed, content)
     elif what in said:
         config[what] = 7
     file.write_text({"text": "{", "list": "[]"}.get(what, json.dumps(config)))
-    said |= {"text": "config.json cannot be read", "list": "is damaged: it must hold an object of JSON"}
-    with pytest.raises(ValueError, match=said.get(what, "config.json was changed after it was written")):
+    said |= {
+        "text": "config.json cannot be read",
+        "list": "is damaged: it must hold an object of JSON",
+    }
+    with pytest.raises(
+        ValueError, match=said.get(what, "config.json was changed after it was written")
+    ):
         train(episodes=50, out=folder, resume=True)
-    with pytest.raises(ValueError, match=said.get(what, "config.json was changed after it was written")):
+    with pytest.raises(
+        ValueError, match=said.get(what, "config.json was changed after it was written")
+    ):
         ox.load_result(folder)

@@ -46,7 +46,9 @@ class Countdown(gym.Env[Any, Any]):
 
 
 def certain(*actions):
-    return ox.policies.Tabular(jnp.array([[0.0, 100.0] if action else [100.0, 0.0] for action in actions]))
+    return ox.policies.Tabular(
+        jnp.array([[0.0, 100.0] if action else [100.0, 0.0] for action in actions])
+    )
 
 
 def truth_in_the_lake(steps):
@@ -76,7 +78,10 @@ def test_the_return_of_chance_in_the_lake_is_the_true_one(env):
 
 
 def test_chance_in_the_cart_does_as_well_in_gymnasium_as_in_occupax():
-    there, here = (evaluate(BALANCED, env, episodes=300, seed=3, max_steps=1000) for env in ("CartPole-v1", CART))
+    there, here = (
+        evaluate(BALANCED, env, episodes=300, seed=3, max_steps=1000)
+        for env in ("CartPole-v1", CART)
+    )
     assert there.terminated.all()
     assert here.terminated.all()
     np.testing.assert_array_equal(there.returns, there.lengths)
@@ -91,7 +96,9 @@ def test_an_episode_depends_on_the_seed_and_its_number_only(env):
     few = evaluate(UNIFORM, env, episodes=7, seed=1, max_steps=20)
     for all_of_them, first in zip(many, few, strict=True):
         np.testing.assert_array_equal(all_of_them[:7], first)
-    assert not np.array_equal(evaluate(UNIFORM, env, episodes=30, seed=2, max_steps=20).lengths, many.lengths)
+    assert not np.array_equal(
+        evaluate(UNIFORM, env, episodes=30, seed=2, max_steps=20).lengths, many.lengths
+    )
     assert len(set(many.lengths.tolist())) > 5
     assert many.lengths.max() == 20
     assert many.terminated[many.lengths < 20].all()
@@ -99,9 +106,13 @@ def test_an_episode_depends_on_the_seed_and_its_number_only(env):
 
 
 def test_blocks_bound_the_memory_and_are_all_different(monkeypatch):
-    monkeypatch.setattr(MODULE, "MOST_NUMBERS_A_BLOCK", 20 * 6 * 7)  # 20 steps of 6 numbers: blocks of 7 episodes
+    monkeypatch.setattr(
+        MODULE, "MOST_NUMBERS_A_BLOCK", 20 * 6 * 7
+    )  # 20 steps of 6 numbers: blocks of 7 episodes
     sizes = []
-    monkeypatch.setattr(MODULE, "sample", lambda *arguments: sizes.append(arguments[2]) or ox.sample(*arguments))
+    monkeypatch.setattr(
+        MODULE, "sample", lambda *arguments: sizes.append(arguments[2]) or ox.sample(*arguments)
+    )
     result = evaluate(UNIFORM, LAKE, episodes=25, max_steps=20)
     assert sizes == [7, 7, 7, 7]
     assert [len(column) for column in result] == [25, 25, 25]
@@ -131,11 +142,15 @@ def test_the_half_way_policy_ends_half_the_time():
     indifferent = ox.policies.Tabular(jnp.zeros((3, 2)))
     lengths = evaluate(indifferent, Countdown(), episodes=2000).lengths
     assert lengths.min() == 3
-    assert abs(lengths.mean() - 4) < 4 * np.sqrt(2 / 2000)  # two, and a geometric law of mean 2 and variance 2
+    assert abs(lengths.mean() - 4) < 4 * np.sqrt(
+        2 / 2000
+    )  # two, and a geometric law of mean 2 and variance 2
 
 
 def test_environments_made_here_are_closed(monkeypatch):
-    monkeypatch.setitem(gym.registry, "Countdown-v0", gym.envs.registration.EnvSpec("Countdown-v0", Countdown))
+    monkeypatch.setitem(
+        gym.registry, "Countdown-v0", gym.envs.registration.EnvSpec("Countdown-v0", Countdown)
+    )
     made, closed, make = [], [], Countdown.__init__
     monkeypatch.setattr(Countdown, "__init__", lambda self: make(self) or made.append(self))
     monkeypatch.setattr(Countdown, "close", lambda self: closed.append(id(self)))
@@ -186,7 +201,11 @@ class Paying(gym.Env[Any, Any]):
     """Shows a vector that is drawn at each step, and pays the weighted sum of the action; for five steps."""
 
     def __init__(self, actions):
-        self.observation_space, self.action_space, self._time = gym.spaces.Box(-1.0, 1.0, (3,)), actions, 0
+        self.observation_space, self.action_space, self._time = (
+            gym.spaces.Box(-1.0, 1.0, (3,)),
+            actions,
+            0,
+        )
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -197,7 +216,13 @@ class Paying(gym.Env[Any, Any]):
         assert action in self.action_space
         self._time += 1
         entries = np.ravel(action).astype(float)
-        return self._look(), float(entries @ np.arange(1, entries.size + 1)), self._time == 5, False, {}
+        return (
+            self._look(),
+            float(entries @ np.arange(1, entries.size + 1)),
+            self._time == 5,
+            False,
+            {},
+        )
 
     def _look(self):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
@@ -217,11 +242,17 @@ def test_the_most_probable_actions_are_those_of_predict(kind):
     space, make = MOST_PROBABLE[kind]
     env = ox.make(lambda: Paying(space))
     policy = make(env, KEY).for_env(env)
-    policy = jax.tree.map(lambda leaf: 10 * leaf if eqx.is_array(leaf) else leaf, policy).for_env(env)
-    problem = ox.Problem(env, lambda counts: counts.sum(), features=lambda _, a: 1.0 * a.reshape(-1), horizon=5)
+    policy = jax.tree.map(lambda leaf: 10 * leaf if eqx.is_array(leaf) else leaf, policy).for_env(
+        env
+    )
+    problem = ox.Problem(
+        env, lambda counts: counts.sum(), features=lambda _, a: 1.0 * a.reshape(-1), horizon=5
+    )
     for where in (Paying(space), problem):
         found = evaluate(policy, where, episodes=4, deterministic=True)
-        predicted = evaluate(lambda seen: policy.predict(seen, deterministic=True), where, episodes=4)
+        predicted = evaluate(
+            lambda seen: policy.predict(seen, deterministic=True), where, episodes=4
+        )
         np.testing.assert_allclose(found.returns, predicted.returns, rtol=1e-5)
         assert not np.allclose(found.returns, evaluate(policy, where, episodes=4).returns)
         for name, estimate in predicted.objective.items():
@@ -235,7 +266,9 @@ def test_the_most_probable_actions_on_a_table_are_those_of_its_rows(termination)
     table = np.eye(4)[np.asarray(policy.table).argmax(1)]
     problem = ox.Problem(LAKE, "entropy", discount=0.9, horizon=20, termination=termination)
     found = evaluate(policy, problem, episodes=2000, deterministic=True).utility
-    assert abs(found.value - ox.exact.value(problem, table)) < 2 * (found.upper - found.value) + 1e-3
+    assert (
+        abs(found.value - ox.exact.value(problem, table)) < 2 * (found.upper - found.value) + 1e-3
+    )
 
 
 def test_the_most_probable_action_is_found_by_probabilities_or_not_at_all():
@@ -254,7 +287,9 @@ def test_the_most_probable_action_is_found_by_probabilities_or_not_at_all():
             del observation, action
             return jnp.zeros(())
 
-    with pytest.raises(ValueError, match="deterministic must be False, because the most probable action of Walk is"):
+    with pytest.raises(
+        ValueError, match="deterministic must be False, because the most probable action of Walk is"
+    ):
         evaluate(Walk(jnp.array(0.6)), "Pendulum-v1", deterministic=True)
 
 
@@ -276,7 +311,10 @@ def test_a_problem_is_evaluated_with_its_utility_and_its_limits():
     found = evaluate(UNIFORM, problem, episodes=4000)
     exact = ox.exact.feature_occupancy(problem, uniform)
     (name,) = found.constraints
-    known = {"utility": ox.exact.value(problem, uniform), name: 2.0 + float(problem.excesses(jnp.asarray(exact))[0])}
+    known = {
+        "utility": ox.exact.value(problem, uniform),
+        name: 2.0 + float(problem.excesses(jnp.asarray(exact))[0]),
+    }
     for what, value in known.items():
         estimate = found.objective[what]
         width = estimate.upper - estimate.value
@@ -292,62 +330,143 @@ def test_a_problem_is_evaluated_with_its_utility_and_its_limits():
 
 def test_intervals_cover_what_is_true():
     """A utility that is a square: of 60 intervals of 95%, fewer than 50 would be seen in one of 10,000 cases."""
-    problem = ox.Problem(LAKE, lambda u: -jnp.sum(u**2), features=ox.features.State(), discount=0.9, horizon=4)
+    problem = ox.Problem(
+        LAKE, lambda u: -jnp.sum(u**2), features=ox.features.State(), discount=0.9, horizon=4
+    )
     true = ox.exact.value(problem, np.full((16, 4), 0.25))
     found = [evaluate(UNIFORM, problem, episodes=200, seed=seed).utility for seed in range(60)]
     assert sum(it.lower <= true <= it.upper for it in found) >= 50
 
 
 def test_a_problem_in_gymnasium_is_evaluated_there():
-    problem = ox.Problem(ox.make(lambda: Countdown()), ox.utilities.Reward(), discount=0.5, horizon=5)  # noqa: PLW0108
+    env = ox.make(lambda: Countdown())  # noqa: PLW0108
+    problem = ox.Problem(env, ox.utilities.Reward(), discount=0.5, horizon=5)
     found = evaluate(certain(0, 0, 0), problem, episodes=4)
     assert found.utility.value == pytest.approx(1 + 0.5 + 11 * 0.25)
     assert found.returns.tolist() == [13.0] * 4
 
 
 def test_an_evaluation_reads_well():
-    result = Evaluation(np.array([0.0, 1.0, 1.0, 1.0]), np.array([1, 2, 3, 5]), np.array([True, True, False, True]))
+    result = Evaluation(
+        np.array([0.0, 1.0, 1.0, 1.0]), np.array([1, 2, 3, 5]), np.array([True, True, False, True])
+    )
     assert (result.mean, result.standard_error, result.mean_length) == (0.75, 0.25, 2.75)
-    assert str(result) == "return 0.75 +- 0.25 (4 episodes of 2.8 steps on average, 75% ended by themselves)"
+    assert (
+        str(result)
+        == "return 0.75 +- 0.25 (4 episodes of 2.8 steps on average, 75% ended by themselves)"
+    )
     alone = Evaluation(np.array([2.0]), np.array([1]), np.array([True]))
-    assert str(alone) == "return 2 +- nan (1 episode of 1.0 steps on average, 100% ended by themselves)"
+    assert (
+        str(alone)
+        == "return 2 +- nan (1 episode of 1.0 steps on average, 100% ended by themselves)"
+    )
 
 
 @pytest.mark.parametrize(
     ("policy", "env", "options", "sentence"),
     [
-        (BALANCED, "CartPol-v1", {}, r"id 'CartPol-v1' is not known\. Did you mean 'CartPole-v1'\? Known: \S+, \S+\.$"),
-        (BALANCED, "CartPole-v9", {}, r"^'CartPole-v9' is not offered by what is installed: use 'CartPole-v1'\.$"),
-        (BALANCED, "Zzz-v0", {}, r"^Gymnasium id 'Zzz-v0' is not known; gymnasium\.pprint_registry\(\) lists"),
+        (
+            BALANCED,
+            "CartPol-v1",
+            {},
+            r"id 'CartPol-v1' is not known\. Did you mean 'CartPole-v1'\? Known: \S+, \S+\.$",
+        ),
+        (
+            BALANCED,
+            "CartPole-v9",
+            {},
+            r"^'CartPole-v9' is not offered by what is installed: use 'CartPole-v1'\.$",
+        ),
+        (
+            BALANCED,
+            "Zzz-v0",
+            {},
+            r"^Gymnasium id 'Zzz-v0' is not known; gymnasium\.pprint_registry\(\) lists",
+        ),
         (BALANCED, "LunarLander-v0", {}, r"LunarLander-v\d"),
         (BALANCED, "", {}, "Malformed environment ID"),
-        (BALANCED, 3, {}, r"^env must be a Gymnasium id, or an environment of Gymnasium or occupax, got 3\.$"),
+        (
+            BALANCED,
+            3,
+            {},
+            r"^env must be a Gymnasium id, or an environment of Gymnasium or occupax, got 3\.$",
+        ),
         (BALANCED, "Acrobot-v1", {}, r"^policy does not take the observations of env, Box\("),
-        (BALANCED, "FrozenLake-v1", {}, r"^policy does not take the observations of env, Discrete\(16\): "),
+        (
+            BALANCED,
+            "FrozenLake-v1",
+            {},
+            r"^policy does not take the observations of env, Discrete\(16\): ",
+        ),
         (BALANCED, LAKE, {"max_steps": 3}, "^policy does not take the observations of env, "),
         (BALANCED, "Blackjack-v1", {}, r"^policy does not take the observations of env, Tuple\("),
-        (ox.policies.Softmax(lambda _: jnp.zeros(3)), "CartPole-v1", {}, r"logits for 2 actions, got shape \(3,\)\.$"),
-        (ox.policies.Softmax(lambda _: jnp.zeros(3)), CART, {}, r"logits for 2 actions, got shape \(3,\)\.$"),
-        (UNIFORM, "FrozenLake8x8-v1", {}, r"^policy was made for 16 states, but env has 64 states\.$"),
-        (UNIFORM, ox.make("FrozenLake8x8-v1"), {}, r"^policy was made for 16 states, but env has 64 states\.$"),
+        (
+            ox.policies.Softmax(lambda _: jnp.zeros(3)),
+            "CartPole-v1",
+            {},
+            r"logits for 2 actions, got shape \(3,\)\.$",
+        ),
+        (
+            ox.policies.Softmax(lambda _: jnp.zeros(3)),
+            CART,
+            {},
+            r"logits for 2 actions, got shape \(3,\)\.$",
+        ),
+        (
+            UNIFORM,
+            "FrozenLake8x8-v1",
+            {},
+            r"^policy was made for 16 states, but env has 64 states\.$",
+        ),
+        (
+            UNIFORM,
+            ox.make("FrozenLake8x8-v1"),
+            {},
+            r"^policy was made for 16 states, but env has 64 states\.$",
+        ),
         (
             UNIFORM,
             "CartPole-v1",
             {},
             r"^policy was made for 16 states, but env has observations that are not states\.$",
         ),
-        (UNIFORM, CART, {}, r"^policy was made for 16 states, but env has observations that are not states\.$"),
-        (ox.policies.mlp()(LAKE, KEY), "Taxi-v4", {}, r"^policy was made for 16 states, but env has 500 states\.$"),
+        (
+            UNIFORM,
+            CART,
+            {},
+            r"^policy was made for 16 states, but env has observations that are not states\.$",
+        ),
+        (
+            ox.policies.mlp()(LAKE, KEY),
+            "Taxi-v4",
+            {},
+            r"^policy was made for 16 states, but env has 500 states\.$",
+        ),
         (
             ox.policies.tabular(),
             CART,
             {},
             r"^policy must be an occupax policy, got an initialiser; call the initialiser",
         ),
-        (UNIFORM, LAKE, {}, r"^max_steps must be given for an environment without a time limit, got None\.$"),
-        (UNIFORM, LAKE, {"episodes": 0}, r"^episodes must be a whole number of at least 1, got 0\.$"),
+        (
+            UNIFORM,
+            LAKE,
+            {},
+            r"^max_steps must be given for an environment without a time limit, got None\.$",
+        ),
+        (
+            UNIFORM,
+            LAKE,
+            {"episodes": 0},
+            r"^episodes must be a whole number of at least 1, got 0\.$",
+        ),
         (UNIFORM, LAKE, {"seed": -1}, r"^seed must be a whole number of at least 0, got -1\.$"),
-        (UNIFORM, LAKE, {"max_steps": 2.5}, r"^max_steps must be a whole number of at least 1, got 2\.5\.$"),
+        (
+            UNIFORM,
+            LAKE,
+            {"max_steps": 2.5},
+            r"^max_steps must be a whole number of at least 1, got 2\.5\.$",
+        ),
         (
             eqx.tree_at(lambda p: p.table, UNIFORM, jnp.full((16, 4), jnp.nan)),
             "FrozenLake-v1",

@@ -31,9 +31,13 @@ def test_the_sentence_has_the_median_the_uniform_policy_the_optimum_and_the_shar
     assert 20 < share < 99
     expected = f"{median:#.3g} (median of 3 seeds); uniform 0.650, optimum 1.00 (certified): {share:.0f}% of the way"
     assert result.headline == expected
-    one = replace(result, seeds=(0,), saved_assessment=assessment.Assessment(np.array([0.825]), "exact"))
+    one = replace(
+        result, seeds=(0,), saved_assessment=assessment.Assessment(np.array([0.825]), "exact")
+    )
     assert one.headline == "0.825; uniform 0.650, optimum 1.00 (certified): 50% of the way"
-    stopped = replace(result, saved_assessment=assessment.Assessment(np.array([0.825, np.nan, np.nan]), "exact"))
+    stopped = replace(
+        result, saved_assessment=assessment.Assessment(np.array([0.825, np.nan, np.nan]), "exact")
+    )
     assert stopped.headline.startswith("0.825 (median of 1 of 3 seeds); ")
     assert result.summary() == result.headline
 
@@ -44,7 +48,10 @@ def test_a_description_is_short_and_begins_with_the_headline():
     assert lines[0] == result.headline
     assert lines[1] == f"algorithm: {result.algorithm!r}"
     assert "step_size=0.1, " in lines[1]
-    assert lines[2] == "problem: Reward() on TabularMDP(2 states, 2 actions), discount 0.99, horizon 1, episodic"
+    assert (
+        lines[2]
+        == "problem: Reward() on TabularMDP(2 states, 2 actions), discount 0.99, horizon 1, episodic"
+    )
     assert [*lines[3:5], lines[6]] == ["seeds: 3", "episodes: 200 a seed", "status: 3 finished"]
     assert lines[5].startswith("time: ")
     assert len(lines) == 7
@@ -52,14 +59,28 @@ def test_a_description_is_short_and_begins_with_the_headline():
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.9375, "93%"), (0.994, "99.4%"), (0.99999, "99.9%"), (1.0, "100%"), (-0.004, "-1%"), (0.0, "0%"), (np.nan, "")],
+    [
+        (0.9375, "93%"),
+        (0.994, "99.4%"),
+        (0.99999, "99.9%"),
+        (1.0, "100%"),
+        (-0.004, "-1%"),
+        (0.0, "0%"),
+        (np.nan, ""),
+    ],
 )
 def test_a_share_is_never_rounded_up(share, text):
     assert share_text(share) == text
 
 
 def test_numbers_are_short():
-    assert [short(it) for it in (-26.53, 0.65, 12345.6, 0.0, 1e-7)] == ["-26.5", "0.650", "12,346", "0", "1.00e-07"]
+    assert [short(it) for it in (-26.53, 0.65, 12345.6, 0.0, 1e-7)] == [
+        "-26.5",
+        "0.650",
+        "12,346",
+        "0",
+        "1.00e-07",
+    ]
     assert short(-4e-4, way=22.0) == "0"  # the distance to a set that is reached but for rounding
 
 
@@ -71,7 +92,13 @@ def test_references_are_those_of_gymnasiums_own_table():
         earned = {
             values: np.array(
                 [
-                    [sum(p * (r + 0.99 * (not over) * array[s]) for p, s, r, over in table[state][a]) for a in range(4)]
+                    [
+                        sum(
+                            p * (r + 0.99 * (not over) * array[s])
+                            for p, s, r, over in table[state][a]
+                        )
+                        for a in range(4)
+                    ]
                     for state in range(16)
                 ]
             )
@@ -96,11 +123,15 @@ def test_the_optimum_of_a_taxi_takes_little_time_and_that_of_a_large_table_is_le
 
 def test_what_is_not_a_table_is_compared_with_its_first_policy():
     problem = ox.Problem(ox.make("MountainCar-v0"), horizon=5)
-    result = ox.train(problem, ox.REINFORCE(batch=2), 2, policy=ox.policies.linear(), progress=False)
+    result = ox.train(
+        problem, ox.REINFORCE(batch=2), 2, policy=ox.policies.linear(), progress=False
+    )
     earned = -sum(0.99**t for t in range(5))  # whatever the policy
     told = f"{earned:#.3g} (estimated); first policy {earned:#.3g}"
     assert result.headline == f"{told}; undiscounted return -5.00 at the end"
-    (level,) = [line for line in result.plot().axes[0].lines if line.get_label().startswith("first policy")]
+    (level,) = [
+        line for line in result.plot().axes[0].lines if line.get_label().startswith("first policy")
+    ]
     assert level.get_ydata()[0] == pytest.approx(earned, rel=1e-4)  # a mean in single precision
 
 
@@ -111,7 +142,11 @@ def test_figures_of_the_utility_have_the_optimum_and_the_uniform_policy():
     assert lines["uniform policy 0.650"] == pytest.approx(0.65)
     low, high = result.plot().axes[0].get_ylim()
     assert low < 0.65 < 1.0 < high  # inside, not on the edge
-    assert not [line for line in result.plot("grad_norm").axes[0].lines if "optimum" in str(line.get_label())]
+    assert not [
+        line
+        for line in result.plot("grad_norm").axes[0].lines
+        if "optimum" in str(line.get_label())
+    ]
 
 
 def test_what_was_saved_is_shown_without_being_found_out_again(tmp_path, monkeypatch):
@@ -130,13 +165,17 @@ def test_a_folder_with_less_in_it_is_loaded_and_the_rest_found_out(tmp_path):
     result = pull(out=tmp_path)
     file, summary = tmp_path / assessment.FILE, tmp_path / "summary.json"
     arrays, content = serial.read(file)
-    serial.write(file, {name: array for name, array in arrays.items() if "references" not in name}, content)
+    serial.write(
+        file, {name: array for name, array in arrays.items() if "references" not in name}, content
+    )
     written = json.loads(summary.read_text())
     del written["diagnosis"]
     summary.write_text(json.dumps(written))
     metrics = (tmp_path / "metrics.csv").read_text().splitlines()
     place = metrics[0].split(",").index("step_length")
-    shorter = [",".join(cell for i, cell in enumerate(line.split(",")) if i != place) for line in metrics]
+    shorter = [
+        ",".join(cell for i, cell in enumerate(line.split(",")) if i != place) for line in metrics
+    ]
     (tmp_path / "metrics.csv").write_text("\n".join(shorter) + "\n")
     reseal(tmp_path)
     loaded = ox.load_result(tmp_path)
@@ -148,7 +187,10 @@ def test_a_folder_with_less_in_it_is_loaded_and_the_rest_found_out(tmp_path):
 def test_points_of_a_sweep_share_what_they_are_compared_with(monkeypatch):
     calls = []
     find = assessment.find_references
-    monkeypatch.setattr("occupax.training.result.find_references", lambda *given: calls.append(given) or find(*given))
+    monkeypatch.setattr(
+        "occupax.training.result.find_references",
+        lambda *given: calls.append(given) or find(*given),
+    )
     done = ox.sweep(ARMS, PULLING, {"step_size": [0.1, 0.2]}, 200, seeds=3, progress=False)
     assert done.learned.all()
     assert len(calls) == 1

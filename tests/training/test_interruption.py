@@ -37,11 +37,15 @@ def start(tmp_path_factory, compiled_fast):
     """Start a process that trains in a folder, or goes on there; compiled as in this one, to the same bits."""
     script = tmp_path_factory.mktemp("children") / "child.py"
     script.write_text(SCRIPT)
-    env = compiled_fast | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1] / "helpers"), *sys.path])}
+    env = compiled_fast | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1] / "helpers"), *sys.path])
+    }
 
     def begin(folder, pace):
         command = [sys.executable, str(script), str(folder), pace]
-        return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
 
     return begin
 
@@ -94,7 +98,9 @@ def test_kills_at_any_moment_change_no_bit(start, undisturbed, tmp_path):
     time.sleep(0.03)
     kill(child)  # between two
     reached = max(checkpoints(tmp_path))
-    assert 1 <= len(checkpoints(tmp_path)) <= 3  # a third one, if the kill fell before the first was removed
+    assert (
+        1 <= len(checkpoints(tmp_path)) <= 3
+    )  # a third one, if the kill fell before the first was removed
     child, before = start(tmp_path, "slow"), checkpoints(tmp_path)
     wait_until(child, lambda: checkpoints(tmp_path) - before and unfinished())
     kill(child)  # in the middle of a write, which leaves a file that nobody takes for a checkpoint
@@ -120,6 +126,8 @@ def test_an_interrupt_saves_and_says_how_to_go_on(start, undisturbed, tmp_path):
         f"of 8,000 episodes; to go on: occupax train --out {tmp_path} --resume (in Python: resume=True)."
     )
     assert max(checkpoints(tmp_path)) >= before
-    assert not (tmp_path / "summary.json").exists()  # a run that is not finished is not taken for one
+    assert not (
+        tmp_path / "summary.json"
+    ).exists()  # a run that is not finished is not taken for one
     trained(tmp_path)
     assert_same_run(undisturbed, tmp_path)

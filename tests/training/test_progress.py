@@ -43,7 +43,9 @@ def test_it_can_be_switched_off(capsys):
 def test_on_a_terminal_there_is_a_bar(clock, monkeypatch):
     screen, make = io.StringIO(), rich.console.Console
     monkeypatch.setattr(
-        rich.console, "Console", lambda **_: make(file=screen, force_terminal=True, width=100, color_system=None)
+        rich.console,
+        "Console",
+        lambda **_: make(file=screen, force_terminal=True, width=100, color_system=None),
     )
     with ProgressBar(4, "0 of 4 trials") as bar:
         clock[0] += 30
@@ -80,6 +82,12 @@ def test_the_time_left_follows_the_training(clock, capsys):
         clock[0] += 5  # 20 seconds for 10
         logger.close()
 
-    run_jobs([Job("first", 10.0, first), Job("second", 20.0, lambda _: None), Job("third", 20.0, lambda _: None)])
+    run_jobs(
+        [
+            Job("first", 10.0, first),
+            Job("second", 20.0, lambda _: None),
+            Job("third", 20.0, lambda _: None),
+        ]
+    )
     assert capsys.readouterr().err.splitlines()[1] == "2 of 3: second (about 1:20 left)"
     assert bars[0].completed == 50

@@ -29,7 +29,13 @@ class Coloured(gym.Env[Any, Any]):
     observation_space, action_space = spaces.Discrete(5), spaces.Discrete(2)
 
     def __init__(self, render_mode=None, broken=False, again=1):
-        self.render_mode, self._broken, self._again, self.time, self.closed = render_mode, broken, again, 0, False
+        self.render_mode, self._broken, self._again, self.time, self.closed = (
+            render_mode,
+            broken,
+            again,
+            0,
+            False,
+        )
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -69,14 +75,19 @@ def test_a_gif_has_a_frame_for_each_step(policy, tmp_path):
     assert [frame[0, 0].tolist() for frame in frames] == COLOURS.tolist()
     assert frames[0].shape == (20, 30, 3)
     assert Image.open(io.BytesIO(file.read_bytes())).info["duration"] == 200
-    assert len(frames_of(ox.record(policy, Coloured, tmp_path / "a.gif", max_steps=2).read_bytes())) == 3
+    assert (
+        len(frames_of(ox.record(policy, Coloured, tmp_path / "a.gif", max_steps=2).read_bytes()))
+        == 3
+    )
 
 
 def test_an_environment_that_was_made_stays_open(policy, tmp_path):
     env = Coloured(render_mode="rgb_array")
     ox.record(policy, env, tmp_path / "a.gif")
     assert not env.closed
-    with pytest.raises(ValueError, match=r'env must be made with render_mode="rgb_array" to be recorded, got None'):
+    with pytest.raises(
+        ValueError, match=r'env must be made with render_mode="rgb_array" to be recorded, got None'
+    ):
         ox.record(policy, Coloured(), tmp_path / "a.gif")
 
 
@@ -85,7 +96,9 @@ def test_an_mp4_is_a_film(policy, tmp_path, monkeypatch):
     content = ox.record(policy, Coloured, tmp_path / "episode.mp4").read_bytes()
     assert content[4:8] == b"ftyp"
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(ValueError, match=r"needs imageio-ffmpeg: install occupax\[video\], or use .gif"):
+    with pytest.raises(
+        ValueError, match=r"needs imageio-ffmpeg: install occupax\[video\], or use .gif"
+    ):
         ox.record(policy, Coloured, tmp_path / "other.mp4")
 
 
@@ -93,9 +106,17 @@ def test_an_mp4_is_a_film(policy, tmp_path, monkeypatch):
     ("env", "path", "said"),
     [
         (Coloured, "a.avi", "path must end in .gif or .mp4"),
-        (lambda render_mode: Coloured(render_mode, broken=True), "a.gif", "could not be drawn: there is no screen"),
+        (
+            lambda render_mode: Coloured(render_mode, broken=True),
+            "a.gif",
+            "could not be drawn: there is no screen",
+        ),
         (lambda: Coloured(), "a.gif", "cannot be made with render_mode='rgb_array'"),  # noqa: PLW0108
-        (ox.TabularMDP.chain(5), "a.gif", "env must be one that Gymnasium can draw, got TabularMDP"),
+        (
+            ox.TabularMDP.chain(5),
+            "a.gif",
+            "env must be one that Gymnasium can draw, got TabularMDP",
+        ),
     ],
 )
 def test_what_cannot_be_recorded_is_told_in_a_sentence(policy, env, path, said, tmp_path):
@@ -117,7 +138,9 @@ def test_a_simulator_that_hangs_is_left_behind(policy, monkeypatch):
     monkeypatch.setattr(Coloured, "render", lambda _: answer.wait())
     assert small_picture(policy, ox.make(Coloured)) is None
     answer.set()
-    for thread in set(threading.enumerate()) - before:  # which has variables of the process set for others too
+    for thread in (
+        set(threading.enumerate()) - before
+    ):  # which has variables of the process set for others too
         thread.join(10)
 
 
@@ -168,7 +191,9 @@ class Simulated(Coloured):
         ({"WAYLAND_DISPLAY": "wayland-0"}, None),
     ],
 )
-def test_mujoco_draws_off_screen_where_there_is_no_display(policy, tmp_path, monkeypatch, variables, chosen):
+def test_mujoco_draws_off_screen_where_there_is_no_display(
+    policy, tmp_path, monkeypatch, variables, chosen
+):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -198,7 +223,11 @@ def test_mujoco_is_recorded_after_it_was_imported_without_a_display(tmp_path):
     hidden = {"DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"}
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
     ended = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], env=variables, capture_output=True, text=True, check=False
+        [sys.executable, "-c", "\n".join(lines)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     frames = frames_of((tmp_path / "a.gif").read_bytes())

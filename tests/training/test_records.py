@@ -43,13 +43,22 @@ def test_a_record_is_what_its_iterations_were(every):
     single, joined = train(), train(record_every=every)  # 15 iterations
     drawn = np.array([4, 2, 2] * 5)
     starts = range(0, 15, every)
-    np.testing.assert_array_equal(joined.episodes, [drawn[: start + every].sum() for start in starts])
-    np.testing.assert_array_equal(joined.steps, single.steps[:, [min(start + every, 15) - 1 for start in starts]])
+    np.testing.assert_array_equal(
+        joined.episodes, [drawn[: start + every].sum() for start in starts]
+    )
+    np.testing.assert_array_equal(
+        joined.steps, single.steps[:, [min(start + every, 15) - 1 for start in starts]]
+    )
     for name, values in single.metrics.items():
         for j, start in enumerate(starts):
-            part, weight = values[:, start : start + every].astype(float), drawn[start : start + every]
+            part, weight = (
+                values[:, start : start + every].astype(float),
+                drawn[start : start + every],
+            )
             expected = part.max(1) if name == "largest_weight" else part @ weight / weight.sum()
-            np.testing.assert_allclose(joined.metrics[name][:, j], expected, rtol=1e-5, atol=1e-7, err_msg=name)
+            np.testing.assert_allclose(
+                joined.metrics[name][:, j], expected, rtol=1e-5, atol=1e-7, err_msg=name
+            )
     for one, other in zip(single.policies, joined.policies, strict=True):
         np.testing.assert_array_equal(one.table, other.table)
 
@@ -62,19 +71,31 @@ def test_callbacks_are_given_all_that_a_record_has():
     np.testing.assert_array_equal([progress.metrics["steps"] for progress in seen], result.steps.T)
     for name, values in result.metrics.items():
         np.testing.assert_array_equal([progress.metrics[name] for progress in seen], values.T)
-    listed = re.findall(r"^\| `(\w+)`", (Path(__file__).parents[2] / "docs/records.md").read_text(), re.MULTILINE)
-    others = {"mixture_utility", "redrawn", "tried", "actions_clipped"}  # of other algorithms and actions
+    listed = re.findall(
+        r"^\| `(\w+)`", (Path(__file__).parents[2] / "docs/records.md").read_text(), re.MULTILINE
+    )
+    others = {
+        "mixture_utility",
+        "redrawn",
+        "tried",
+        "actions_clipped",
+    }  # of other algorithms and actions
     assert {"episodes", *seen[0].metrics} == set(listed) - others
 
 
 def test_records_do_not_depend_on_how_iterations_come_in():
-    random, budget = np.random.default_rng(0), Schedule(ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3))
+    random, budget = (
+        np.random.default_rng(0),
+        Schedule(ox.TSIVRPG(snapshot_batch=4, batch=2, epoch_length=3)),
+    )
     rows = {"utility": random.normal(size=(20, 3)), "steps": random.integers(1, 9, (20, 3))}
     whole, parts = Records(6, budget), Records(6, budget)
     whole.add(rows)
     first, given = 0, []
     for count in (1, 1, 5, 4, 6, 3):
-        given.append(parts.add({name: column[first : first + count] for name, column in rows.items()}))
+        given.append(
+            parts.add({name: column[first : first + count] for name, column in rows.items()})
+        )
         first += count
         restored = Records(6, budget)  # as if interrupted here
         restored.restore(parts.arrays(), first, 3)
@@ -99,7 +120,9 @@ def test_exact_records_are_the_values_and_gaps_of_the_policies():
     assert result.metrics["exact_utility"].dtype == result.metrics["gap"].dtype == np.float64
     for j, certificates in enumerate(seen):
         for i, certificate in enumerate(certificates):
-            assert result.metrics["exact_utility"][i, j] == pytest.approx(certificate.value, abs=1e-12)
+            assert result.metrics["exact_utility"][i, j] == pytest.approx(
+                certificate.value, abs=1e-12
+            )
             assert result.metrics["gap"][i, j] == pytest.approx(certificate.gap, abs=1e-9)
     for i, policy in enumerate(result.policies):
         assert result.metrics["exact_utility"][i, -1] == pytest.approx(
@@ -108,7 +131,9 @@ def test_exact_records_are_the_values_and_gaps_of_the_policies():
         assert result.utilities[i] == result.metrics["exact_utility"][i, -1]
     assert (result.metrics["gap"] > 0).all()
     plain = train(ox.REINFORCE(batch=4), 24, record_every=2)
-    np.testing.assert_array_equal(plain.metrics["utility"], result.metrics["utility"])  # looking changes nothing
+    np.testing.assert_array_equal(
+        plain.metrics["utility"], result.metrics["utility"]
+    )  # looking changes nothing
 
 
 def test_the_last_record_is_exact_even_if_it_is_not_full():
@@ -150,7 +175,9 @@ def test_a_function_trains_and_is_saved_and_loaded(tmp_path):
     result = train(ox.REINFORCE(batch=4), 24, problem=problem, exact=True, out=tmp_path)
     loaded = ox.load_result(tmp_path)
     assert loaded.problem is None
-    with pytest.raises(ValueError, match=r"the problem cannot be restored.*load_result\(folder, problem=...\)"):
+    with pytest.raises(
+        ValueError, match=r"the problem cannot be restored.*load_result\(folder, problem=...\)"
+    ):
         loaded.certificate()
     # what was known at the end of training is known again
     np.testing.assert_array_equal(loaded.utilities, result.utilities)
@@ -166,8 +193,11 @@ def test_a_function_trains_and_is_saved_and_loaded(tmp_path):
 
 
 def test_the_report_of_a_run_shows_what_was_known_when_it_ended(tmp_path):
-    # a utility of one's own, which no file can restore: the page once showed the estimate of the last record instead
-    result = train(ox.REINFORCE(batch=4), 24, problem=of_states(squares, concave=True), out=tmp_path / "run")
+    # a utility of one's own, which no file can restore: the page once showed the estimate of the
+    # last record instead
+    result = train(
+        ox.REINFORCE(batch=4), 24, problem=of_states(squares, concave=True), out=tmp_path / "run"
+    )
     write_report([("run", ox.load_result(tmp_path / "run"))], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Utility: exact." in " ".join(page.split())
@@ -177,23 +207,34 @@ def test_the_report_of_a_run_shows_what_was_known_when_it_ended(tmp_path):
     assert f">{number(result.certificate(seed=1).gap)}<" in page
     (tmp_path / "run" / "assessment.safetensors").unlink()
     write_report([("run", ox.load_result(tmp_path / "run"))], tmp_path / "page.html")
-    assert "not known, because the problem cannot be restored" in (tmp_path / "page.html").read_text()
+    assert (
+        "not known, because the problem cannot be restored" in (tmp_path / "page.html").read_text()
+    )
 
 
 def test_the_report_of_a_simulator_says_how_many_episodes_were_played(tmp_path):
     problem = ox.Problem(ox.GymnasiumEnv(Diary), horizon=2)
     CALLS.clear()
-    result = ox.train(problem, ox.REINFORCE(batch=2), 2, policy=ox.policies.linear(), progress=False)
+    result = ox.train(
+        problem, ox.REINFORCE(batch=2), 2, policy=ox.policies.linear(), progress=False
+    )
     played = sum(call[0] == "reset" for call in CALLS)
     write_report([("run", result)], tmp_path / "page.html")
     assert "estimate from 100 new episodes" in (tmp_path / "page.html").read_text()
-    assert sum(call[0] == "reset" for call in CALLS) - played == 200  # of the trained policy, and of the first
+    assert (
+        sum(call[0] == "reset" for call in CALLS) - played == 200
+    )  # of the trained policy, and of the first
 
 
 def test_a_running_estimate_is_not_taken_for_the_utility():
-    # steps so long that weights mean nothing: the running estimate of a reward that is never negative is negative
-    problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.Linear(np.arange(64) / 64), discount=0.95, horizon=20)
-    algorithm = ox.SRVRPG(snapshot_batch=6, batch=4, epoch_length=10, step_size=3.0, **PLAIN, weight_guard=None)
+    # steps so long that weights mean nothing: the running estimate of a reward that is never
+    # negative is negative
+    problem = ox.Problem(
+        ox.make("FrozenLake-v1"), ox.utilities.Linear(np.arange(64) / 64), discount=0.95, horizon=20
+    )
+    algorithm = ox.SRVRPG(
+        snapshot_batch=6, batch=4, epoch_length=10, step_size=3.0, **PLAIN, weight_guard=None
+    )
     result = train(algorithm, 420, 3, problem, policy=None)
     assert result.metrics["running_utility"].min() < -0.5
     assert result.metrics["utility"].min() > 0
@@ -209,7 +250,10 @@ def test_a_function_that_is_not_concave_has_no_gap():
 
 
 def test_a_seed_that_breaks_stops_at_its_last_good_iterate_and_alone():
-    problem, algorithm = of_states(breaks), ox.REINFORCE(batch=4, step_size=0.3, mixing=1.0, **PLAIN)
+    problem, algorithm = (
+        of_states(breaks),
+        ox.REINFORCE(batch=4, step_size=0.3, mixing=1.0, **PLAIN),
+    )
     seeds = list(range(8))
     result = train(algorithm, 40, seeds, problem)
     broken = [seed for seed in seeds if result.status[seed] != "finished"]
@@ -227,7 +271,10 @@ def test_a_seed_that_breaks_stops_at_its_last_good_iterate_and_alone():
     for seed in broken:
         bad = np.isnan(result.metrics["utility"][seed])
         first = int(bad.argmax())
-        assert result.status[seed] == f"stopped at iteration {first}: the gradient estimate is not finite"
+        assert (
+            result.status[seed]
+            == f"stopped at iteration {first}: the gradient estimate is not finite"
+        )
         assert bad[first:].all()
         for name, values in result.metrics.items():
             assert np.isfinite(values[seed, :first]).all(), name
@@ -238,10 +285,15 @@ def test_a_seed_that_breaks_stops_at_its_last_good_iterate_and_alone():
             alone = train(algorithm, 4 * first, [seed], problem)
             np.testing.assert_array_equal(result.policies[seed].table, alone.policies[0].table)
         assert np.isfinite(result.policies[seed].table).all()
-    assert any(np.isfinite(result.metrics["utility"][seed, 0]) for seed in broken)  # not all from the beginning on
+    assert any(
+        np.isfinite(result.metrics["utility"][seed, 0]) for seed in broken
+    )  # not all from the beginning on
     others = train(algorithm, 40, fine, problem)
     for i, seed in enumerate(fine):
-        assert np.asarray(others.policies[i].table).tobytes() == np.asarray(result.policies[seed].table).tobytes()
+        assert (
+            np.asarray(others.policies[i].table).tobytes()
+            == np.asarray(result.policies[seed].table).tobytes()
+        )
         for name, values in result.metrics.items():
             assert others.metrics[name][i].tobytes() == values[seed].tobytes(), name
 
@@ -260,7 +312,9 @@ def test_a_seed_that_begins_with_no_number_spoils_nothing(tmp_path):
     clean = train(ox.REINFORCE(batch=4), 24, 3, exact=True)
     for seed in (0, 2):
         np.testing.assert_array_equal(result.policies[seed].table, clean.policies[seed].table)
-        np.testing.assert_array_equal(result.metrics["exact_utility"][seed], clean.metrics["exact_utility"][seed])
+        np.testing.assert_array_equal(
+            result.metrics["exact_utility"][seed], clean.metrics["exact_utility"][seed]
+        )
     np.testing.assert_array_equal(np.isnan(result.utilities), [False, True, False])
     best = result.policies[int(np.nanargmax(clean.utilities * [1, np.nan, 1]))]
     assert result.best_policy.table is best.table
@@ -289,7 +343,9 @@ def test_saved_results_are_the_same_in_every_bit(tmp_path, double):
         np.testing.assert_array_equal(one, other)
     assert list(loaded.metrics) == list(result.metrics)
     for name, values in result.metrics.items():
-        assert values.dtype == (np.float64 if double or name in ("exact_utility", "gap") else np.float32)
+        assert values.dtype == (
+            np.float64 if double or name in ("exact_utility", "gap") else np.float32
+        )
         assert loaded.metrics[name].dtype == values.dtype
         assert loaded.metrics[name].tobytes() == values.tobytes(), name
     for one, other in zip(loaded.policies, result.policies, strict=True):
@@ -338,7 +394,8 @@ def test_callbacks_are_told_every_record_once(every):
 @pytest.mark.parametrize("yes", [True, np.True_, np.bool_(1)])
 def test_a_callback_ends_training_by_saying_true(tmp_path, yes):
     result = train(
-        callbacks=[lambda progress: yes if progress.episodes >= 12 else np.False_, lambda _: 1], out=tmp_path
+        callbacks=[lambda progress: yes if progress.episodes >= 12 else np.False_, lambda _: 1],
+        out=tmp_path,
     )
     assert result.episodes.tolist() == [4, 6, 8, 12]
     whole, resumed = train(), train(out=tmp_path, resume=True)
@@ -362,7 +419,11 @@ class Listener(Logger):
 def test_loggers_are_opened_told_and_closed_whatever_happens(tmp_path):
     listener = Listener()
     train(episodes=12, callbacks=[listener], out=tmp_path)
-    assert listener.heard == [("open", [0, 1], 12, 0), *(("record", n) for n in (4, 6, 8, 12)), ("close",)]
+    assert listener.heard == [
+        ("open", [0, 1], 12, 0),
+        *(("record", n) for n in (4, 6, 8, 12)),
+        ("close",),
+    ]
 
     def fail(_):
         raise RuntimeError("enough")
@@ -381,7 +442,8 @@ def test_the_console_shows_what_is_going_on(capsys):
 def scalars(folder):
     """The numbers in the event files of a folder: (step, value) pairs by name.
 
-    A file is a row of records: the length in 8 bytes, its checksum in 4, an event, and the checksum of that in 4.
+    A file is a row of records: the length in 8 bytes, its checksum in 4, an event, and the checksum
+    of that in 4.
     """
     from tensorboardX.proto.event_pb2 import Event
 
@@ -421,16 +483,24 @@ def test_tensorboard_has_every_record_once_after_a_resume(tmp_path):
     for i in (0, 1):
         for name, pairs in scalars(tmp_path / f"board/seed-{i}").items():
             assert [step for step, _ in sorted(pairs)] == result.episodes.tolist(), name
-    again = train(episodes=12, callbacks=[TensorBoard(tmp_path / "board")])  # another training in the same folder
-    assert len(scalars(tmp_path / "board/seed-0")["utility"]) == len(result.episodes) + len(again.episodes)
+    again = train(
+        episodes=12, callbacks=[TensorBoard(tmp_path / "board")]
+    )  # another training in the same folder
+    assert len(scalars(tmp_path / "board/seed-0")["utility"]) == len(result.episodes) + len(
+        again.episodes
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_weights_and_biases_is_given_every_number(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="needs the extra wandb")
     settings = wandb.Settings(silent=True, console="off", x_disable_stats=True, x_disable_meta=True)
-    logger = ox.training.WeightsAndBiases("lake", mode="offline", dir=str(tmp_path), settings=settings)
-    table = RecordTable(np.array([10, 20]), np.array([[31, 62]]), {"utility": np.array([[0.12345, np.nan]])})
+    logger = ox.training.WeightsAndBiases(
+        "lake", mode="offline", dir=str(tmp_path), settings=settings
+    )
+    table = RecordTable(
+        np.array([10, 20]), np.array([[31, 62]]), {"utility": np.array([[0.12345, np.nan]])}
+    )
     logger.open([7], 100, table)
     logger.log(RecordTable(np.array([30]), np.array([[93]]), {"utility": np.array([[0.54321]])}))
     logger.close()
@@ -453,8 +523,12 @@ def test_the_logger_for_mlflow_that_is_printed_works(monkeypatch):
     code = page.partition("```py\n")[2].partition("```")[0]
     logged: list[Any] = []
     stand_in = ModuleType("mlflow")
-    vars(stand_in).update(start_run=lambda: logged.append("start"), end_run=lambda: logged.append("end"))
-    vars(stand_in).update(log_metrics=lambda metrics, step: logged.append((metrics["utility"], step)))
+    vars(stand_in).update(
+        start_run=lambda: logged.append("start"), end_run=lambda: logged.append("end")
+    )
+    vars(stand_in).update(
+        log_metrics=lambda metrics, step: logged.append((metrics["utility"], step))
+    )
     monkeypatch.setitem(sys.modules, "mlflow", stand_in)
     found: dict[str, Any] = {"ox": ox}
     exec(code, found)  # noqa: S102
@@ -462,7 +536,9 @@ def test_the_logger_for_mlflow_that_is_printed_works(monkeypatch):
     means = result.metrics["utility"].mean(0)
     assert logged[0] == "start"
     assert logged[-1] == "end"
-    assert logged[1:-1] == [(pytest.approx(mean), step) for mean, step in zip(means, result.episodes, strict=True)]
+    assert logged[1:-1] == [
+        (pytest.approx(mean), step) for mean, step in zip(means, result.episodes, strict=True)
+    ]
 
 
 def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):

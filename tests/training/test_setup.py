@@ -30,7 +30,8 @@ def test_a_policy_of_another_precision_is_brought_to_the_present_one(sampler):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("Host", ox.samplers.Host), ("RAY", ox.samplers.Ray), ("Jax", ox.samplers.Jax)]
+    ("name", "kind"),
+    [("Host", ox.samplers.Host), ("RAY", ox.samplers.Ray), ("Jax", ox.samplers.Jax)],
 )
 def test_samplers_are_named_in_any_case(name, kind):
     policy = ox.policies.tabular()(problem().env, jax.random.key(0))
@@ -44,7 +45,9 @@ def test_a_policy_of_numpy_arrays_will_do():
 
 
 def test_an_initialiser_that_was_not_called_is_refused():
-    with pytest.raises(ValueError, match=r"initialiser that was called, such as occupax.policies.mlp\(\)"):
+    with pytest.raises(
+        ValueError, match=r"initialiser that was called, such as occupax.policies.mlp\(\)"
+    ):
         train(ox.policies.mlp)
 
 
@@ -85,8 +88,14 @@ class TorchNetwork:
             r"Rows; wrap the network as occupax\.policies\.Softmax\(net\) or, for a Box",
         ),
         (FlaxNetwork(), r"Softmax\(equinox\.Partial\(net\.apply, params\)\)\.$"),
-        (TorchNetwork(), r"write the network in JAX, .* and wrap it as occupax\.policies\.Softmax\(net\)\.$"),
-        (lambda _: jnp.zeros(2), r"function; wrap a function .* as occupax\.policies\.Softmax\(function\)\.$"),
+        (
+            TorchNetwork(),
+            r"write the network in JAX, .* and wrap it as occupax\.policies\.Softmax\(net\)\.$",
+        ),
+        (
+            lambda _: jnp.zeros(2),
+            r"function; wrap a function .* as occupax\.policies\.Softmax\(function\)\.$",
+        ),
     ],
     ids=["equinox", "equinox with a state", "flax", "torch", "function"],
 )
@@ -130,7 +139,10 @@ def test_the_random_numbers_that_were_used_belong_to_the_run(tmp_path, monkeypat
     with pytest.raises(ValueError, match="the compiled kernel cannot be used: it was not compiled"):
         ox.train(problem(), TINY, episodes=10, sampler="kernel", progress=False)
     monkeypatch.setattr(kernels, "missing", str)
-    cartpole, bent = ox.Problem(ox.make("CartPole-v1"), horizon=5), ox.policies.mlp(activation="relu")
+    cartpole, bent = (
+        ox.Problem(ox.make("CartPole-v1"), horizon=5),
+        ox.policies.mlp(activation="relu"),
+    )
     with pytest.raises(ValueError, match="for tabular environments with tabular policies"):
         ox.train(cartpole, TINY, episodes=10, policy=bent, sampler="kernel", progress=False)
 
@@ -157,7 +169,11 @@ def chain(states, **given):
         (chain(128), None, ox.PlugIn),
         (chain(129), None, ox.REINFORCE),
         (chain(3), "mlp", ox.REINFORCE),
-        (chain(3, constraints=[ox.Constraint(ox.utilities.Entropy(), at_least=0.1)]), None, ox.REINFORCE),
+        (
+            chain(3, constraints=[ox.Constraint(ox.utilities.Entropy(), at_least=0.1)]),
+            None,
+            ox.REINFORCE,
+        ),
         (ox.Problem("CartPole-v1"), None, ox.REINFORCE),
     ],
 )
@@ -170,7 +186,12 @@ def test_the_default_plans_small_tables_and_follows_gradients_elsewhere(task, po
     [
         (ox.Problem("Pendulum-v1"), "linear"),
         (ox.Problem("Pendulum-v1", utility=ox.utilities.LogCoverage(), features=ANGLES), "mean"),
-        (ox.Problem("Pendulum-v1", constraints=[ox.Constraint(ox.features.Reward(), at_least=-1e3)]), "mean"),
+        (
+            ox.Problem(
+                "Pendulum-v1", constraints=[ox.Constraint(ox.features.Reward(), at_least=-1e3)]
+            ),
+            "mean",
+        ),
         (ox.Problem("CartPole-v1"), "mean"),
     ],
 )
@@ -181,5 +202,7 @@ def test_the_default_predicts_what_is_still_earned_where_actions_are_real_number
 @pytest.mark.parametrize(("task", "length"), [(chain(3), 0.3), (ox.Problem("CartPole-v1"), 0.03)])
 def test_the_steps_of_nharpg_are_shorter_where_the_policy_is_no_table(task, length):
     given = [ox.NHARPG(), ox.NHARPG(step_size=0.1), ox.NHARPG(rule="adam")]
-    sizes = [make_setup(task, [it], None, 1, 0, 1, exact=False).algorithms[0].step_size for it in given]
+    sizes = [
+        make_setup(task, [it], None, 1, 0, 1, exact=False).algorithms[0].step_size for it in given
+    ]
     assert sizes == [length, 0.1, 0.04 if length == 0.3 else 0.01]

@@ -17,7 +17,16 @@ from occupax._signals import ending_signals
 from occupax.training.loop import Terminated
 
 SOURCES = os.pathsep.join(sys.path)
-TRAIN = ("train", "FrozenLake-v1", "--utility", "log-coverage", "--horizon", "10", "--episodes", "100000000")
+TRAIN = (
+    "train",
+    "FrozenLake-v1",
+    "--utility",
+    "log-coverage",
+    "--horizon",
+    "10",
+    "--episodes",
+    "100000000",
+)
 IN_TERMINAL = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -46,8 +55,8 @@ problem = ox.Problem("FrozenLake-v1", utility="entropy", horizon=5)
 calls = {
     "train": lambda: ox.train(problem, "reinforce", 20, progress=False),
     "sweep": lambda: ox.sweep(problem, "reinforce", {"step_size": [0.1]}, 20, progress=False),
-    "evaluate": lambda: ox.evaluate(ox.policies.tabular()(problem.env, jax.random.key(0)), problem, 2),
-    "solve": lambda: ox.solve(problem),
+    "evaluate": lambda: ox.evaluate(ox.policies.tabular()(problem.env, jax.random.key(0)), problem,
+    2), "solve": lambda: ox.solve(problem),
 }
 if sys.argv[1] != "nothing":
     calls[sys.argv[1]]()
@@ -92,7 +101,9 @@ def test_sighup_is_left_alone_where_it_is_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_terminal_that_is_closed_leaves_a_checkpoint(tmp_path: Path, compiled_fast: dict[str, str]):
+def test_a_terminal_that_is_closed_leaves_a_checkpoint(
+    tmp_path: Path, compiled_fast: dict[str, str]
+):
     terminal, inside = pty.openpty()
     command = [sys.executable, "-c", IN_TERMINAL, *TRAIN, "--out", str(tmp_path / "run")]
     process = subprocess.Popen(
@@ -115,14 +126,18 @@ def server_imports(group: int) -> bool:
     """Return whether the process that forks the others has started, which begins with its imports."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if b"multiprocessing.forkserver" in file.read_bytes() and os.getpgid(int(file.parent.name)) == group:
+            if (
+                b"multiprocessing.forkserver" in file.read_bytes()
+                and os.getpgid(int(file.parent.name)) == group
+            ):
                 return True
     return False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
 @pytest.mark.parametrize(
-    ("importing", "number"), [("server", signal.SIGINT), ("process", signal.SIGINT), ("process", signal.SIGHUP)]
+    ("importing", "number"),
+    [("server", signal.SIGINT), ("process", signal.SIGINT), ("process", signal.SIGHUP)],
 )
 def test_a_signal_while_processes_of_environments_start(
     importing: str, number: int, tmp_path: Path, compiled_fast: dict[str, str]
@@ -151,7 +166,9 @@ def test_a_signal_while_processes_of_environments_start(
     if importing == "server":
         wait_for(lambda: server_imports(process.pid), process)
     else:
-        wait_for(lambda: imports.read_text().count("begun") > 1, process)  # the first is that of the script
+        wait_for(
+            lambda: imports.read_text().count("begun") > 1, process
+        )  # the first is that of the script
     os.killpg(process.pid, number)
     said = process.communicate(timeout=100)[1]
     assert said.count("Traceback") == 1  # that of this script, which catches neither exception
@@ -165,7 +182,9 @@ def test_a_signal_while_processes_of_environments_start(
 
 def run(*arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
 
 
 def test_python_m_occupax_is_the_command(compiled_fast: dict[str, str]):
@@ -182,11 +201,16 @@ def test_python_m_occupax_is_the_command(compiled_fast: dict[str, str]):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.parametrize(
-    ("before", "after"), [("solve", "train"), ("evaluate", "sweep"), ("sweep", "evaluate"), ("train", "solve")]
+    ("before", "after"),
+    [("solve", "train"), ("evaluate", "sweep"), ("sweep", "evaluate"), ("train", "solve")],
 )
-def test_a_process_forked_after_jax_was_used_is_told_so(before: str, after: str, compiled_fast: dict[str, str]):
+def test_a_process_forked_after_jax_was_used_is_told_so(
+    before: str, after: str, compiled_fast: dict[str, str]
+):
     done = run("-W", "ignore", "-c", FORK, before, after, env=environment(compiled_fast))
-    assert done.stdout.startswith("this process was forked after JAX had been used, and JAX would wait for threads")
+    assert done.stdout.startswith(
+        "this process was forked after JAX had been used, and JAX would wait for threads"
+    )
     assert done.stdout.count("\n") == 1
 
 

@@ -47,9 +47,14 @@ def assert_same_bits(one, other):
 
 def test_every_point_is_the_training_with_its_settings_to_the_last_bit():
     done = sweep(seeds=[4, 1])
-    assert done.points == tuple({"step_size": a, "radius": b} for a in (0.1, 0.5) for b in (0.01, 0.2, 1.0))
+    assert done.points == tuple(
+        {"step_size": a, "radius": b} for a in (0.1, 0.5) for b in (0.01, 0.2, 1.0)
+    )
     for point, result in zip(done.points, done.results, strict=True):
-        assert (settings(result).step_size, settings(result).radius) == (point["step_size"], point["radius"])
+        assert (settings(result).step_size, settings(result).radius) == (
+            point["step_size"],
+            point["radius"],
+        )
         assert_same_bits(result, train(ox.TSIVRPG(**SIZES, **point), seeds=[4, 1]))
     ends = {np.asarray(result.policies[0].table).tobytes() for result in done.results}
     assert len(ends) > 3  # the settings make a difference
@@ -74,7 +79,9 @@ def test_scores_are_what_the_policies_are_worth():
     done = sweep()
     for score, result in zip(done.scores, done.results, strict=True):
         tables = [enum.softmax(np.asarray(policy.table, float)) for policy in result.policies]
-        assert score == pytest.approx(np.mean([ox.exact.value(PROBLEM, table) for table in tables]), abs=1e-12)
+        assert score == pytest.approx(
+            np.mean([ox.exact.value(PROBLEM, table) for table in tables]), abs=1e-12
+        )
     assert done.best == int(np.argmax(done.scores))
     lines = str(done).splitlines()
     assert len(lines) == 7
@@ -92,7 +99,9 @@ def test_a_sweep_is_saved_and_every_point_can_be_loaded(tmp_path):
 
 
 def test_numbers_of_numpy_are_written_down_as_numbers(tmp_path):
-    done = sweep({"step_size": np.array([0.25, 0.5], np.float32), "batch": np.arange(2, 3)}, out=tmp_path)
+    done = sweep(
+        {"step_size": np.array([0.25, 0.5], np.float32), "batch": np.arange(2, 3)}, out=tmp_path
+    )
     assert done.points == ({"step_size": 0.25, "batch": 2}, {"step_size": 0.5, "batch": 2})
     summary = json.loads((tmp_path / "sweep.json").read_text())
     assert [entry["settings"] for entry in summary] == list(done.points)
@@ -158,7 +167,10 @@ def test_a_sweep_goes_on_after_an_interruption_to_the_same_bits(tmp_path, monkey
 
 def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
     for over, said in (
-        ({"snapshot_batch": [4, 50]}, "episodes must pay for a first batch of 50 trajectories, got 20"),
+        (
+            {"snapshot_batch": [4, 50]},
+            "episodes must pay for a first batch of 50 trajectories, got 20",
+        ),
         ({"step_size": [0.1, -1.0]}, "step_size must be a finite number"),
         ({"output": ["last", "bets"]}, "Did you mean 'best'"),
     ):
@@ -173,9 +185,15 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"problem": 5}, "problem must be an occupax.Problem, an environment or the name of one, got int"),
+        (
+            {"problem": 5},
+            "problem must be an occupax.Problem, an environment or the name of one, got int",
+        ),
         ({"problem": ox.Problem(PROBLEM.env, discount=0.9)}, "sampling needs a finite horizon"),
-        ({"algorithm": ox.TSIVRPG}, r"algorithm must be an occupax algorithm such as TSIVRPG\(\), or a name, got"),
+        (
+            {"algorithm": ox.TSIVRPG},
+            r"algorithm must be an occupax algorithm such as TSIVRPG\(\), or a name, got",
+        ),
         ({"algorithm": "tsivrpg"}, r"algorithm 'tsivrpg' is not known\. Did you mean 'tsivr-pg'\?"),
         ({"episodes": 0}, "episodes must be a whole number of at least 1, got 0"),
         ({"episodes": "20"}, "episodes must be a whole number of at least 1, got '20'"),
@@ -195,7 +213,10 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
         ({"seed": None}, "seed must be a whole number"),
         ({"policy": 3}, "policy must be a policy, an initialiser"),
         ({"policy": lambda *_: 3}, "policy must be an occupax policy, got int"),
-        ({"policy": ox.policies.Tabular(jnp.zeros((2, 2)))}, "policy was made for 2 states, but env has "),
+        (
+            {"policy": ox.policies.Tabular(jnp.zeros((2, 2)))},
+            "policy was made for 2 states, but env has ",
+        ),
         ({"record_every": 0}, "record_every must be a whole number of at least 1"),
         ({"out": 3}, "out must be the path of a folder, got 3"),
         ({"resume": True}, "resume=True needs out"),
@@ -212,13 +233,22 @@ def test_bad_input_is_answered_with_a_sentence(wrong, said):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"callbacks": None}, "callbacks must be a list of functions of a Progress or loggers, got None"),
+        (
+            {"callbacks": None},
+            "callbacks must be a list of functions of a Progress or loggers, got None",
+        ),
         ({"callbacks": print}, "callbacks must be a list"),
         ({"callbacks": [3]}, "callbacks must be functions of a Progress or loggers, got 3"),
         ({"checkpoint_every": -1.0}, "checkpoint_every must be a finite number of at least 0"),
-        ({"checkpoint_every": "often"}, "checkpoint_every must be a finite number of at least 0, got 'often'"),
+        (
+            {"checkpoint_every": "often"},
+            "checkpoint_every must be a finite number of at least 0, got 'often'",
+        ),
         ({"sampler": "jaxx"}, "sampler 'jaxx' is not known. Did you mean 'jax'"),
-        ({"exact": True, "problem": ox.Problem(ox.make("CartPole-v1"), horizon=3)}, "exact=True needs a tabular"),
+        (
+            {"exact": True, "problem": ox.Problem(ox.make("CartPole-v1"), horizon=3)},
+            "exact=True needs a tabular",
+        ),
     ],
 )
 def test_bad_input_of_training_alone_is_answered_with_a_sentence(wrong, said):
@@ -228,7 +258,9 @@ def test_bad_input_of_training_alone_is_answered_with_a_sentence(wrong, said):
 
 
 def test_whole_numbers_of_any_kind_are_taken(tmp_path):
-    result = train(TSIVRPG, np.int64(20), np.int64(2), seed=np.int32(0), record_every=2.0, out=str(tmp_path))
+    result = train(
+        TSIVRPG, np.int64(20), np.int64(2), seed=np.int32(0), record_every=2.0, out=str(tmp_path)
+    )
     assert ox.load_result(tmp_path).config["episodes"] == 20
     assert_same_bits(result, train(TSIVRPG, 20.0, np.arange(2), record_every=2))
 
@@ -247,14 +279,23 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
         ({"step_size": []}, "must be a list of values to try"),
         ({"output": "last"}, "must be a list of values to try, got 'last'"),
         ({"step_size": [-0.1]}, "step_size must be a finite number of at least 0"),
-        ({"step_size": np.array([-0.1], np.float32)}, "step_size must be a finite number of at least 0"),
+        (
+            {"step_size": np.array([-0.1], np.float32)},
+            "step_size must be a finite number of at least 0",
+        ),
         ({"step_size": ["a"]}, "step_size must be a finite number"),
         ({"batch": [2, 0]}, "batch must be a whole number of at least 1, got 0"),
         (["step_size"], "over must be values to try for each setting"),
         (None, "over must be values to try for each setting"),
         ({}, "over must be values to try for each setting"),
-        ({"step_size": range(10**9)}, "over must have at most 10,000 combinations, got at least 10,001: try fewer"),
-        ({"step_size": range(1000), "radius": range(1000)}, "combinations, got at least 1,000,000: try fewer values"),
+        (
+            {"step_size": range(10**9)},
+            "over must have at most 10,000 combinations, got at least 10,001: try fewer",
+        ),
+        (
+            {"step_size": range(1000), "radius": range(1000)},
+            "combinations, got at least 1,000,000: try fewer values",
+        ),
     ],
 )
 def test_a_grid_that_is_none_is_answered_with_a_sentence(over, said):
@@ -275,8 +316,15 @@ def test_without_an_algorithm_the_default_of_train_is_swept():
 
 def test_settings_of_the_policy_are_swept():
     over = {"policy.hidden": [(3,), (5, 4)], "step_size": [0.1, 0.5]}
-    done = ox.sweep(PROBLEM, ox.REINFORCE(4), over, 20, policy=ox.policies.mlp(scale=0.5), progress=False)
-    assert [tuple(point.values()) for point in done.points] == [((3,), 0.1), ((3,), 0.5), ((5, 4), 0.1), ((5, 4), 0.5)]
+    done = ox.sweep(
+        PROBLEM, ox.REINFORCE(4), over, 20, policy=ox.policies.mlp(scale=0.5), progress=False
+    )
+    assert [tuple(point.values()) for point in done.points] == [
+        ((3,), 0.1),
+        ((3,), 0.5),
+        ((5, 4), 0.1),
+        ((5, 4), 0.5),
+    ]
     for point, result in zip(done.points, done.results, strict=True):
         algorithm = ox.REINFORCE(4, step_size=point["step_size"])
         policy = ox.policies.mlp(point["policy.hidden"], scale=0.5)
@@ -290,22 +338,34 @@ def test_the_default_policy_and_a_named_policy_have_settings_too():
     assert_same_bits(default.results[1], alone)
     over = {"policy.activation": ["tanh", "relu"]}
     named = ox.sweep(PROBLEM, ox.REINFORCE(4), over, 8, policy="mlp", progress=False)
-    relu = ox.train(PROBLEM, ox.REINFORCE(4), 8, policy=ox.policies.mlp(activation="relu"), progress=False)
+    relu = ox.train(
+        PROBLEM, ox.REINFORCE(4), 8, policy=ox.policies.mlp(activation="relu"), progress=False
+    )
     assert eqx.tree_equal(named.results[1].policies[0], relu.policies[0])
 
 
-@pytest.mark.parametrize("utility", [ox.utilities.LogCoverage(0.1), ox.utilities.Entropy(), ox.utilities.Reward()])
-def test_points_with_another_discount_are_trained_in_it_and_scored_in_the_problem_given(utility, tmp_path):
+@pytest.mark.parametrize(
+    "utility", [ox.utilities.LogCoverage(0.1), ox.utilities.Entropy(), ox.utilities.Reward()]
+)
+def test_points_with_another_discount_are_trained_in_it_and_scored_in_the_problem_given(
+    utility, tmp_path
+):
     problem = ox.Problem(PROBLEM.env, utility, 0.8, 4)
     over = {"discount": [0.8, 0.3], "horizon": [4, 2]}
-    done = ox.sweep(problem, ox.REINFORCE(4), over, 20, 2, policy="tabular", progress=False, out=tmp_path)
+    done = ox.sweep(
+        problem, ox.REINFORCE(4), over, 20, 2, policy="tabular", progress=False, out=tmp_path
+    )
     assert done.points[2] == {"discount": 0.3, "horizon": 4}
     for point, score, result in zip(done.points, done.scores, done.results, strict=True):
         posed = ox.Problem(PROBLEM.env, utility, point["discount"], point["horizon"])
         assert eqx.tree_equal(result.problem, posed)
-        assert_same_bits(result, ox.train(posed, ox.REINFORCE(4), 20, 2, policy="tabular", progress=False))
+        assert_same_bits(
+            result, ox.train(posed, ox.REINFORCE(4), 20, 2, policy="tabular", progress=False)
+        )
         tables = [enum.softmax(np.asarray(policy.table, float)) for policy in result.policies]
-        assert score == pytest.approx(np.mean([ox.exact.value(problem, table) for table in tables]), abs=1e-12)
+        assert score == pytest.approx(
+            np.mean([ox.exact.value(problem, table) for table in tables]), abs=1e-12
+        )
     summary = json.loads((tmp_path / "sweep.json").read_text())
     assert [entry["score"] for entry in summary] == done.scores.tolist()
     assert [entry["settings"] for entry in summary] == list(done.points)
@@ -314,7 +374,9 @@ def test_points_with_another_discount_are_trained_in_it_and_scored_in_the_proble
 def test_constraints_of_another_discount_are_those_of_a_problem_made_with_it():
     limits = [ox.Constraint("entropy", at_least=0.1), ox.Constraint("reward", at_most=2.0)]
     env = PROBLEM.env
-    changed = ox.Problem(env, ox.utilities.LogCoverage(0.1), 0.8, 4, constraints=limits).with_time(discount=0.5)
+    changed = ox.Problem(env, ox.utilities.LogCoverage(0.1), 0.8, 4, constraints=limits).with_time(
+        discount=0.5
+    )
     made = ox.Problem(env, ox.utilities.LogCoverage(0.1), 0.5, 4, constraints=limits)
     assert eqx.tree_equal(changed, made)
 
@@ -335,7 +397,11 @@ def test_a_sweep_as_a_data_frame(monkeypatch):
 @pytest.mark.parametrize(
     ("over", "policy", "said"),
     [
-        ({"policy.hiden": [(3,)]}, "mlp", "setting 'policy.hiden' is not known. Did you mean 'policy.hidden'"),
+        (
+            {"policy.hiden": [(3,)]},
+            "mlp",
+            "setting 'policy.hiden' is not known. Did you mean 'policy.hidden'",
+        ),
         ({"policy.hidden": [(3,), (0,)]}, "mlp", "hidden must"),
         (
             {"policy.scale": [1.0]},

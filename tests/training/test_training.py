@@ -27,12 +27,16 @@ ALGORITHMS = {
     "hspga": ox.HSPGA(**SIZES),
     "maxent": ox.MaxEnt(batch=4),
     "truncated": ox.TSIVRPG(**SIZES, rule="gradient", radius=0.1),
-    "adam": ox.REINFORCE(batch=4, step_size=1.0, rule=optax.adam(0.05), baseline="mean", mixing=0.5),
+    "adam": ox.REINFORCE(
+        batch=4, step_size=1.0, rule=optax.adam(0.05), baseline="mean", mixing=0.5
+    ),
 }
 
 
 def train(algorithm=TSIVRPG, episodes=20, seeds=2, **options):
-    return ox.train(PROBLEM, algorithm, episodes, seeds, **{"policy": START, "progress": False, **options})
+    return ox.train(
+        PROBLEM, algorithm, episodes, seeds, **{"policy": START, "progress": False, **options}
+    )
 
 
 def tables(result):
@@ -89,12 +93,16 @@ def test_training_is_the_algorithm_with_these_keys(name, sampler):
         "utility": [coverage(occupancy) for occupancy in occupancies],
         "running_utility": [coverage(state.occupancy) for state in states[1:]],
         "grad_norm": [np.linalg.norm(state.gradient.table) for state in states[1:]],
-        "step_length": [np.linalg.norm(b.policy.table - a.policy.table) for a, b in itertools.pairwise(states)],
+        "step_length": [
+            np.linalg.norm(b.policy.table - a.policy.table) for a, b in itertools.pairwise(states)
+        ],
         "clipped": [state.memory.clipped for state in states[1:]],
         "negative_occupancy": [np.mean(np.asarray(state.occupancy) < 0) for state in states[1:]],
     }
     for metric, values in expected.items():
-        np.testing.assert_allclose(result.metrics[metric][0], values, rtol=1e-3, atol=1e-4, err_msg=metric)
+        np.testing.assert_allclose(
+            result.metrics[metric][0], values, rtol=1e-3, atol=1e-4, err_msg=metric
+        )
 
 
 def test_batches_that_do_not_depend_on_the_iteration_are_noticed():
@@ -110,7 +118,8 @@ def test_the_recorded_statistics_are_those_of_the_trajectories_and_of_the_policy
     moved = []
     for i, batch in enumerate(batches):
         position, drawn = i % 3, jax.tree.map(np.asarray, batch.trajectories)
-        # TSIVR-PG weighs the policy before the last step, SVRPG that of the snapshot, a snapshot and REINFORCE none
+        # TSIVR-PG weighs the policy before the last step, SVRPG that of the snapshot, a snapshot
+        # and REINFORCE none
         back = 0 if position == 0 else {"tsivr-pg": 1, "svrpg": position}[name]
         weight = weights(drawn, states[i - back].policy)
         last = weight[np.arange(len(weight)), np.maximum(drawn.live.sum(1) - 1, 0)]
@@ -144,7 +153,9 @@ def test_the_best_output_is_that_of_the_best_snapshot():
         states, _ = replay(algorithm, 15, seed)
         utilities = [coverage(states[i + 1].occupancy) for i in range(0, 15, 3)]
         numbers.append(3 * int(np.argmax(utilities)))
-        np.testing.assert_allclose(tables(result)[seed], states[numbers[-1]].policy.table, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            tables(result)[seed], states[numbers[-1]].policy.table, rtol=1e-4, atol=1e-5
+        )
     assert len(set(numbers)) > 1  # not always the first or the last
 
 
@@ -152,10 +163,17 @@ def test_a_uniform_output_is_each_iterate_with_the_same_chance():
     seeds, iterations = 100, 4
     path = []
     last = ox.REINFORCE(batch=4, step_size=0.5)
-    train(last, 16, seeds, callbacks=[lambda progress: path.append([policy.table for policy in progress.policies])])
+    train(
+        last,
+        16,
+        seeds,
+        callbacks=[lambda progress: path.append([policy.table for policy in progress.policies])],
+    )
     uniform = train(ox.REINFORCE(batch=4, step_size=0.5, output="uniform"), 16, seeds)
     first = [START(PROBLEM.env, first_key(number)).table for number in range(seeds)]
-    candidates = np.stack([first, *path[:-1]], 1)  # those that sampled: the policy after the last step did not
+    candidates = np.stack(
+        [first, *path[:-1]], 1
+    )  # those that sampled: the policy after the last step did not
     apart = np.abs(candidates - tables(uniform)[:, None]).max((2, 3))
     assert candidates.shape[1] == iterations
     assert (apart.min(1) < 1e-6).all()
@@ -163,7 +181,8 @@ def test_a_uniform_output_is_each_iterate_with_the_same_chance():
     chosen = apart.argmin(1)[(np.sort(apart, 1)[:, 1] > 1e-5)]
     assert len(chosen) > 0.8 * seeds
     counts = np.bincount(chosen, minlength=iterations)
-    # At this seed; a chance of 1 in 1,000 would be bad luck, and "always the last" or "1/2 each time" is far below it.
+    # At this seed; a chance of 1 in 1,000 would be bad luck, and "always the last" or "1/2 each
+    # time" is far below it.
     assert stats.chisquare(counts).pvalue > 1e-3
     assert stats.chisquare(np.round(counts.sum() * np.array([1, 1, 2, 4]) / 8)).pvalue < 1e-6
 
@@ -175,7 +194,9 @@ def first_key(number):
 # Budget
 
 
-@pytest.mark.parametrize(("snapshot", "batch", "length"), [(1, 1, 1), (4, 9, 1), (4, 2, 3), (1, 5, 4), (100, 10, 10)])
+@pytest.mark.parametrize(
+    ("snapshot", "batch", "length"), [(1, 1, 1), (4, 9, 1), (4, 2, 3), (1, 5, 4), (100, 10, 10)]
+)
 def test_the_budget_is_never_exceeded_and_never_left_unused(snapshot, batch, length):
     schedule = Schedule(ox.TSIVRPG(snapshot_batch=snapshot, batch=batch, epoch_length=length))
     epoch = [snapshot, *[batch] * (length - 1)]
@@ -197,7 +218,9 @@ def test_training_ends_inside_a_cycle_where_the_budget_does(episodes):
 
 
 def test_a_budget_below_the_first_batch_is_refused():
-    with pytest.raises(ValueError, match="episodes must pay for a first batch of 4 trajectories, got 3"):
+    with pytest.raises(
+        ValueError, match="episodes must pay for a first batch of 4 trajectories, got 3"
+    ):
         train(episodes=3)
 
 
@@ -227,14 +250,19 @@ def test_chosen_seeds_are_trained_alone_as_among_others():
     chosen, all_of_them = train(seeds=[5, 3]), train(seeds=7)
     assert chosen.seeds == (5, 3)
     assert_same_bits(chosen, all_of_them, second=[5, 3])
-    assert np.asarray(chosen.policy(seed=3).table).tobytes() == np.asarray(all_of_them.policy(seed=3).table).tobytes()
+    assert (
+        np.asarray(chosen.policy(seed=3).table).tobytes()
+        == np.asarray(all_of_them.policy(seed=3).table).tobytes()
+    )
     assert_same_bits(chosen, train(seeds=(number for number in (5, 3))))
     with pytest.raises(ValueError, match="seed must be one of 5, 3, got 0"):
         chosen.policy(seed=0)
 
 
 def test_a_ready_policy_is_the_start_of_every_seed():
-    ready = ox.policies.Tabular(jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)), jnp.float32))
+    ready = ox.policies.Tabular(
+        jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)), jnp.float32)
+    )
     result = train(ox.TSIVRPG(**SIZES, radius=0.0), policy=ready)
     np.testing.assert_array_equal(tables(result), np.stack([ready.table] * 2))
 
@@ -258,7 +286,10 @@ def test_the_first_interrupt_waits_for_the_record_and_says_what_is_lost():
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt, match="stopped after 4 of 20 episodes; nothing was saved, because no folder"):
+    with pytest.raises(
+        KeyboardInterrupt,
+        match="stopped after 4 of 20 episodes; nothing was saved, because no folder",
+    ):
         train(callbacks=[interrupt])
     assert seen == [4]
     assert signal.getsignal(signal.SIGINT) is before

@@ -131,7 +131,9 @@ def test_demonstrations_of_episodes_are_counted_with_their_discount():
     assert ox.demonstrations(ENV, arrays, discount=0.8) == pytest.approx(0.2 * wanted)
     steps = np.array([0, 2, 3]), np.array([1, 0, 1])
     for ends in ([False, True, True], [0.0, 1.0, 0.0]):  # the last episode may be cut
-        assert ox.demonstrations(ENV, (*steps, np.array(ends)), discount=0.8) == pytest.approx(0.2 * wanted)
+        assert ox.demonstrations(ENV, (*steps, np.array(ends)), discount=0.8) == pytest.approx(
+            0.2 * wanted
+        )
     states = ox.demonstrations(ENV, pairs, discount=0.8, features=ox.features.State())
     assert states == pytest.approx(0.2 * wanted.sum(1))
 
@@ -140,7 +142,10 @@ def test_demonstrations_as_arrays_are_those_of_their_episodes():
     random = np.random.default_rng(0)
     seen, actions = random.normal(size=(9, 4)), random.integers(0, 2, 9)
     ends = np.isin(np.arange(9), [1, 2, 8])
-    lists = [list(zip(seen[span], actions[span], strict=True)) for span in (slice(2), slice(2, 3), slice(3, 9))]
+    lists = [
+        list(zip(seen[span], actions[span], strict=True))
+        for span in (slice(2), slice(2, 3), slice(3, 9))
+    ]
 
     def features(observation, action):
         return observation * (1 + action)
@@ -161,10 +166,19 @@ def test_demonstrations_as_arrays_are_those_of_their_episodes():
             (np.zeros(3, int), np.zeros(2, int), np.ones(3)),
             r"one entry for each step, got shapes \(3,\), \(2,\) and",
         ),
-        ((np.zeros(()), np.zeros(()), np.ones(())), r"one entry for each step, got shapes \(\), \(\) and \(\)"),
-        ((np.zeros(3, int), np.zeros(3, int), np.array([0, 2, 1])), r"ends .* must be True or False, got 2\.$"),
+        (
+            (np.zeros(()), np.zeros(()), np.ones(())),
+            r"one entry for each step, got shapes \(\), \(\) and \(\)",
+        ),
+        (
+            (np.zeros(3, int), np.zeros(3, int), np.array([0, 2, 1])),
+            r"ends .* must be True or False, got 2\.$",
+        ),
         ((np.zeros(0, int), np.zeros(0, int), np.zeros(0)), "at least one episode, got none"),
-        ((np.array([0, 9]), np.zeros(2, int), np.ones(2)), "episode 1 does not fit the environment"),
+        (
+            (np.array([0, 9]), np.zeros(2, int), np.ones(2)),
+            "episode 1 does not fit the environment",
+        ),
     ],
 )
 def test_arrays_that_are_no_demonstrations_are_refused(arrays, said):
@@ -197,7 +211,9 @@ def test_utilities_of_something_on_the_command_line(tmp_path, monkeypatch):
     from occupax.cli.names import utility
 
     np.save(tmp_path / "target.npy", TARGET)
-    (tmp_path / "own_goal.py").write_text("import jax.numpy as jnp\ndef spread(u):\n    return -jnp.sum(u**2)\n")
+    (tmp_path / "own_goal.py").write_text(
+        "import jax.numpy as jnp\ndef spread(u):\n    return -jnp.sum(u**2)\n"
+    )
     monkeypatch.chdir(tmp_path)
     assert isinstance(utility("kl:target.npy"), KL)
     rewards = utility("soft-min:info.speed,reward").features()
@@ -208,11 +224,15 @@ def test_utilities_of_something_on_the_command_line(tmp_path, monkeypatch):
 
 
 def test_a_utility_that_is_not_defined_where_policies_go_is_refused():
-    with pytest.raises(ValueError, match="NashWelfare has no finite value at the occupancy of a policy"):
+    with pytest.raises(
+        ValueError, match="NashWelfare has no finite value at the occupancy of a policy"
+    ):
         ox.solve(ox.Problem(ENV, NashWelfare(-REWARDS), discount=0.8))
 
 
-@pytest.mark.parametrize(("name", "needed"), [("kl", "KL(target)"), ("soft-min", "SoftMin(rewards)")])
+@pytest.mark.parametrize(
+    ("name", "needed"), [("kl", "KL(target)"), ("soft-min", "SoftMin(rewards)")]
+)
 def test_a_name_that_needs_something_says_what(name, needed):
     from occupax.cli.names import utility
 

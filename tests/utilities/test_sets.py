@@ -92,7 +92,9 @@ def halfspaces(draw: st.DrawFn) -> Body:
 @st.composite
 def polyhedra(draw: st.DrawFn) -> Body:
     matrix, member = draw(hnp.arrays(np.float64, (ROWS, SIZE), elements=quarters)), draw(vectors)
-    return Polyhedron(matrix, matrix @ member + draw(hnp.arrays(np.float64, ROWS, elements=slacks))), member
+    return Polyhedron(
+        matrix, matrix @ member + draw(hnp.arrays(np.float64, ROWS, elements=slacks))
+    ), member
 
 
 @st.composite
@@ -101,27 +103,37 @@ def points(draw: st.DrawFn) -> Body:
     return Point(member), member
 
 
-every_set = pytest.mark.parametrize("bodies", [boxes(), balls(), halfspaces(), polyhedra(), points()])
+every_set = pytest.mark.parametrize(
+    "bodies", [boxes(), balls(), halfspaces(), polyhedra(), points()]
+)
 
 
 @every_set
 @properties
 @given(data=st.data())
-def test_is_the_nearest_point_of_the_set(bodies: st.SearchStrategy[Body], data: st.DataObject) -> None:
+def test_is_the_nearest_point_of_the_set(
+    bodies: st.SearchStrategy[Body], data: st.DataObject
+) -> None:
     (body, member), point = data.draw(bodies), data.draw(outsiders)
     nearest = project(body, point)
     assert violation(body, nearest) <= tolerance(point)
-    assert (point - nearest) @ (member - nearest) <= tolerance(point) * (1 + np.linalg.norm(point - nearest))
+    assert (point - nearest) @ (member - nearest) <= tolerance(point) * (
+        1 + np.linalg.norm(point - nearest)
+    )
 
 
 @every_set
 @properties
 @given(data=st.data())
-def test_is_idempotent_and_not_expansive(bodies: st.SearchStrategy[Body], data: st.DataObject) -> None:
+def test_is_idempotent_and_not_expansive(
+    bodies: st.SearchStrategy[Body], data: st.DataObject
+) -> None:
     (body, _), point, other = data.draw(bodies), data.draw(outsiders), data.draw(outsiders)
     nearest, second = project(body, point), project(body, other)
     np.testing.assert_allclose(project(body, nearest), nearest, atol=tolerance(point))
-    assert np.linalg.norm(nearest - second) <= np.linalg.norm(point - other) + tolerance(point, other)
+    assert np.linalg.norm(nearest - second) <= np.linalg.norm(point - other) + tolerance(
+        point, other
+    )
 
 
 @every_set
@@ -140,7 +152,9 @@ def padded(matrix: Any, bounds: Any) -> Polyhedron:
     """Rows of zeros make up the number of constraints."""
     rows = np.asarray(matrix, dtype=np.float64)
     spare = ROWS - rows.shape[0]
-    return Polyhedron(np.pad(rows, ((0, spare), (0, 0))), np.pad(np.asarray(bounds, dtype=np.float64), (0, spare)))
+    return Polyhedron(
+        np.pad(rows, ((0, spare), (0, 0))), np.pad(np.asarray(bounds, dtype=np.float64), (0, spare))
+    )
 
 
 def generic(rng: np.random.Generator) -> Polyhedron:
@@ -165,7 +179,9 @@ def duplicates(rng: np.random.Generator) -> Polyhedron:
 
 def nearly_parallel(rng: np.random.Generator) -> Polyhedron:
     matrix = rng.normal(size=(ROWS // 2, SIZE))
-    tilted = rng.choice([-1, 1], size=(ROWS // 2, 1)) * matrix + 1e-4 * rng.normal(size=matrix.shape)
+    tilted = rng.choice([-1, 1], size=(ROWS // 2, 1)) * matrix + 1e-4 * rng.normal(
+        size=matrix.shape
+    )
     rows = np.vstack([matrix, tilted])
     return Polyhedron(rows, rows @ rng.normal(size=SIZE) + rng.choice([0, 1], size=ROWS))
 
@@ -189,7 +205,9 @@ def interval(rng: np.random.Generator) -> Polyhedron:
 def crowded(rng: np.random.Generator) -> Polyhedron:
     """Big enough for constraints to leave again and again."""
     matrix = rng.normal(size=(30, 8))
-    return Polyhedron(matrix, matrix @ rng.normal(size=8) + rng.exponential(size=30) * rng.choice([0, 1], size=30))
+    return Polyhedron(
+        matrix, matrix @ rng.normal(size=8) + rng.exponential(size=30) * rng.choice([0, 1], size=30)
+    )
 
 
 KINDS = [generic, unbounded, cone, duplicates, nearly_parallel, equalities, single_point, interval]
@@ -204,7 +222,9 @@ def test_polyhedron_against_clarabel(kind: Kind) -> None:
         body = kind(rng)
         point = distance * rng.normal(size=body.size)
         variable = cp.Variable(body.size)
-        problem = cp.Problem(cp.Minimize(cp.sum_squares(variable - point)), [body.matrix @ variable <= body.bounds])
+        problem = cp.Problem(
+            cp.Minimize(cp.sum_squares(variable - point)), [body.matrix @ variable <= body.bounds]
+        )
         problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
         nearest = project(body, point)
         np.testing.assert_allclose(nearest, variable.value, atol=1000 * tolerance(nearest))
@@ -221,7 +241,8 @@ def test_polyhedron_meets_the_optimality_conditions(kind: Kind) -> None:
         for point, nearest in zip(cloud, images, strict=True):
             near = tolerance(point, nearest)
             assert violation(body, nearest) <= near
-            # What separates the two points is a nonnegative combination of the normals that hold the nearest one.
+            # What separates the two points is a nonnegative combination of the normals that hold
+            # the nearest one.
             tight = body.matrix[body.matrix @ nearest >= body.bounds - near]
             assert nnls(np.vstack([tight, np.zeros((1, body.size))]).T, point - nearest)[1] <= near
 
@@ -242,7 +263,9 @@ def test_small_polyhedron_from_far_away_in_single_precision() -> None:
     rotation = np.linalg.qr(rng.normal(size=(SIZE, SIZE)))[0]
     body = padded(np.vstack([rotation, -rotation]), np.ones(2 * SIZE))
     for point in 1000 * rng.normal(size=(20, SIZE)):
-        assert violation(body, np.asarray(jitted(body, jnp.asarray(point, dtype=jnp.float32)))) <= 5e-7
+        assert (
+            violation(body, np.asarray(jitted(body, jnp.asarray(point, dtype=jnp.float32)))) <= 5e-7
+        )
 
 
 @properties
@@ -252,7 +275,9 @@ def test_polyhedron_of_a_box(body: tuple[Box, Floats], point: Floats) -> None:
     matrix, bounds = np.vstack([np.eye(SIZE), -np.eye(SIZE)]), np.concatenate([box.high, -box.low])
     finite = np.isfinite(bounds)
     polyhedron = padded(matrix[finite], bounds[finite])
-    np.testing.assert_allclose(project(polyhedron, point), project(box, point), atol=tolerance(point))
+    np.testing.assert_allclose(
+        project(polyhedron, point), project(box, point), atol=tolerance(point)
+    )
 
 
 @properties
@@ -260,7 +285,9 @@ def test_polyhedron_of_a_box(body: tuple[Box, Floats], point: Floats) -> None:
 def test_polyhedron_of_a_halfspace(body: tuple[Halfspace, Floats], point: Floats) -> None:
     halfspace = body[0]
     polyhedron = padded(halfspace.normal[None], halfspace.offset[None])
-    np.testing.assert_allclose(project(polyhedron, point), project(halfspace, point), atol=tolerance(point))
+    np.testing.assert_allclose(
+        project(polyhedron, point), project(halfspace, point), atol=tolerance(point)
+    )
 
 
 EXAMPLES = [
@@ -280,7 +307,9 @@ def test_jit_and_vmap_agree_with_eager(body: ConvexSet, x64: bool) -> None:
         together = batched(body, jnp.asarray(cloud))
         eager = [body.project(jnp.asarray(point)) for point in cloud]
         compiled = [jitted(body, jnp.asarray(point)) for point in cloud]
-    assert {array.dtype for array in [together, *eager, *compiled]} == {np.dtype(np.float64 if x64 else np.float32)}
+    assert {array.dtype for array in [together, *eager, *compiled]} == {
+        np.dtype(np.float64 if x64 else np.float32)
+    }
     close = 1e-13 if x64 else 1e-5
     np.testing.assert_allclose(together, np.stack(eager), atol=close)
     np.testing.assert_allclose(np.stack(compiled), np.stack(eager), atol=close)
@@ -289,7 +318,9 @@ def test_jit_and_vmap_agree_with_eager(body: ConvexSet, x64: bool) -> None:
 @pytest.mark.parametrize("body", EXAMPLES)
 def test_sizes_and_precision(body: ConvexSet) -> None:
     assert body.size == SIZE
-    assert all(isinstance(leaf, np.ndarray) and leaf.dtype == np.float64 for leaf in jax.tree.leaves(body))
+    assert all(
+        isinstance(leaf, np.ndarray) and leaf.dtype == np.float64 for leaf in jax.tree.leaves(body)
+    )
 
 
 def test_known_projections() -> None:
@@ -331,28 +362,52 @@ def test_arguments_are_copied() -> None:
     [
         (lambda: Box([0, np.nan], [1, 1]), "low must be a number, but low[1] is nan."),
         (lambda: Box([0, 0], [1, np.nan]), "high must be a number, but high[1] is nan."),
-        (lambda: Box([0, 0], [1]), "high must be as long as low, but low has 2 and high 1 numbers."),
-        (lambda: Box([0, 2], [1, 1]), "low must be at most high, but low[1] is 2.0 and high[1] 1.0."),
+        (
+            lambda: Box([0, 0], [1]),
+            "high must be as long as low, but low has 2 and high 1 numbers.",
+        ),
+        (
+            lambda: Box([0, 2], [1, 1]),
+            "low must be at most high, but low[1] is 2.0 and high[1] 1.0.",
+        ),
         (lambda: Box([np.inf], [np.inf]), "low must be finite or -inf, but low[0] is inf."),
         (lambda: Box([-np.inf], [-np.inf]), "high must be finite or inf, but high[0] is -inf."),
         (lambda: Box(0, 1), "low must be a vector of numbers and not empty, but its shape is ()."),
-        (lambda: Box([], []), "low must be a vector of numbers and not empty, but its shape is (0,)."),
+        (
+            lambda: Box([], []),
+            "low must be a vector of numbers and not empty, but its shape is (0,).",
+        ),
         (lambda: Box(["a"], [1]), "low must be an array of real numbers, got list ['a']."),
-        (lambda: Ball([[0, 0]], 1), "center must be a vector of numbers and not empty, but its shape is (1, 2)."),
+        (
+            lambda: Ball([[0, 0]], 1),
+            "center must be a vector of numbers and not empty, but its shape is (1, 2).",
+        ),
         (lambda: Ball([0, np.inf], 1), "center must be finite, but center[1] is inf."),
         (lambda: Ball([0, 0], -1), "radius must be at least 0, but radius is -1.0."),
         (lambda: Ball([0, 0], np.inf), "radius must be finite, but radius is inf."),
         (lambda: Ball([0, 0], np.nan), "radius must be a number, but radius is nan."),
-        (lambda: Ball([0, 0], np.ones(2)), "radius must be a number and not empty, but its shape is (2,)."),
-        (lambda: Halfspace([0, 0], 1), "normal must have a number other than 0, but it is [0.0, 0.0]."),
+        (
+            lambda: Ball([0, 0], np.ones(2)),
+            "radius must be a number and not empty, but its shape is (2,).",
+        ),
+        (
+            lambda: Halfspace([0, 0], 1),
+            "normal must have a number other than 0, but it is [0.0, 0.0].",
+        ),
         (lambda: Halfspace([-np.inf, 0], 1), "normal must be finite, but normal[0] is -inf."),
         (lambda: Halfspace([1, 0], np.inf), "offset must be finite, but offset is inf."),
         (
             lambda: Polyhedron([1, 0], [1]),
             "matrix must be a matrix of numbers and not empty, but its shape is (2,).",
         ),
-        (lambda: Polyhedron([[1, 0], [0]], [1, 1]), "matrix must be an array of real numbers, got list [[1, 0], [0]]."),
-        (lambda: Polyhedron([[1, 0], [0, np.nan]], [1, 1]), "matrix must be a number, but matrix[1][1] is nan."),
+        (
+            lambda: Polyhedron([[1, 0], [0]], [1, 1]),
+            "matrix must be an array of real numbers, got list [[1, 0], [0]].",
+        ),
+        (
+            lambda: Polyhedron([[1, 0], [0, np.nan]], [1, 1]),
+            "matrix must be a number, but matrix[1][1] is nan.",
+        ),
         (lambda: Polyhedron([[1, 0]], [np.inf]), "bounds must be finite, but bounds[0] is inf."),
         (
             lambda: Polyhedron([[1, 0]], [1, 1]),

@@ -39,8 +39,8 @@ from occupax.utilities import (
 
 Floats = npt.NDArray[np.floating[Any]]
 
-# One length for all occupancies, so that JAX compiles each utility once; it is 1 + S for the chain of 3 states, which
-# makes the stacked features of `Reward() + Entropy()` as long as all the others.
+# One length for all occupancies, so that JAX compiles each utility once; it is 1 + S for the chain
+# of 3 states, which makes the stacked features of `Reward() + Entropy()` as long as all the others.
 SIZE = 4
 CHAIN = ox.TabularMDP.chain(3)
 WEIGHTS = np.array([1.0, -2.0, 0.5, 0.0])
@@ -121,8 +121,8 @@ def entropy(distribution: Floats) -> float:
 
 def test_the_entropy_in_a_problem_is_that_of_the_normalised_state_distribution() -> None:
     utility = ox.Problem(CHAIN, Entropy(smoothing=0.0), discount=0.9).utility
-    # lambda has mass 1 / (1 - gamma) = 10: the uniform distribution has entropy log 3, a single state has none, and
-    # (1/2, 1/4, 1/4) has 1.5 bits.
+    # lambda has mass 1 / (1 - gamma) = 10: the uniform distribution has entropy log 3, a single
+    # state has none, and (1/2, 1/4, 1/4) has 1.5 bits.
     assert evaluate(utility, np.full(3, 10 / 3)).value == pytest.approx(log(3), rel=1e-12)
     assert evaluate(utility, [0.0, 10.0, 0.0]).value == pytest.approx(0.0, abs=1e-12)
     at = evaluate(utility, [5.0, 2.5, 2.5])
@@ -132,7 +132,9 @@ def test_the_entropy_in_a_problem_is_that_of_the_normalised_state_distribution()
 
 
 def test_the_scale_of_an_entropy_is_one_outside_a_problem_and_kept_when_given() -> None:
-    assert evaluate(Entropy(smoothing=0.0), [0.5, 0.25, 0.25]).value == pytest.approx(1.5 * log(2), rel=1e-12)
+    assert evaluate(Entropy(smoothing=0.0), [0.5, 0.25, 0.25]).value == pytest.approx(
+        1.5 * log(2), rel=1e-12
+    )
     given_scale = Entropy(smoothing=0.0, scale=0.5)
     bound = ox.Problem(CHAIN, given_scale, discount=0.9).utility
     assert bound == given_scale
@@ -190,8 +192,10 @@ def test_linear_keeps_its_weights_when_the_array_they_came_from_changes() -> Non
 
 
 # The point (2, -2, 2, -2) and each set: the squared distance, and u - Proj u.
-#   box [0, 1]^4: (1, -2, 1, -2).  Ball: the norm is 4, so 3/4 of u.  Halfspace 3x + 4z <= 4: 14 - 4 over 5 is 2 along
-#   (3, 0, 4, 0)/5.  Polyhedron x <= -1, x + z <= -1: the corner (-1, 0), with multipliers 1 and 2 for (3, 2).
+#   box [0, 1]^4: (1, -2, 1, -2).  Ball: the norm is 4, so 3/4 of u.  Halfspace 3x + 4z <= 4: 14 - 4
+# over 5 is 2 along
+#   (3, 0, 4, 0)/5.  Polyhedron x <= -1, x + z <= -1: the corner (-1, 0), with multipliers 1 and 2
+# for (3, 2).
 #   Point (1, 1, 1, 1): (1, -3, 1, -3).
 DISTANCES: dict[str, tuple[float, list[float]]] = {
     "box": (10.0, [1.0, -2.0, 1.0, -2.0]),
@@ -220,21 +224,36 @@ def test_set_distance_is_flat_inside_the_set(name: str) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_autodiff_of_a_set_distance_gives_the_declared_gradient(name: str) -> None:
-    # The envelope theorem at work: no derivative of the projection, a loop for a polyhedron, is needed.
-    for point in (np.array([2.0, -2.0, 2.0, -2.0]), np.array([-3.0, 0.5, 1.5, 4.0]), np.full(SIZE, 0.25)):
+    # The envelope theorem at work: no derivative of the projection, a loop for a polyhedron, is
+    # needed.
+    for point in (
+        np.array([2.0, -2.0, 2.0, -2.0]),
+        np.array([-3.0, 0.5, 1.5, 4.0]),
+        np.full(SIZE, 0.25),
+    ):
         utility = distance(SETS[name])
-        np.testing.assert_allclose(autodiff(utility, point), evaluate(utility, point).gradient, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            autodiff(utility, point), evaluate(utility, point).gradient, rtol=1e-12, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", UTILITIES)
 def test_gradients_match_finite_differences_and_autodiff(name: str) -> None:
     utility = UTILITIES[name]
-    # Central differences err by h^2 F''' / 6 and by rounding over h: below 1e-8 for h = 1e-5 and F of size 10.
+    # Central differences err by h^2 F''' / 6 and by rounding over h: below 1e-8 for h = 1e-5 and F
+    # of size 10.
     step = 1e-5
     moves = step * np.eye(SIZE)
-    slopes = [(evaluate(utility, INNER + h).value - evaluate(utility, INNER - h).value) / (2 * step) for h in moves]
-    np.testing.assert_allclose(evaluate(utility, INNER).gradient, np.array(slopes), rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(evaluate(utility, INNER).gradient, autodiff(utility, INNER), rtol=1e-12, atol=1e-12)
+    slopes = [
+        (evaluate(utility, INNER + h).value - evaluate(utility, INNER - h).value) / (2 * step)
+        for h in moves
+    ]
+    np.testing.assert_allclose(
+        evaluate(utility, INNER).gradient, np.array(slopes), rtol=1e-6, atol=1e-7
+    )
+    np.testing.assert_allclose(
+        evaluate(utility, INNER).gradient, autodiff(utility, INNER), rtol=1e-12, atol=1e-12
+    )
 
 
 # What a utility declares, tested by `check`.
@@ -254,8 +273,9 @@ def test_check_accepts_occupancies_of_length_one() -> None:
 
 
 def test_check_measures_the_largest_constants() -> None:
-    # For -|u|^2 all is known: the gradient is -2u, so |grad|_inf <= 2 and both ratios are at most 2. Pairs that differ
-    # in one coordinate only attain 2; for two coordinates random ones come close.
+    # For -|u|^2 all is known: the gradient is -2u, so |grad|_inf <= 2 and both ratios are at most
+    # 2. Pairs that differ in one coordinate only attain 2; for two coordinates random ones come
+    # close.
     seen = check(distance(Point([0.0, 0.0])), 2)
     assert 1.9 < seen.gradient_bound <= 2
     assert 1.9 < seen.l2 <= 2 + 1e-9
@@ -291,14 +311,26 @@ class Quadratic(Utility):
         return features.State()
 
 
-DECLARATIONS = ("gradient:", "concave:", "smoothness.gradient_bound:", "smoothness.l2:", "smoothness.l1:")
+DECLARATIONS = (
+    "gradient:",
+    "concave:",
+    "smoothness.gradient_bound:",
+    "smoothness.l2:",
+    "smoothness.l1:",
+)
 WRONG = {
     "half the gradient": (Quadratic(slope=lambda u: -u), "gradient:"),
     "the sign of the gradient": (Quadratic(slope=lambda u: 2 * u), "gradient:"),
-    "one entry of the gradient": (Quadratic(slope=lambda u: (-2 * u).at[1].multiply(0.9)), "gradient:"),
+    "one entry of the gradient": (
+        Quadratic(slope=lambda u: (-2 * u).at[1].multiply(0.9)),
+        "gradient:",
+    ),
     "a constant in the gradient": (Quadratic(slope=lambda u: -2 * u - 0.01), "gradient:"),
     "a convex function": (Quadratic(slope=lambda u: 2 * u, sign=1.0), "concave:"),
-    "the bound of the gradient": (Quadratic(declared=Smoothness(1.0, 2.0, 2.0)), "smoothness.gradient_bound:"),
+    "the bound of the gradient": (
+        Quadratic(declared=Smoothness(1.0, 2.0, 2.0)),
+        "smoothness.gradient_bound:",
+    ),
     "the constant for l2": (Quadratic(declared=Smoothness(2.0, 1.5, 2.0)), "smoothness.l2:"),
     "the constant for l1": (Quadratic(declared=Smoothness(2.0, 2.0, 1.0)), "smoothness.l1:"),
 }
@@ -344,11 +376,14 @@ def test_check_takes_a_plain_function_and_refuses_nonsense() -> None:
 
 
 def test_reward_plus_entropy_on_frozen_lake_is_the_two_parts_side_by_side() -> None:
-    problem = ox.Problem(ox.make("FrozenLake-v1"), Reward() + 0.1 * Entropy(), discount=0.9, horizon=6)
+    problem = ox.Problem(
+        ox.make("FrozenLake-v1"), Reward() + 0.1 * Entropy(), discount=0.9, horizon=6
+    )
     assert problem.features == features.Stack(features.Reward(), features.State())
     assert problem.size == 1 + 16
 
-    # Two ways over the ice: down, down, right, down, right, right to the goal, and down, right into the first hole.
+    # Two ways over the ice: down, down, right, down, right, right to the goal, and down, right into
+    # the first hole.
     live = np.array([[True] * 6, [True, True, False, False, False, False]])
     trajectories = ox.Trajectories(
         observations=jnp.array([[0, 4, 8, 9, 13, 14], [0, 4, 5, 5, 5, 5]]),
@@ -359,7 +394,9 @@ def test_reward_plus_entropy_on_frozen_lake_is_the_two_parts_side_by_side() -> N
         terminated=jnp.array([True, True]),
         final_observations=jnp.array([15, 5]),
     )
-    occupancy = ox.estimators.occupancy(problem, trajectories, ox.policies.Tabular(jnp.zeros((16, 4))))
+    occupancy = ox.estimators.occupancy(
+        problem, trajectories, ox.policies.Tabular(jnp.zeros((16, 4)))
+    )
     states = np.zeros(16)
     states[[0, 4, 8, 9, 13, 14]] = [1, 0.9, 0.9**2 / 2, 0.9**3 / 2, 0.9**4 / 2, 0.9**5 / 2]
     exact = np.array([0.9**5 / 2, *states])
@@ -369,7 +406,9 @@ def test_reward_plus_entropy_on_frozen_lake_is_the_two_parts_side_by_side() -> N
     reward, exploration = evaluate(Reward(), exact[:1]), evaluate(Entropy(scale=1 - 0.9), exact[1:])
     assert at.value == pytest.approx(0.9**5 / 2 + 0.1 * entropy(0.1 * states + 1e-6), rel=1e-12)
     assert at.value == pytest.approx(reward.value + 0.1 * exploration.value, rel=1e-12)
-    np.testing.assert_allclose(at.gradient, [*reward.gradient, *(0.1 * exploration.gradient)], rtol=1e-12)
+    np.testing.assert_allclose(
+        at.gradient, [*reward.gradient, *(0.1 * exploration.gradient)], rtol=1e-12
+    )
 
 
 def test_the_gradient_of_a_stacked_sum_keeps_the_parts_apart() -> None:
@@ -380,12 +419,16 @@ def test_the_gradient_of_a_stacked_sum_keeps_the_parts_apart() -> None:
 
 
 def test_three_terms_each_get_their_own_part() -> None:
-    problem = ox.Problem(CHAIN, Linear(np.arange(6.0)) + Reward() + 2.0 * LogCoverage(), discount=0.9)
+    problem = ox.Problem(
+        CHAIN, Linear(np.arange(6.0)) + Reward() + 2.0 * LogCoverage(), discount=0.9
+    )
     assert problem.size == 6 + 1 + 3
     at = evaluate(problem.utility, np.arange(10.0))
     expected = [*np.arange(6.0), 1.0, *(2 / (np.array([7.0, 8.0, 9.0]) + 0.125))]
     np.testing.assert_allclose(at.gradient, expected, rtol=1e-12)
-    assert at.value == pytest.approx(55 + 6 + 2 * np.log(np.array([7.0, 8.0, 9.0]) + 0.125).sum(), rel=1e-12)
+    assert at.value == pytest.approx(
+        55 + 6 + 2 * np.log(np.array([7.0, 8.0, 9.0]) + 0.125).sum(), rel=1e-12
+    )
 
 
 def test_terms_of_the_same_features_share_the_occupancy() -> None:
@@ -396,7 +439,9 @@ def test_terms_of_the_same_features_share_the_occupancy() -> None:
     at = evaluate(problem.utility, occupancy)
     mu = 0.1 * occupancy + 0.01
     assert at.value == pytest.approx(entropy(mu) + 2 * np.log(occupancy + 0.125).sum(), rel=1e-12)
-    np.testing.assert_allclose(at.gradient, -0.1 * (1 + np.log(mu)) + 2 / (occupancy + 0.125), rtol=1e-12)
+    np.testing.assert_allclose(
+        at.gradient, -0.1 * (1 + np.log(mu)) + 2 / (occupancy + 0.125), rtol=1e-12
+    )
 
 
 def test_features_are_shared_when_equal_and_not_merely_of_one_shape() -> None:
@@ -412,7 +457,9 @@ def test_features_are_shared_when_equal_and_not_merely_of_one_shape() -> None:
 
 def test_features_given_to_the_problem_are_shared_by_all_terms() -> None:
     even = Linear([1.0, 1.0, 1.0])  # counts pairs of state and action by default
-    problem = ox.Problem(CHAIN, even + 0.1 * Entropy(smoothing=0.01), discount=0.9, features=features.State())
+    problem = ox.Problem(
+        CHAIN, even + 0.1 * Entropy(smoothing=0.01), discount=0.9, features=features.State()
+    )
     assert problem.size == 3
     occupancy = np.array([5.0, 2.0, 1.0])
     at = evaluate(problem.utility, occupancy)
@@ -425,7 +472,9 @@ def test_multiples_and_differences_by_their_values() -> None:
     combined = 2.0 * (LogCoverage() - 0.5 * Linear(WEIGHTS)) * 3.0
     logs = np.log(INNER + 0.125).sum()
     assert evaluate(combined, INNER).value == pytest.approx(6 * logs - 3 * 1.2, rel=1e-12)
-    np.testing.assert_allclose(evaluate(combined, INNER).gradient, 6 / (INNER + 0.125) - 3 * WEIGHTS, rtol=1e-12)
+    np.testing.assert_allclose(
+        evaluate(combined, INNER).gradient, 6 / (INNER + 0.125) - 3 * WEIGHTS, rtol=1e-12
+    )
     assert evaluate(-LogCoverage(), INNER).value == pytest.approx(-logs, rel=1e-12)
     nothing = evaluate(LogCoverage() - LogCoverage(), INNER)
     assert nothing.value == 0
@@ -455,7 +504,9 @@ def test_plain_functions_are_accepted_wherever_a_utility_is() -> None:
     assert evaluate(squares - LogCoverage(), INNER).value == pytest.approx(square - logs, rel=1e-12)
     problem = ox.Problem(CHAIN, squares)
     assert problem.features == features.StateAction()
-    np.testing.assert_allclose(evaluate(problem.utility, np.arange(6.0)).gradient, 2 * np.arange(6.0))
+    np.testing.assert_allclose(
+        evaluate(problem.utility, np.arange(6.0)).gradient, 2 * np.arange(6.0)
+    )
     entropic = Entropy()
     assert as_utility(entropic) is entropic
 
@@ -471,7 +522,10 @@ CONCAVITY = {
     "negative distance": (-distance(SETS["ball"]), False),
     "sum of concave utilities": (LogCoverage() + 0.5 * Entropy(), True),
     "sum with a function nothing is known of": (LogCoverage() + jnp.sum, False),
-    "nothing of a function nothing is known of": (LogCoverage() + 0.0 * Custom(lambda u: jnp.sum(u**2)), True),
+    "nothing of a function nothing is known of": (
+        LogCoverage() + 0.0 * Custom(lambda u: jnp.sum(u**2)),
+        True,
+    ),
     "function": (as_utility(jnp.sum), False),
     "declared": (Custom(jnp.sum, concave=True), True),
 }
@@ -498,7 +552,9 @@ def test_each_utility_projects_on_its_own_domain() -> None:
 
 def test_a_stacked_sum_projects_each_part_on_its_own_domain() -> None:
     # A return may be negative, the time spent in a state may not.
-    np.testing.assert_array_equal(evaluate(STACKED, [-1.0, -1.0, 2.0, -0.5]).domain, [-1.0, 0.0, 2.0, 0.0])
+    np.testing.assert_array_equal(
+        evaluate(STACKED, [-1.0, -1.0, 2.0, -0.5]).domain, [-1.0, 0.0, 2.0, 0.0]
+    )
 
 
 # Functions of one's own.
@@ -515,7 +571,9 @@ def test_custom_says_what_it_was_told() -> None:
     assert told.concave
     assert told.smoothness == Smoothness(gradient_bound=1.0, l2=2.0, l1=3.0)
     assert told.features() == features.State()
-    np.testing.assert_array_equal(evaluate(told, [-1.0, 2.0, 0.5, 0.0]).domain, [0.0, 1.0, 0.5, 0.0])
+    np.testing.assert_array_equal(
+        evaluate(told, [-1.0, 2.0, 0.5, 0.0]).domain, [0.0, 1.0, 0.5, 0.0]
+    )
     np.testing.assert_array_equal(evaluate(told, INNER).gradient, -2 * INNER)
 
 
@@ -541,9 +599,15 @@ def test_custom_knows_nothing_it_was_not_told() -> None:
         (lambda: Entropy(smoothing=-1.0), "smoothing"),
         (lambda: Entropy(scale=0.0), "scale"),
         (lambda: LogCoverage(sigma=0.0), "sigma"),
-        (lambda: SetDistance(total, "ball"), "set must be one of Box, Ball, Halfspace, Polyhedron, Point"),
+        (
+            lambda: SetDistance(total, "ball"),
+            "set must be one of Box, Ball, Halfspace, Polyhedron, Point",
+        ),
         (lambda: SetDistance(np.zeros(3), Point([0.0])), r"\[S, A, d\]"),
-        (lambda: ox.Problem(CHAIN, SetDistance(np.zeros((3, 2)), Point([0.0, 0.0]))), "dimensions as the feedback, 1"),
+        (
+            lambda: ox.Problem(CHAIN, SetDistance(np.zeros((3, 2)), Point([0.0, 0.0]))),
+            "dimensions as the feedback, 1",
+        ),
     ],
 )
 @pytest.mark.usefixtures("as_users_run")
@@ -569,10 +633,14 @@ def test_constants_by_the_table_of_the_paper() -> None:
     assert distance(SETS["box"]).smoothness == (inf, 2.0, 2.0)
     assert Entropy(smoothing=0.0).smoothness == (inf, inf, inf)
     # scale |1 + log smoothing| and scale^2 / smoothing.
-    assert Entropy(smoothing=0.01, scale=0.1).smoothness == pytest.approx((0.1 * (log(100) - 1), 1.0, 1.0), rel=1e-12)
+    assert Entropy(smoothing=0.01, scale=0.1).smoothness == pytest.approx(
+        (0.1 * (log(100) - 1), 1.0, 1.0), rel=1e-12
+    )
     # With much smoothing the largest slope is that of a single state: 1 + log(1 + 1).
     assert Entropy(smoothing=1.0).smoothness == pytest.approx((1 + log(2), 1.0, 1.0), rel=1e-12)
-    assert [utility.linear for utility in (Reward(), Linear(WEIGHTS), Entropy(), LogCoverage())] == [
+    assert [
+        utility.linear for utility in (Reward(), Linear(WEIGHTS), Entropy(), LogCoverage())
+    ] == [
         True,
         True,
         False,
@@ -594,22 +662,28 @@ def test_constants_of_sums_add_up_when_shared_and_are_the_largest_when_stacked()
 @pytest.mark.parametrize("utility", [LogCoverage(sigma=0.5), Entropy(smoothing=0.01, scale=0.1)])
 def test_the_constants_are_attained_where_nothing_is_visited(utility: Utility) -> None:
     step = 1e-7
-    start, moved = (evaluate(utility, at).gradient for at in (np.zeros(SIZE), step * np.eye(SIZE)[0]))
+    start, moved = (
+        evaluate(utility, at).gradient for at in (np.zeros(SIZE), step * np.eye(SIZE)[0])
+    )
     bound, l2, l1 = utility.smoothness
     assert np.abs(start).max() == pytest.approx(bound, rel=1e-12)
-    # Moving along one coordinate both norms agree; the curvature changes by about step / sigma over the step.
+    # Moving along one coordinate both norms agree; the curvature changes by about step / sigma over
+    # the step.
     assert np.abs(moved - start).max() / step == pytest.approx(l2, rel=1e-5)
     assert l1 == l2
 
 
 def test_log_coverage_of_states_has_the_paper_s_constants_over_pairs() -> None:
-    # Over pairs of state and action L_2 is sqrt(A) / sigma^2, attained by moving all the actions of a state alike.
+    # Over pairs of state and action L_2 is sqrt(A) / sigma^2, attained by moving all the actions of
+    # a state alike.
     sigma, actions, step = 0.5, 9, 1e-7
     utility = LogCoverage(sigma=sigma)
     moved = np.zeros((SIZE, actions))
     moved[0] = step
     change = evaluate(utility, moved.sum(1)).gradient - evaluate(utility, np.zeros(SIZE)).gradient
-    assert np.abs(change).max() / np.linalg.norm(moved) == pytest.approx(sqrt(actions) / sigma**2, rel=1e-5)
+    assert np.abs(change).max() / np.linalg.norm(moved) == pytest.approx(
+        sqrt(actions) / sigma**2, rel=1e-5
+    )
     assert np.abs(change).max() / np.abs(moved).sum() == pytest.approx(1 / sigma**2, rel=1e-5)
 
 
@@ -633,8 +707,15 @@ def test_concave_utilities_lie_above_their_chords_and_below_their_tangents(
     utility = UTILITIES[name]
     assert utility.concave
     u, v = (inside(utility, point) for point in pair)
-    at_u, at_v, between = (evaluate(utility, point) for point in (u, v, share * u + (1 - share) * v))
-    scale = 1 + abs(float(at_u.value)) + abs(float(at_v.value)) + float(np.abs(at_u.gradient) @ np.abs(v - u))
+    at_u, at_v, between = (
+        evaluate(utility, point) for point in (u, v, share * u + (1 - share) * v)
+    )
+    scale = (
+        1
+        + abs(float(at_u.value))
+        + abs(float(at_v.value))
+        + float(np.abs(at_u.gradient) @ np.abs(v - u))
+    )
     assert between.value >= share * at_u.value + (1 - share) * at_v.value - 1e-12 * scale
     assert at_v.value <= at_u.value + at_u.gradient @ (v - u) + 1e-12 * scale
 
@@ -658,7 +739,8 @@ def test_utilities_can_be_summed_up():
 
 
 def test_a_function_on_features_given_by_hand_is_not_forced_into_the_orthant():
-    # returns are negative on CliffWalking: projecting them on the orthant would take the gradient at the wrong point
+    # returns are negative on CliffWalking: projecting them on the orthant would take the gradient
+    # at the wrong point
     cliff = ox.make("CliffWalking-v1")
     problem = ox.Problem(cliff, lambda u: -((u[0] + 50.0) ** 2), features=ox.features.Reward())
     np.testing.assert_array_equal(problem.utility.domain(jnp.array([-100.0])), [-100.0])
@@ -676,4 +758,6 @@ def test_the_return_is_also_a_function_of_the_state_action_occupancy(termination
     )
     assert by_pairs.size == 10
     probs = np.random.default_rng(0).dirichlet(np.ones(2), 5)
-    assert ox.exact.value(by_pairs, probs) == pytest.approx(ox.exact.value(by_reward, probs), abs=1e-12)
+    assert ox.exact.value(by_pairs, probs) == pytest.approx(
+        ox.exact.value(by_reward, probs), abs=1e-12
+    )

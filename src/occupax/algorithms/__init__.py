@@ -18,7 +18,14 @@ from occupax.algorithms.srvrpg import SRVRPG
 from occupax.algorithms.storm import STORM
 from occupax.algorithms.svrpg import SVRPG
 from occupax.algorithms.tsivrpg import TSIVRPG
-from occupax.algorithms.updates import add, choose, scale, subtract, weights_are_trusted, zero_gradient
+from occupax.algorithms.updates import (
+    add,
+    choose,
+    scale,
+    subtract,
+    weights_are_trusted,
+    zero_gradient,
+)
 
 __all__ = [
     "ALGORITHMS",

@@ -16,7 +16,15 @@ from occupax.baselines import BaselineName
 from occupax.batches import Batch
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.steps import TABULAR_LIPSCHITZ, Memory, Number, Radius, Step, default_decay, theory_radius
+from occupax.steps import (
+    TABULAR_LIPSCHITZ,
+    Memory,
+    Number,
+    Radius,
+    Step,
+    default_decay,
+    theory_radius,
+)
 
 Output = Literal["last", "uniform", "best", "average"]
 SIZES = ("snapshot_batch", "batch", "epoch_length")
@@ -46,9 +54,10 @@ class Phase(eqx.Module, Generic[State]):
 
     Args:
         trajectories: number of trajectories that it samples.
-        update: function of state, batch and random key that returns the next state. It is pure and may be traced; it
-            queries the batch outside of loops and branches of JAX.
-        behaviour: function of state and random key that returns the policy that samples; by default `state.policy`.
+        update: function of state, batch and random key that returns the next state. It is pure and
+            may be traced; it queries the batch outside of loops and branches of JAX.
+        behaviour: function of state and random key that returns the policy that samples; by default
+            `state.policy`.
     """
 
     trajectories: int | Float[Array, ""]
@@ -63,22 +72,26 @@ class Phase(eqx.Module, Generic[State]):
 class Algorithm(eqx.Module, Generic[State]):
     """Base class of algorithms, which update a policy from batches of trajectories.
 
-    An algorithm does not sample, count or save. It declares its kinds of iteration (`phases`), the order of them
-    (`phase`), and the update of each. The number of the iteration alone decides the phase, so that all runs of a
-    program sample alike and the budget is known beforehand.
+    An algorithm does not sample, count or save. It declares its kinds of iteration (`phases`), the
+    order of them (`phase`), and the update of each. The number of the iteration alone decides the
+    phase, so that all runs of a program sample alike and the budget is known beforehand.
 
     Args:
         step_size: eta; by default the step size of the rule, see `steps.default_size`.
-        decay_after: after k steps, the step size is eta / sqrt(1 + k / decay_after). By default a given step size is
-            constant, and for the step sizes of the rules see `steps.default_decay`.
+        decay_after: after k steps, the step size is eta / sqrt(1 + k / decay_after). By default a
+            given step size is constant, and for the step sizes of the rules see
+            `steps.default_decay`.
         radius: bound of each displacement (delta): a number or "theory"; see `steps.Step`.
-        rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax transformation.
-        baseline: baseline of the gradient estimate: "none", "mean" or "linear"; see `estimators.gradient`.
-        output: the policy that training returns. "last": the last iterate. "uniform": an iterate drawn uniformly, as in
-            the theorems. "best": the iterate with the highest utility, estimated from its own new trajectories, in the
-            iterations with the largest batches, among those that satisfy the constraints. "average": the average of
-            the parameters, mostly of the last half of the iterates. By default "last" or, with constraints, "average",
-            because iterates oscillate around a constraint.
+        rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax
+            transformation.
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear"; see
+            `estimators.gradient`.
+        output: the policy that training returns. "last": the last iterate. "uniform": an iterate
+            drawn uniformly, as in the theorems. "best": the iterate with the highest utility,
+            estimated from its own new trajectories, in the iterations with the largest batches,
+            among those that satisfy the constraints. "average": the average of the parameters,
+            mostly of the last half of the iterates. By default "last" or, with constraints,
+            "average", because iterates oscillate around a constraint.
     """
 
     estimates_gradient: ClassVar[bool] = True
@@ -147,8 +160,12 @@ class Algorithm(eqx.Module, Generic[State]):
         """Return the algorithm with numbers for the hyperparameters that were left open."""
         resolved = self
         if self.step_size is None:
-            decay_after = default_decay(self.rule, policy) if self.decay_after is None else self.decay_after
-            resolved = replace(resolved, step_size=self.step_size_for(policy), decay_after=decay_after)
+            decay_after = (
+                default_decay(self.rule, policy) if self.decay_after is None else self.decay_after
+            )
+            resolved = replace(
+                resolved, step_size=self.step_size_for(policy), decay_after=decay_after
+            )
         if self.output is None:
             resolved = replace(resolved, output="average" if problem.constraints else "last")
         if self.radius == "theory":
@@ -159,7 +176,8 @@ class Algorithm(eqx.Module, Generic[State]):
 def default_batch(problem: Problem, policy: Policy) -> int:
     """Return the number of trajectories of a fresh estimate, by the kind of policy.
 
-    Networks for discrete actions learn most from small batches, but under constraints multipliers follow every batch.
+    Networks for discrete actions learn most from small batches, but under constraints multipliers
+    follow every batch.
     """
     if isinstance(policy, Tabular):
         return 20

@@ -30,7 +30,8 @@ class HSPGAState(AlgorithmState):
     """Hybrid estimates u_j and g_j, and the policy before the last step."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
+    used."""
     previous: Policy
     """theta_{j-1}, the policy before the last step."""
 
@@ -44,8 +45,8 @@ class HSPGA(Algorithm[HSPGAState]):
             g_0 = mean g_hat(theta_0, grad F(u_0))
             theta_1 = theta_0 + step(g_0)
             for j = 1, ..., m - 1:
-                sample 2 B trajectories under theta_j, in two independent halves, whose means are mean_1 and mean_2
-                v_j = u_{j-1} + mean_1[ u_hat(theta_j) - u_hat(theta_{j-1}) ],  r_j = grad F(v_j)
+                sample 2 B trajectories under theta_j, in two independent halves, whose means are
+                mean_1 and mean_2 v_j = u_{j-1} + mean_1[ u_hat(theta_j) - u_hat(theta_{j-1}) ],  r_j = grad F(v_j)
                 w_j = mean_2 u_hat(theta_j)
                 u_j = beta v_j + (1 - beta) w_j
                 g_j = beta (g_{j-1} + mean_1[ g_hat(theta_j, r_j) - g_hat(theta_{j-1}, r_j) ])
@@ -56,10 +57,12 @@ class HSPGA(Algorithm[HSPGAState]):
         snapshot_batch: trajectories of a snapshot (N).
         batch: trajectories of each half of a refinement (B).
         epoch_length: iterations of an epoch, the snapshot included (m).
-        mixing: weight of the recursive estimate (beta), in [0, 1]; by default 1 - sqrt(B / (N (m + 1))).
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
-            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
-            hybrid one. None trusts all weights, as the paper does.
+        mixing: weight of the recursive estimate (beta), in [0, 1]; by default 1 - sqrt(B / (N (m +
+            1))).
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
+            step, at which the importance weights of a refinement are trusted; otherwise the fresh
+            estimate of its own batch replaces the hybrid one. None trusts all weights, as the paper
+            does.
         weight_bound: largest importance weight that is trusted.
         step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
@@ -80,7 +83,11 @@ class HSPGA(Algorithm[HSPGAState]):
     def __check_init__(self) -> None:
         check_sizes(self, "snapshot_batch", "batch", "epoch_length")
         check_weight_guard(self.weight_guard, self.weight_bound)
-        if self.mixing is not None and not is_traced(self.mixing) and check_number("mixing", self.mixing, low=0.0) > 1:
+        if (
+            self.mixing is not None
+            and not is_traced(self.mixing)
+            and check_number("mixing", self.mixing, low=0.0) > 1
+        ):
             raise ValueError(f"mixing must lie in [0, 1], got {self.mixing!r}.")
 
     @property

@@ -44,8 +44,8 @@ class NHARPG(Algorithm[NHARPGState]):
             v   = d/d eps mean g_hat(theta^ + eps (theta_t - theta_{t-1}), r_{t-2})
             sample B trajectories under theta_t                                               (the next iteration)
             u_t = (1 - h_t) (u_{t-1} + w) + h_t mean u_hat(theta_t)
-            g_t = (1 - h_t) (g_{t-1} + v + mean g_hat(theta_t, r_{t-1} - r_{t-2})) + h_t mean g_hat(theta_t, r_{t-1})
-            r_t = grad F(u_t)
+            g_t = (1 - h_t) (g_{t-1} + v + mean g_hat(theta_t, r_{t-1} - r_{t-2})) + h_t mean
+            g_hat(theta_t, r_{t-1}) r_t = grad F(u_t)
             theta_{t+1} = theta_t + eta (2 / (t + 1))^q g_t / ||g_t||
 
     An iteration is one batch, so that a step takes two iterations.
@@ -55,7 +55,8 @@ class NHARPG(Algorithm[NHARPGState]):
         batch: trajectories of each later iteration (B).
         decay: power of the weight of the fresh estimate (p), in (0, 1].
         step_decay: power of the length of the steps (q), in (0, 1].
-        step_size: length of the first steps (eta); by default 0.3 for tables and 0.03 for other policies.
+        step_size: length of the first steps (eta); by default 0.3 for tables and 0.03 for other
+            policies.
         rule: direction of a step; see `Algorithm`.
         decay_after, radius, baseline, output: see `Algorithm`.
     """
@@ -147,7 +148,8 @@ class NHARPG(Algorithm[NHARPGState]):
         fraction = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
         kept = 1 - fraction**self.decay
         occupancy = kept * state.occupancy + (1 - kept) * batch.occupancy()
-        # g_hat is linear in r: kept g_hat(r_{t-1} - r_{t-2}) + (1 - kept) g_hat(r_{t-1}) is one gradient
+        # g_hat is linear in r: kept g_hat(r_{t-1} - r_{t-2}) + (1 - kept) g_hat(r_{t-1}) is one
+        # gradient
         quasi_reward = state.quasi_reward - kept * state.previous_quasi_reward
         fresh_gradient = batch.gradient(None, quasi_reward, self.baseline)
         gradient = add(scale(kept, state.gradient), fresh_gradient)
@@ -162,6 +164,8 @@ class NHARPG(Algorithm[NHARPGState]):
             previous_quasi_reward=state.quasi_reward,
         )
 
-    def _ascend(self, state: NHARPGState, gradient: Policy, batch: Batch, factor: Number) -> tuple[Policy, Memory]:
+    def _ascend(
+        self, state: NHARPGState, gradient: Policy, batch: Batch, factor: Number
+    ) -> tuple[Policy, Memory]:
         step = replace(self.step(), size=factor * self.step_size_for(state.policy))
         return step(state.policy, gradient, state.memory, batch)

@@ -31,7 +31,8 @@ class NVRPGState(AlgorithmState):
     """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
+    used."""
     previous: Policy
     """theta_{j-1}, the policy before the last step."""
     quasi_reward: Float[Array, " d"]
@@ -50,8 +51,8 @@ class NVRPG(Algorithm[NVRPGState]):
         for t = 1, 2, ...:
             sample B trajectories under theta_t,  h_t = (2 / (t + 1))^p
             u_t = mean u_hat(theta_t) + (1 - h_t) (u_{t-1} - mean u_hat(theta_{t-1}))
-            g_t = mean g_hat(theta_t, r_{t-1}) + (1 - h_t) (g_{t-1} - mean g_hat(theta_{t-1}, r_{t-2}))
-            r_t = grad F(u_t)
+            g_t = mean g_hat(theta_t, r_{t-1}) + (1 - h_t) (g_{t-1} - mean g_hat(theta_{t-1},
+            r_{t-2})) r_t = grad F(u_t)
             theta_{t+1} = theta_t + eta (2 / (t + 1))^q g_t / ||g_t||
 
     Args:
@@ -59,9 +60,10 @@ class NVRPG(Algorithm[NVRPGState]):
         batch: trajectories of each later iteration (B).
         decay: power of the weight of the fresh estimate (p), in (0, 1]; 2/3 in the paper.
         step_decay: power of the length of the steps (q), in (0, 1].
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
-            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
-            recursive one. None trusts all weights, as the paper does.
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
+            step, at which the importance weights of a refinement are trusted; otherwise the fresh
+            estimate of its own batch replaces the recursive one. None trusts all weights, as the
+            paper does.
         weight_bound: largest importance weight that is trusted.
         step_size: length of the first steps (eta).
         rule: direction of a step; see `Algorithm`.
@@ -136,9 +138,13 @@ class NVRPG(Algorithm[NVRPGState]):
         trusted = weights_are_trusted(batch, state.previous, self.weight_guard, self.weight_bound)
         fresh_occupancy = batch.occupancy()
         fraction = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
-        step = replace(self.step(), size=fraction**self.step_decay * self.step_size_for(state.policy))
+        step = replace(
+            self.step(), size=fraction**self.step_decay * self.step_size_for(state.policy)
+        )
         kept = 1 - fraction**self.decay
-        recursive_occupancy = kept * state.occupancy + fresh_occupancy - kept * batch.occupancy(state.previous)
+        recursive_occupancy = (
+            kept * state.occupancy + fresh_occupancy - kept * batch.occupancy(state.previous)
+        )
         occupancy = choose(trusted, recursive_occupancy, fresh_occupancy)
         fresh_gradient = batch.gradient(None, state.quasi_reward, self.baseline)
         old_gradient = batch.gradient(state.previous, state.previous_quasi_reward, self.baseline)

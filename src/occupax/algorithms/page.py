@@ -31,7 +31,8 @@ class PAGEState(AlgorithmState):
     """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
+    used."""
     previous: Policy
     """theta_{j-1}, the policy before the last step."""
     quasi_reward: Float[Array, " d"]
@@ -55,16 +56,17 @@ class PAGE(Algorithm[PAGEState]):
                 r_t = grad F(u_t)
             theta_{t+1} = theta_t + step(g_t)
 
-    The coin depends on the number of the iteration only, so that all runs toss alike and the number of episodes is
-    known beforehand.
+    The coin depends on the number of the iteration only, so that all runs toss alike and the number
+    of episodes is known beforehand.
 
     Args:
         snapshot_batch: trajectories of a large batch (N).
         batch: trajectories of a refinement (B).
         coin: seed of the coin.
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
-            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
-            recursive one. None trusts all weights, as the paper does.
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
+            step, at which the importance weights of a refinement are trusted; otherwise the fresh
+            estimate of its own batch replaces the recursive one. None trusts all weights, as the
+            paper does.
         weight_bound: largest importance weight that is trusted.
         step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
@@ -161,7 +163,11 @@ class PAGE(Algorithm[PAGEState]):
 @eqx.filter_jit
 def _toss(algorithm: PAGE, iterations: Int[Array, " count"]) -> Int[Array, " count"]:
     """Return 0 where the coin of an iteration shows a large batch, else 1."""
-    keys = jax.vmap(lambda iteration: jax.random.fold_in(jax.random.key(algorithm.coin), iteration))(iterations)
-    tosses = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))(keys)  # alike in every precision
+    keys = jax.vmap(
+        lambda iteration: jax.random.fold_in(jax.random.key(algorithm.coin), iteration)
+    )(iterations)
+    tosses = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))(
+        keys
+    )  # alike in every precision
     is_large = tosses < algorithm.batch / (algorithm.snapshot_batch + algorithm.batch)
     return jnp.where(is_large, 0, 1)

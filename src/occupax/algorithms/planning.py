@@ -13,11 +13,13 @@ from occupax.problem import Problem
 from occupax.steps import Number
 
 LOWEST = -12.0
-"""How far a logit is at most below the highest of its state, so that no action is out of reach of a few steps."""
+"""How far a logit is at most below the highest of its state, so that no action is out of reach of a
+few steps."""
 GROW, SHRINK = 1.5, 0.3
 """What a step of planning is multiplied by after one that helped, and after one that did not."""
 MANY_STATES = 256
-"""From here on the runs of a program plan one after the other: a core's cache does not hold the matrices of several."""
+"""From here on the runs of a program plan one after the other: a core's cache does not hold the
+matrices of several."""
 
 
 class Model(eqx.Module):
@@ -37,14 +39,18 @@ class Model(eqx.Module):
 def posterior(problem: Problem, seen: Transitions, prior: Number) -> Model:
     """The posterior mean under a Dirichlet prior that spreads `prior` observations evenly over all states.
 
-    The reward of what was not tried is optimistic: above the highest mean so far by as much as that is above the
-    lowest, or by 1 if all are alike; it counts as `prior` observations, too. Other values begin at zero.
+    The reward of what was not tried is optimistic: above the highest mean so far by as much as that
+    is above the lowest, or by 1 if all are alike; it counts as `prior` observations, too. Other
+    values begin at zero.
     """
     tried = seen.counts.sum(2)
     states = len(seen.initial)
     transition = (seen.counts + prior / states) / (tried + prior)[..., None]
     mean = seen.rewards / jnp.maximum(tried, 1)
-    highest, lowest = jnp.max(mean, where=tried > 0, initial=-jnp.inf), jnp.min(mean, where=tried > 0, initial=jnp.inf)
+    highest, lowest = (
+        jnp.max(mean, where=tried > 0, initial=-jnp.inf),
+        jnp.min(mean, where=tried > 0, initial=jnp.inf),
+    )
     spread = jnp.where(highest > lowest, highest - lowest, 1.0)
     hoped = jnp.where(jnp.isfinite(highest), highest + spread, 0.0)
     reward = (seen.rewards + prior * hoped) / (tried + prior)
@@ -65,14 +71,19 @@ def evaluate(
 ) -> tuple[Float[Array, ""], Float[Array, " d"], Float[Array, "S A"]]:
     """The utility, the occupancy of the features and the advantages of a table of probabilities, exact in a model.
 
-    The advantage of an action is what it adds to the utility, for a visit of its state, at all times together: the
-    derivative is sum_t m_t(s) Q_t(s, a), for the masses m_t of the states and Q_t of the quasi-reward.
+    The advantage of an action is what it adds to the utility, for a visit of its state, at all
+    times together: the derivative is sum_t m_t(s) Q_t(s, a), for the masses m_t of the states and
+    Q_t of the quasi-reward.
     """
-    going_on = jnp.where(model.terminal & (problem.termination == "episodic"), 0.0, jnp.ones_like(model.initial))
+    going_on = jnp.where(
+        model.terminal & (problem.termination == "episodic"), 0.0, jnp.ones_like(model.initial)
+    )
     onward = problem.discount * model.transition * going_on
     moving = jnp.einsum("sa,sax->sx", probs, onward)
     horizon = problem.sampling_horizon()
-    masses = jax.lax.scan(lambda mass, _: (mass @ moving, mass), model.initial * going_on, None, length=horizon)[1]
+    masses = jax.lax.scan(
+        lambda mass, _: (mass @ moving, mass), model.initial * going_on, None, length=horizon
+    )[1]
     visits = masses.sum(0)
     pairs = jnp.indices(probs.shape)
     step = [*pairs, model.reward] if model.info is None else [*pairs, model.reward, model.info]
@@ -80,7 +91,9 @@ def evaluate(
     found = counts.total(visits[:, None] * probs, problem.size)
     reward = counts.inner(problem.quasi_reward(found))
     here = jnp.sum(probs * reward, 1)
-    later = jax.lax.scan(lambda value, _: (here + moving @ value, value), jnp.zeros_like(here), None, length=horizon)[1]
+    later = jax.lax.scan(
+        lambda value, _: (here + moving @ value, value), jnp.zeros_like(here), None, length=horizon
+    )[1]
     gain = reward * visits[:, None] + jnp.einsum("sax,sx->sa", onward, masses.T @ later[::-1])
     gain = jnp.where(visits[:, None] > 0, gain / jnp.where(visits > 0, visits, 1.0)[:, None], 0.0)
     return problem.estimated_utility(found), found, gain - jnp.sum(probs * gain, 1, keepdims=True)
@@ -92,9 +105,9 @@ def plan(
 ) -> tuple[Float[Array, "S A"], Float[Array, " d"]]:
     """Improve a table of logits for the utility in a model; return it with its occupancy.
 
-    Each step moves the logits along the advantages of the quasi-reward (the natural gradient of a table), exactly, and
-    is taken only if it does not lower the utility. After steps that help the next is longer, so that for a linear
-    utility this ends as policy iteration does.
+    Each step moves the logits along the advantages of the quasi-reward (the natural gradient of a
+    table), exactly, and is taken only if it does not lower the utility. After steps that help the
+    next is longer, so that for a linear utility this ends as policy iteration does.
     """
     arrays, rest = eqx.partition((problem, model, logits), eqx.is_array)
 
@@ -106,7 +119,9 @@ def plan(
     return (sequential_vmap(improved) if one_by_one else improved)(arrays)
 
 
-def _improved(problem: Problem, model: Model, logits: Float[Array, "S A"], steps: int) -> tuple[Array, Array]:
+def _improved(
+    problem: Problem, model: Model, logits: Float[Array, "S A"], steps: int
+) -> tuple[Array, Array]:
 
     def improve(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
         logits, worth, gain, size = carry[0], carry[1], carry[3], carry[4]
@@ -115,7 +130,10 @@ def _improved(problem: Problem, model: Model, logits: Float[Array, "S A"], steps
         moved = jnp.maximum(moved - moved.max(1, keepdims=True), LOWEST)
         new = evaluate(problem, model, jax.nn.softmax(moved))
         better = new[0] >= worth
-        kept = [jnp.where(better, one, other) for one, other in zip((moved, *new), carry[:-1], strict=True)]
+        kept = [
+            jnp.where(better, one, other)
+            for one, other in zip((moved, *new), carry[:-1], strict=True)
+        ]
         return (*kept, size * jnp.where(better, GROW, SHRINK)), None
 
     first = logits, *evaluate(problem, model, jax.nn.softmax(logits)), jnp.ones((), logits.dtype)

@@ -36,17 +36,21 @@ class PlugIn(Algorithm[PlugInState]):
             sample N trajectories under the policy and add their transitions to the counts
             if the number of trajectories has passed a power of `growth`:
                 P(s'|s, a) = (n(s, a, s') + c / S) / (n(s, a) + c)
-                plan: improve the policy for F in the model with transition P, from the current policy on
+                plan: improve the policy for F in the model with transition P, from the current
+                    policy on
                 act as planned, but uniformly with probability explore / k
 
-    The prior believes that an action which was not tried may lead anywhere. Rewards have an optimistic prior, so that
-    unknown pairs are worth a visit. Observations and actions are discrete and the policy is a table. The state's
-    occupancy is that of the plan in the model, and its gradient the displacement from the policy to the plan.
+    The prior believes that an action which was not tried may lead anywhere. Rewards have an
+    optimistic prior, so that unknown pairs are worth a visit. Observations and actions are discrete
+    and the policy is a table. The state's occupancy is that of the plan in the model, and its
+    gradient the displacement from the policy to the plan.
 
     Args:
         batch: trajectories of an iteration (N); by default `default_batch`.
-        prior: number of observations that the prior counts as, for every pair of state and action (c).
-        explore: fraction of uniform actions after the first plan; after k iterations it is this over k.
+        prior: number of observations that the prior counts as, for every pair of state and action
+            (c).
+        explore: fraction of uniform actions after the first plan; after k iterations it is this
+            over k.
         growth: factor by which the number of trajectories grows between two plans.
         plan_steps: steps of planning; see `planning.plan`.
         step_size, radius, rule: step towards the plan, by default all the way; see `Algorithm`.
@@ -72,7 +76,9 @@ class PlugIn(Algorithm[PlugInState]):
         if not is_traced(self.prior):
             check_number("prior", self.prior, low=0.0, open_low=True)
         if not is_traced(self.explore) and check_number("explore", self.explore, low=0.0) > 1:
-            raise ValueError(f"explore must be a fraction of the actions, at most 1, got {self.explore!r}.")
+            raise ValueError(
+                f"explore must be a fraction of the actions, at most 1, got {self.explore!r}."
+            )
         check_number("growth", self.growth, low=1.0, open_low=True)
         check_integer("plan_steps", self.plan_steps)
 
@@ -101,10 +107,14 @@ class PlugIn(Algorithm[PlugInState]):
         """Return the state before the first iteration, without counts."""
         if not isinstance(policy, Tabular):
             got = f"{type(problem.env).__name__} with a policy that is {type(policy).__name__}"
-            raise ValueError(f"PlugIn needs discrete observations and actions, and a table as its policy; got {got}.")
+            raise ValueError(
+                f"PlugIn needs discrete observations and actions, and a table as its policy; got {got}."
+            )
         S, A = policy.table.shape
         if S * A * S > MAX_COUNTS:
-            raise ValueError(f"PlugIn counts S * A * S transitions, at most {MAX_COUNTS:,}; got {S:,} states.")
+            raise ValueError(
+                f"PlugIn counts S * A * S transitions, at most {MAX_COUNTS:,}; got {S:,} states."
+            )
         k = len(getattr(problem.env, "info", ()))
         seen = Transitions(
             initial=jnp.zeros(S),
@@ -143,7 +153,9 @@ class PlugIn(Algorithm[PlugInState]):
         probs = (1 - explore) * jax.nn.softmax(logits) + explore / logits.shape[1]
         displacement = Tabular(jnp.log(probs) - table)
         policy, memory = self.step()(state.policy, displacement, state.memory, batch)
-        return replace(state, policy=policy, memory=memory, occupancy=occupancy, gradient=displacement)
+        return replace(
+            state, policy=policy, memory=memory, occupancy=occupancy, gradient=displacement
+        )
 
 
 def _table(policy: Any) -> Float[Array, "S A"]:

@@ -41,12 +41,13 @@ class REINFORCE(Algorithm[REINFORCEState]):
 
     Args:
         batch: trajectories of an iteration (N); by default `default_batch`.
-        mixing: weight of the newest batch in the occupancy (alpha). 1 is a fresh estimate, whose noise biases grad F
-            where F is curved. By default 0.5 for tables and 1 for other policies.
-        restarts: whether the output layer of a network for discrete actions is re-initialised, far from uniform, after
-            a batch with zero gradient and the lowest utility so far. Until a goal is observed for the first time, each
-            iteration then tries another policy. Has no effect under constraints, where a lower utility may be the
-            price of satisfying them.
+        mixing: weight of the newest batch in the occupancy (alpha). 1 is a fresh estimate, whose
+            noise biases grad F where F is curved. By default 0.5 for tables and 1 for other
+            policies.
+        restarts: whether the output layer of a network for discrete actions is re-initialised, far
+            from uniform, after a batch with zero gradient and the lowest utility so far. Until a
+            goal is observed for the first time, each iteration then tries another policy. Has no
+            effect under constraints, where a lower utility may be the price of satisfying them.
         step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
 
@@ -128,7 +129,9 @@ def default_mixing(policy: Policy) -> float:
 
 
 @eqx.filter_jit  # outside of a compiled program, each operation by itself would take longer
-def _restart(policy: Policy, gradient: Policy, is_lowest: Bool[Array, ""], key: Key[Array, ""]) -> tuple[Policy, Array]:
+def _restart(
+    policy: Policy, gradient: Policy, is_lowest: Bool[Array, ""], key: Key[Array, ""]
+) -> tuple[Policy, Array]:
     """Return the policy, re-initialised after a zero gradient at the lowest utility, and whether it was."""
     redrawn = is_lowest & (global_norm(gradient) == 0)
     return choose(redrawn, redraw(policy, key), policy), redrawn

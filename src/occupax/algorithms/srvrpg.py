@@ -28,7 +28,8 @@ class SRVRPGState(AlgorithmState):
     """Recursive estimates u_j and g_j, and the policy before the last step."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
+    used."""
     previous: Policy
     """theta_{j-1}, the policy before the last step."""
 
@@ -52,9 +53,10 @@ class SRVRPG(Algorithm[SRVRPGState]):
         snapshot_batch: trajectories of a snapshot (N).
         batch: trajectories of a refinement (B).
         epoch_length: iterations of an epoch, the snapshot included (m).
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
-            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
-            recursive one. None trusts all weights, as the paper does.
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
+            step, at which the importance weights of a refinement are trusted; otherwise the fresh
+            estimate of its own batch replaces the recursive one. None trusts all weights, as the
+            paper does.
         weight_bound: largest importance weight that is trusted.
         step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """

@@ -30,7 +30,8 @@ class STORMState(AlgorithmState):
     """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
+    used."""
     previous: Policy
     """theta_{j-1}, the policy before the last step."""
     quasi_reward: Float[Array, " d"]
@@ -49,17 +50,18 @@ class STORM(Algorithm[STORMState]):
         for t = 1, 2, ...:
             sample B trajectories under theta_t
             u_t = mean u_hat(theta_t) + (1 - h) (u_{t-1} - mean u_hat(theta_{t-1}))
-            g_t = mean g_hat(theta_t, r_{t-1}) + (1 - h) (g_{t-1} - mean g_hat(theta_{t-1}, r_{t-2}))
-            r_t = grad F(u_t)
+            g_t = mean g_hat(theta_t, r_{t-1}) + (1 - h) (g_{t-1} - mean g_hat(theta_{t-1},
+            r_{t-2})) r_t = grad F(u_t)
             theta_{t+1} = theta_t + step(g_t)
 
     Args:
         snapshot_batch: trajectories of the first iteration (N).
         batch: trajectories of each later iteration (B).
         fresh: weight of the fresh estimate (h), in (0, 1].
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
-            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
-            recursive one. None trusts all weights, as the paper does.
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
+            step, at which the importance weights of a refinement are trusted; otherwise the fresh
+            estimate of its own batch replaces the recursive one. None trusts all weights, as the
+            paper does.
         weight_bound: largest importance weight that is trusted.
         step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
@@ -130,7 +132,9 @@ class STORM(Algorithm[STORMState]):
         trusted = weights_are_trusted(batch, state.previous, self.weight_guard, self.weight_bound)
         fresh_occupancy = batch.occupancy()
         kept = 1 - self.fresh
-        recursive_occupancy = kept * state.occupancy + fresh_occupancy - kept * batch.occupancy(state.previous)
+        recursive_occupancy = (
+            kept * state.occupancy + fresh_occupancy - kept * batch.occupancy(state.previous)
+        )
         occupancy = choose(trusted, recursive_occupancy, fresh_occupancy)
         fresh_gradient = batch.gradient(None, state.quasi_reward, self.baseline)
         old_gradient = batch.gradient(state.previous, state.previous_quasi_reward, self.baseline)

@@ -28,7 +28,8 @@ class SVRPGState(AlgorithmState):
     """Estimates of the last iteration, and those of the last snapshot."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last correction were not trusted, so that its fresh estimate was used."""
+    """Whether the weights of the last correction were not trusted, so that its fresh estimate was
+    used."""
     snapshot: Policy
     """theta~, the policy of the snapshot."""
     snapshot_occupancy: Float[Array, " d"]
@@ -54,9 +55,10 @@ class SVRPG(Algorithm[SVRPGState]):
         snapshot_batch: trajectories of a snapshot (N).
         batch: trajectories of a correction (B).
         epoch_length: iterations of an epoch, the snapshot included (m).
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
-            importance weights of a correction are trusted; otherwise the fresh estimate of its own batch replaces the
-            corrected one. None trusts all weights, as the paper does.
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
+            step, at which the importance weights of a correction are trusted; otherwise the fresh
+            estimate of its own batch replaces the corrected one. None trusts all weights, as the
+            paper does.
         weight_bound: largest importance weight that is trusted.
         step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """
@@ -125,7 +127,9 @@ class SVRPG(Algorithm[SVRPGState]):
     def _correct(self, state: SVRPGState, batch: Batch, key: Key[Array, ""]) -> SVRPGState:
         trusted = weights_are_trusted(batch, state.snapshot, self.weight_guard, self.weight_bound)
         fresh_occupancy = batch.occupancy()
-        corrected_occupancy = state.snapshot_occupancy + fresh_occupancy - batch.occupancy(state.snapshot)
+        corrected_occupancy = (
+            state.snapshot_occupancy + fresh_occupancy - batch.occupancy(state.snapshot)
+        )
         occupancy = choose(trusted, corrected_occupancy, fresh_occupancy)
         quasi_reward = batch.quasi_reward(occupancy)
         fresh_gradient = batch.gradient(None, quasi_reward, self.baseline)

@@ -28,7 +28,8 @@ class TSIVRPGState(AlgorithmState):
     """Recursive estimates u_j and g_j, the policy before the last step, and the last two quasi-rewards."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was used."""
+    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
+    used."""
     previous: Policy
     """theta_{j-1}, the policy before the last step."""
     quasi_reward: Float[Array, " d"]
@@ -53,16 +54,18 @@ class TSIVRPG(Algorithm[TSIVRPGState]):
                 r_j = grad F(u_j)
                 theta_{j+1} = theta_j + step(g_j)
 
-    r_j depends on the batch of iteration j and would bias g_j, so that the quasi-rewards are one iteration old. With
-    `rule="gradient"` and a finite `radius` the step is the truncated one of the paper.
+    r_j depends on the batch of iteration j and would bias g_j, so that the quasi-rewards are one
+    iteration old. With `rule="gradient"` and a finite `radius` the step is the truncated one of the
+    paper.
 
     Args:
         snapshot_batch: trajectories of a snapshot (N).
         batch: trajectories of a refinement (B).
         epoch_length: iterations of an epoch, the snapshot included (m).
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a step, at which the
-            importance weights of a refinement are trusted; otherwise the fresh estimate of its own batch replaces the
-            recursive one. None trusts all weights, as the paper does.
+        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
+            step, at which the importance weights of a refinement are trusted; otherwise the fresh
+            estimate of its own batch replaces the recursive one. None trusts all weights, as the
+            paper does.
         weight_bound: largest importance weight that is trusted.
         step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
     """

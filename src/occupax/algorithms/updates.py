@@ -44,15 +44,18 @@ def choose(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
     return jax.tree.map(select, first, second)
 
 
-def weights_are_trusted(batch: Batch, target: Policy, guard: Number | None, bound: Number) -> Bool[Array, ""]:
+def weights_are_trusted(
+    batch: Batch, target: Policy, guard: Number | None, bound: Number
+) -> Bool[Array, ""]:
     """Return whether the importance weights of a policy on a batch can be trusted.
 
     Args:
         batch: the batch of a refinement.
         target: the earlier policy whose weights are checked.
-        guard: smallest effective sample size, as a fraction of the trajectories that took a step; None trusts all.
-        bound: largest weight that is trusted. Weights have a mean of 1, so that the largest one of a batch must not be
-            below 1 / bound either.
+        guard: smallest effective sample size, as a fraction of the trajectories that took a step;
+            None trusts all.
+        bound: largest weight that is trusted. Weights have a mean of 1, so that the largest one of
+            a batch must not be below 1 / bound either.
 
     Returns:
         A boolean array of shape ().
@@ -68,8 +71,14 @@ def weights_are_trusted(batch: Batch, target: Policy, guard: Number | None, boun
 
 def check_weight_guard(guard: Number | None, bound: Number) -> None:
     """Raise ValueError unless the hyperparameters of `weights_are_trusted` are in range."""
-    if guard is not None and not is_traced(guard) and check_number("weight_guard", guard, low=0.0) > 1:
-        raise ValueError(f"weight_guard must be a fraction of a batch, at most 1, or None, got {guard!r}.")
+    if (
+        guard is not None
+        and not is_traced(guard)
+        and check_number("weight_guard", guard, low=0.0) > 1
+    ):
+        raise ValueError(
+            f"weight_guard must be a fraction of a batch, at most 1, or None, got {guard!r}."
+        )
     if not is_traced(bound):
         check_number("weight_bound", bound, low=1.0, open_low=True)
 
@@ -84,5 +93,7 @@ def check_sizes(algorithm: Any, *names: str) -> None:
 def resolved(name: str, value: Value | None) -> Value:
     """Return a hyperparameter that was given, or raise ValueError if it was left open."""
     if value is None:
-        raise ValueError(f"{name} depends on the policy and is chosen by occupax.train; by hand, give the number.")
+        raise ValueError(
+            f"{name} depends on the policy and is chosen by occupax.train; by hand, give the number."
+        )
     return value

@@ -1,10 +1,12 @@
 """What training came to: statistics over seeds, comparisons, figures, and a page to read.
 
-* `statistics`: quartiles, averages and bootstrap intervals over seeds, and learning curves on one grid.
+* `statistics`: quartiles, averages and bootstrap intervals over seeds, and learning curves on one
+  grid.
 * `charts`: what a figure shows, as data.
 * `plots`: charts as Matplotlib figures and as files.
 * `describe`: the configuration and the metrics of a run in words, and the charts of its metrics.
-* `verdict`: how good the policies of a run are, in a sentence; `diagnosis`: what went wrong, from `evidence`.
+* `verdict`: how good the policies of a run are, in a sentence; `diagnosis`: what went wrong, from
+  `evidence`.
 * `visits`: maps of the states that a policy visits.
 * `report`: the page about training runs; `comparison`: how several of them compare.
 * `page/`: how a page of HTML is made: templates, style, script and drawings.

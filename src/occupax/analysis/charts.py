@@ -40,7 +40,9 @@ class Series:
             raise ValueError(f"lower and upper of the series {self.name!r} must be given together.")
         lengths = [len(array) for array in self.arrays().values()]
         if len(set(lengths)) > 1:
-            raise ValueError(f"the arrays of the series {self.name!r} must have one length, got {lengths}.")
+            raise ValueError(
+                f"the arrays of the series {self.name!r} must have one length, got {lengths}."
+            )
 
     def arrays(self) -> dict[str, Points]:
         """The arrays that are given, by name."""
@@ -65,7 +67,9 @@ class _Figure:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w-]+", self.name, re.ASCII):
-            raise ValueError(f"name must consist of letters, digits, hyphens and underscores, got {self.name!r}.")
+            raise ValueError(
+                f"name must consist of letters, digits, hyphens and underscores, got {self.name!r}."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +83,11 @@ class Chart(_Figure):
     log: bool = False
     """Both axes are logarithmic."""
     look: Mapping[str, int] | None = None
-    """A number for each name of a series, by default its place, from which colour, dashes and marker follow."""
+    """A number for each name of a series, by default its place, from which colour, dashes and
+    marker follow."""
     limits: tuple[float, float] | None = None
-    """The ends of the y axis, for charts that are compared; by default they follow from the numbers."""
+    """The ends of the y axis, for charts that are compared; by default they follow from the
+    numbers."""
     singles: tuple[Series, ...] = ()
     """Thin lines behind the first series, such as the single seeds that it is the median of."""
 
@@ -109,7 +115,9 @@ class HeatMap:
         shape = self.values.shape
         for name, texts in (("arrows", self.arrows), ("marks", self.marks)):
             if texts is not None and [len(row) for row in texts] != [shape[1]] * shape[0]:
-                raise ValueError(f"the {name} of the grid {self.title!r} must be {shape[0]} rows of {shape[1]} texts.")
+                raise ValueError(
+                    f"the {name} of the grid {self.title!r} must be {shape[0]} rows of {shape[1]} texts."
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +159,17 @@ def csv_text(chart: Chart | Maps) -> str:
         rows: list[Sequence[Any]] = [("map", "row", "column", "value", "arrow")]
         for grid in chart.grids:
             for (i, j), value in np.ndenumerate(grid.values):
-                rows.append((grid.title, i, j, _cell(value), grid.arrows[i][j] if grid.arrows else ""))
+                rows.append(
+                    (grid.title, i, j, _cell(value), grid.arrows[i][j] if grid.arrows else "")
+                )
         return csv_lines(rows)
     rows = [("series", "x", "y", "lower", "upper")]
     for series in chart.series:
         columns = series.arrays().values()
-        rows += [(series.name, *map(_cell, row), *[""] * (4 - len(row))) for row in zip(*columns, strict=True)]
+        rows += [
+            (series.name, *map(_cell, row), *[""] * (4 - len(row)))
+            for row in zip(*columns, strict=True)
+        ]
     return csv_lines([*rows, *((level.name, "", _cell(level.y), "", "") for level in chart.levels)])
 
 

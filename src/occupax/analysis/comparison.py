@@ -22,7 +22,15 @@ Runs = Sequence[tuple[str, Result]]
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
 MOST_GRID_POINTS = 2000
 PROFILE_POINTS = 100
-MATTERS = ("Environment", "Utility", "Features", "Constraints", "Discount", "Horizon", "Termination")
+MATTERS = (
+    "Environment",
+    "Utility",
+    "Features",
+    "Constraints",
+    "Discount",
+    "Horizon",
+    "Termination",
+)
 """The settings in which two runs of one problem agree."""
 OF_NO_ACCOUNT = ("Time", "Records", "Versions")
 """What is told of each run, but is no setting of it."""
@@ -78,8 +86,12 @@ def telling_names(runs: Runs) -> list[str]:
     common = {name: texts for name, texts in settings.items() if describe.UNKNOWN not in texts}
     labels: list[str] = []
     for i, (name, _) in enumerate(runs):
-        parts = [texts[i] if key[0].isupper() else f"{key}={texts[i]}" for key, texts in common.items()]
-        label = ", ".join(part if len(part) <= LONGEST else f"{part[:LONGEST]}..." for part in parts[:MOST_PARTS])
+        parts = [
+            texts[i] if key[0].isupper() else f"{key}={texts[i]}" for key, texts in common.items()
+        ]
+        label = ", ".join(
+            part if len(part) <= LONGEST else f"{part[:LONGEST]}..." for part in parts[:MOST_PARTS]
+        )
         labels.append(f"{name}: {label}" if label else name)
     return labels
 
@@ -88,8 +100,13 @@ def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None
     """What the trained policies are worth, and by how much each run is behind the best; None if too few seeds tell."""
     from occupax.bench.summary import improvement
 
-    known = [(name, values[~np.isnan(values)]) for (name, _), values in zip(runs, utilities, strict=True)]
-    middles = [float(statistics.interquartile_mean(values)) if values.size else -np.inf for _, values in known]
+    known = [
+        (name, values[~np.isnan(values)]) for (name, _), values in zip(runs, utilities, strict=True)
+    ]
+    middles = [
+        float(statistics.interquartile_mean(values)) if values.size else -np.inf
+        for _, values in known
+    ]
     best_name, best = known[int(np.argmax(middles))]
     if not best.size:
         return None
@@ -97,9 +114,14 @@ def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None
     for name, values in known:
         row: list[Any] = [name, str(len(values)), interval(values)]
         if name == best_name or min(len(values), len(best)) < 2:
-            rows.append([*row, *(["best", "best"] if name == best_name else [describe.UNKNOWN] * 2)])
+            rows.append(
+                [*row, *(["best", "best"] if name == best_name else [describe.UNKNOWN] * 2)]
+            )
             continue
-        difference, likely = statistics.bootstrap_difference(values, best), improvement(values[None], best[None])
+        difference, likely = (
+            statistics.bootstrap_difference(values, best),
+            improvement(values[None], best[None]),
+        )
         rows.append([*row, _bounded(difference), _bounded(likely)])
     header = ["Run", "Seeds", "Utility", "Difference to the best", "Probability to beat the best"]
     return {"header": header, "rows": rows}
@@ -109,7 +131,10 @@ def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
     """The share of the seeds of each run whose policies are worth at least so much."""
     from occupax.bench.summary import profile
 
-    known = [(name, values[np.isfinite(values)]) for (name, _), values in zip(runs, utilities, strict=True)]
+    known = [
+        (name, values[np.isfinite(values)])
+        for (name, _), values in zip(runs, utilities, strict=True)
+    ]
     worth = np.concatenate([values for _, values in known])
     if min(len(values) for _, values in known) < 2 or worth.min() == worth.max():
         return None
@@ -118,10 +143,19 @@ def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
     series = tuple(Series(name, levels, it.estimate, it.lower, it.upper) for name, it in found)
     caption = "How many of the seeds end with a policy that is worth at least so much; higher is better. Band: 95%."
     title = "Performance profiles"
-    return Chart("compare-profile", title, caption, "utility of the trained policy", "share of the seeds", series)
+    return Chart(
+        "compare-profile",
+        title,
+        caption,
+        "utility of the trained policy",
+        "share of the seeds",
+        series,
+    )
 
 
-def _against(runs: Runs, metrics: Sequence[str], against: Against, levels: tuple[Level, ...]) -> dict[str, Any]:
+def _against(
+    runs: Runs, metrics: Sequence[str], against: Against, levels: tuple[Level, ...]
+) -> dict[str, Any]:
     places = {name: np.atleast_2d(getattr(result, against)) for name, result in runs}
     ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
     compared, low, high = overlapping(ranges)
@@ -135,9 +169,19 @@ def _against(runs: Runs, metrics: Sequence[str], against: Against, levels: tuple
         "low": f"{low:,.0f}",
         "high": f"{high:,.0f}",
         "left_out": [name for name, _ in runs if name not in compared],
-        "charts": [_chart(chosen, it, against, grid, look, levels if it in UTILITIES else ()) for it in metrics],
-        "header": ["Run", "Seeds", *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final"))],
-        "rows": [[name, str(len(result.seeds)), *_cells(result, metrics, against, grid)] for name, result in chosen],
+        "charts": [
+            _chart(chosen, it, against, grid, look, levels if it in UTILITIES else ())
+            for it in metrics
+        ],
+        "header": [
+            "Run",
+            "Seeds",
+            *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final")),
+        ],
+        "rows": [
+            [name, str(len(result.seeds)), *_cells(result, metrics, against, grid)]
+            for name, result in chosen
+        ],
     }
 
 
@@ -147,23 +191,45 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
     most = max(groups, key=len)
     if not most:
         return [], 0.0, 0.0
-    return [name for name, _, _ in most], max(low for _, low, _ in most), min(high for _, _, high in most)
+    return (
+        [name for name, _, _ in most],
+        max(low for _, low, _ in most),
+        min(high for _, _, high in most),
+    )
 
 
 def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
-    found = np.unique(np.concatenate([getattr(result, against).ravel() for _, result in runs])).astype(float)
+    found = np.unique(
+        np.concatenate([getattr(result, against).ravel() for _, result in runs])
+    ).astype(float)
     within = found[(found >= low) & (found <= high)]
-    kept = within if len(within) <= MOST_GRID_POINTS else np.linspace(low, high, MOST_GRID_POINTS).round()
+    kept = (
+        within
+        if len(within) <= MOST_GRID_POINTS
+        else np.linspace(low, high, MOST_GRID_POINTS).round()
+    )
     return np.unique([low, *kept, round(high - (high - low) / 10), high])
 
 
 def _chart(
-    runs: Runs, metric: str, against: Against, grid: np.ndarray, look: dict[str, int], levels: tuple[Level, ...]
+    runs: Runs,
+    metric: str,
+    against: Against,
+    grid: np.ndarray,
+    look: dict[str, int],
+    levels: tuple[Level, ...],
 ) -> Chart:
     words = METRICS[metric]
-    windows = {name: 1 if metric in EXACT else describe.smoothing_window(result) for name, result in runs}
-    averages = {name: statistics.moving_average(result.metrics[metric], windows[name]) for name, result in runs}
-    curves = (statistics.on_grid(getattr(result, against), averages[name], grid) for name, result in runs)
+    windows = {
+        name: 1 if metric in EXACT else describe.smoothing_window(result) for name, result in runs
+    }
+    averages = {
+        name: statistics.moving_average(result.metrics[metric], windows[name])
+        for name, result in runs
+    }
+    curves = (
+        statistics.on_grid(getattr(result, against), averages[name], grid) for name, result in runs
+    )
     series = [seeds_series(name, grid, curve) for name, curve in zip(averages, curves, strict=True)]
     averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
     smoothed = f" Moving averages of {averaged} records." if averaged else ""
@@ -173,18 +239,27 @@ def _chart(
     return Chart(name, title, caption, AXES[against], words.label, tuple(series), levels, look=look)
 
 
-def _cells(result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray) -> list[TableCell]:
+def _cells(
+    result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray
+) -> list[TableCell]:
     last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
-    curves = (statistics.on_grid(getattr(result, against), result.metrics[metric], grid) for metric in metrics)
+    curves = (
+        statistics.on_grid(getattr(result, against), result.metrics[metric], grid)
+        for metric in metrics
+    )
     parts = ((curve, part) for curve in curves for part in (slice(None), last))
-    return [interval(statistics.mean_over_grid(grid[part], curve[:, part])) for curve, part in parts]
+    return [
+        interval(statistics.mean_over_grid(grid[part], curve[:, part])) for curve, part in parts
+    ]
 
 
 def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
     """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
     known = np.asarray(values, float)[~np.isnan(values)]
     if len(known) < 2:
-        return TableCell(number(statistics.interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN)
+        return TableCell(
+            number(statistics.interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN
+        )
     return _bounded(statistics.bootstrap(known))
 
 

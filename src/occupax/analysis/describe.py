@@ -27,7 +27,8 @@ UNKNOWN = "\N{EN DASH}"
 """The text in the place of a number that is not known."""
 MOST_SINGLE_LINES = 10
 SMOOTHED_SHARE = 0.02
-"""The share of all records that a moving average covers, where there are more records than points."""
+"""The share of all records that a moving average covers, where there are more records than
+points."""
 UTILITIES = ("utility", "exact_utility")
 """The metrics that are compared with what other policies are worth."""
 HUGE_WEIGHT = 100
@@ -45,10 +46,15 @@ class MetricWords(NamedTuple):
 
 METRICS = {
     metric: MetricWords(**entry)
-    for metric, entry in tomllib.loads(files("occupax.analysis").joinpath("metrics.toml").read_text("utf-8")).items()
+    for metric, entry in tomllib.loads(
+        files("occupax.analysis").joinpath("metrics.toml").read_text("utf-8")
+    ).items()
 }
-HEADLINES, DIAGNOSTICS = ([metric for metric, it in METRICS.items() if it.shown == size] for size in ("large", "small"))
-"""The metrics that a report shows large, and those that it shows small as far as they were recorded."""
+HEADLINES, DIAGNOSTICS = (
+    [metric for metric, it in METRICS.items() if it.shown == size] for size in ("large", "small")
+)
+"""The metrics that a report shows large, and those that it shows small as far as they were
+recorded."""
 
 
 def describe_metric(metric: str) -> MetricWords:
@@ -73,7 +79,11 @@ def settings(result: Result) -> list[tuple[str, str]]:
     """What was trained and with what, in pairs of a name and a text; the run need not have been restored."""
     setup, arrays = result.config["setup"], result.arrays
     problem = setup["problem"].get("fields", {})
-    versions = [f"{name} {version}" for name, version in result.config["versions"].items() if name != "float64"]
+    versions = [
+        f"{name} {version}"
+        for name, version in result.config["versions"].items()
+        if name != "float64"
+    ]
     precision = "float64" if result.config["versions"].get("float64") else "float32"
     every = "iteration" if setup["record_every"] == 1 else f"{setup['record_every']} iterations"
     parts = (
@@ -115,15 +125,19 @@ def _seeds(seeds: tuple[int, ...]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def plot_metric(result: Result, metric: str = "utility", *, against: Against = "episodes") -> "Figure":
+def plot_metric(
+    result: Result, metric: str = "utility", *, against: Against = "episodes"
+) -> "Figure":
     """Draw the median and quartiles over the seeds of a training run, and the single seeds if they are few.
 
-    Many records are thinned and drawn as a moving average. Where the exact utility was recorded, it is drawn too.
+    Many records are thinned and drawn as a moving average. Where the exact utility was recorded, it
+    is drawn too.
 
     Args:
         result: the run.
         metric: what to draw, one of `result.metrics`.
-        against: sampled "episodes", or environment "steps", of which seeds take different numbers: the median is used.
+        against: sampled "episodes", or environment "steps", of which seeds take different numbers:
+            the median is used.
     """
     if metric not in result.metrics:
         raise unknown("metric", metric, result.metrics)
@@ -135,7 +149,10 @@ def plot_metric(result: Result, metric: str = "utility", *, against: Against = "
 def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
     """Draw the chart of a metric, from zero on or on a logarithmic scale where that is its nature."""
     figure = plots.draw(chart, bare=bare)
-    axes, values = figure.axes[0], np.concatenate([series.y for series in (*chart.series, *chart.singles)])
+    axes, values = (
+        figure.axes[0],
+        np.concatenate([series.y for series in (*chart.series, *chart.singles)]),
+    )
     if describe_metric(metric).from_zero:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     elif metric == "largest_weight" and bool(np.any(values[~np.isnan(values)] > HUGE_WEIGHT)):
@@ -154,7 +171,11 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     own = np.where(np.isnan(values), np.nan, steps if against == "steps" else episodes)
     common = quartiles(own)[1] if against == "steps" else episodes[0]
     count = len(result.seeds)
-    series = [seeds_series(f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}", common, values)]
+    series = [
+        seeds_series(
+            f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}", common, values
+        )
+    ]
     if metric == "utility" and "exact_utility" in result.metrics:
         exact = quartiles(result.metrics["exact_utility"][:, shown])[1]
         series.append(Series("exact utility", common, exact, style="dashed"))
@@ -164,7 +185,14 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     axis += f"\n(moving average of {window} records)" if window > 1 else ""
     levels = verdict.levels(result.references) if metric in UTILITIES else ()
     return Chart(
-        name, verdict.algorithm_name(result), words.meaning, axis, words.label, tuple(series), levels, singles=singles
+        name,
+        verdict.algorithm_name(result),
+        words.meaning,
+        axis,
+        words.label,
+        tuple(series),
+        levels,
+        singles=singles,
     )
 
 
@@ -182,7 +210,13 @@ def complete(result: Result) -> Result:
     """The result without a last record of fewer iterations than the others, whose diagnostics do not compare."""
     if result.algorithm is None or len(result.episodes) < 2:
         return result
-    if Schedule(result.algorithm).iterations(int(result.episodes[-1])) % result.config["setup"]["record_every"] == 0:
+    if (
+        Schedule(result.algorithm).iterations(int(result.episodes[-1]))
+        % result.config["setup"]["record_every"]
+        == 0
+    ):
         return result
     metrics = {name: values[:, :-1] for name, values in result.metrics.items()}
-    return replace(result, episodes=result.episodes[:-1], steps=result.steps[:, :-1], metrics=metrics)
+    return replace(
+        result, episodes=result.episodes[:-1], steps=result.steps[:, :-1], metrics=metrics
+    )

@@ -1,7 +1,7 @@
 """What went wrong in a training, from what was recorded of it; docs/diagnosis.md explains each kind of finding.
 
-A training that is well has none: each rule asks for a clear effect, and where it compares noisy numbers, for one that
-noise does not explain. `evidence` has what several rules ask for.
+A training that is well has none: each rule asks for a clear effect, and where it compares noisy
+numbers, for one that noise does not explain. `evidence` has what several rules ask for.
 """
 
 from collections.abc import Callable
@@ -30,16 +30,19 @@ from occupax.training.result import Finding, Result
 from occupax.training.schedule import Schedule
 
 DROP = 4.0
-"""Standard errors by which the end is below the best of ten windows, one of which is high by chance."""
+"""Standard errors by which the end is below the best of ten windows, one of which is high by
+chance."""
 HALF = 0.5
-"""A seed has collapsed if it lost half of what it had gained; seeds disagree if half of the way lies between them."""
+"""A seed has collapsed if it lost half of what it had gained; seeds disagree if half of the way
+lies between them."""
 OFTEN = 0.1
-"""The share of refinements that rest on one trajectory, or of the entries of an occupancy that are negative, which is
-too large: trainings that are well have one or two per cent."""
+"""The share of refinements that rest on one trajectory, or of the entries of an occupancy that are
+negative, which is too large: trainings that are well have one or two per cent."""
 LARGE_WEIGHT = 4.0
 """A weight that is large even in a batch of one or two trajectories."""
 HUGE = 0.1
-"""The fraction of the square root of the largest float from which on squares of gradients overflow."""
+"""The fraction of the square root of the largest float from which on squares of gradients
+overflow."""
 SATURATED = 0.9
 """The fraction of clipped steps from which on the gradient of the means has all but vanished."""
 
@@ -67,7 +70,9 @@ def steep_utility(problem: Problem) -> Finding | None:
     """A utility whose gradient is not finite where something is never visited."""
     if np.isfinite(problem.utility.smoothness.gradient_bound):
         return None
-    if np.isfinite(utility_gradient(problem.utility, _first_only(problem.features, problem.env))).all():
+    if np.isfinite(
+        utility_gradient(problem.utility, _first_only(problem.features, problem.env))
+    ).all():
         return None
     return Finding(
         "infinite-gradient",
@@ -96,11 +101,19 @@ def _overflow(run: Evidence) -> Finding | None:
     values = np.abs(np.append(run.result.utilities, run.references.first))
     known = values[~np.isnan(values)]
     is_double = bool(run.result.config["versions"].get("float64"))
-    precision, largest = ("float64", np.finfo(np.float64).max) if is_double else ("float32", np.finfo(np.float32).max)
+    precision, largest = (
+        ("float64", np.finfo(np.float64).max)
+        if is_double
+        else ("float32", np.finfo(np.float32).max)
+    )
     if seeds is None or not known.size or known.max() < HUGE * np.sqrt(float(largest)):
         return None
     size = f"about {known.max():.0e}" if np.isfinite(known.max()) else f"more than {largest:.1e}"
-    scale = "the rewards are too large" if run.counts_reward else "the values of the utility are too large"
+    scale = (
+        "the rewards are too large"
+        if run.counts_reward
+        else "the values of the utility are too large"
+    )
     stopped = next(status for status in run.result.status if status.startswith("stopped"))
     double = "" if is_double else "; or JAX_ENABLE_X64=1, which computes in float64"
     return Finding(
@@ -127,7 +140,9 @@ def _all_cut(run: Evidence) -> Finding | None:
     problem, returns, lengths = run.result.problem, run.known("return"), run.known("episode_length")
     if problem is None or not run.counts_reward or run.references.share(run.median) >= GOOD:
         return None
-    cut = [length.size > 0 and bool((length >= problem.sampling_horizon()).all()) for length in lengths]
+    cut = [
+        length.size > 0 and bool((length >= problem.sampling_horizon()).all()) for length in lengths
+    ]
     # where no episode can end by itself all of them are cut, and that is no fault
     seeds = _seeds(run, lambda i: cut[i] and may_end(problem, returns[i]))
     if seeds is None:
@@ -161,14 +176,24 @@ def _zero_gradient(run: Evidence) -> Finding | None:
 
 def _no_progress(run: Evidence) -> Finding | None:
     fallen = sum(_collapsed(run, i) is not None for i in range(len(run.curves)))
-    if run.no_progress is None or fallen >= HALF * len(run.curves):  # which had learned something before
+    if run.no_progress is None or fallen >= HALF * len(
+        run.curves
+    ):  # which had learned something before
         return None
     if not getattr(run.result.algorithm, "estimates_gradient", True):
-        return Finding("no-progress", f"{run.no_progress}.", f"more episodes; a larger explore; or {EXPLORE}.")
-    lengths, steps, cuts = (np.concatenate(run.known(it)) for it in ("grad_norm", "step_length", "clipped"))
+        return Finding(
+            "no-progress", f"{run.no_progress}.", f"more episodes; a larger explore; or {EXPLORE}."
+        )
+    lengths, steps, cuts = (
+        np.concatenate(run.known(it)) for it in ("grad_norm", "step_length", "clipped")
+    )
     clipped = float(np.mean(cuts)) if cuts.size else 0.0
     numbers = [
-        *([f"the gradient estimate has a median length of {short(float(np.median(lengths)))}"] if lengths.size else []),
+        *(
+            [f"the gradient estimate has a median length of {short(float(np.median(lengths)))}"]
+            if lengths.size
+            else []
+        ),
         *([f"the steps have one of {short(float(np.median(steps)))}"] if steps.size else []),
         f"the radius cut {share_text(clipped)} of the steps short",
     ]
@@ -185,7 +210,9 @@ def _no_progress(run: Evidence) -> Finding | None:
 def _collapse(run: Evidence) -> Finding | None:
     found = [_collapsed(run, i) for i in range(len(run.curves))]
     seeds = _seeds(run, lambda i: found[i] is not None)
-    worst = max((it for it in found if it is not None), key=lambda it: it.before - it.after, default=None)
+    worst = max(
+        (it for it in found if it is not None), key=lambda it: it.before - it.after, default=None
+    )
     if worst is None:
         return None
     before, after = told_apart(worst.before, worst.after)
@@ -214,17 +241,29 @@ def _collapsed(run: Evidence, seed: int) -> Fall | None:
     feasible = [window for window in windows if window.violation <= run.allowed[seed]]
     if not feasible or run.iterations < FEW:
         return None
-    best, end, first = max(feasible, key=lambda window: window.mean), windows[-1], run.references.first
+    best, end, first = (
+        max(feasible, key=lambda window: window.mean),
+        windows[-1],
+        run.references.first,
+    )
     rounding = ROUNDING * max(abs(best.mean), abs(value))
-    little = max(float(np.nan_to_num((1 - GOOD) * run.references.way)), best.noise, end.noise, rounding)
+    little = max(
+        float(np.nan_to_num((1 - GOOD) * run.references.way)), best.noise, end.noise, rounding
+    )
     if run.compares_with_first(seed) and first - value > max(little, windows[0].noise):
         return Fall(first, "of the first policy", value)
     lost, gained = best.mean - end.mean, best.mean - feasible[0].mean
-    if feasible[0] is not windows[0] and gained <= little:  # all that was lost is what the constraints cost
+    if (
+        feasible[0] is not windows[0] and gained <= little
+    ):  # all that was lost is what the constraints cost
         return None
     least = max(HALF * gained, DROP * float(np.hypot(best.error, end.error)), little)
     returned = value < best.mean - HALF * gained  # and not an earlier policy that was better
-    return Fall(best.mean, "in the best tenth of the training", end.mean) if returned and lost > least else None
+    return (
+        Fall(best.mean, "in the best tenth of the training", end.mean)
+        if returned and lost > least
+        else None
+    )
 
 
 def _weights(run: Evidence) -> Finding | None:
@@ -232,12 +271,15 @@ def _weights(run: Evidence) -> Finding | None:
     if algorithm is None or not np.any(metrics.get("largest_weight", np.ones(0)) > 1):
         return None
     batch = min(Schedule(algorithm).sizes)
-    largest, smallest = np.nanmax(metrics["largest_weight"]), np.nanmin(metrics["effective_sample_size"])
-    extremes = (
-        f"the largest weight is {short(float(largest))}, the smallest effective sample size {short(float(smallest))}"
+    largest, smallest = (
+        np.nanmax(metrics["largest_weight"]),
+        np.nanmin(metrics["effective_sample_size"]),
     )
+    extremes = f"the largest weight is {short(float(largest))}, the smallest effective sample size {short(float(smallest))}"
     numbers = f"{extremes}, in batches of {batch}."
-    calmer = "a smaller step_size or radius, which keeps policies closer to each other; a larger batch"
+    calmer = (
+        "a smaller step_size or radius, which keeps policies closer to each other; a larger batch"
+    )
     advice = f"{calmer}; or REINFORCE, which needs no weights."
     if "restarted" in metrics:
         share = _restarted(run, algorithm)
@@ -268,7 +310,11 @@ def _restarted(run: Evidence, algorithm: object) -> float:
     if not hasattr(algorithm, "epoch_length"):
         return float(rows.sum() / (len(rows) * drawn.sum()))
     refinements = algorithm.batch * (algorithm.epoch_length - 1)
-    return float(rows.sum() / (len(rows) * drawn.sum()) * (1 + algorithm.snapshot_batch / max(refinements, 1)))
+    return float(
+        rows.sum()
+        / (len(rows) * drawn.sum())
+        * (1 + algorithm.snapshot_batch / max(refinements, 1))
+    )
 
 
 def _outweighed(run: Evidence, bound: float) -> float:
@@ -283,7 +329,9 @@ def _outside_domain(run: Evidence) -> Finding | None:
     problem = run.result.problem
     if problem is None:
         return None
-    some_negative = jnp.linspace(-1.0, 1.0, problem.size)  # which the nearest point of a domain of visits has as zeros
+    some_negative = jnp.linspace(
+        -1.0, 1.0, problem.size
+    )  # which the nearest point of a domain of visits has as zeros
     shares = [float(row.mean()) if row.size else 0.0 for row in run.known("negative_occupancy")]
     seeds = _seeds(run, lambda i: shares[i] > OFTEN)
     allowed = problem.utility.domain(some_negative)[some_negative < 0]
@@ -308,7 +356,11 @@ def _seeds_disagree(run: Evidence) -> Finding | None:
     way = others.way if np.isfinite(others.way) else best - others.first
     if not (way > 0 and best - worst > max(HALF * way, ROUNDING * max(abs(best), abs(worst)))):
         return None
-    whole = "the way from the uniform policy to the optimum" if np.isfinite(others.way) else "what the best has gained"
+    whole = (
+        "the way from the uniform policy to the optimum"
+        if np.isfinite(others.way)
+        else "what the best has gained"
+    )
     return Finding(
         "seeds-disagree",
         f"the seeds range from {short(worst)} to {short(best)}, which is more than half of {whole}.",
@@ -324,15 +376,26 @@ def _limit_not_kept(run: Evidence) -> Finding | None:
     share = KEPT if run.result.assessment.source == "exact" else KEPT_ESTIMATED
     said: list[str] = []
     for constraint, excess in zip(problem.constraints, run.result.excesses.values(), strict=True):
-        seeds = _seeds(run, lambda i, excess=excess, limit=constraint.limit: excess[i] > share * abs(limit))
+        seeds = _seeds(
+            run, lambda i, excess=excess, limit=constraint.limit: excess[i] > share * abs(limit)
+        )
         if seeds is not None:
-            worst, last = float(np.nanmax(excess)), run.result.metrics[f"multiplier/{constraint.name}"][:, -1]
-            rest = f"its multiplier is {short(float(np.nanmedian(last)))} at the end" if len(last) else ""
+            worst, last = (
+                float(np.nanmax(excess)),
+                run.result.metrics[f"multiplier/{constraint.name}"][:, -1],
+            )
+            rest = (
+                f"its multiplier is {short(float(np.nanmedian(last)))} at the end"
+                if len(last)
+                else ""
+            )
             said.append(f"{constraint} is violated{seeds}, by {short(worst)} at most; {rest}")
     found = run.known("feasible")
     infeasible = _seeds(run, lambda i: found[i].size > 0 and found[i][-1] == 0)
     if infeasible is not None:
-        said.append(f"By its estimates no iterate was feasible{infeasible}, and the least violating one is returned")
+        said.append(
+            f"By its estimates no iterate was feasible{infeasible}, and the least violating one is returned"
+        )
     if not said:
         return None
     nobody = run.result.assessment.reason.partition("no policy satisfies")
@@ -350,9 +413,12 @@ def _limit_not_kept(run: Evidence) -> Finding | None:
 def _saturation(run: Evidence) -> Finding | None:
     """Return a finding about clipped actions where a constraint is violated or nothing is gained."""
     last = [
-        float(row[-max(1, len(row) // WINDOWS) :].mean()) if row.size else 0.0 for row in run.known("actions_clipped")
+        float(row[-max(1, len(row) // WINDOWS) :].mean()) if row.size else 0.0
+        for row in run.known("actions_clipped")
     ]
-    seeds = _seeds(run, lambda i: last[i] > SATURATED and (run.violates(i) or _collapsed(run, i) is not None))
+    seeds = _seeds(
+        run, lambda i: last[i] > SATURATED and (run.violates(i) or _collapsed(run, i) is not None)
+    )
     if seeds is None:
         return None
     return Finding(
@@ -375,4 +441,12 @@ def _seeds(run: Evidence, affected: Callable[[int], bool]) -> str | None:
 Rule = Callable[[Evidence], Finding | None]
 REASONS: tuple[Rule, ...] = (_reward_unseen, _all_cut, _zero_gradient, _no_progress)
 """Why nothing was learned, the most telling first."""
-RULES: tuple[Rule, ...] = (_limit_not_kept, _saturation, _steep, _collapse, _weights, _outside_domain, _seeds_disagree)
+RULES: tuple[Rule, ...] = (
+    _limit_not_kept,
+    _saturation,
+    _steep,
+    _collapse,
+    _weights,
+    _outside_domain,
+    _seeds_disagree,
+)

@@ -26,14 +26,16 @@ from occupax.training.schedule import Schedule
 FEW = 20
 """Fewer iterations than this are too few to expect anything of."""
 WINDOW, WINDOWS = 10, 10
-"""A training is looked at in tenths, of ten records at least: with fewer, their noise is not known well enough."""
+"""A training is looked at in tenths, of ten records at least: with fewer, their noise is not known
+well enough."""
 RISE = 3.0
 """Standard errors that a rise must exceed: noise alone does in one of 700 trainings."""
 ROUNDING = 1e-4
-"""Numbers that differ by less than this share of them are the same: estimates are sums in single precision."""
+"""Numbers that differ by less than this share of them are the same: estimates are sums in single
+precision."""
 KEPT, KEPT_ESTIMATED = 0.02, 0.05
-"""The excess, as a share of the limit, from which on a limit is not kept: smaller ones come and go with the policy. The
-second is for estimates from episodes, which have an error of their own."""
+"""The excess, as a share of the limit, from which on a limit is not kept: smaller ones come and go
+with the policy. The second is for estimates from episodes, which have an error of their own."""
 LITTLE = 0.01
 """Less than a hundredth of the way from the first policy to the optimum is no progress."""
 GOOD = 0.95
@@ -45,7 +47,8 @@ class Window(NamedTuple):
 
     mean: float
     noise: float
-    """The standard deviation of a record, from the differences between records, which a trend hardly changes."""
+    """The standard deviation of a record, from the differences between records, which a trend
+    hardly changes."""
     error: float
     """The standard error of the mean."""
     violation: float
@@ -133,8 +136,8 @@ class Evidence:
     def no_progress(self) -> str | None:
         """What the policies came to, in words, if that is no better than where they began; None if it is, or too short.
 
-        Where the optimum is known, the median policy is compared with the first one exactly; elsewhere the last tenth
-        of the records with the first ten of them, all seeds together.
+        Where the optimum is known, the median policy is compared with the first one exactly;
+        elsewhere the last tenth of the records with the first ten of them, all seeds together.
         """
         seeds = [i for i in range(len(self.curves)) if self.compares_with_first(i)]
         if self.iterations < FEW or not seeds:
@@ -146,22 +149,31 @@ class Evidence:
         if not pairs or self._is_assessed_better(pairs):
             return None
         rise = np.mean([last.mean - first.mean for first, last in pairs])
-        error = np.sqrt(np.sum([first.error**2 + last.error**2 for first, last in pairs])) / len(pairs)
+        error = np.sqrt(np.sum([first.error**2 + last.error**2 for first, last in pairs])) / len(
+            pairs
+        )
         before, after = (float(np.mean([pair[i].mean for pair in pairs])) for i in (0, 1))
         if rise > max(RISE * error, ROUNDING * abs(before)):
             return None
-        rose = f"no more than noise explains (standard error {short(float(error))})" if rise > 0 else "which is no rise"
+        rose = (
+            f"no more than noise explains (standard error {short(float(error))})"
+            if rise > 0
+            else "which is no rise"
+        )
         return f"the mean utility of the first records is {short(before)} and that of the last {short(after)}, {rose}"
 
     def _is_assessed_better(self, pairs: list[tuple[Window, Window]]) -> bool:
         """Return whether the returned policies are better than the first one in new episodes, by more than noise.
 
-        The first records may be those of policies that had learned already, and the whole of a rise is before them.
+        The first records may be those of policies that had learned already, and the whole of a rise
+        is before them.
         """
         rise = self.median - self.references.first
         noise = max(window.noise for pair in pairs for window in pair)
         batch = 1 if self.result.algorithm is None else max(Schedule(self.result.algorithm).sizes)
-        is_gymnasium = self.result.problem is not None and isinstance(self.result.problem.env, GymnasiumEnv)
+        is_gymnasium = self.result.problem is not None and isinstance(
+            self.result.problem.env, GymnasiumEnv
+        )
         episodes = GYMNASIUM_EPISODES if is_gymnasium else EPISODES
         error = noise * np.sqrt(2 * batch / episodes)
         return bool(rise > max(RISE * error, ROUNDING * abs(self.median)))
@@ -199,15 +211,18 @@ class Evidence:
         part = self.curves[seed][records]
         noise = float(np.sqrt(np.mean((part[self._period :] - part[: -self._period]) ** 2) / 2))
         error = noise / float(np.sqrt(len(part)))
-        return Window(float(part.mean()), noise, error, float(self.violations[seed][records].mean()))
+        return Window(
+            float(part.mean()), noise, error, float(self.violations[seed][records].mean())
+        )
 
 
 def may_end(problem: Problem, returns: Float[np.ndarray, " record"]) -> bool:
     """Whether an episode may end by itself before the horizon, so that one that is cut there says something.
 
-    A table tells, and so does the program of an environment in JAX or of the one that an id of Gymnasium has here.
-    There, an end is what is wanted only if no episode earned anything: costs that an end would spare. Elsewhere it is
-    not known, and only episodes that all earn the same are taken for such.
+    A table tells, and so does the program of an environment in JAX or of the one that an id of
+    Gymnasium has here. There, an end is what is wanted only if no episode earned anything: costs
+    that an end would spare. Elsewhere it is not known, and only episodes that all earn the same are
+    taken for such.
     """
     env, steps = problem.env, problem.sampling_horizon() - 1
     if not returns.size:

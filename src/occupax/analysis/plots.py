@@ -17,8 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""The colours of Okabe and Ito, which colour-blind readers can tell apart, but for yellow, hard to see on white."""
-DASHES = ((), (6, 1.6), (6, 1.6, 1.2, 1.6), (1.5, 1.3), (10, 2), (4, 1.4, 1.2, 1.4, 1.2, 1.4), (3, 3))
+"""The colours of Okabe and Ito, which colour-blind readers can tell apart, but for yellow, hard to
+see on white."""
+DASHES = (
+    (),
+    (6, 1.6),
+    (6, 1.6, 1.2, 1.6),
+    (1.5, 1.3),
+    (10, 2),
+    (4, 1.4, 1.2, 1.4, 1.2, 1.4),
+    (3, 3),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Markers and dashes tell lines apart where there is no colour."""
 FITTED_DASHES = (3.5, 2)
@@ -51,7 +60,9 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
     path = Path(folder) / chart.name
     with style.context("default"):
         figure = draw(chart)
-        serial.write_text(path.with_suffix(".svg"), svg_text(figure, chart.name))  # which makes the folder
+        serial.write_text(
+            path.with_suffix(".svg"), svg_text(figure, chart.name)
+        )  # which makes the folder
         drawn = io.BytesIO()
         figure.savefig(drawn, format="png", dpi=160)
         serial.write_bytes(path.with_suffix(".png"), drawn.getvalue())
@@ -69,7 +80,11 @@ def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(stream, format="svg", transparent=transparent, metadata={"Date": None})
-    shorter = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"-?\d+\.\d+", tenths, found[0]), stream.getvalue())
+    shorter = re.sub(
+        r' (?:d|x|y)="[^"]*"',
+        lambda found: re.sub(r"-?\d+\.\d+", tenths, found[0]),
+        stream.getvalue(),
+    )
     return re.sub(r"\s*\n\s*", "\n", shorter)
 
 
@@ -78,7 +93,8 @@ class Look(NamedTuple):
 
     colour: str
     dashes: tuple[float, ...] | None
-    """The lengths of lines and gaps, as multiples of the width; empty for no gaps, None for no line at all."""
+    """The lengths of lines and gaps, as multiples of the width; empty for no gaps, None for no line
+    at all."""
     marker: str | None
 
 
@@ -92,7 +108,11 @@ def look(chart: Chart, series: Series) -> Look:
     if series.style == "dashed":
         return Look(colour, FITTED_DASHES, "o" if len(series.x) < 2 else None)
     several = sum(one.style == "line" for one in chart.series) > 1
-    return Look(colour, DASHES[(number + again) % len(DASHES)], marker if several or len(series.x) < 3 else None)
+    return Look(
+        colour,
+        DASHES[(number + again) % len(DASHES)],
+        marker if several or len(series.x) < 3 else None,
+    )
 
 
 def _draw_chart(chart: Chart, bare: bool) -> "Figure":
@@ -103,21 +123,40 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
     for i, one in enumerate(chart.singles):
         name = "single seeds" if i == 0 else "_"  # which a legend leaves out
         colour = look(chart, chart.series[0]).colour
-        axes.plot(one.x, one.y, color=colour, linewidth=0.6, alpha=0.35, label=name, gid=f"part-singles-{i}")
+        axes.plot(
+            one.x,
+            one.y,
+            color=colour,
+            linewidth=0.6,
+            alpha=0.35,
+            label=name,
+            gid=f"part-singles-{i}",
+        )
     only_band = sum(series.lower is not None for series in chart.series) == 1
     for i, series in enumerate(chart.series):
         _draw_series(axes, thin(series), look(chart, series), i, "quartiles" if only_band else "_")
     for i, level in enumerate(chart.levels):
         pattern = (0.0, LEVEL_DASHES[i % len(LEVEL_DASHES)])
-        axes.axhline(level.y, color="#000000", linewidth=1.2, linestyle=pattern, label=level.name, gid=f"part-l{i}-0")
+        axes.axhline(
+            level.y,
+            color="#000000",
+            linewidth=1.2,
+            linestyle=pattern,
+            label=level.name,
+            gid=f"part-l{i}-0",
+        )
     if chart.levels:  # with the same margin as the series have
         axes.update_datalim([(0.0, level.y) for level in chart.levels], updatex=False)
         axes.autoscale_view()
     _finish(axes, chart)
     if not bare:
         longest = max((len(part.name) for part in (*chart.series, *chart.levels)), default=0)
-        columns = max(1, min(4, LETTERS_A_LEGEND_ROW // (longest + 7)))  # seven for the sample of the line
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, fontsize=9)
+        columns = max(
+            1, min(4, LETTERS_A_LEGEND_ROW // (longest + 7))
+        )  # seven for the sample of the line
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, fontsize=9
+        )
         figure.suptitle(fill(chart.title, LETTERS_A_TITLE_ROW), fontsize=13, fontweight="bold")
     return figure
 
@@ -129,10 +168,20 @@ def _draw_series(axes: Any, series: Series, drawn: Look, place: int, band: str) 
         if drawn.dashes is None:
             axes.vlines(series.x, series.lower, series.upper, linewidth=1.2, **bounds)
         else:
-            axes.fill_between(series.x, series.lower, series.upper, alpha=0.2, linewidth=0, label=band, **bounds)
+            axes.fill_between(
+                series.x, series.lower, series.upper, alpha=0.2, linewidth=0, label=band, **bounds
+            )
     style = "none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-"
-    every = (place * apart // 3 % apart, apart) if drawn.dashes is not None and count > MARKERS_A_LINE else None
-    line = {"color": drawn.colour, "linewidth": 1.8 if series.style == "line" else 1.5, "linestyle": style}
+    every = (
+        (place * apart // 3 % apart, apart)
+        if drawn.dashes is not None and count > MARKERS_A_LINE
+        else None
+    )
+    line = {
+        "color": drawn.colour,
+        "linewidth": 1.8 if series.style == "line" else 1.5,
+        "linestyle": style,
+    }
     marks = {"marker": drawn.marker, "markersize": 4.5, "markevery": every}
     axes.plot(series.x, series.y, label=series.name, gid=f"part-s{place}-0", **line, **marks)
 
@@ -145,7 +194,9 @@ def _finish(axes: Any, chart: Chart) -> None:
     else:
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
-        x = np.concatenate([np.asarray(series.x, float) for series in chart.series] or [np.zeros(1)])
+        x = np.concatenate(
+            [np.asarray(series.x, float) for series in chart.series] or [np.zeros(1)]
+        )
         if np.isfinite(x).any() and 0 <= 2 * np.nanmin(x) <= np.nanmax(x):
             axes.set_xlim(left=0)
         low, high = axes.get_ylim()
@@ -157,7 +208,9 @@ def _finish(axes: Any, chart: Chart) -> None:
         axis.set_major_formatter(lambda number, _: f"{number:,.10g}")
         if chart.log:
             decades = np.log10(limits[1] / limits[0])
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.5 else (1.0,), numticks=7))
+            axis.set_major_locator(
+                LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.5 else (1.0,), numticks=7)
+            )
             axis.set_minor_formatter(NullFormatter())
     axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
     axes.grid(axis="both" if chart.log else "y", color="#808080", alpha=0.25, linewidth=0.6)
@@ -173,18 +226,24 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
     columns = min(len(maps.grids), MAPS_ABREAST)
     rows = ceil(len(maps.grids) / columns)
     width = MAP_WIDTHS.get(columns, 1.85) if bare else 2.4
-    height = width * min(2.0, max(grid.values.shape[0] / grid.values.shape[1] for grid in maps.grids))
+    height = width * min(
+        2.0, max(grid.values.shape[0] / grid.values.shape[1] for grid in maps.grids)
+    )
     titles = [fill(grid.title, int(width * LETTERS_AN_INCH)) for grid in maps.grids]
     title_rows = max(title.count("\n") + 1 for title in titles)
     heading = 0.0 if bare else 0.4
     panel_height = height + 0.15 + 0.17 * title_rows
-    figure = Figure(figsize=(width * columns + 0.3, panel_height * rows + heading + 1.2), layout="constrained")
+    figure = Figure(
+        figsize=(width * columns + 0.3, panel_height * rows + heading + 1.2), layout="constrained"
+    )
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in panels[len(maps.grids) :]:
         axes.remove()
     image = None
     for axes, grid, title in zip(panels, maps.grids, titles, strict=False):
-        shown = np.ma.masked_equal(np.where(grid.values > 0, np.maximum(grid.values, VISITS_SHOWN * most), 0.0), 0.0)
+        shown = np.ma.masked_equal(
+            np.where(grid.values > 0, np.maximum(grid.values, VISITS_SHOWN * most), 0.0), 0.0
+        )
         image = axes.imshow(shown, norm=scale, cmap="cividis", interpolation="none")
         axes.patch.set(hatch="////", edgecolor="#808080")
         _draw_arrows(axes, grid, np.ma.filled(scale(shown), np.nan))
@@ -192,7 +251,12 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         axes.set_title(title, fontsize=10)
         axes.set(xticks=[], yticks=[])
     if image is not None:
-        place: Any = {"ax": panels[: len(maps.grids)], "orientation": "horizontal", "aspect": 32, "fraction": 0.05}
+        place: Any = {
+            "ax": panels[: len(maps.grids)],
+            "orientation": "horizontal",
+            "aspect": 32,
+            "fraction": 0.05,
+        }
         figure.colorbar(image, label="discounted visits per episode", **place).ax.minorticks_off()
     if not bare:
         figure.suptitle(maps.title, fontsize=13, fontweight="bold")
@@ -201,14 +265,25 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
 
 def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row column"]) -> None:
     """Arrows from the middle of each cell: light on dark ones, dark on bright ones, as the text where it is hatched."""
-    places = [(i, j, arrow) for i, row in enumerate(grid.arrows or ()) for j, text in enumerate(row) for arrow in text]
+    places = [
+        (i, j, arrow)
+        for i, row in enumerate(grid.arrows or ())
+        for j, text in enumerate(row)
+        for arrow in text
+    ]
     if not places:
         return
     i, j, arrows = zip(*places, strict=True)
     directions = np.array([MOVES[arrow] for arrow in arrows], float)
     colours = _on(brightness[list(i), list(j)])
     units = {"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1}
-    sizes = {"width": 0.07, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.4, "minlength": 0}
+    sizes = {
+        "width": 0.07,
+        "headwidth": 4,
+        "headlength": 3.6,
+        "headaxislength": 3.4,
+        "minlength": 0,
+    }
     axes.quiver(j, i, *(0.42 * directions).T, color=list(colours), **units, **sizes)
 
 
@@ -226,4 +301,6 @@ def _draw_marks(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row col
 
 def _on(brightness: Any) -> np.ndarray:
     """A colour that is seen on cells of some brightness; NaN is a hatched one."""
-    return np.where(np.isnan(brightness), "#000000", np.where(brightness > 0.5, "#101010", "#fafafa"))
+    return np.where(
+        np.isnan(brightness), "#000000", np.where(brightness > 0.5, "#101010", "#fafafa")
+    )

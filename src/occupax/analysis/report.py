@@ -16,7 +16,14 @@ from occupax._errors import OccupaxWarning
 from occupax.analysis import describe, page, statistics, verdict
 from occupax.analysis.charts import Chart, Maps, figure_name
 from occupax.analysis.comparison import Runs, compare, differing, telling_names
-from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, UNKNOWN, describe_metric, number, settings
+from occupax.analysis.describe import (
+    DIAGNOSTICS,
+    HEADLINES,
+    UNKNOWN,
+    describe_metric,
+    number,
+    settings,
+)
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
 from occupax.analysis.visits import grid_map, visits, visits_map
@@ -42,7 +49,9 @@ def write_report(runs: Runs, path: str | Path) -> None:
     if len(set(names)) < len(names):
         raise ValueError(f"runs must have different names, got {', '.join(names)}.")
     printable = [(_printable(name), result) for name, result in runs]
-    with style.context("default"):  # the page has its own colours, whatever the user's figures look like
+    with style.context(
+        "default"
+    ):  # the page has its own colours, whatever the user's figures look like
         told = list(zip(telling_names(printable), [result for _, result in runs], strict=True))
         worth = [_assessment(result) for _, result in told]
         marked = set(differing(told))
@@ -79,7 +88,9 @@ def _assessment(result: Result) -> Assessment:
     return result.assessment
 
 
-def _section(anchor: str, name: str, result: Result, assessment: Assessment, marked: Set[str]) -> dict[str, Any]:
+def _section(
+    anchor: str, name: str, result: Result, assessment: Assessment, marked: Set[str]
+) -> dict[str, Any]:
     columns = {
         "Utility": assessment.utilities,
         **({} if assessment.gaps is None else {"Left at most": assessment.gaps}),
@@ -93,7 +104,9 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment, mar
     full, recorded, others = describe.complete(result), result.metrics, result.references
     told = [*(name for name in recorded if name.startswith(OF_CONSTRAINTS)), *DIAGNOSTICS]
     constant = [it for it in told if it in recorded and np.ptp(recorded[it]) == 0]
-    same = np.array_equal(recorded.get("running_utility", ()), recorded["utility"], equal_nan=True)  # as of REINFORCE
+    same = np.array_equal(
+        recorded.get("running_utility", ()), recorded["utility"], equal_nan=True
+    )  # as of REINFORCE
     left_out = {*constant, *(["running_utility"] if same else [])}
     drawn = [it for it in told if it in recorded and it not in left_out and _known(recorded[it])]
     reached = np.nan if others is None else others.share(_median(assessment.utilities))
@@ -103,7 +116,9 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment, mar
         "headline": result.headline,
         "findings": result.diagnosis,
         "settings": settings(result),
-        "marked": [name for name, _ in settings(result) if {name, *_fields_of(name, result)} & marked],
+        "marked": [
+            name for name, _ in settings(result) if {name, *_fields_of(name, result)} & marked
+        ],
         "assessment": assessment,
         "overview": [
             TableCell(name, anchor),
@@ -116,22 +131,36 @@ def _section(anchor: str, name: str, result: Result, assessment: Assessment, mar
         ],
         "header": ["Seed", "Status", *columns],
         "rows": [
-            [str(seed), status[:1].upper() + status[1:], *(number(column[i]) for column in columns.values())]
+            [
+                str(seed),
+                status[:1].upper() + status[1:],
+                *(number(column[i]) for column in columns.values()),
+            ]
             for i, (seed, status) in enumerate(zip(result.seeds, result.status, strict=True))
         ],
-        "foot": ["Median", f"{finished} finished", *(number(_median(column)) for column in columns.values())],
+        "foot": [
+            "Median",
+            f"{finished} finished",
+            *(number(_median(column)) for column in columns.values()),
+        ],
         "several": len(result.seeds) > 1,
-        "headlines": [_titled(anchor, result, metric) for metric in HEADLINES if _known(recorded[metric])],
+        "headlines": [
+            _titled(anchor, result, metric) for metric in HEADLINES if _known(recorded[metric])
+        ],
         "maps": _visits(anchor, result, assessment),
         "picture": _picture(result, assessment),
         "diagnostics": [_diagnostic(anchor, result if it in EXACT else full, it) for it in drawn],
-        "constant": [f"{describe_metric(it).label} {number(recorded[it].flat[0])}" for it in constant],
+        "constant": [
+            f"{describe_metric(it).label} {number(recorded[it].flat[0])}" for it in constant
+        ],
     }
 
 
 def _fields_of(name: str, result: Result) -> Sequence[str]:
     """The settings that a line of the page is about, besides its name."""
-    return list(result.config["setup"]["algorithm"].get("fields") or {}) if name == "Algorithm" else []
+    return (
+        list(result.config["setup"]["algorithm"].get("fields") or {}) if name == "Algorithm" else []
+    )
 
 
 def _known(values: np.ndarray) -> bool:
@@ -177,7 +206,9 @@ def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
     best = int(np.nanargmax(assessment.utilities))
     name, title = f"{anchor}-visits", f"best policy (seed {result.seeds[best]})"
     if result.problem is None:
-        return None if assessment.visits is None else visits_map(name, title, assessment.visits[best])
+        return (
+            None if assessment.visits is None else visits_map(name, title, assessment.visits[best])
+        )
     grid = counted_grid(result.problem)
     if grid is not None and assessment.visits is not None:
         return grid_map(name, title, grid, assessment.visits[best])

@@ -1,6 +1,7 @@
 """Statistics over seeds and records, and learning curves, of which x is where the records are.
 
-It is `result.episodes`, for all seeds, or `result.steps`, for each. A stopped seed is NaN from then on, and left out.
+It is `result.episodes`, for all seeds, or `result.steps`, for each. A stopped seed is NaN from then
+on, and left out.
 """
 
 from collections.abc import Callable
@@ -43,10 +44,14 @@ def quartiles(values: Curves) -> tuple[Records, Records, Records]:
     known = ~np.isnan(values).all(0)
     result = np.full((3, values.shape[1]), np.nan)
     entries, levels = np.asarray(values[:, known], float), [0.25, 0.5, 0.75]
-    with np.errstate(invalid="ignore"):  # a utility may be infinite, and NumPy's way to interpolate then fails
+    with np.errstate(
+        invalid="ignore"
+    ):  # a utility may be infinite, and NumPy's way to interpolate then fails
         found = np.nanquantile(entries, levels, axis=0)
         if np.isnan(found).any():
-            below, above = (np.nanquantile(entries, levels, axis=0, method=way) for way in ("lower", "higher"))
+            below, above = (
+                np.nanquantile(entries, levels, axis=0, method=way) for way in ("lower", "higher")
+            )
             found = np.where(np.isnan(found), np.where(below == above, below, below + above), found)
     result[:, known] = found
     return result[0], result[1], result[2]
@@ -58,19 +63,23 @@ def moving_average(values: Curves, window: int) -> Curves:
     known = ~np.isnan(values)
 
     def sums(entries: np.ndarray) -> np.ndarray:
-        # not by differences of running sums, in which one huge importance weight would swallow all later records
+        # not by differences of running sums, in which one huge importance weight would swallow all
+        # later records
         padded = np.pad(entries, ((0, 0), (window // 2, (window - 1) // 2)))
         return np.lib.stride_tricks.sliding_window_view(padded, window, axis=1).sum(-1)
 
     with np.errstate(invalid="ignore"):
-        means = sums(np.where(known, values, 0.0).astype(float)) / np.maximum(sums(known.astype(float)), 1.0)
+        means = sums(np.where(known, values, 0.0).astype(float)) / np.maximum(
+            sums(known.astype(float)), 1.0
+        )
     return np.where(known, means, np.nan)
 
 
 def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.ndarray, "*record"]:
     """The mean of the middle half of the seeds, for each record; NaN for a record that no seed has.
 
-    It is `scipy.stats.trim_mean(values, 0.25)`, but the two seeds at the edge of the middle half may count in part.
+    It is `scipy.stats.trim_mean(values, 0.25)`, but the two seeds at the edge of the middle half
+    may count in part.
     """
     ranked = np.sort(np.asarray(values, float), axis=0)  # NaN comes last
     count = (~np.isnan(ranked)).sum(0)
@@ -81,18 +90,23 @@ def interquartile_mean(values: Float[np.ndarray, "seed *record"]) -> Float[np.nd
 
 
 def bootstrap(
-    values: Float[np.ndarray, "seed *record"], statistic: Statistic = interquartile_mean, **settings: Any
+    values: Float[np.ndarray, "seed *record"],
+    statistic: Statistic = interquartile_mean,
+    **settings: Any,
 ) -> Interval:
     """A percentile bootstrap confidence interval of a statistic over seeds; whole seeds are drawn, with replacement.
 
-    Where a draw is infinite or NaN, the bounds are values that the statistic took; resamples of which it is NaN are
-    left out. For few seeds the interval is too narrow: one of 95% for the mean of normal data covers it in 84% of all
-    cases for 5 seeds, 90% for 10 and 93% for 20. Intervals of several records hold one by one.
+    Where a draw is infinite or NaN, the bounds are values that the statistic took; resamples of
+    which it is NaN are left out. For few seeds the interval is too narrow: one of 95% for the mean
+    of normal data covers it in 84% of all cases for 5 seeds, 90% for 10 and 93% for 20. Intervals
+    of several records hold one by one.
 
     Args:
         values: one number, or one line of records, for each seed.
-        statistic: a function of such an array that takes the first axis away, `lambda runs: np.median(runs, axis=0)`.
-        settings: the `level` of confidence, 0.95; how many `resamples` to draw, 2000; and the `seed` of the draws, 0.
+        statistic: a function of such an array that takes the first axis away, `lambda runs:
+            np.median(runs, axis=0)`.
+        settings: the `level` of confidence, 0.95; how many `resamples` to draw, 2000; and the
+            `seed` of the draws, 0.
     """
     return _bootstrap({"values": values}, statistic, **settings)
 
@@ -108,14 +122,17 @@ def bootstrap_difference(
     Two equal infinities differ by 0. The other arguments and the interval are those of `bootstrap`.
     """
     if first.shape[1:] != second.shape[1:]:
-        raise ValueError(f"first and second must have the same records, got shapes {first.shape} and {second.shape}.")
+        raise ValueError(
+            f"first and second must have the same records, got shapes {first.shape} and {second.shape}."
+        )
     return _bootstrap({"first": first, "second": second}, statistic, **settings)
 
 
 def on_grid(x: Places, values: Curves, grid: Grid) -> Float[np.ndarray, "seed point"]:
     """The last record that each seed has at each point of a grid, NaN before its first.
 
-    A seed that was stopped stays at what it had reached. Of several records at one place the last counts.
+    A seed that was stopped stays at what it had reached. Of several records at one place the last
+    counts.
     """
     known = np.where(np.isnan(values), -1, np.arange(values.shape[1]))
     latest = np.pad(np.maximum.accumulate(known, axis=1), ((0, 0), (1, 0)), constant_values=-1)
@@ -133,7 +150,9 @@ def trailing_average(x: Num[np.ndarray, " record"], values: Curves, span: int | 
     """
     check_number("span", span, low=0.0, open_low=True)
     if x.shape != values.shape[1:] or not (np.diff(x, prepend=0) > 0).all():
-        raise ValueError(f"x must be {values.shape[1]} increasing numbers above 0, one a record, got {x!r:.60}.")
+        raise ValueError(
+            f"x must be {values.shape[1]} increasing numbers above 0, one a record, got {x!r:.60}."
+        )
     ends, known, result = x.astype(float), ~np.isnan(values), np.full(values.shape, np.nan)
     starts = np.concatenate([[0.0], ends[:-1]])
     for i, end in enumerate(ends):
@@ -141,30 +160,42 @@ def trailing_average(x: Num[np.ndarray, " record"], values: Curves, span: int | 
         part = slice(first, i + 1)
         shares = np.where(known[:, part], ends[part] - np.maximum(starts[part], end - span), 0.0)
         sums = (shares * np.where(known[:, part], values[:, part], 0.0)).sum(1)
-        result[:, i] = np.where(known[:, i], sums / np.where(known[:, i], shares.sum(1), 1.0), np.nan)
+        result[:, i] = np.where(
+            known[:, i], sums / np.where(known[:, i], shares.sum(1), 1.0), np.nan
+        )
     return result
 
 
-def mean_over_grid(grid: Grid, curves: Float[np.ndarray, "*seed point"]) -> Float[np.ndarray, "*seed"]:
+def mean_over_grid(
+    grid: Grid, curves: Float[np.ndarray, "*seed point"]
+) -> Float[np.ndarray, "*seed"]:
     """The mean height of each curve, in which a value counts from its point to the next, and the last does not."""
     widths = np.diff(read_array("grid", grid))
     if not (len(widths) and (widths > 0).all()):
         raise ValueError(f"grid must be two or more increasing numbers, got {grid!r:.60}.")
     if curves.shape[-1] != len(grid):
-        raise ValueError(f"curves must have {len(grid)} points as the grid has, got {curves.shape[-1]}.")
+        raise ValueError(
+            f"curves must have {len(grid)} points as the grid has, got {curves.shape[-1]}."
+        )
     with np.errstate(invalid="ignore"):  # infinities of both signs
         return np.asarray((np.asarray(curves, float)[..., :-1] * (widths / widths.sum())).sum(-1))
 
 
-def time_to_threshold(x: Places, values: Curves, threshold: float, window: int = 1) -> Float[np.ndarray, " seed"]:
+def time_to_threshold(
+    x: Places, values: Curves, threshold: float, window: int = 1
+) -> Float[np.ndarray, " seed"]:
     """Where the mean of `window` successive known records of a seed first reaches a threshold; infinity if never."""
     window, places = check_integer("window", window), _places(x, values)
     if np.isnan(threshold):
         raise ValueError(f"threshold must be a number, got {threshold!r}.")
     if window > values.shape[1]:
-        raise ValueError(f"window must be at most {values.shape[1]}, the number of records, got {window}.")
+        raise ValueError(
+            f"window must be at most {values.shape[1]}, the number of records, got {window}."
+        )
     with np.errstate(invalid="ignore"):  # infinities of both signs
-        means = np.lib.stride_tricks.sliding_window_view(np.asarray(values, float), window, axis=1).mean(-1)
+        means = np.lib.stride_tricks.sliding_window_view(
+            np.asarray(values, float), window, axis=1
+        ).mean(-1)
     return np.where(means >= threshold, places[:, window - 1 :], np.inf).min(1)
 
 
@@ -174,7 +205,9 @@ def log_log_line(x: Grid, y: Grid, *, level: float = 0.95) -> Line:
 
     tail, found = check_level(level), {"x": read_array("x", x), "y": read_array("y", y)}
     if found["x"].ndim != 1 or len(found["x"]) < 3 or found["x"].shape != found["y"].shape:
-        raise ValueError(f"x and y must be three or more numbers each, got shapes {x.shape} and {y.shape}.")
+        raise ValueError(
+            f"x and y must be three or more numbers each, got shapes {x.shape} and {y.shape}."
+        )
     for name, numbers in found.items():
         if numbers.min() <= 0:
             raise ValueError(f"{name} must be positive to have a logarithm, got {numbers.min()}.")
@@ -193,7 +226,11 @@ def check_level(level: float) -> float:
 
 
 def _bootstrap(
-    groups: dict[str, np.ndarray], statistic: Statistic, level: float = 0.95, resamples: int = 2000, seed: int = 0
+    groups: dict[str, np.ndarray],
+    statistic: Statistic,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> Interval:
     from scipy import stats
 
@@ -201,7 +238,9 @@ def _bootstrap(
     random = np.random.default_rng(check_integer("seed", seed, minimum=0))
     estimate = _difference(*(_estimate(name, values, statistic) for name, values in groups.items()))
 
-    def of_each(samples: np.ndarray) -> np.ndarray:  # from [seed, resample, *record] to [resample, *record]
+    def of_each(
+        samples: np.ndarray,
+    ) -> np.ndarray:  # from [seed, resample, *record] to [resample, *record]
         if statistic is interquartile_mean:  # of all of them at once, which is much faster
             return np.asarray(statistic(samples))
         return np.array([statistic(runs) for runs in np.moveaxis(samples, 1, 0)], float)
@@ -213,21 +252,32 @@ def _bootstrap(
 
     sizes: Any = {"n_resamples": resamples, "batch": RESAMPLES_AT_ONCE, "confidence_level": level}
     with catch_warnings(action="ignore", category=RuntimeWarning):  # of infinities and NaN
-        found = stats.bootstrap(tuple(groups.values()), compare, axis=0, method="percentile", rng=random, **sizes)
+        found = stats.bootstrap(
+            tuple(groups.values()), compare, axis=0, method="percentile", rng=random, **sizes
+        )
         drawn = found.bootstrap_distribution
-        outer = np.nanquantile(drawn, tail, -1, method="lower"), np.nanquantile(drawn, 1 - tail, -1, method="higher")
+        outer = (
+            np.nanquantile(drawn, tail, -1, method="lower"),
+            np.nanquantile(drawn, 1 - tail, -1, method="higher"),
+        )
     finite, unknown = np.isfinite(drawn).all(-1), np.isnan(estimate)
-    bounds = (np.where(finite, *pair) for pair in zip(found.confidence_interval, outer, strict=True))
+    bounds = (
+        np.where(finite, *pair) for pair in zip(found.confidence_interval, outer, strict=True)
+    )
     return Interval(estimate, *(np.where(unknown, np.nan, bound) for bound in bounds))
 
 
 def _estimate(name: str, values: np.ndarray, statistic: Statistic) -> np.ndarray:
     if len(values) < 2:
-        raise ValueError(f"{name} must have at least 2 seeds to tell how much they differ, got {len(values)}.")
+        raise ValueError(
+            f"{name} must have at least 2 seeds to tell how much they differ, got {len(values)}."
+        )
     estimate = np.asarray(statistic(values), float)
     if estimate.shape != values.shape[1:]:
         shapes = f"{estimate.shape} from {values.shape}"
-        raise ValueError(f"statistic must take away the first axis and no other, got shape {shapes}.")
+        raise ValueError(
+            f"statistic must take away the first axis and no other, got shape {shapes}."
+        )
     return estimate
 
 
@@ -240,10 +290,14 @@ def _difference(first: np.ndarray, second: np.ndarray | None = None) -> np.ndarr
 
 def _places(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     if x.shape not in (values.shape, values.shape[1:]):
-        raise ValueError(f"x must have shape {values.shape} as values or {values.shape[1:]}, got {x.shape}.")
+        raise ValueError(
+            f"x must have shape {values.shape} as values or {values.shape[1:]}, got {x.shape}."
+        )
     wrong = np.argwhere(~(x[..., 1:] >= x[..., :-1]))  # NaN is wrong too
     if len(wrong):
         *seed, record = wrong[0].tolist()
         line = x[tuple(seed)]
-        raise ValueError(f"x must not decrease from record to record, got {line[record]} before {line[record + 1]}.")
+        raise ValueError(
+            f"x must not decrease from record to record, got {line[record]} before {line[record + 1]}."
+        )
     return np.broadcast_to(x, values.shape)

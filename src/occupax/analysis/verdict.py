@@ -26,7 +26,8 @@ NOTHING = 1e-3
 def headline(result: Result) -> str:
     """The median utility of the seeds, what others are worth and, where the optimum is known, the share of the way.
 
-    For example "-26.5 (median of 10 seeds); uniform -79.0, optimum -23.0 (certified): 94% of the way".
+    For example "-26.5 (median of 10 seeds); uniform -79.0, optimum -23.0 (certified): 94% of the
+    way".
     """
     if result.problem is None and result.saved_assessment is None:
         return "what the policies are worth is not known, because the problem cannot be restored from a file"
@@ -36,19 +37,28 @@ def headline(result: Result) -> str:
     value = float(np.median(known))
     references = result.references or References(np.nan)
     remark = _remark(len(known), len(result.utilities), result.assessment.source)
-    return short(value, references.way) + remark + _compared(value, references) + _return(result) + _limits(result)
+    return (
+        short(value, references.way)
+        + remark
+        + _compared(value, references)
+        + _return(result)
+        + _limits(result)
+    )
 
 
 def _return(result: Result) -> str:
     """Return the part of the headline on the undiscounted return of the last iteration.
 
-    It is empty for the reward alone on a table, where the exact utility says as much, and for goals without a reward.
+    It is empty for the reward alone on a table, where the exact utility says as much, and for goals
+    without a reward.
     """
     if result.problem is None or not _has_reward(result.problem.objective):
         return ""
     last = result.metrics["return"][:, -1:]
     known = last[np.isfinite(last)]
-    exact = isinstance(result.problem.env, TabularMDP) and isinstance(result.problem.objective, Reward)
+    exact = isinstance(result.problem.env, TabularMDP) and isinstance(
+        result.problem.objective, Reward
+    )
     if exact or not known.size:
         return ""
     return f"; undiscounted return {short(float(np.median(known)))} at the end"
@@ -66,10 +76,14 @@ def _limits(result: Result) -> str:
     if result.problem is None:
         return ""
     text = ""
-    for constraint, excess in zip(result.problem.constraints, result.excesses.values(), strict=True):
+    for constraint, excess in zip(
+        result.problem.constraints, result.excesses.values(), strict=True
+    ):
         known = excess[~np.isnan(excess)]
         middle = float(np.median(known)) if known.size else np.nan
-        text += f"; {constraint}: " + (f"violated by {short(middle)}" if middle > 0 else f"slack {short(-middle)}")
+        text += f"; {constraint}: " + (
+            f"violated by {short(middle)}" if middle > 0 else f"slack {short(-middle)}"
+        )
     return text
 
 
@@ -89,7 +103,9 @@ def share_text(share: float, form: str = "{}") -> str:
     if not np.isfinite(share):
         return ""
     digits = 1 if NEARLY_ALL <= share < 1 else 0
-    return form.format(f"{floor(share * 100 * 10**digits + 1e-9) / 10**digits:.{digits}f}%".replace("-0%", "0%"))
+    return form.format(
+        f"{floor(share * 100 * 10**digits + 1e-9) / 10**digits:.{digits}f}%".replace("-0%", "0%")
+    )
 
 
 def short(value: float, way: float = np.nan) -> str:
@@ -115,8 +131,12 @@ def levels(references: References | None) -> tuple[Level, ...]:
     same = references.uniform is not None and short(references.uniform) == short(references.first)
     if not same:
         named["first policy"] = references.first
-    known = {name: value for name, value in named.items() if value is not None and np.isfinite(value)}
-    return tuple(Level(f"{name} {short(value, references.way)}", value) for name, value in known.items())
+    known = {
+        name: value for name, value in named.items() if value is not None and np.isfinite(value)
+    }
+    return tuple(
+        Level(f"{name} {short(value, references.way)}", value) for name, value in known.items()
+    )
 
 
 def summary(result: Result) -> str:
@@ -128,7 +148,11 @@ def finding_lines(result: Result) -> list[str]:
     """The findings as lines of text; each names its section of the documentation."""
 
     def lines(it: Finding) -> tuple[str, ...]:
-        return f"{it.kind}: {it.sentence}", f"  try: {it.advice}", f"  more: docs/diagnosis.md#{it.kind}"
+        return (
+            f"{it.kind}: {it.sentence}",
+            f"  try: {it.advice}",
+            f"  more: docs/diagnosis.md#{it.kind}",
+        )
 
     return [line for it in result.diagnosis for line in lines(it)]
 
@@ -136,9 +160,20 @@ def finding_lines(result: Result) -> list[str]:
 def short_description(result: Result) -> Description:
     """The headline, then what was trained with all settings, status, findings, and the curve of the median utility."""
     try:
-        said, kinds, others = result.headline, [finding.kind for finding in result.diagnosis], result.references
-    except (EpisodeError, ValueError) as error:  # whoever looks at a result is not to be stopped by it
-        said, kinds, others = f"what the policies are worth could not be found out: {error}", [], None
+        said, kinds, others = (
+            result.headline,
+            [finding.kind for finding in result.diagnosis],
+            result.references,
+        )
+    except (
+        EpisodeError,
+        ValueError,
+    ) as error:  # whoever looks at a result is not to be stopped by it
+        said, kinds, others = (
+            f"what the policies are worth could not be found out: {error}",
+            [],
+            None,
+        )
     status = {it: result.status.count(it) for it in result.status}
     rows = {
         "algorithm": algorithm_text(result),
@@ -146,7 +181,9 @@ def short_description(result: Result) -> Description:
         "seeds": str(len(result.seeds)),
         "episodes": f"{result.episodes[-1] if len(result.episodes) else 0:,} a seed",
         "time": f"{result.seconds:,.1f} seconds",
-        "status": ", ".join(it if len(result.seeds) == 1 else f"{count} {it}" for it, count in status.items()),
+        "status": ", ".join(
+            it if len(result.seeds) == 1 else f"{count} {it}" for it, count in status.items()
+        ),
         **({"findings": f"{', '.join(kinds)} (summary() says more)"} if kinds else {}),
     }
     curve = statistics.quartiles(result.metrics["utility"])[1]
@@ -172,7 +209,9 @@ def environment_text(result: Result) -> str:
         if isinstance(env, TabularMDP) and (name := table_name(env)):
             return f"{name} ({env.num_states:,} states, {env.num_actions:,} actions)"
         return in_words(env)
-    return environment_words(result.config["setup"]["problem"].get("fields", {}).get("env"), result.arrays)
+    return environment_words(
+        result.config["setup"]["problem"].get("fields", {}).get("env"), result.arrays
+    )
 
 
 def _problem_text(result: Result) -> str:
@@ -180,7 +219,12 @@ def _problem_text(result: Result) -> str:
     if problem is None:
         return f"on {environment_text(result)}, not restored"
     horizon = "infinite horizon" if problem.horizon is None else f"horizon {problem.horizon}"
-    settings = [f"discount {problem.discount:g}", horizon, problem.termination, *map(str, problem.constraints)]
+    settings = [
+        f"discount {problem.discount:g}",
+        horizon,
+        problem.termination,
+        *map(str, problem.constraints),
+    ]
     return f"{in_words(problem.objective)} on {environment_text(result)}, {', '.join(settings)}"
 
 

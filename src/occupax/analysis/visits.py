@@ -24,7 +24,10 @@ AS_GOOD = 0.99
 
 def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
     """Maps of the visits of a policy, the optimal and the uniform one; None if the states are not those of a square."""
-    alone, env = visits_map(name, title, exact.occupancy(problem, best).sum(1)), cast("TabularMDP", problem.env)
+    alone, env = (
+        visits_map(name, title, exact.occupancy(problem, best).sum(1)),
+        cast("TabularMDP", problem.env),
+    )
     if alone is None:
         return None
     grid, nowhere = is_grid(env, isqrt(env.num_states)), np.zeros(env.num_states, bool)
@@ -32,9 +35,7 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
     optimum, caption = quick_optimum(problem), alone.caption
     grids = [_grid(title, exact.occupancy(problem, best), moving)]
     if grid:
-        caption += (
-            " Arrows: the most probable action, and those within 1% of it. S: start; G: an end that is rewarded; "
-        )
+        caption += " Arrows: the most probable action, and those within 1% of it. S: start; G: an end that is rewarded; "
         caption += "H: any other end, such as a hole."
     if optimum is not None:
         grids.append(_grid("optimal policy", optimum.occupancy, moving))
@@ -56,16 +57,23 @@ def _marks(env: TabularMDP) -> list[list[str]]:
     paid = np.zeros(env.num_states)
     entered = np.asarray(env.probabilities) > 0
     np.maximum.at(paid, env.successors[entered], env.outcome_rewards[entered])
-    letters = np.where(ends, np.where(paid > 0, "G", "H"), np.where(np.asarray(env.initial) > 0, "S", ""))
+    letters = np.where(
+        ends, np.where(paid > 0, "G", "H"), np.where(np.asarray(env.initial) > 0, "S", "")
+    )
     return letters.reshape(side, side).tolist()
 
 
 def grid_map(name: str, title: str, grid: Grid, visited: Float[np.ndarray, " cells"]) -> Maps:
     """A map of the visits of the cells of a grid over observations, along its first two coordinates."""
     cells = visited.reshape(grid.bins)
-    plane = cells.sum(tuple(range(2, cells.ndim))) if cells.ndim > 2 else cells.reshape(len(cells), -1)
+    plane = (
+        cells.sum(tuple(range(2, cells.ndim))) if cells.ndim > 2 else cells.reshape(len(cells), -1)
+    )
     names = [_coordinate(it) for it in (*grid.coordinates, *(f"action {i}" for i in grid.actions))]
-    along = [f"{it} from {low:g} to {high:g}" for it, low, high in zip(names, grid.low, grid.high, strict=True)]
+    along = [
+        f"{it} from {low:g} to {high:g}"
+        for it, low, high in zip(names, grid.low, grid.high, strict=True)
+    ]
     caption = f"How often each cell is visited in an episode, discounted and estimated. From left to right: {along[0]}"
     caption += f"; upwards: {along[1]}" if len(along) > 1 else ""
     caption += f"; summed over {', '.join(names[2:])}" if len(names) > 2 else ""
@@ -102,9 +110,15 @@ def is_grid(env: TabularMDP, side: int) -> bool:
     row, column = state // side, state % side
     down, right = env.successors // side - row, env.successors % side - column
     ahead = down * across + right * along
-    stopped = (np.clip(row + across, 0, side - 1) == row) & (np.clip(column + along, 0, side - 1) == column)
+    stopped = (np.clip(row + across, 0, side - 1) == row) & (
+        np.clip(column + along, 0, side - 1) == column
+    )
     reaches = ((ahead == np.where(stopped, 0, 1)) & possible).any(-1)
-    return bool((abs(down) + abs(right) <= 1)[possible].all() and (ahead >= 0)[possible].all() and reaches[live].all())
+    return bool(
+        (abs(down) + abs(right) <= 1)[possible].all()
+        and (ahead >= 0)[possible].all()
+        and reaches[live].all()
+    )
 
 
 def _grid(title: str, occupancy: StateActionArray, moving: Bool[np.ndarray, " S"]) -> HeatMap:
@@ -112,7 +126,9 @@ def _grid(title: str, occupancy: StateActionArray, moving: Bool[np.ndarray, " S"
     square = (isqrt(len(visited)), -1)
     if not moving.any():
         return HeatMap(title, visited.reshape(square))
-    likely = (occupancy >= AS_GOOD * occupancy.max(1, keepdims=True)) & (moving & (visited > 0))[:, None]
+    likely = (occupancy >= AS_GOOD * occupancy.max(1, keepdims=True)) & (moving & (visited > 0))[
+        :, None
+    ]
     cells = likely.reshape(*square, len(MOVES))
     texts = [["".join(compress(MOVES, cell)) for cell in row] for row in cells]
     return HeatMap(title, visited.reshape(square), texts)

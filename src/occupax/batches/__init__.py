@@ -4,7 +4,8 @@
 * `queries`: the queries of the algorithms of this package.
 * `batch`: the abstract `Batch`, whose methods build these queries.
 * `sampled`: trajectories in memory, as arrays.
-* `tabular`: trajectories in memory, as the compact lists of events of the compiled kernel for tables.
+* `tabular`: trajectories in memory, as the compact lists of events of the compiled kernel for
+  tables.
 * `network`: log-probabilities by the compiled kernel for networks.
 * `parted`: batches in parts, whose answers are merged.
 * `caching`: a batch that remembers its queries and their answers.

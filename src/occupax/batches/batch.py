@@ -28,8 +28,8 @@ Answer = TypeVar("Answer")
 class Batch(ABC):
     """The trajectories of one iteration, wherever they are.
 
-    A backend implements `answer` and `halves`. The methods that algorithms call build a query each. None as the target
-    is the behaviour policy, whose importance weights are 1.
+    A backend implements `answer` and `halves`. The methods that algorithms call build a query each.
+    None as the target is the behaviour policy, whose importance weights are 1.
     """
 
     problem: Problem
@@ -59,7 +59,9 @@ class Batch(ABC):
         return self.answer(Occupancy(target=target))
 
     @final
-    def gradient(self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none") -> Policy:
+    def gradient(
+        self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
+    ) -> Policy:
         """Return the mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy."""
         return self.answer(Gradient(quasi_reward, read_baseline(baseline), target=target))
 

@@ -47,7 +47,13 @@ class CachingBatch(Batch):
         queries: the list that all queries are added to; halves share it with the whole.
     """
 
-    def __init__(self, batch: Batch, problem: Problem, fit: Fit | None = None, queries: list[Query[Any]] | None = None):
+    def __init__(
+        self,
+        batch: Batch,
+        problem: Problem,
+        fit: Fit | None = None,
+        queries: list[Query[Any]] | None = None,
+    ):
         self.problem = problem
         self.queries: list[Query[Any]] = [] if queries is None else queries
         self._batch = batch

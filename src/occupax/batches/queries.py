@@ -44,7 +44,9 @@ class ReturnsToGo(TargetQuery[ReturnSums]):
 
     def compute(self, batch: "SampledBatch") -> ReturnSums:
         """Return the sums over the trajectories."""
-        return estimators.return_sums_of(batch.problem, batch.scored(self.target), self.quasi_reward, self.baseline)
+        return estimators.return_sums_of(
+            batch.problem, batch.scored(self.target), self.quasi_reward, self.baseline
+        )
 
 
 class Gradient(TargetQuery[Policy]):
@@ -55,7 +57,9 @@ class Gradient(TargetQuery[Policy]):
 
     def compute(self, batch: "SampledBatch") -> Policy:
         """Return the mean gradient, in the shape of a policy."""
-        return estimators.gradient_of(batch.problem, batch.scored(self.target), self.quasi_reward, self.baseline)
+        return estimators.gradient_of(
+            batch.problem, batch.scored(self.target), self.quasi_reward, self.baseline
+        )
 
     def complete(self, whole: "Batch") -> "Gradient":
         """Return the query with the returns-to-go of the whole batch, which a mean baseline is made of."""
@@ -96,7 +100,9 @@ class FisherVector(Query[Policy]):
 
     def compute(self, batch: "SampledBatch") -> Policy:
         """Return the product, in the shape of a policy."""
-        return estimators.fisher_vector(batch.problem, batch.trajectories, batch.policy, self.vector)
+        return estimators.fisher_vector(
+            batch.problem, batch.trajectories, batch.policy, self.vector
+        )
 
 
 class HessianVector(Query[tuple[Float[Array, " d"], Policy]]):
@@ -109,7 +115,9 @@ class HessianVector(Query[tuple[Float[Array, " d"], Policy]]):
     def compute(self, batch: "SampledBatch") -> tuple[Float[Array, " d"], Policy]:
         """Return the derivatives of the occupancy and of the gradient."""
         scored = batch.scored(None)
-        return estimators.hessian_vector_of(batch.problem, scored, self.vector, self.quasi_reward, self.baseline)
+        return estimators.hessian_vector_of(
+            batch.problem, scored, self.vector, self.quasi_reward, self.baseline
+        )
 
     def complete(self, whole: "Batch") -> "HessianVector":
         """Return the query with the returns-to-go of the whole batch, which a mean baseline is made of."""
@@ -130,7 +138,8 @@ class Statistics(eqx.Module):
     largest_weight: Float[Array, ""]
     """Largest importance weight of the target policy at any step."""
     effective_sample_size: Float[Array, ""]
-    """(sum w)^2 / sum w^2 over the weights of whole trajectories: as many on-policy ones would tell as much."""
+    """(sum w)^2 / sum w^2 over the weights of whole trajectories: as many on-policy ones would tell
+    as much."""
     actions_clipped: Float[Array, ""]
     """Fraction of the steps whose action was outside of the bounds of the environment."""
     saturated: Float[Array, " n"]
@@ -226,7 +235,8 @@ class Transitions(eqx.Module):
     rewards: Float[Array, "S A"]
     """The sum of the rewards of each state and action."""
     ends: Float[Array, " S"]
-    """Number of trajectories that terminated in each state; one that is truncated at the horizon does not."""
+    """Number of trajectories that terminated in each state; one that is truncated at the horizon
+    does not."""
     info: Float[Array, "S A k"] | None = None
     """The sums of the values of the simulator's `info`, if any are recorded."""
 
@@ -251,7 +261,9 @@ class TransitionCounts(Query[Transitions]):
         final = trajectories.final_observations
         after = jnp.concatenate([before[:, 1:], final[:, None]], 1)
         live = trajectories.live.astype(trajectories.rewards.dtype)
-        is_there = trajectories.live[:, 0] | trajectories.terminated  # one that begins where it ends takes no step
+        is_there = (
+            trajectories.live[:, 0] | trajectories.terminated
+        )  # one that begins where it ends takes no step
         by_state = jnp.zeros(states, live.dtype)
         by_pair = jnp.zeros((states, env.num_actions), live.dtype)
         by_step = jnp.zeros((*by_pair.shape, states), live.dtype)

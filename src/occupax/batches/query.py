@@ -22,7 +22,8 @@ Target = Policy | None
 class Query(eqx.Module, Generic[Answer]):
     """A query about a batch of trajectories. Subclass it to define a new one: every sampler answers it.
 
-    A query is sent to wherever the trajectories are: it consists of arrays, policies and static values.
+    A query is sent to wherever the trajectories are: it consists of arrays, policies and static
+    values.
     """
 
     is_sum: ClassVar[bool] = False
@@ -34,8 +35,8 @@ class Query(eqx.Module, Generic[Answer]):
     def compute(self, batch: "SampledBatch") -> Answer:
         """Return the answer from trajectories in memory; the function may be traced by JAX.
 
-        Trajectories without a live step may be there to fill up a part of a batch. A mean is over all of them, and
-        their contribution must be zero.
+        Trajectories without a live step may be there to fill up a part of a batch. A mean is over
+        all of them, and their contribution must be zero.
         """
 
     def merge(self, one: Answer, other: Answer) -> Answer:

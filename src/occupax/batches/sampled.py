@@ -24,7 +24,8 @@ class SampledBatch(Batch, eqx.Module):
         problem: the problem that the trajectories were drawn from.
         trajectories: the trajectories.
         policy: the behaviour policy.
-        scorer: the log-probabilities of the trajectories; by default those of the policies themselves.
+        scorer: the log-probabilities of the trajectories; by default those of the policies
+            themselves.
     """
 
     problem: Problem

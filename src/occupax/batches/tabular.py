@@ -46,9 +46,10 @@ Answer = TypeVar("Answer")
 class Events(eqx.Module):
     """Tables of everything that can happen in a step.
 
-    A step is one number, its event: which outcome which action had in which state. Tables of events are filled up with
-    outcomes that never happen, to 2^`shift` for each state and action. `counts` are the features of every event, and
-    `end_counts` those of every action in a state that goes on after the end [S * A].
+    A step is one number, its event: which outcome which action had in which state. Tables of events
+    are filled up with outcomes that never happen, to 2^`shift` for each state and action. `counts`
+    are the features of every event, and `end_counts` those of every action in a state that goes on
+    after the end [S * A].
     """
 
     shift: int = eqx.field(static=True)
@@ -75,7 +76,8 @@ class Events(eqx.Module):
 class TabularBatch(Batch, eqx.Module):
     """Trajectories `start` to `stop` of those that lie here as lists of events, in the order of the kernel.
 
-    The kernel answers the queries of the table `fast`; all others are computed from the trajectories as arrays.
+    The kernel answers the queries of the table `fast`; all others are computed from the
+    trajectories as arrays.
     """
 
     fast: ClassVar[dict[type[Query[Any]], Callable[..., Any]]]
@@ -140,14 +142,18 @@ class TabularBatch(Batch, eqx.Module):
     def first_events(self) -> Int[Array, " n"]:
         """Return where the events of each trajectory begin."""
         before = jnp.cumsum(self.lengths) - self.lengths
-        first = jnp.arange(self.lengths.size) // PART * PART  # each part is packed from its first place on
+        first = (
+            jnp.arange(self.lengths.size) // PART * PART
+        )  # each part is packed from its first place on
         return first * self.problem.sampling_horizon() + before - before[first]
 
     def terminal(self) -> Bool[Array, " S"]:
         """Return which states are terminal."""
         return jnp.asarray(table_of(self.problem).terminal)
 
-    def visits(self, places: Int[Array, " events"], size: int, **settings: Any) -> Float[Array, " size"]:
+    def visits(
+        self, places: Int[Array, " events"], size: int, **settings: Any
+    ) -> Float[Array, " size"]:
         """Return the mean visits of each of `size` places, of which each event has one; discounted by default."""
         dtype = self.probs.dtype
         ended = jnp.zeros((self.probs.size, 1), jnp.int32)
@@ -156,16 +162,22 @@ class TabularBatch(Batch, eqx.Module):
         output = jax.ShapeDtypeStruct((size,), dtype)
         return self.call("occupancy", None, output, *features, absorbing=False, **settings)
 
-    def call_with_features(self, name: str, target: Target, outputs: Any, *operands: Array, **settings: Any) -> Any:
+    def call_with_features(
+        self, name: str, target: Target, outputs: Any, *operands: Array, **settings: Any
+    ) -> Any:
         """Call the kernel with the target's probabilities, and the features of events and of what goes on after."""
         dtype = self.probs.dtype
         features = [self.probs if target is None else probs_of(target)]
         for counts in (self.table.counts, self.table.end_counts):
             features += [counts.index, counts.value.astype(dtype)]
         absorbing = self.problem.termination == "absorbing"
-        return self.call(name, target, outputs, *features, *operands, absorbing=absorbing, **settings)
+        return self.call(
+            name, target, outputs, *features, *operands, absorbing=absorbing, **settings
+        )
 
-    def call(self, name: str, target: Target, outputs: Any, *operands: Array, **settings: Any) -> Any:
+    def call(
+        self, name: str, target: Target, outputs: Any, *operands: Array, **settings: Any
+    ) -> Any:
         """Call the kernel with the trajectories and the ratios of the target's probabilities."""
         ratios = self.probs if target is None else probs_of(target) / self.probs
         trajectories = self.events, self.lengths, self.finals, self.terminal(), ratios
@@ -177,7 +189,9 @@ class TabularBatch(Batch, eqx.Module):
             "discount": self.problem.discount,
             "on_policy": target is None,
         }
-        return kernels.call(f"tabular_{name}", self.probs.dtype, outputs, *trajectories, *operands, **own | settings)
+        return kernels.call(
+            f"tabular_{name}", self.probs.dtype, outputs, *trajectories, *operands, **own | settings
+        )
 
 
 def _occupancy(batch: TabularBatch, query: Occupancy) -> Float[Array, " d"]:
@@ -192,7 +206,9 @@ def _gradient(batch: TabularBatch, query: Gradient) -> Policy:
     output = jax.ShapeDtypeStruct(batch.probs.shape, dtype)
     whole, kind = _baseline(query.baseline, dtype)
     operands = jnp.asarray(query.quasi_reward, dtype), whole
-    return Tabular(batch.call_with_features("gradient", query.target, output, *operands, baseline=kind))
+    return Tabular(
+        batch.call_with_features("gradient", query.target, output, *operands, baseline=kind)
+    )
 
 
 def _returns_to_go(batch: TabularBatch, query: ReturnsToGo) -> ReturnSums:
@@ -230,10 +246,15 @@ def _hessian_vector(batch: TabularBatch, query: HessianVector) -> tuple[Float[Ar
         return batch.as_sampled().answer(query)  # which says what is wrong
     dtype = batch.probs.dtype
     along = _centred(batch.probs, query.vector)
-    outputs = [jax.ShapeDtypeStruct((batch.problem.size,), dtype), jax.ShapeDtypeStruct(batch.probs.shape, dtype)]
+    outputs = [
+        jax.ShapeDtypeStruct((batch.problem.size,), dtype),
+        jax.ShapeDtypeStruct(batch.probs.shape, dtype),
+    ]
     whole, kind = _baseline(query.baseline, dtype)
     operands = jnp.asarray(query.quasi_reward, dtype), whole, along.astype(dtype)
-    occupancy, product = batch.call_with_features("product", None, outputs, *operands, baseline=kind)
+    occupancy, product = batch.call_with_features(
+        "product", None, outputs, *operands, baseline=kind
+    )
     return occupancy, Tabular(product)
 
 
@@ -242,11 +263,15 @@ def _transitions(batch: TabularBatch, query: TransitionCounts) -> Transitions:
     S, A = batch.probs.shape
     dtype = batch.probs.dtype
     number_of_events = batch.table.successors.size
-    visits = batch.visits(jnp.arange(number_of_events, dtype=jnp.int32), number_of_events, discount=1.0)
+    visits = batch.visits(
+        jnp.arange(number_of_events, dtype=jnp.int32), number_of_events, discount=1.0
+    )
     events = jnp.round(visits * batch.size)  # a mean over the trajectories
     pairs = jnp.arange(number_of_events) >> batch.table.shift
     counts = jnp.zeros((S * A, S), dtype).at[pairs, jnp.asarray(batch.table.successors)].add(events)
-    rewards = jnp.zeros(S * A, dtype).at[pairs].add(events * jnp.asarray(batch.table.rewards, dtype))
+    rewards = (
+        jnp.zeros(S * A, dtype).at[pairs].add(events * jnp.asarray(batch.table.rewards, dtype))
+    )
     own = slice(batch.start, batch.stop)
     finals = batch.finals[own]
     first_states = (batch.events[batch.first_events()[own]] >> batch.table.shift) // A
@@ -283,11 +308,15 @@ def _baseline(baseline: Baseline, dtype: Any) -> tuple[Float[Array, "2 _"], int]
 def _centred(probs: Float[Array, "S A"], vector: Policy) -> Float[Array, "S A"]:
     """Return the derivatives of the log-probabilities along a vector."""
     if not isinstance(vector, Tabular):
-        raise ValueError(f"vector must have the shape of a tabular policy, got {type(vector).__name__}.")
+        raise ValueError(
+            f"vector must have the shape of a tabular policy, got {type(vector).__name__}."
+        )
     return vector.table - jnp.sum(probs * vector.table, 1, keepdims=True)
 
 
-def _counts(problem: Problem, pairs: Int[np.ndarray, " n"], rewards: Float[np.ndarray, " n"]) -> Count:
+def _counts(
+    problem: Problem, pairs: Int[np.ndarray, " n"], rewards: Float[np.ndarray, " n"]
+) -> Count:
     states, actions = np.divmod(pairs.astype(np.int32), problem.env.num_actions)
     return jax.vmap(problem.count)(states, actions, rewards.astype(jnp.result_type(float)))
 
@@ -302,5 +331,7 @@ def table_of(problem: Problem) -> TabularMDP:
 def probs_of(policy: Policy) -> Float[Array, "S A"]:
     """Return the probabilities of a tabular policy."""
     if not isinstance(policy, Tabular):
-        raise ValueError(f"the compiled kernel takes tabular policies, got {type(policy).__name__}.")
+        raise ValueError(
+            f"the compiled kernel takes tabular policies, got {type(policy).__name__}."
+        )
     return jax.nn.softmax(policy.table)

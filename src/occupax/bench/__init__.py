@@ -2,12 +2,13 @@
 
 What is run:
 
-- `families`: the problems, in families that are drawn from a seed; `tables` draws their environments, and `objectives`
-  what is maximised in them.
-- `references`: the best value of each problem, certified where that is possible; those of the problems that are the
-  same for everybody are in `references.json`.
+- `families`: the problems, in families that are drawn from a seed; `tables` draws their
+  environments, and `objectives` what is maximised in them.
+- `references`: the best value of each problem, certified where that is possible; those of the
+  problems that are the same for everybody are in `references.json`.
 - `measure`: training, and the exact or estimated utility of the policies meanwhile.
-- `cells`: one algorithm on one problem in one track, the search for tuned settings, and the file that keeps it.
+- `cells`: one algorithm on one problem in one track, the search for tuned settings, and the file
+  that keeps it.
 - `protocol`: all of it, one after the other.
 
 What is made of it:

@@ -27,10 +27,12 @@ SEARCH_SEEDS = range(2)
 SETTINGS = 16
 """How many settings the search tries."""
 RANGE = 20.0
-"""By what factor, at most, the step sizes of the search, or what is tuned instead, differ from the algorithm's own."""
+"""By what factor, at most, the step sizes of the search, or what is tuned instead, differ from the
+algorithm's own."""
 SIZES = ("snapshot_batch", "batch")
 TUNED = {"PlugIn": "prior"}
-"""The hyperparameter that the search multiplies, by class name; `step_size` for all other algorithms."""
+"""The hyperparameter that the search multiplies, by class name; `step_size` for all other
+algorithms."""
 """Settings of which the search tries the half as well."""
 
 
@@ -49,7 +51,9 @@ class Cell:
     @property
     def name(self) -> str:
         """What its file is called."""
-        return "-".join(re.findall(r"[a-z0-9]+", f"{self.problem.name} {self.label} {self.track}".lower()))
+        return "-".join(
+            re.findall(r"[a-z0-9]+", f"{self.problem.name} {self.label} {self.track}".lower())
+        )
 
     @property
     def description(self) -> dict[str, Any]:
@@ -93,7 +97,12 @@ def measure(cell: Cell, logger: Logger | None = None) -> Done:
     began, it = time.process_time(), cell.problem
     chosen = _with_its_settings(it.problem, cell.algorithm)
     if not _takes(it.problem, chosen):
-        return Done(cell, "does not take this problem", unmoved(it.problem, it.row.episodes, range(cell.seeds)), 0.0)
+        return Done(
+            cell,
+            "does not take this problem",
+            unmoved(it.problem, it.row.episodes, range(cell.seeds)),
+            0.0,
+        )
     if cell.track == "tuned":
         chosen = _search(it, chosen)
     curve = train(it.problem, [chosen], it.row.episodes, range(cell.seeds), SEED, logger)[0]
@@ -102,13 +111,18 @@ def measure(cell: Cell, logger: Logger | None = None) -> Done:
 
 def _with_its_settings(problem: Problem, algorithm: Algorithm[Any] | None) -> Algorithm[Any]:
     """The algorithm with the settings that it has by default for a problem."""
-    return make_setup(problem, [algorithm], first_policy(problem), 1, SEED, 1, exact=False).algorithms[0]
+    return make_setup(
+        problem, [algorithm], first_policy(problem), 1, SEED, 1, exact=False
+    ).algorithms[0]
 
 
 def _takes(problem: Problem, algorithm: Algorithm[Any]) -> bool:
     """Whether an algorithm is for such a problem: PlugIn is for tables only."""
     try:
-        algorithm.init(problem, make_setup(problem, [algorithm], first_policy(problem), 1, SEED, 1, False).policies[0])
+        algorithm.init(
+            problem,
+            make_setup(problem, [algorithm], first_policy(problem), 1, SEED, 1, False).policies[0],
+        )
     except ValueError:
         return False
     return True
@@ -116,7 +130,11 @@ def _takes(problem: Problem, algorithm: Algorithm[Any]) -> bool:
 
 def describe(algorithm: Algorithm[Any]) -> str:
     """An algorithm with all its settings, as Python would write it."""
-    settings = (f"{field.name}={getattr(algorithm, field.name)}" for field in fields(algorithm) if field.init)
+    settings = (
+        f"{field.name}={getattr(algorithm, field.name)}"
+        for field in fields(algorithm)
+        if field.init
+    )
     return f"{type(algorithm).__name__}({', '.join(settings)})"
 
 
@@ -131,8 +149,8 @@ def _source(algorithm: Algorithm[Any]) -> str:
 def candidates(algorithm: Algorithm[Any]) -> list[list[Algorithm[Any]]]:
     """The settings that the search tries, in groups that differ in numbers only.
 
-    They are multiples of the algorithm's own step size, or of the hyperparameter in `TUNED`, and, where it has batches,
-    these and half of them.
+    They are multiples of the algorithm's own step size, or of the hyperparameter in `TUNED`, and,
+    where it has batches, these and half of them.
     """
     sizes = {name: getattr(algorithm, name) for name in SIZES if hasattr(algorithm, name)}
     halves = {name: -(-size // 2) for name, size in sizes.items()}
@@ -141,7 +159,9 @@ def candidates(algorithm: Algorithm[Any]) -> list[list[Algorithm[Any]]]:
     powers = np.arange(-count // 2, count // 2) * 2 / count
     name = TUNED.get(type(algorithm).__name__, "step_size")
     values = [float(f"{getattr(algorithm, name) * RANGE**power:.3g}") for power in powers]
-    return [[replace(algorithm, **{name: value}, **changed) for value in values] for changed in groups]
+    return [
+        [replace(algorithm, **{name: value}, **changed) for value in values] for changed in groups
+    ]
 
 
 def _search(it: BenchProblem, algorithm: Algorithm[Any]) -> Algorithm[Any]:
@@ -170,7 +190,10 @@ def keep(folder: Path, cell: Cell, logger: Logger | None = None) -> Done:
 
 def save(folder: Path, done: Done) -> None:
     """Keep what came of a cell in a file."""
-    values = [[value if np.isfinite(value) else None for value in row] for row in done.curve.values.tolist()]
+    values = [
+        [value if np.isfinite(value) else None for value in row]
+        for row in done.curve.values.tolist()
+    ]
     content = {
         "cell": done.cell.description,
         "settings": done.settings,

@@ -59,8 +59,22 @@ FAMILIES = {
         "development",
         "FrozenLake and maps like it: every step on the ice may go astray, and holes end the episode",
         (
-            Row("lake-4", ("return", "entropy"), 100, 10_000, partial(tables.lake, size=4), "FrozenLake-v1"),
-            Row("lake-8", ("return", "log-coverage"), 200, 20_000, partial(tables.lake, size=8), "FrozenLake8x8-v1"),
+            Row(
+                "lake-4",
+                ("return", "entropy"),
+                100,
+                10_000,
+                partial(tables.lake, size=4),
+                "FrozenLake-v1",
+            ),
+            Row(
+                "lake-8",
+                ("return", "log-coverage"),
+                200,
+                20_000,
+                partial(tables.lake, size=8),
+                "FrozenLake8x8-v1",
+            ),
             Row("lake-6", ("return", "target"), 100, 10_000, partial(tables.lake, size=6)),
         ),
     ),
@@ -69,7 +83,9 @@ FAMILIES = {
         "corridors that pay at their far end",
         (
             Row("chain-10", ("return", "sum"), 60, 5_000, partial(tables.chain, n=10)),
-            Row("chain-20", ("log-coverage", "constraint"), 100, 5_000, partial(tables.chain, n=20)),
+            Row(
+                "chain-20", ("log-coverage", "constraint"), 100, 5_000, partial(tables.chain, n=20)
+            ),
         ),
     ),
     "garnet": Family(
@@ -85,7 +101,15 @@ FAMILIES = {
     "cartpole": Family(
         "development",
         "a pole on a cart, with a network as the policy",
-        (Row("cartpole", ("return", "log-coverage", "constraint"), 500, 1_500, published="CartPole-v1"),),
+        (
+            Row(
+                "cartpole",
+                ("return", "log-coverage", "constraint"),
+                500,
+                1_500,
+                published="CartPole-v1",
+            ),
+        ),
     ),
     "linear": Family(
         "development",
@@ -101,9 +125,21 @@ FAMILIES = {
         "test",
         "walks along a cliff, from which a fall is expensive",
         (
-            Row("cliff", ("return", "log-coverage"), 100, 5_000, partial(tables.cliff, slip=0.0), "CliffWalking-v1"),
             Row(
-                "cliff-ice", ("return",), 100, 5_000, partial(tables.cliff, slip=tables.ICE), "CliffWalkingSlippery-v1"
+                "cliff",
+                ("return", "log-coverage"),
+                100,
+                5_000,
+                partial(tables.cliff, slip=0.0),
+                "CliffWalking-v1",
+            ),
+            Row(
+                "cliff-ice",
+                ("return",),
+                100,
+                5_000,
+                partial(tables.cliff, slip=tables.ICE),
+                "CliffWalkingSlippery-v1",
             ),
             Row("cliff-drawn", ("entropy",), 100, 5_000, partial(tables.cliff, slip=0.1)),
         ),
@@ -121,7 +157,13 @@ FAMILIES = {
         "grids with holes, in which some steps go astray",
         (
             Row("grid-5", ("return", "ratio"), 60, 10_000, partial(tables.grid, size=5)),
-            Row("grid-8", ("log-coverage", "target", "constraint"), 100, 10_000, partial(tables.grid, size=8)),
+            Row(
+                "grid-8",
+                ("log-coverage", "target", "constraint"),
+                100,
+                10_000,
+                partial(tables.grid, size=8),
+            ),
             Row("grid-10", ("entropy", "roots"), 100, 10_000, partial(tables.grid, size=10)),
         ),
     ),
@@ -130,7 +172,9 @@ FAMILIES = {
         "dives of which a single one in very many finds the treasure",
         (
             Row("deep-sea-6", ("return",), 6, 5_000, partial(tables.deep_sea, size=6)),
-            Row("deep-sea-8", ("return", "log-coverage"), 8, 5_000, partial(tables.deep_sea, size=8)),
+            Row(
+                "deep-sea-8", ("return", "log-coverage"), 8, 5_000, partial(tables.deep_sea, size=8)
+            ),
             Row("deep-sea-10", ("sum",), 10, 5_000, partial(tables.deep_sea, size=10)),
         ),
     ),
@@ -147,7 +191,15 @@ FAMILIES = {
     "mountain-car": Family(
         "test",
         "a weak car in a valley, with a network as the policy",
-        (Row("mountain-car", ("sum", "log-coverage", "entropy"), 200, 2_000, published="MountainCar-v0"),),
+        (
+            Row(
+                "mountain-car",
+                ("sum", "log-coverage", "entropy"),
+                200,
+                2_000,
+                published="MountainCar-v0",
+            ),
+        ),
     ),
 }
 """All problems of the benchmark; the half of a family is that of all its problems."""
@@ -209,7 +261,9 @@ class BenchProblem:
         return serial.checksum(json.dumps(text), arrays)
 
     def _random(self, name: str) -> np.random.Generator:
-        return np.random.default_rng([0 if self.fresh is None else self.fresh + 1, crc32(name.encode())])
+        return np.random.default_rng(
+            [0 if self.fresh is None else self.fresh + 1, crc32(name.encode())]
+        )
 
 
 def problems(
@@ -220,8 +274,8 @@ def problems(
     Args:
         suite: "quick", eight of them, or "full".
         half: those of the families to develop with, of those to test on, or "both".
-        fresh: a seed for new tables and targets of the same families, so that nobody can tune to those that are known.
-            Problems without a table stay as they are.
+        fresh: a seed for new tables and targets of the same families, so that nobody can tune to
+            those that are known. Problems without a table stay as they are.
 
     Returns:
         The problems; what each is trained on is made when it is asked for.

@@ -22,7 +22,12 @@ from occupax.training.setup import versions
 
 DEFAULT = "ox.train"
 """What the algorithm is called that `occupax.train` takes when it is given none."""
-MEASURES = {"mean": "mean over training", "tenth": "after a tenth", "third": "after a third", "end": "in the end"}
+MEASURES = {
+    "mean": "mean over training",
+    "tenth": "after a tenth",
+    "third": "after a third",
+    "end": "in the end",
+}
 """What is scored, and how it is called."""
 LOST = -0.05
 """A run that ends below this share of the way has lost what its first policy could do."""
@@ -30,32 +35,40 @@ LEVELS = np.linspace(0.0, 1.0, 101)
 POINTS = np.linspace(0.0, 1.0, 51)
 """The levels of the profiles, and the shares of the budget at which the curves are drawn."""
 METHOD = {
-    "Score": """The share of the way from the first policy to the optimum after a tenth, a third and all of the episodes
+    "Score": """The share of the way from the first policy to the optimum after a tenth, a third and
+    all of the episodes
 of a problem, and its mean over the training, by which the leaderboard is ordered.""",
-    "Optimum": """On a table with a concave utility it is certified: no policy, be it dependent on time, is better by
-more than a millionth of the way; those that are trained do not depend on time, and the best of them may stay some
-percent below. A bound is what no policy can exceed. Elsewhere it is a reference, the best that exact
-gradients from several starts found, or that long runs did, and may be exceeded.""",
-    "First policy": """The one that every run starts from: the uniform policy on a table, and elsewhere the mean over
+    "Optimum": """On a table with a concave utility it is certified: no policy, be it dependent on
+    time, is better by
+more than a millionth of the way; those that are trained do not depend on time, and the best of them
+may stay some percent below. A bound is what no policy can exceed. Elsewhere it is a reference, the
+best that exact gradients from several starts found, or that long runs did, and may be exceeded.""",
+    "First policy": """The one that every run starts from: the uniform policy on a table, and
+    elsewhere the mean over
 the first policies of all seeds.""",
     "Utility": f"""Exact on a table, at {RECORDS} places of the training. Elsewhere it is estimated from {EPISODES} new
 episodes of each policy, at {ESTIMATES} places; the estimate of a coverage or an entropy is a little too low, for all
 algorithms alike.""",
     "Tracks": f"""Default: the algorithm with its own settings, the same for every problem. Tuned: the best of
 {SETTINGS} settings for each problem, by the mean utility over the training of {len(SEARCH_SEEDS)} other seeds.""",
-    "The default": """`ox.train` is what `occupax.train` takes when it is given no algorithm: PlugIn for tables of up to
-128 states without constraints, because on those of the development half it beats all others, and REINFORCE elsewhere.
-The rules of the choice are in `benchmarks/default.py`. After the test half had been run, two things of networks were
-chosen on CartPole's and Acrobot's return with other seeds: how they see wide ranges, and batches of 5 with restarts.
-Acrobot belongs to the test half.""",
-    "Not taken": """A problem that an algorithm does not take, as PlugIn those without a table, counts as if its first
+    "The default": """`ox.train` is what `occupax.train` takes when it is given no algorithm: PlugIn
+    for tables of up to
+128 states without constraints, because on those of the development half it beats all others, and
+REINFORCE elsewhere. The rules of the choice are in `benchmarks/default.py`. After the test half had
+been run, two things of networks were chosen on CartPole's and Acrobot's return with other seeds:
+how they see wide ranges, and batches of 5 with restarts. Acrobot belongs to the test half.""",
+    "Not taken": """A problem that an algorithm does not take, as PlugIn those without a table,
+    counts as if its first
 policy had been left as it is, with a score of 0.""",
-    "Intervals": """Of 95%, by drawing the seeds of every problem anew: they tell how much the numbers change with other
+    "Intervals": """Of 95%, by drawing the seeds of every problem anew: they tell how much the
+    numbers change with other
 seeds on these problems, not with other problems.""",
     "Lost runs": f"""Runs that end below their first policy by more than {-LOST:.0%} of the way. Those whose numbers are
 not finite any more count as {LOWEST:g}.""",
-    "Halves": """Settings are chosen on the families of the development half; those of the test half are for judging the
-choice. Fresh problems have new tables, targets and costs; those without a table stay as they are.""",
+    "Halves": """Settings are chosen on the families of the development half; those of the test half
+    are for judging the
+choice. Fresh problems have new tables, targets and costs; those without a table stay as they
+are.""",
 }
 """How it is measured, in words."""
 
@@ -75,18 +88,22 @@ class Leaderboard:
         """The label and the track of everything that was entered."""
         return list(dict.fromkeys((it.cell.label, it.cell.track) for it in self.done))
 
-    def scores(self, label: str, track: str = "default", measure: str = "mean", half: str = "both") -> Scores:
+    def scores(
+        self, label: str, track: str = "default", measure: str = "mean", half: str = "both"
+    ) -> Scores:
         """The scores of an entrant, for each problem and seed.
 
         Args:
             label: what the algorithm is called.
             track: "default" or "tuned".
-            measure: "tenth", "third" or "end" for the share of the way to the optimum after so much of the budget, or
-                "mean" for that over the whole training.
+            measure: "tenth", "third" or "end" for the share of the way to the optimum after so much
+                of the budget, or "mean" for that over the whole training.
             half: "development", "test" or "both".
         """
         found = [
-            it.curve.scores(self.references[it.cell.problem.name].best, it.cell.problem.row.episodes)[measure]
+            it.curve.scores(
+                self.references[it.cell.problem.name].best, it.cell.problem.row.episodes
+            )[measure]
             for it in self.cells(label, track, half)
         ]
         return np.array(found)
@@ -119,7 +136,9 @@ class Leaderboard:
         for kind in ("md", "html"):
             serial.write_text(folder / f"bench.{kind}", page.render(f"bench.{kind}", **data))
         for table in (*shown, *comparison, *problems):
-            serial.write_text(folder / "numbers" / f"{table.name}.csv", csv_lines([table.header, *table.rows]))
+            serial.write_text(
+                folder / "numbers" / f"{table.name}.csv", csv_lines([table.header, *table.rows])
+            )
         serial.write_text(folder / "numbers" / "runs.csv", csv_lines(self._runs()))
         return folder / "bench.html"
 
@@ -129,7 +148,9 @@ class Leaderboard:
     def _track(self, track: str) -> str:
         """What a track is called, with the half of the problems that it was run on if that is not all."""
         halves = {it.cell.problem.half for it in self.done if it.cell.track == track}
-        which = f", {next(iter(halves))} half" if len(halves) == 1 and len(self._halves()) > 1 else ""
+        which = (
+            f", {next(iter(halves))} half" if len(halves) == 1 and len(self._halves()) > 1 else ""
+        )
         return f"{track.capitalize()} track{which}"
 
     def _halves(self) -> list[str]:
@@ -137,9 +158,14 @@ class Leaderboard:
         return ["both", *present] if len(present) > 1 else list(present)
 
     def _facts(self) -> list[tuple[str, str]]:
-        names, seeds = {it.cell.problem.name for it in self.done}, {it.cell.seeds for it in self.done}
+        names, seeds = (
+            {it.cell.problem.name for it in self.done},
+            {it.cell.seeds for it in self.done},
+        )
         minutes = sum(it.seconds for it in self.done) / 60
-        used = ", ".join(f"{name} {version}" for name, version in versions().items() if name != "float64")
+        used = ", ".join(
+            f"{name} {version}" for name, version in versions().items() if name != "float64"
+        )
         return [
             ("Command", self.command),
             ("Problems", f"{len(names)}, with {max(seeds)} seeds each"),
@@ -160,12 +186,19 @@ class Leaderboard:
             told = "ahead of" if mine.lower > other.upper else apart
             groups.setdefault(told, []).append(f"{label} {_shown(other)}")
         said = "; ".join(f"{told} {', '.join(found)}" for told, found in groups.items())
-        return [("Test half", f"{DEFAULT} without a setting, {_shown(mine)}, against tuned settings: {said}")]
+        return [
+            (
+                "Test half",
+                f"{DEFAULT} without a setting, {_shown(mine)}, against tuned settings: {said}",
+            )
+        ]
 
     def table(self, half: str = "both") -> TextTable:
         """The scores on a half or "both" of all who were trained on all of its problems, the best first."""
         rows: list[tuple[float, list[str]]] = []
-        count = len({it.cell.problem.name for it in self.done if half in (it.cell.problem.half, "both")})
+        count = len(
+            {it.cell.problem.name for it in self.done if half in (it.cell.problem.half, "both")}
+        )
         for label, track in self.entrants:
             if len(self.cells(label, track, half)) < count:
                 continue
@@ -173,21 +206,33 @@ class Leaderboard:
             ends = self.scores(label, track, "end", half)
             lost = f"{int((ends < LOST).sum())} of {ends.size}"
             texts = [_shown(interval) for interval in found.values()]
-            rows.append((-float(found["mean"].estimate), [label, track, *texts, f"{ends.min():.2f}", lost]))
+            rows.append(
+                (-float(found["mean"].estimate), [label, track, *texts, f"{ends.min():.2f}", lost])
+            )
         which = "All families" if half == "both" else f"Families of the {half} half"
         caption = f"{which}: {count} problems. Share of the way to the optimum, interquartile mean with 95% interval"
         header = ["algorithm", "track", *MEASURES.values(), "worst end", "lost runs"]
-        return TextTable(f"leaderboard-{half}", caption, header, 2, [row for _, row in sorted(rows)])
+        return TextTable(
+            f"leaderboard-{half}", caption, header, 2, [row for _, row in sorted(rows)]
+        )
 
     def _comparison(self, track: str) -> TextTable:
         names = self._labels(track)
         scores = [self.scores(label, track) for label in names]
         rows = [
-            [names[i], *("" if i == j else _shown(improvement(one, other)) for j, other in enumerate(scores))]
+            [
+                names[i],
+                *(
+                    "" if i == j else _shown(improvement(one, other))
+                    for j, other in enumerate(scores)
+                ),
+            ]
             for i, one in enumerate(scores)
         ]
         said = "probability that a run of the row has a higher mean over training than one of the column"
-        return TextTable(f"improvement-{track}", f"{self._track(track)}: {said}", ["", *names], 1, rows)
+        return TextTable(
+            f"improvement-{track}", f"{self._track(track)}: {said}", ["", *names], 1, rows
+        )
 
     def _problems(self, track: str) -> TextTable:
         rows: list[list[str]] = []
@@ -195,13 +240,30 @@ class Leaderboard:
         for name in dict.fromkeys(it.cell.problem.name for it in every):
             mine = {it.cell.label: it for it in every if it.cell.problem.name == name}
             first, best = next(iter(mine.values())), self.references[name]
-            ends = [mine[label].curve.shares(best.best)[:, -1].mean() for label in self._labels(track)]
+            ends = [
+                mine[label].curve.shares(best.best)[:, -1].mean() for label in self._labels(track)
+            ]
             start = first.curve.values[:, 0].mean()
             way = [number(start), number(best.best) if abs(best.best) > 1e-6 * abs(start) else "0"]
             problem = first.cell.problem
-            row = [name, problem.half, best.source, f"{problem.row.episodes:,}", *way, *(f"{end:.3f}" for end in ends)]
+            row = [
+                name,
+                problem.half,
+                best.source,
+                f"{problem.row.episodes:,}",
+                *way,
+                *(f"{end:.3f}" for end in ends),
+            ]
             rows.append(row)
-        header = ["problem", "half", "optimum is", "episodes", "first policy", "optimum", *self._labels(track)]
+        header = [
+            "problem",
+            "half",
+            "optimum is",
+            "episodes",
+            "first policy",
+            "optimum",
+            *self._labels(track),
+        ]
         caption = f"{self._track(track)}: the mean share of the way to the optimum in the end, over the seeds"
         return TextTable(f"problems-{track}", caption, header, 3, rows)
 
@@ -231,7 +293,20 @@ class Leaderboard:
         return on_grid(it.curve.episodes, shares, POINTS * it.cell.problem.row.episodes)
 
     def _runs(self) -> list[list[str]]:
-        rows = [["problem", "half", "algorithm", "track", "settings", "seed", "first", "last", "optimum", *MEASURES]]
+        rows = [
+            [
+                "problem",
+                "half",
+                "algorithm",
+                "track",
+                "settings",
+                "seed",
+                "first",
+                "last",
+                "optimum",
+                *MEASURES,
+            ]
+        ]
         for it in self.done:
             best, cell = self.references[it.cell.problem.name].best, it.cell
             scores = it.curve.scores(best, cell.problem.row.episodes)
@@ -242,13 +317,17 @@ class Leaderboard:
         return rows
 
 
-def middle_of_curves(shares: Sequence[Float[np.ndarray, "seed point"]]) -> Float[np.ndarray, " point"]:
+def middle_of_curves(
+    shares: Sequence[Float[np.ndarray, "seed point"]],
+) -> Float[np.ndarray, " point"]:
     """The interquartile mean over all runs at each point."""
     return interquartile_mean(np.concatenate(shares))
 
 
 def _shown(interval: Interval) -> str:
-    return f"{float(interval.estimate):.3f} [{float(interval.lower):.3f}, {float(interval.upper):.3f}]"
+    return (
+        f"{float(interval.estimate):.3f} [{float(interval.lower):.3f}, {float(interval.upper):.3f}]"
+    )
 
 
 def _families() -> TextTable:

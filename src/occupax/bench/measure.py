@@ -24,7 +24,8 @@ from occupax.training.schedule import Schedule
 from occupax.training.setup import make_setup
 
 RECORDS, ESTIMATES = 40, 20
-"""How often policies are evaluated during training: on a table, and elsewhere, where it takes longer."""
+"""How often policies are evaluated during training: on a table, and elsewhere, where it takes
+longer."""
 EPISODES = 64
 """From how many new episodes each is evaluated where there is no table."""
 LOWEST = -1.0
@@ -80,9 +81,13 @@ def train(
 
     add([policy for _, _, policy in setup.runs])
     results = run(setup, episodes, [look, *([] if logger is None else [logger])], progress=False)
-    places.append(int(results[0].episodes[-1]))  # a last record that is incomplete is not seen by callbacks
+    places.append(
+        int(results[0].episodes[-1])
+    )  # a last record that is incomplete is not seen by callbacks
     add([policy for result in results for policy in result.policies])
-    return [Curve(np.array(places), part) for part in np.split(np.array(values, float).T, len(results))]
+    return [
+        Curve(np.array(places), part) for part in np.split(np.array(values, float).T, len(results))
+    ]
 
 
 def unmoved(problem: Problem, episodes: int, seeds: Sequence[int]) -> Curve:
@@ -97,7 +102,9 @@ def first_policy(problem: Problem) -> Initialiser | None:
     return gaussian(hidden=()) if isinstance(problem.env, LQR) else None
 
 
-def evaluator(problem: Problem, like: Policy) -> Callable[[Sequence[Policy], int], Float[np.ndarray, " run"]]:
+def evaluator(
+    problem: Problem, like: Policy
+) -> Callable[[Sequence[Policy], int], Float[np.ndarray, " run"]]:
     """A function of policies, all of the form of `like`, and of a number that other episodes belong to each time."""
     if isinstance(problem.env, TabularMDP):
         exact = Evaluator(problem)

@@ -21,7 +21,8 @@ Make = Callable[[np.random.Generator, TabularMDP, dict[str, Any]], Utility]
 SLACK = 0.02
 """The sides of the boxes that constraints ask for, as a share of where they are."""
 DIGITS = 6
-"""Targets are rounded to this many digits, because the last ones of exact occupancies differ between processors."""
+"""Targets are rounded to this many digits, because the last ones of exact occupancies differ
+between processors."""
 
 
 class Ratio(eqx.Module):
@@ -45,10 +46,14 @@ def spread(occupancy: Float[Array, " d"]) -> Float[Array, ""]:
     return jax.scipy.special.entr(0.01 * occupancy + 1e-6).sum()
 
 
-def _somewhere(random: np.random.Generator, env: TabularMDP, feature: Feature, given: dict[str, Any]) -> np.ndarray:
+def _somewhere(
+    random: np.random.Generator, env: TabularMDP, feature: Feature, given: dict[str, Any]
+) -> np.ndarray:
     """The occupancy of a policy that is drawn at random: a target that can be reached."""
     probs = softmax(4.0 * random.standard_normal((env.num_states, env.num_actions)), axis=1)
-    visits = exact.feature_occupancy(Problem(env, lambda u: u.sum(), features=feature, **given), probs)
+    visits = exact.feature_occupancy(
+        Problem(env, lambda u: u.sum(), features=feature, **given), probs
+    )
     return np.round(visits, DIGITS)
 
 
@@ -62,13 +67,17 @@ def _constraint(random: np.random.Generator, env: TabularMDP, given: dict[str, A
         costs = Table((random.random((env.num_states, env.num_actions, 3)) < 0.2).astype(float))
         sums = _somewhere(random, env, costs, given)
         drawn = utilities.SetDistance(costs, Box((1 - SLACK) * sums, (1 + SLACK) * sums))
-        if exact.value(Problem(env, drawn, **given), uniform) < -SLACK:  # otherwise there is nothing to learn
+        if (
+            exact.value(Problem(env, drawn, **given), uniform) < -SLACK
+        ):  # otherwise there is nothing to learn
             return drawn
 
 
 def _several(random: np.random.Generator, env: TabularMDP) -> np.ndarray:
     """Three rewards, each of them earned in a tenth of the states or so."""
-    return (random.random((env.num_states, 1, 3)) < 0.1) * random.random((env.num_states, env.num_actions, 3))
+    return (random.random((env.num_states, 1, 3)) < 0.1) * random.random(
+        (env.num_states, env.num_actions, 3)
+    )
 
 
 def _visits(random: np.random.Generator, env: TabularMDP, given: dict[str, Any]) -> np.ndarray:
@@ -92,14 +101,17 @@ TABULAR: dict[str, Make] = {
     "ratio": _ratio,
     "soft-min": lambda random, env, _: utilities.SoftMin(_several(random, env)),
     "nash-welfare": lambda random, env, _: utilities.NashWelfare(_several(random, env)),
-    "log-det": lambda random, env, _: utilities.LogDet(random.standard_normal((env.num_states, env.num_actions, 3))),
+    "log-det": lambda random, env, _: utilities.LogDet(
+        random.standard_normal((env.num_states, env.num_actions, 3))
+    ),
     "kl": lambda random, env, given: utilities.KL(_visits(random, env, given)),
     "forward-kl": lambda random, env, given: utilities.ForwardKL(_visits(random, env, given)),
 }
-"""The utility of each name for a table: the return; coverage and entropy of the states; the distance to the occupancy
-of a drawn policy; that of three drawn costs to a box around what a drawn policy pays; return and entropy together; two
-custom functions, of which the second is not concave; fair shares of three drawn rewards; the design of an experiment
-with three drawn regressors; and the divergence, in both directions, from the visits of a drawn policy."""
+"""The utility of each name for a table: the return; coverage and entropy of the states; the
+distance to the occupancy of a drawn policy; that of three drawn costs to a box around what a drawn
+policy pays; return and entropy together; two custom functions, of which the second is not concave;
+fair shares of three drawn rewards; the design of an experiment with three drawn regressors; and the
+divergence, in both directions, from the visits of a drawn policy."""
 
 
 def _upright_on_the_right(observation: Any, _: Any) -> Any:
@@ -111,7 +123,8 @@ GRIDS = {
     "acrobot": Grid([-6.0, -12.0], [6.0, 12.0], [8, 8], [4, 5]),
     "mountain-car": Grid([-1.2, -0.07], [0.6, 0.07], [16, 16]),
 }
-"""The cells that are counted where there is no table: position and angle, two speeds, position and speed."""
+"""The cells that are counted where there is no table: position and angle, two speeds, position and
+speed."""
 
 
 def network_arguments(env: str, utility: str) -> dict[str, Any]:
@@ -122,6 +135,9 @@ def network_arguments(env: str, utility: str) -> dict[str, Any]:
         feedback = as_feature(_upright_on_the_right)
         return {"utility": utilities.SetDistance(feedback, Box([80.0, 30.0], [np.inf, np.inf]))}
     if utility == "sum":
-        return {"utility": utilities.Reward() + 10.0 * utilities.Custom(spread, GRIDS[env], concave=True)}
+        return {
+            "utility": utilities.Reward()
+            + 10.0 * utilities.Custom(spread, GRIDS[env], concave=True)
+        }
     counted = {"entropy": utilities.Entropy(), "log-coverage": utilities.LogCoverage()}[utility]
     return {"utility": counted, "features": GRIDS[env]}

@@ -34,14 +34,16 @@ def run(
     """Run the benchmark, and write its pages, `bench.html` and `bench.md`, its figures and its numbers.
 
     Args:
-        out: folder for all of it; a cell of problem, algorithm and track that it has already is not run again. Several
-            processes may work in the same folder: each leaves to the others what they are at. What earlier commands
-            left of the tuned track, for all problems of a half, is shown as well.
-        algorithms: what is entered, by the name it gets on the leaderboard; None is what `occupax.train` takes by
-            default, which is entered if nothing is.
+        out: folder for all of it; a cell of problem, algorithm and track that it has already is not
+            run again. Several processes may work in the same folder: each leaves to the others what
+            they are at. What earlier commands left of the tuned track, for all problems of a half,
+            is shown as well.
+        algorithms: what is entered, by the name it gets on the leaderboard; None is what
+            `occupax.train` takes by default, which is entered if nothing is.
         suite: "quick", eight problems, or "full", all of them.
         half: problems of the "development" families, of the "test" families, or "both".
-        tuned: run the tuned track as well: for each problem the best of 16 settings, found on other seeds.
+        tuned: run the tuned track as well: for each problem the best of 16 settings, found on other
+            seeds.
         fresh: a seed for new problems of the same families.
         seeds: how many seeds.
         progress: show how far it is.
@@ -50,25 +52,43 @@ def run(
         The leaderboard, with the scores of every run.
     """
     given = _read_entries(algorithms)
-    entered = {name: None if algorithm is None else as_algorithm(algorithm) for name, algorithm in given.items()}
+    entered = {
+        name: None if algorithm is None else as_algorithm(algorithm)
+        for name, algorithm in given.items()
+    }
     if check_integer("seeds", seeds) < 2:
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
     refuse_unless_path(out, "out")
     folder, chosen = Path(out), problems(suite, half, fresh)
     refuse_others_files(folder, ("cells", "optima", "locks"))
     tracks: tuple[cells.Track, ...] = ("default", "tuned") if tuned else ("default",)
-    every = [Cell(it, *entry, track, seeds) for track in tracks for entry in entered.items() for it in chosen]
+    every = [
+        Cell(it, *entry, track, seeds)
+        for track in tracks
+        for entry in entered.items()
+        for it in chosen
+    ]
     if len({cell.name for cell in every}) < len(every):
-        raise ValueError(f"algorithms must have names that differ in letters or digits, got {', '.join(entered)}.")
+        raise ValueError(
+            f"algorithms must have names that differ in letters or digits, got {', '.join(entered)}."
+        )
     optima = folder / "optima"
-    references = {it.name: found for it in chosen if (found := known_reference(it, optima)) is not None}
-    done = {cell.name: found for cell in every if (found := cells.load(folder / "cells", cell)) is not None}
+    references = {
+        it.name: found for it in chosen if (found := known_reference(it, optima)) is not None
+    }
+    done = {
+        cell.name: found
+        for cell in every
+        if (found := cells.load(folder / "cells", cell)) is not None
+    }
 
     def solve(it: BenchProblem, _: Logger) -> None:
         references[it.name] = known_reference(it, optima) or keep_reference(it, optima)
 
     def train(cell: Cell, logger: Logger) -> None:
-        done[cell.name] = cells.load(folder / "cells", cell) or cells.keep(folder / "cells", cell, logger)
+        done[cell.name] = cells.load(folder / "cells", cell) or cells.keep(
+            folder / "cells", cell, logger
+        )
 
     unknown = [it for it in chosen if it.name not in references]
     jobs = [Job(f"the best value of {it.name}", SOLVING, partial(solve, it)) for it in unknown]
@@ -99,18 +119,28 @@ def _read_entries(algorithms: Any) -> Mapping[str, Any]:
 
 
 def _kept(
-    folder: Path, entered: Mapping[str, Algorithm[Any] | None], chosen: Sequence[BenchProblem], seeds: int
+    folder: Path,
+    entered: Mapping[str, Algorithm[Any] | None],
+    chosen: Sequence[BenchProblem],
+    seeds: int,
 ) -> list[Done]:
     """What earlier commands left of the tuned track: the halves of which no algorithm and no problem is missing."""
     kept: list[Done] = []
     for half in dict.fromkeys(it.half for it in chosen):
-        there = [Cell(it, *entry, "tuned", seeds) for entry in entered.items() for it in chosen if it.half == half]
+        there = [
+            Cell(it, *entry, "tuned", seeds)
+            for entry in entered.items()
+            for it in chosen
+            if it.half == half
+        ]
         found = [done for cell in there if (done := cells.load(folder, cell)) is not None]
         kept += found if len(found) == len(there) else []
     return kept
 
 
-def _command(entered: Mapping[str, Any], suite: str, half: str, tuned: bool, fresh: int | None) -> str:
+def _command(
+    entered: Mapping[str, Any], suite: str, half: str, tuned: bool, fresh: int | None
+) -> str:
     """The command that does the same."""
     names = "".join(f" --algorithm {name}" for name in entered)
     halves = "" if half == "both" else f" --half {half}"

@@ -45,8 +45,8 @@ class Reference(NamedTuple):
 
     best: float
     source: Source
-    """"certified": no policy is better by more than the gap. "bound": no policy can be better. The others are the best
-    that was found, by exact gradients or in long runs, and may be exceeded."""
+    """"certified": no policy is better by more than the gap. "bound": no policy can be better. The
+    others are the best that was found, by exact gradients or in long runs, and may be exceeded."""
     gap: float | None = None
 
 
@@ -63,7 +63,9 @@ def known_reference(it: BenchProblem, folder: Path) -> Reference | None:
 def keep_reference(it: BenchProblem, folder: Path) -> Reference:
     """Work out the reference of a problem, and keep it in a folder."""
     found = work_out(it)
-    serial.write_text(_file(it, folder), json.dumps({"fingerprint": it.fingerprint, **found._asdict()}, indent=1))
+    serial.write_text(
+        _file(it, folder), json.dumps({"fingerprint": it.fingerprint, **found._asdict()}, indent=1)
+    )
     return found
 
 
@@ -81,11 +83,18 @@ def work_out(it: BenchProblem) -> Reference:
     if isinstance(it.problem.env, LQR):
         return Reference(exact.lqr.optimum(it.problem).value, "certified", 0.0)
     if it.tabular:
-        return certify(it.problem) if it.problem.utility.concave else Reference(ascend(it.problem), "exact ascent")
+        return (
+            certify(it.problem)
+            if it.problem.utility.concave
+            else Reference(ascend(it.problem), "exact ascent")
+        )
     if it.name in BOUNDS:
         return Reference(BOUNDS[it.name], "bound")
     values = np.concatenate(
-        [curve.values for curve in train(it.problem, LONG_RUNS, LONGER * it.row.episodes, SEEDS, SEED)]
+        [
+            curve.values
+            for curve in train(it.problem, LONG_RUNS, LONGER * it.row.episodes, SEEDS, SEED)
+        ]
     )
     # of each run the mean of the last quarter: a single record would be the luckiest one
     return Reference(float(np.nanmax(values[:, -values.shape[1] // 4 :].mean(1))), "long runs")
@@ -96,9 +105,13 @@ def certify(problem: Problem) -> Reference:
     env: Any = problem.env
     uniform = np.full((env.num_states, env.num_actions), 1 / env.num_actions)
     first = exact.certificate(problem, uniform)
-    best = exact.solve(problem, tolerance=0.1 * first.gap)  # which tells how long the way is at least
+    best = exact.solve(
+        problem, tolerance=0.1 * first.gap
+    )  # which tells how long the way is at least
     for tolerance in (TOLERANCE, 1e-4):
-        with suppress(RuntimeError):  # it is not reached within the iterations: the gap says what was
+        with suppress(
+            RuntimeError
+        ):  # it is not reached within the iterations: the gap says what was
             best = exact.solve(problem, tolerance=tolerance * (best.value - first.value))
             break
     return Reference(best.value, "certified", best.gap)
@@ -114,7 +127,9 @@ def ascend(problem: Problem) -> float:
     def loss(logits: np.ndarray) -> tuple[float, np.ndarray]:
         table = logits.reshape(shape)
         slope = exact.gradient(problem, Tabular(jnp.asarray(table)))
-        return -exact.value(problem, softmax(table, axis=1)), -np.asarray(slope.table, float).ravel()
+        return -exact.value(problem, softmax(table, axis=1)), -np.asarray(
+            slope.table, float
+        ).ravel()
 
     starts = [np.zeros(shape), *(2.0 * random.standard_normal((STARTS - 1, *shape)))]
     settings: Any = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": MOST_STEPS}}

@@ -1,7 +1,8 @@
 """Statistics over problems and seeds, as Agarwal et al. (2021) recommend them for a few runs on many problems.
 
-Scores are arrays [problem, seed]. Intervals are percentile bootstraps in which the seeds of every problem are drawn
-anew, with replacement: they tell how much the numbers would change with other seeds, on the same problems.
+Scores are arrays [problem, seed]. Intervals are percentile bootstraps in which the seeds of every
+problem are drawn anew, with replacement: they tell how much the numbers would change with other
+seeds, on the same problems.
 """
 
 from collections.abc import Callable

@@ -42,7 +42,12 @@ def _leads(cells: np.ndarray) -> bool:
     while left:
         i, j = left.pop()
         for place in [(i + di, j + dj) for di, dj in MOVES]:
-            if place not in found and min(place) >= 0 and max(place) < len(cells) and cells[place] != "H":
+            if (
+                place not in found
+                and min(place) >= 0
+                and max(place) < len(cells)
+                and cells[place] != "H"
+            ):
                 found.add(place)
                 left.append(place)
     return (len(cells) - 1, len(cells) - 1) in found
@@ -79,7 +84,9 @@ def taxi(random: Random) -> TabularMDP:
     """The taxi of Gymnasium, which starts in one of thirty situations."""
     env: Any = make("Taxi-v4")
     starts = random.choice(np.flatnonzero(env.initial), 30, replace=False)
-    return TabularMDP(env.transition, env.reward, np.isin(np.arange(env.num_states), starts) / 30, env.terminal)
+    return TabularMDP(
+        env.transition, env.reward, np.isin(np.arange(env.num_states), starts) / 30, env.terminal
+    )
 
 
 def chain(random: Random, n: int) -> TabularMDP:
@@ -92,14 +99,17 @@ def chain(random: Random, n: int) -> TabularMDP:
 def deep_sea(random: Random, size: int) -> TabularMDP:
     """A diver sinks by a row with every step, and finds the treasure only by going right each time, at a small cost.
 
-    Which of the two actions goes right is drawn for every cell, as in the behaviour suite of Osband et al. (2020).
+    Which of the two actions goes right is drawn for every cell, as in the behaviour suite of Osband
+    et al. (2020).
     """
     states = size * size + 1
     transition, reward = np.zeros((states, 2, states)), np.zeros((states, 2))
     for i, j in np.ndindex(size, size):
         right = int(random.integers(2))
         for action, column in ((right, min(j + 1, size - 1)), (1 - right, max(j - 1, 0))):
-            transition[i * size + j, action, (i + 1) * size + column if i + 1 < size else states - 1] = 1.0
+            transition[
+                i * size + j, action, (i + 1) * size + column if i + 1 < size else states - 1
+            ] = 1.0
         reward[i * size + j, right] = -0.01 / size
         if (i, j) == (size - 1, size - 1):
             reward[i * size + j, right] += 1.0
@@ -110,4 +120,6 @@ def deep_sea(random: Random, size: int) -> TabularMDP:
 
 def garnet(random: Random, num_states: int, num_actions: int) -> TabularMDP:
     """A random process in which every action leads to one of two states."""
-    return TabularMDP.garnet(num_states, num_actions, 2, jax.random.key(int(random.integers(2**31))))
+    return TabularMDP.garnet(
+        num_states, num_actions, 2, jax.random.key(int(random.integers(2**31)))
+    )

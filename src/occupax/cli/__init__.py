@@ -1,10 +1,11 @@
 """The command line: `occupax --help`.
 
-- `commands`: `training` for train and sweep, `exact` for solve and theory, `gymnasium` for check-env and evaluate,
-  `pages` for report and reproduce, `bench` for bench.
+- `commands`: `training` for train and sweep, `exact` for solve and theory, `gymnasium` for
+  check-env and evaluate, `pages` for report and reproduce, `bench` for bench.
 - `choices`: what is trained, by options that several commands share or by the folder of a run.
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
-- `settings`: `--set name=value`; `own_options`: the same for `--step-size 0.1`, and options that do not exist.
+- `settings`: `--set name=value`; `own_options`: the same for `--step-size 0.1`, and options that do
+  not exist.
 - `options`: how options read their values, and what the help says of them.
 - `output`: how lines, tables and JSON are printed.
 - `cache`: where compiled programs are kept.
@@ -45,13 +46,30 @@ from occupax.training.loop import Terminated
 
 COMMANDS = {
     command.__name__.removesuffix("_names").replace("_", "-"): command
-    for command in (train, sweep, evaluate, check_env, report, reproduce, bench, solve, theory, list_names)
+    for command in (
+        train,
+        sweep,
+        evaluate,
+        check_env,
+        report,
+        reproduce,
+        bench,
+        solve,
+        theory,
+        list_names,
+    )
 }
-HELP: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("help.toml").read_text("utf-8"))
+HELP: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("help.toml").read_text("utf-8")
+)
 for _name, _command in {**COMMANDS, "choices": Choices}.items():
-    _options = "".join(f"    {option}: {text}\n" for option, text in HELP[_name].items() if option != "more")
+    _options = "".join(
+        f"    {option}: {text}\n" for option, text in HELP[_name].items() if option != "more"
+    )
     _text = f"{_command.__doc__}\n\n{HELP[_name].get('more', '')}\n\nArgs:\n{_options}"
-    _command.__doc__ = inspect.unwrap(_command).__doc__ = _text  # tyro reads both, where there is a decorator
+    _command.__doc__ = inspect.unwrap(_command).__doc__ = (
+        _text  # tyro reads both, where there is a decorator
+    )
 
 
 def main() -> None:
@@ -88,7 +106,10 @@ def _run() -> None:
     except RuntimeError as error:
         _complain(str(error), 1)
     except MemoryError:
-        _complain("there is not enough memory: fewer seeds, smaller batches or a shorter horizon need less.", 1)
+        _complain(
+            "there is not enough memory: fewer seeds, smaller batches or a shorter horizon need less.",
+            1,
+        )
     except Terminated as end:
         _complain(str(end), 128 + end.number)
     except KeyboardInterrupt as stop:
@@ -102,14 +123,18 @@ def _refuse_missing_platform() -> None:
             jax.devices()
     except Exception as error:  # JAX raises this and that, depending on what is installed
         hint = "unset it, or install JAX for this kind of device"
-        raise ValueError(f"JAX_PLATFORMS is {wanted!r}, but there is no such device here: {hint}.") from error
+        raise ValueError(
+            f"JAX_PLATFORMS is {wanted!r}, but there is no such device here: {hint}."
+        ) from error
 
 
 def _terminate(number: int, _: Any) -> None:
     _complain("terminated.", 128 + number)
 
 
-def _show_warning(otherwise: Any, message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _show_warning(
+    otherwise: Any, message: Warning | str, category: type[Warning], *place: Any
+) -> None:
     """Print what the package itself warns of as one sentence; what others warn of is shown as Python does."""
     if category is OccupaxWarning:
         _print_error(str(message))

@@ -21,7 +21,11 @@ def keep_compiled_programs() -> None:
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "occupax" / "programs"
+        folder = (
+            Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+            / "occupax"
+            / "programs"
+        )
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             return
@@ -35,8 +39,8 @@ def keep_compiled_programs() -> None:
 def write_whole_entries() -> None:
     """Let JAX write a program into a file of another name, and rename it when all of it is there.
 
-    JAX writes it in place. Another process that compiles the same would read half of it, and all later ones would if
-    this process were killed meanwhile; they warn and compile again.
+    JAX writes it in place. Another process that compiles the same would read half of it, and all
+    later ones would if this process were killed meanwhile; they warn and compile again.
     """
     try:
         from jax._src.lru_cache import LRUCache

@@ -44,16 +44,26 @@ class Choices:
 
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
     utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
-    algorithm: Annotated[str | None, shown("plug-in for small tables, otherwise reinforce", "NAME")] = None
-    policy: Annotated[str | None, shown("gaussian, tabular or mlp, by the environment", "NAME")] = None
+    algorithm: Annotated[
+        str | None, shown("plug-in for small tables, otherwise reinforce", "NAME")
+    ] = None
+    policy: Annotated[str | None, shown("gaussian, tabular or mlp, by the environment", "NAME")] = (
+        None
+    )
     discount: Annotated[float | None, number(float), shown(DEFAULTS["discount"])] = None
     horizon: Horizon = None
-    termination: Annotated[str | None, shown(DEFAULTS["termination"], "{episodic,absorbing}")] = None
+    termination: Annotated[str | None, shown(DEFAULTS["termination"], "{episodic,absorbing}")] = (
+        None
+    )
     seeds: Annotated[int | None, number(int), shown(DEFAULTS["seeds"])] = None
     seed: Annotated[int | None, number(int), shown(DEFAULTS["seed"])] = None
     record_every: Annotated[int | None, number(int), shown(DEFAULTS["record_every"])] = None
-    constrain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")] = ()
-    given: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
+    constrain: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")
+    ] = ()
+    given: Annotated[
+        tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -70,14 +80,18 @@ class TrainingArguments:
 def build(choices: Choices) -> TrainingArguments:
     """Make the problem, the algorithm and the options that were chosen."""
     if choices.env is None:
-        raise ValueError("an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all.")
+        raise ValueError(
+            "an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all."
+        )
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
     if choices.algorithm is not None:
         as_algorithm(choices.algorithm)  # a misspelt name is refused before the environment is made
     given = settings.parse(choices.given)
     of_algorithm = {name: text for name, text in given.items() if "." not in name}
     of_policy = {name: text for name, text in given.items() if name.startswith(POLICY)}
-    of_problem = {name: text for name, text in given.items() if "." in name and name not in of_policy}
+    of_problem = {
+        name: text for name, text in given.items() if "." in name and name not in of_policy
+    }
     problem, reason = make_problem(
         choices.env,
         chosen["utility"],
@@ -88,16 +102,26 @@ def build(choices: Choices) -> TrainingArguments:
         termination=chosen["termination"],
     )
     if problem.horizon is None:
-        raise ValueError(f"horizon must be finite for training, got {INFINITE}: use `occupax solve`, or give steps.")
+        raise ValueError(
+            f"horizon must be finite for training, got {INFINITE}: use `occupax solve`, or give steps."
+        )
     policy: PolicySource = choices.policy
     if of_policy:
-        policy = settings.apply(of_policy, {"policy": source_of_policies(problem.env, policy)})["policy"]
+        policy = settings.apply(of_policy, {"policy": source_of_policies(problem.env, policy)})[
+            "policy"
+        ]
     algorithm = _algorithm(choices, problem, policy, of_algorithm)
-    options: dict[str, Any] = {"policy": policy} | {name: chosen[name] for name in ("seeds", "seed", "record_every")}
-    return TrainingArguments(problem, algorithm, options, describe(problem, algorithm, f"on {choices.env}", reason))
+    options: dict[str, Any] = {"policy": policy} | {
+        name: chosen[name] for name in ("seeds", "seed", "record_every")
+    }
+    return TrainingArguments(
+        problem, algorithm, options, describe(problem, algorithm, f"on {choices.env}", reason)
+    )
 
 
-def _algorithm(choices: Choices, problem: ox.Problem, policy: PolicySource, given: dict[str, str]) -> Algorithm[Any]:
+def _algorithm(
+    choices: Choices, problem: ox.Problem, policy: PolicySource, given: dict[str, str]
+) -> Algorithm[Any]:
     """The algorithm that was named or, by default, that of `ox.train`, with the settings that were given."""
     if choices.algorithm is None:
         algorithm = default_algorithm(problem, first_policy(problem, policy, 0, 0))
@@ -115,7 +139,9 @@ def refuse_settings_of_others(algorithm: Algorithm[Any], given: Iterable[str]) -
         having = names.algorithms_with(name)
         if having and name not in own:
             default = f"{type(algorithm).__name__}, the default algorithm of this problem"
-            raise ValueError(f"{default}, has no setting {name!r}: add --algorithm {having[0]} to use it.")
+            raise ValueError(
+                f"{default}, has no setting {name!r}: add --algorithm {having[0]} to use it."
+            )
 
 
 def make_problem(
@@ -140,7 +166,9 @@ def make_problem(
         The problem, and the reason for its horizon where it is the default.
     """
     stated = options | {"horizon": None if horizon == INFINITE else horizon}
-    targets = settings.apply(dict(given), {"utility": names.utility(utility), "env": {}, "problem": stated})
+    targets = settings.apply(
+        dict(given), {"utility": names.utility(utility), "env": {}, "problem": stated}
+    )
     limits = [names.constraint(text) for text in constrain]
     made = ox.make(env, **_recording(targets["utility"], limits, targets["env"]))
     stated = targets["problem"]
@@ -148,17 +176,25 @@ def make_problem(
     if horizon == INFINITE or stated["horizon"] is not None:
         return problem, ""
     steps, reason = default_horizon(problem, env)
-    return ox.Problem(made, targets["utility"], **stated | {"horizon": steps}, constraints=limits), reason
+    return ox.Problem(
+        made, targets["utility"], **stated | {"horizon": steps}, constraints=limits
+    ), reason
 
 
 def _problem_settings(problem: ox.Problem) -> dict[str, Any]:
     return {name: getattr(problem, name) for name in ("discount", "horizon", "termination")}
 
 
-def _recording(utility: Any, limits: Sequence[ox.Constraint], options: dict[str, Any]) -> dict[str, Any]:
+def _recording(
+    utility: Any, limits: Sequence[ox.Constraint], options: dict[str, Any]
+) -> dict[str, Any]:
     """The options of an environment that records the values of its info that are counted."""
     counted = [utility.features(), *(limit.subject.features() for limit in limits)]
-    parts = [part for it in counted for part in (it.parts if isinstance(it, ox.features.Stack) else (it,))]
+    parts = [
+        part
+        for it in counted
+        for part in (it.parts if isinstance(it, ox.features.Stack) else (it,))
+    ]
     wanted = [name for part in parts if isinstance(part, ox.features.Info) for name in part.names]
     return options | {"info": [*options.get("info", ()), *wanted]} if wanted else options
 
@@ -166,7 +202,9 @@ def _recording(utility: Any, limits: Sequence[ox.Constraint], options: dict[str,
 def describe(problem: ox.Problem, algorithm: Algorithm[Any], where: str, reason: str = "") -> str:
     """One line about what is trained; `reason` says where the horizon comes from."""
     limits = "".join(f", {constraint}" for constraint in problem.constraints)
-    goal = f"{type(algorithm).__name__} maximises {type(problem.objective).__name__} {where}{limits}"
+    goal = (
+        f"{type(algorithm).__name__} maximises {type(problem.objective).__name__} {where}{limits}"
+    )
     return f"{goal}: {describe_future(problem, reason)}"
 
 
@@ -182,7 +220,9 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
     config, arrays = read_config(folder)
     if (module := untrusted_module(config["setup"])) and not trust:
         hint = "repeat the command that began it, with --resume, or add --trust if you trust the folder"
-        raise ValueError(f"to make the environment of {folder} the module {module!r} is imported: {hint}.")
+        raise ValueError(
+            f"to make the environment of {folder} the module {module!r} is imported: {hint}."
+        )
     try:
         options: dict[str, Any] = serial.unpack({"dict": config["setup"]}, arrays)
     except ValueError as error:
@@ -192,13 +232,21 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
         ) from error
     problem, algorithm = options.pop("problem"), options.pop("algorithm")
     if isinstance(algorithm, list):
-        raise ValueError(f"{folder} is a part of a sweep: repeat the command that began it, with --resume.")
+        raise ValueError(
+            f"{folder} is a part of a sweep: repeat the command that began it, with --resume."
+        )
     random_numbers = options.pop("random_numbers")
     options["sampler"] = "auto" if isinstance(problem.env, GymnasiumEnv) else random_numbers
     if options["sampler"] not in ("auto", *SAMPLERS):
-        raise ValueError(f"the run was sampled by {random_numbers}, which no file can restore: resume it in Python.")
-    training = TrainingArguments(problem, algorithm, options, describe(problem, algorithm, f"as in {folder}"))
-    if len(options["seeds"]) > 1 and not any((folder / "checkpoint").glob("iteration-*.safetensors")):
+        raise ValueError(
+            f"the run was sampled by {random_numbers}, which no file can restore: resume it in Python."
+        )
+    training = TrainingArguments(
+        problem, algorithm, options, describe(problem, algorithm, f"as in {folder}")
+    )
+    if len(options["seeds"]) > 1 and not any(
+        (folder / "checkpoint").glob("iteration-*.safetensors")
+    ):
         options["policy"] = _initialiser(training, folder)
     return training, config["episodes"]
 
@@ -206,7 +254,11 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
 def _initialiser(training: TrainingArguments, folder: Path) -> PolicySource:
     """What made the first policies of a run without a checkpoint, whose folder has that of the first seed only."""
     for name in INITIALISERS:
-        options: dict[str, Any] = {**training.options, "policy": name, "seeds": training.options["seeds"][:1]}
+        options: dict[str, Any] = {
+            **training.options,
+            "policy": name,
+            "seeds": training.options["seeds"][:1],
+        }
         try:
             made = make_setup(training.problem, [training.algorithm], **options).policies[0]
         except ValueError:  # it is not for this environment

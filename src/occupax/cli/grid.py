@@ -10,7 +10,9 @@ from occupax.training.grid import PROBLEM_SETTINGS
 from occupax.training.setup import source_of_policies
 
 
-def read_values(training: TrainingArguments, texts: Mapping[str, list[str]]) -> dict[str, list[Any]]:
+def read_values(
+    training: TrainingArguments, texts: Mapping[str, list[str]]
+) -> dict[str, list[Any]]:
     """Return the values to try for each setting of algorithm, policy and problem."""
     problem = training.problem
     targets: dict[str, Any] = {"": training.algorithm}
@@ -18,7 +20,10 @@ def read_values(training: TrainingArguments, texts: Mapping[str, list[str]]) -> 
     initialiser = source_of_policies(problem.env, training.options["policy"])
     if isinstance(initialiser, ConfiguredInitialiser):
         targets["policy"] = initialiser
-    return {name: [settings.read(set_name(name), text, targets) for text in values] for name, values in texts.items()}
+    return {
+        name: [settings.read(set_name(name), text, targets) for text in values]
+        for name, values in texts.items()
+    }
 
 
 def set_name(name: str) -> str:

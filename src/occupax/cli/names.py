@@ -31,7 +31,9 @@ def _utility_of(text: str) -> utilities.Utility:
         try:
             return utilities.OF_SOMETHING[name](np.load(rest, allow_pickle=False))
         except (OSError, ValueError) as error:
-            raise ValueError(f"--utility {name}:FILE takes a file of NumPy with the target: {error}") from error
+            raise ValueError(
+                f"--utility {name}:FILE takes a file of NumPy with the target: {error}"
+            ) from error
     return utilities.OF_SOMETHING[name](*(_feature(part) for part in rest.split(",")))
 
 
@@ -73,23 +75,39 @@ def sampler(text: str) -> samplers.Sampler:
     if text.isdecimal():
         return samplers.Host(envs=int(text), processes=True)
     names = ", ".join(samplers.SAMPLERS)
-    raise ValueError(f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {names}, got {text!r}.")
+    raise ValueError(
+        f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {names}, got {text!r}."
+    )
 
 
 def list_names(json: Flag = False) -> None:
     """Show the names of environments, utilities, algorithms and policies, and what can be set."""
     kinds: dict[str, dict[str, dict[str, Any]]] = {
         "environments": {name: {} for name in envs.list()},
-        "utilities": {name: known({"utility": make()}) for name, make in utilities.UTILITIES.items()}
-        | {f"{name}:{'FILE' if name.endswith('kl') else 'FEATURE,...'}": {} for name in utilities.OF_SOMETHING},
+        "utilities": {
+            name: known({"utility": make()}) for name, make in utilities.UTILITIES.items()
+        }
+        | {
+            f"{name}:{'FILE' if name.endswith('kl') else 'FEATURE,...'}": {}
+            for name in utilities.OF_SOMETHING
+        },
         "algorithms": {name: known({"": make()}) for name, make in algorithms.ALGORITHMS.items()},
         "policies": {name: {} for name in policies.INITIALISERS},
     }
     if json:
         print_json(kinds)
         return
-    tables = (utilities.UTILITIES, utilities.OF_SOMETHING, algorithms.ALGORITHMS, policies.INITIALISERS)
-    about = {name: (inspect.getdoc(it) or "").partition("\n")[0] for made in tables for name, it in made.items()}
+    tables = (
+        utilities.UTILITIES,
+        utilities.OF_SOMETHING,
+        algorithms.ALGORITHMS,
+        policies.INITIALISERS,
+    )
+    about = {
+        name: (inspect.getdoc(it) or "").partition("\n")[0]
+        for made in tables
+        for name, it in made.items()
+    }
     for kind, entries in kinds.items():
         print_line(kind)
         for name, settings in entries.items():

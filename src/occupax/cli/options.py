@@ -46,7 +46,9 @@ FOLDER = PrimitiveConstructorSpec(
 
 def shown(default: Any, metavar: str | None = None) -> Any:
     """What the help says of an option: its default where None stands for it, and how its value is called."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint="" if default == "" else f"(default: {default})")
+    return tyro.conf.arg(
+        metavar=metavar, help_behavior_hint="" if default == "" else f"(default: {default})"
+    )
 
 
 INFINITE = "infinite"
@@ -59,7 +61,9 @@ def _read_horizon(words: list[str]) -> int | str:
     try:
         return settings.READERS[int][1](words[0])
     except ValueError:
-        raise ValueError(f"it takes a whole number of steps or {INFINITE}, got {words[0]!r}.") from None
+        raise ValueError(
+            f"it takes a whole number of steps or {INFINITE}, got {words[0]!r}."
+        ) from None
 
 
 _HORIZON = PrimitiveConstructorSpec(
@@ -72,7 +76,9 @@ _HORIZON = PrimitiveConstructorSpec(
 Horizon = Annotated[
     int | str | None,
     _HORIZON,
-    shown("the time limit of the environment; without one, until less than 1% of the discounted mass is left"),
+    shown(
+        "the time limit of the environment; without one, until less than 1% of the discounted mass is left"
+    ),
 ]
 """The option for the horizon, which all commands read alike."""
 

@@ -81,7 +81,9 @@ def print_line(text: str) -> None:
     Console(emoji=False).print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-", last_apart: bool = False) -> None:
+def print_table(
+    title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-", last_apart: bool = False
+) -> None:
     """Print a table with a column for each key; `missing` stands for an entry that is None or not there."""
     table = Table()
     columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -92,14 +94,22 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-
         if last_apart and i == len(rows) - 1:
             table.add_section()
         table.add_row(*(_show(row.get(column), missing) for column in columns))
-    natural = Console(width=MAX_TABLE_WIDTH).measure(table).maximum  # no line is broken inside a word or a number
+    natural = (
+        Console(width=MAX_TABLE_WIDTH).measure(table).maximum
+    )  # no line is broken inside a word or a number
     print_line(title)
     Console(emoji=False, width=natural).print(table)
 
 
 def number_text(value: float) -> str:
     """Six digits, two of a number next to nothing, and no zeros of nothing at all."""
-    return "0" if value == 0 else f"{value:.2g}" if abs(value) < 1e-3 else f"{value:#.6g}".removesuffix(".")
+    return (
+        "0"
+        if value == 0
+        else f"{value:.2g}"
+        if abs(value) < 1e-3
+        else f"{value:#.6g}".removesuffix(".")
+    )
 
 
 def _show(entry: Any, missing: str) -> str:

@@ -47,7 +47,9 @@ def with_settings(words: Sequence[str], commands: dict[str, Callable[..., None]]
             raise _no_such_option(name, field, own | settings.keys(), algorithm)
         value = value if equals else next(rest, "")
         if not value:
-            raise ValueError(f"{name} must be followed by a value, as in {SET} {field}={settings[field]}.")
+            raise ValueError(
+                f"{name} must be followed by a value, as in {SET} {field}={settings[field]}."
+            )
         given.append(f"{field}={value}")
     if not given:
         return kept
@@ -58,7 +60,9 @@ def with_settings(words: Sequence[str], commands: dict[str, Callable[..., None]]
 def _no_such_option(name: str, field: str, known: set[str], algorithm: str | None) -> ValueError:
     others = [] if algorithm is None else algorithms_with(field)
     if others:
-        return ValueError(f"{name} is not a setting of {algorithm}, but of --algorithm {' or '.join(others)}.")
+        return ValueError(
+            f"{name} is not a setting of {algorithm}, but of --algorithm {' or '.join(others)}."
+        )
     return unknown("option", name, (f"--{it.replace('_', '-')}" for it in known))
 
 
@@ -71,7 +75,8 @@ def _settings_of(name: str) -> dict[str, Any]:
 def _settings_of_all() -> dict[str, Any]:
     """The settings of all algorithms, each with its default in the first that has it.
 
-    The default algorithm depends on the problem, which is not made yet: `build` refuses settings that it does not have.
+    The default algorithm depends on the problem, which is not made yet: `build` refuses settings
+    that it does not have.
     """
     settings: dict[str, Any] = {}
     for name in ALGORITHMS:

@@ -1,8 +1,9 @@
 """`--set name=value`: any field of what a command works with, by its name.
 
-Targets are what is set, by prefix: "" is the algorithm, "utility" the utility, "policy" the initialiser of policies,
-"problem" a dict of keyword arguments of `Problem`, and "env" a dict of options for `make`, of any name. So
-`step_size=0.05` is a field of the algorithm, and `utility.sigma=0.125` one of the utility.
+Targets are what is set, by prefix: "" is the algorithm, "utility" the utility, "policy" the
+initialiser of policies, "problem" a dict of keyword arguments of `Problem`, and "env" a dict of
+options for `make`, of any name. So `step_size=0.05` is a field of the algorithm, and
+`utility.sigma=0.125` one of the utility.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +25,19 @@ def parse(words: Sequence[str]) -> dict[str, str]:
         if not name or not value:
             raise ValueError(f"a setting must have the form name=value, got {word!r}.")
         if name in settings:
-            raise ValueError(f"setting {name!r} must be given once, got the values {settings[name]!r} and {value!r}.")
+            raise ValueError(
+                f"setting {name!r} must be given once, got the values {settings[name]!r} and {value!r}."
+            )
         settings[name] = value
     return settings
 
 
 def parse_lists(words: Sequence[str]) -> dict[str, list[str]]:
     """Split words of the form name=value,value,..."""
-    return {name: [value.strip() for value in values.split(",")] for name, values in parse(words).items()}
+    return {
+        name: [value.strip() for value in values.split(",")]
+        for name, values in parse(words).items()
+    }
 
 
 def known(targets: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +81,9 @@ def apply(settings: dict[str, str], targets: dict[str, Any]) -> dict[str, Any]:
 def _find(name: str, targets: dict[str, Any]) -> tuple[str, str]:
     """The prefix of the target, and the field of it, that a name stands for."""
     prefix, _, field = name.rpartition(".")
-    is_option = prefix == "env" and field.isidentifier() and field != "source"  # `make` calls its own argument so
+    is_option = (
+        prefix == "env" and field.isidentifier() and field != "source"
+    )  # `make` calls its own argument so
     if prefix in targets and (is_option or field in _present(targets[prefix])):
         return prefix, field
     options = ["env.OPTION"] if "env" in targets else []

@@ -1,14 +1,16 @@
 """What is sampled: environments as pure JAX functions, those of Gymnasium, their registry and a check.
 
 * `base`: what every environment provides. `actions`: which actions it takes.
-* `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a name.
-* `cartpole`, `acrobot`, `mountain_car` and `pendulum`: the physics of Gymnasium in JAX. `lqr`: linear systems, whose
-  optimum is known.
-* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its actions, `episode` plays
-  one episode of it call by call, and `slots` steps several that play side by side. `vector_reward`: rewards that are
-  vectors.
+* `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a
+  name.
+* `cartpole`, `acrobot`, `mountain_car` and `pendulum`: the physics of Gymnasium in JAX. `lqr`:
+  linear systems, whose optimum is known.
+* `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its
+  actions, `episode` plays one episode of it call by call, and `slots` steps several that play side
+  by side. `vector_reward`: rewards that are vectors.
 * `gymnax`: `from_gymnax`, any environment of gymnax.
-* `lookup`: what an id or module:factory stands for. `elsewhere`: which package has an id that is not known.
+* `lookup`: what an id or module:factory stands for. `elsewhere`: which package has an id that is
+  not known.
 * `registry`: `make`, `register` and `list`.
 * `check/`: whether an environment of Gymnasium is fit for training.
 """

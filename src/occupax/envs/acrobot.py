@@ -11,7 +11,8 @@ from occupax.envs.actions import ActionSpace, DiscreteActions
 from occupax.envs.base import Bounds, Timed, TimeLimited
 
 GRAVITY: Final = 9.8
-# both links are alike; the centre of mass is measured from a link's upper joint, the inertia is around that centre
+# both links are alike; the centre of mass is measured from a link's upper joint, the inertia is
+# around that centre
 LENGTH: Final = 1.0
 CENTRE: Final = 0.5
 MASS: Final = 1.0
@@ -26,14 +27,17 @@ GOAL_HEIGHT: Final = 1.0
 class Acrobot(TimeLimited):
     """Swing a two-link pendulum above a line by a torque of -1, 0 or 1 (actions 0, 1, 2) on its second joint.
 
-    Every step earns -1, but the one that gets there 0. The physics are the two angles, zero when the links hang down
-    and the second relative to the first, then their speeds; cosine and sine of each angle and the speeds are observed.
+    Every step earns -1, but the one that gets there 0. The physics are the two angles, zero when
+    the links hang down and the second relative to the first, then their speeds; cosine and sine of
+    each angle and the speeds are observed.
     """
 
     action_space: ActionSpace = eqx.field(default=DiscreteActions(3), init=False, static=True)
     first = ((-0.1, 0.1),) * 4
 
-    def step(self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
+    def step(
+        self, state: Timed, action: Int[ArrayLike, ""], key: Key[Array, ""]
+    ) -> tuple[Timed, Float[Array, ""]]:
         """Apply a torque for one step of the classical Runge-Kutta method."""
         del key  # the dynamics are deterministic
         torque = jnp.asarray(action).astype(state.physics.dtype) - 1
@@ -52,7 +56,9 @@ class Acrobot(TimeLimited):
     def observe(self, state: Timed) -> Float[Array, "6"]:
         """Cosine and sine of the first angle, then of the second, and the two speeds."""
         angle_1, angle_2, spin_1, spin_2 = state.physics
-        return jnp.stack([jnp.cos(angle_1), jnp.sin(angle_1), jnp.cos(angle_2), jnp.sin(angle_2), spin_1, spin_2])
+        return jnp.stack(
+            [jnp.cos(angle_1), jnp.sin(angle_1), jnp.cos(angle_2), jnp.sin(angle_2), spin_1, spin_2]
+        )
 
     def terminated(self, state: Timed) -> Bool[Array, ""]:
         """Whether the free end is above the line."""

@@ -1,7 +1,7 @@
 """Which actions an environment takes.
 
-An action is a number from 0 on, or a flat vector. What shape, type and first number an environment of Gymnasium has,
-the one who steps it knows.
+An action is a number from 0 on, or a flat vector. What shape, type and first number an environment
+of Gymnasium has, the one who steps it knows.
 """
 
 from abc import abstractmethod
@@ -17,8 +17,9 @@ from jaxtyping import Array, Float
 from occupax._errors import check_integer, check_integers, real_array, shown
 
 Kind = Literal["discrete", "multi-discrete", "box", "squashed"]
-"""In which space a policy acts. "box" and "squashed" are for the same environments: what is drawn is the action itself,
-which is clipped, or a vector of which the policy makes an action inside of the bounds."""
+"""In which space a policy acts. "box" and "squashed" are for the same environments: what is drawn
+is the action itself, which is clipped, or a vector of which the policy makes an action inside of
+the bounds."""
 
 
 class ActionSpace(eqx.Module):
@@ -51,7 +52,9 @@ class MultiDiscreteActions(ActionSpace):
     """Vectors of whole numbers: entry k is a number from 0 to sizes[k] - 1. If all sizes are 2 they are binary."""
 
     kinds = ("multi-discrete",)
-    sizes: tuple[int, ...] = eqx.field(static=True, converter=lambda sizes: check_integers("sizes", sizes))
+    sizes: tuple[int, ...] = eqx.field(
+        static=True, converter=lambda sizes: check_integers("sizes", sizes)
+    )
 
     def __check_init__(self) -> None:
         if not self.sizes:
@@ -71,7 +74,9 @@ class BoxActions(ActionSpace):
 
     def __check_init__(self) -> None:
         if len(self.low) != len(self.high):
-            raise ValueError(f"low and high must have one length, got {len(self.low)} and {len(self.high)}.")
+            raise ValueError(
+                f"low and high must have one length, got {len(self.low)} and {len(self.high)}."
+            )
         if not all(low < high for low, high in zip(self.low, self.high, strict=True)):
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
 
@@ -83,12 +88,16 @@ class BoxActions(ActionSpace):
     @property
     def middle(self) -> Float[np.ndarray, " n"]:
         """The middle between the bounds of each entry; 0 unless it has two."""
-        return np.array([(low + high) / 2 if isfinite(high - low) else 0.0 for low, high in self._pairs])
+        return np.array(
+            [(low + high) / 2 if isfinite(high - low) else 0.0 for low, high in self._pairs]
+        )
 
     @property
     def reach(self) -> Float[np.ndarray, " n"]:
         """How far the bounds of each entry are from the middle; 1 unless it has two."""
-        return np.array([(high - low) / 2 if isfinite(high - low) else 1.0 for low, high in self._pairs])
+        return np.array(
+            [(high - low) / 2 if isfinite(high - low) else 1.0 for low, high in self._pairs]
+        )
 
     @property
     def _pairs(self) -> list[tuple[float, float]]:
@@ -100,7 +109,9 @@ class BoxActions(ActionSpace):
 
     def clip(self, action: Array) -> Array:
         """The nearest point of the box."""
-        return jnp.clip(action, jnp.array(self.low), jnp.array(self.high)) if self.bounded else action
+        return (
+            jnp.clip(action, jnp.array(self.low), jnp.array(self.high)) if self.bounded else action
+        )
 
 
 def _bounds(name: str, values: Any) -> tuple[float, ...]:

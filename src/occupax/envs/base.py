@@ -36,14 +36,17 @@ class DecisionProcess(eqx.Module):
         """How many discrete actions there are."""
         if isinstance(self.action_space, DiscreteActions):
             return self.action_space.n
-        raise ValueError(f"{type(self).__name__} has no number of actions, because it takes {self.action_space}.")
+        raise ValueError(
+            f"{type(self).__name__} has no number of actions, because it takes {self.action_space}."
+        )
 
 
 class Environment(DecisionProcess):
     """A Markov decision process as pure functions of its state.
 
-    There is no autoreset: a state for which `terminated` holds is the last one of its episode, and whoever steps the
-    environment decides what to do next. Reaching the time limit makes a state `truncated`, never `terminated`.
+    There is no autoreset: a state for which `terminated` holds is the last one of its episode, and
+    whoever steps the environment decides what to do next. Reaching the time limit makes a state
+    `truncated`, never `terminated`.
     """
 
     def observation_spec(self) -> Any:
@@ -60,7 +63,9 @@ class Environment(DecisionProcess):
         """Draw a first state."""
 
     @abstractmethod
-    def step(self, state: PyTree, action: Num[ArrayLike, "*n"], key: Key[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+    def step(
+        self, state: PyTree, action: Num[ArrayLike, "*n"], key: Key[Array, ""]
+    ) -> tuple[PyTree, Float[Array, ""]]:
         """Take one action; return the next state and the reward."""
 
     @abstractmethod
@@ -98,7 +103,9 @@ class TimeLimited(Environment):
 
     def __check_init__(self):
         if not isinstance(self.time_limit, Integral) or self.time_limit < 1:
-            raise ValueError(f"time_limit must be a positive number of steps, but it is {self.time_limit!r}.")
+            raise ValueError(
+                f"time_limit must be a positive number of steps, but it is {self.time_limit!r}."
+            )
 
     def reset(self, key: Key[Array, ""]) -> Timed:
         """Draw a state at time 0 whose numbers are uniform between their bounds."""
@@ -121,7 +128,9 @@ def refuse_unless_environment(env: Any) -> None:
     """Refuse what is not an environment."""
     if not isinstance(env, DecisionProcess):
         got = " ".join(repr(env).split())
-        raise ValueError(f"env must come from occupax.make or be an occupax environment, got {got:.80}.")
+        raise ValueError(
+            f"env must come from occupax.make or be an occupax environment, got {got:.80}."
+        )
 
 
 def reward_size(env: DecisionProcess) -> int | None:

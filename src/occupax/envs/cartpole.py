@@ -26,7 +26,8 @@ MAX_ANGLE: Final = 12 * pi / 180  # `math.radians` rounds differently from Gymna
 class PoleOnCart(TimeLimited):
     """A pole on a cart, which is pushed; every step earns 1. Subclasses say what the actions are.
 
-    The physics are the position and speed of the cart, then the angle and angular speed of the pole, all observed.
+    The physics are the position and speed of the cart, then the angle and angular speed of the
+    pole, all observed.
     """
 
     first = ((-0.05, 0.05),) * 4
@@ -35,7 +36,9 @@ class PoleOnCart(TimeLimited):
     def force(self, action: Any) -> Float[Array, ""]:
         """What the cart is pushed with, to the right."""
 
-    def step(self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
+    def step(
+        self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]
+    ) -> tuple[Timed, Float[Array, ""]]:
         """Push the cart for one explicit Euler step."""
         del key  # the dynamics are deterministic
         physics = state.physics + TIME_STEP * _derivative(state.physics, self.force(action))
@@ -44,7 +47,12 @@ class PoleOnCart(TimeLimited):
     @property
     def observation_bounds(self) -> Bounds:
         """As Gymnasium declares them."""
-        return (-2 * MAX_POSITION, 2 * MAX_POSITION), (-inf, inf), (-2 * MAX_ANGLE, 2 * MAX_ANGLE), (-inf, inf)
+        return (
+            (-2 * MAX_POSITION, 2 * MAX_POSITION),
+            (-inf, inf),
+            (-2 * MAX_ANGLE, 2 * MAX_ANGLE),
+            (-inf, inf),
+        )
 
     def observe(self, state: Timed) -> Float[Array, "4"]:
         """Position, velocity, angle and angular velocity."""
@@ -75,7 +83,9 @@ class ContinuousCartPole(PoleOnCart):
     Gymnasium itself has no such environment; all but the force is that of `CartPole`.
     """
 
-    action_space: ActionSpace = eqx.field(default=BoxActions((-1.0,), (1.0,)), init=False, static=True)
+    action_space: ActionSpace = eqx.field(
+        default=BoxActions((-1.0,), (1.0,)), init=False, static=True
+    )
 
     def force(self, action: Float[ArrayLike, "1"]) -> Float[Array, ""]:
         """The push of an action, which is clipped to its bounds."""

@@ -27,7 +27,8 @@ PACKAGES = {
     "minecart": ("occupax[mo]", "mo_gymnasium"),
     "water-reservoir": ("occupax[mo]", "mo_gymnasium"),
 }
-"""How ids begin, what pip calls the package that registers them, and the module that does it when it is imported."""
+"""How ids begin, what pip calls the package that registers them, and the module that does it when
+it is imported."""
 
 
 def advice(name: str) -> str | None:
@@ -37,7 +38,11 @@ def advice(name: str) -> str | None:
         if id_.startswith(beginning) and (module != its_module or find_spec(its_module) is None):
             return f"{id_!r} belongs to the package {_how_to_get(package, its_module)}{its_module + ':' + id_!r}."
     offered = _newest(id_)
-    return None if offered in (None, id_) else f"{id_!r} is not offered by what is installed: use {offered!r}."
+    return (
+        None
+        if offered in (None, id_)
+        else f"{id_!r} is not offered by what is installed: use {offered!r}."
+    )
 
 
 def _how_to_get(package: str, module: str) -> str:
@@ -53,5 +58,9 @@ def _newest(id_: str) -> str | None:
     base, dash, version = id_.rpartition("-v")
     if not dash or not version.isdecimal():
         return None
-    same = [spec for spec in gym.registry.values() if spec.id.rpartition("-v")[0] == base and spec.version is not None]
+    same = [
+        spec
+        for spec in gym.registry.values()
+        if spec.id.rpartition("-v")[0] == base and spec.version is not None
+    ]
     return max(same, key=lambda spec: spec.version or 0).id if same else None

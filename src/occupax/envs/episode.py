@@ -30,7 +30,9 @@ class Episode:
         """Reset the environment with the seed; return what it returns."""
         try:
             returned = self.env.reset(seed=self.seed)
-        except BaseException as error:  # SystemExit, too; Ctrl-C is for the main thread, where no episode is played
+        except (
+            BaseException
+        ) as error:  # SystemExit, too; Ctrl-C is for the main thread, where no episode is played
             raise EpisodeFailedError(f"raised {type(error).__name__} at reset") from error
         return checked(returned, 2, self.steps)
 
@@ -86,7 +88,9 @@ def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[i
 
 
 @jax.jit
-def seeds_and_keys(key: Key[Array, ""], numbers: Int[Array, " n"]) -> tuple[Int[Array, " n"], UInt32[Array, "n 2"]]:
+def seeds_and_keys(
+    key: Key[Array, ""], numbers: Int[Array, " n"]
+) -> tuple[Int[Array, " n"], UInt32[Array, "n 2"]]:
     """The seed of each episode, a number that any simulator takes, and the data of the key of its actions."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
     bits = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, 0)))(keys)

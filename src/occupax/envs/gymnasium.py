@@ -13,7 +13,10 @@ from occupax.envs.base import Bounds, DecisionProcess
 from occupax.envs.episode import time_limit
 from occupax.envs.lookup import closing, ignoring_rounded_bounds, make_gymnasium
 
-PLAIN, HINT = "a number, a text or a list of these", "give a function that makes the environment instead"
+PLAIN, HINT = (
+    "a number, a text or a list of these",
+    "give a function that makes the environment instead",
+)
 MOST_BOUNDS = 1_000
 """Observations of more numbers than this, such as images, are taken as they are."""
 
@@ -31,17 +34,18 @@ class Part(NamedTuple):
 class GymnasiumEnv(DecisionProcess):
     """An environment of Gymnasium, which is sampled outside of JAX.
 
-    Observations that are Discrete are the states of a table; all others are flattened to a vector as Gymnasium does it.
-    Actions that are Discrete are numbers from 0 on; all others are flat vectors, too.
-    Rewards may be vectors, as those of mo-gymnasium, if the environment has a `reward_space`: `features.Rewards` counts
-    them, and what is recorded as the return is that of their sum.
-    A problem of it is trained, sampled and evaluated like any other. How many of it run at once, where, and how long a
-    step may take says the sampler: `occupax.samplers.Host` or `occupax.samplers.Ray`.
+    Observations that are Discrete are the states of a table; all others are flattened to a vector
+    as Gymnasium does it. Actions that are Discrete are numbers from 0 on; all others are flat
+    vectors, too. Rewards may be vectors, as those of mo-gymnasium, if the environment has a
+    `reward_space`: `features.Rewards` counts them, and what is recorded as the return is that of
+    their sum. A problem of it is trained, sampled and evaluated like any other. How many of it run
+    at once, where, and how long a step may take says the sampler: `occupax.samplers.Host` or
+    `occupax.samplers.Ray`.
 
     Args:
         source: a Gymnasium id, or a function that makes an environment, with whatever wrappers.
-        info: names of numbers that the environment returns in the `info` of every step, to be counted by
-            `occupax.features.Info`.
+        info: names of numbers that the environment returns in the `info` of every step, to be
+            counted by `occupax.features.Info`.
         **options: passed to `gymnasium.make`, or to the function.
     """
 
@@ -56,7 +60,8 @@ class GymnasiumEnv(DecisionProcess):
     dtype: str = eqx.field(static=True)
     bounds: Bounds = eqx.field(static=True)
     parts: tuple[Part, ...] = eqx.field(static=True)
-    """What a flat observation consists of: the entries of a Dict by their names, or all of it as one."""
+    """What a flat observation consists of: the entries of a Dict by their names, or all of it as
+    one."""
 
     def __init__(self, source: str | Callable[..., Any], info: Sequence[str] = (), **options: Any):
         """Make the environment once to see what it is like."""
@@ -65,7 +70,9 @@ class GymnasiumEnv(DecisionProcess):
         from occupax.envs.vector_reward import reward_names
 
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
-            kinds = "a Gymnasium id or a function that makes an environment, because several are made"
+            kinds = (
+                "a Gymnasium id or a function that makes an environment, because several are made"
+            )
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
         refuse_unless_names("info", info)
         self.source, self.reward_size = source, None
@@ -82,7 +89,9 @@ class GymnasiumEnv(DecisionProcess):
 
     def __check_init__(self) -> None:
         if not isinstance(self.source, str) and not callable(self.source):
-            raise ValueError(f"source must be a Gymnasium id or a function, got {self.source!r:.80}.")
+            raise ValueError(
+                f"source must be a Gymnasium id or a function, got {self.source!r:.80}."
+            )
         self._check_options()
         for name in ("num_states", "time_limit"):
             if getattr(self, name) is not None:
@@ -107,13 +116,17 @@ class GymnasiumEnv(DecisionProcess):
         try:
             actions, observations = made.action_space, made.observation_space
         except (Exception, SystemExit) as error:
-            raise ValueError(f"{self.name} does not tell its spaces. {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"{self.name} does not tell its spaces. {type(error).__name__}: {error}"
+            ) from error
         taken = read_actions(actions)
         if taken is None:
             kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers, with at least one entry"
             raise ValueError(f"the action space of {self.name} must be {kinds}, got {actions}.")
         for finding in check_space(observations):
-            raise ValueError(f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}.")
+            raise ValueError(
+                f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}."
+            )
         tabular = isinstance(observations, gym.spaces.Discrete)
         seen = observations if tabular else gym.spaces.flatten_space(observations)
         return {
@@ -130,7 +143,11 @@ class GymnasiumEnv(DecisionProcess):
     @property
     def name(self) -> str:
         """The id, or the name of the function."""
-        return self.source if isinstance(self.source, str) else getattr(self.source, "__name__", repr(self.source))
+        return (
+            self.source
+            if isinstance(self.source, str)
+            else getattr(self.source, "__name__", repr(self.source))
+        )
 
     def make(self) -> Any:
         """A new environment, which is like the one that was looked at first, perhaps before this came from a file.
@@ -143,7 +160,9 @@ class GymnasiumEnv(DecisionProcess):
         for name, value in self._look(made).items():
             if value != getattr(self, name):
                 was = f"{name} was {getattr(self, name)}, and is {value}"
-                raise ValueError(f"{self.name} makes another environment than it did before: {was}.")
+                raise ValueError(
+                    f"{self.name} makes another environment than it did before: {was}."
+                )
         return made if self.reward_size is None else SplitReward(made, self.reward_size)
 
     def _make(self) -> Any:
@@ -198,7 +217,10 @@ def _bounds(space: Any) -> Bounds:
 
     if not isinstance(space, gym.spaces.Box) or np.prod(space.shape) > MOST_BOUNDS:
         return ()
-    return tuple((float(low), float(high)) for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True))
+    return tuple(
+        (float(low), float(high))
+        for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True)
+    )
 
 
 def hashable_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -208,7 +230,9 @@ def hashable_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 def _hashable(name: str, value: Any) -> Any:
     """An option in a form that can be compared quickly: lists become tuples."""
-    value = tuple(_hashable(name, part) for part in value) if isinstance(value, list | tuple) else value
+    value = (
+        tuple(_hashable(name, part) for part in value) if isinstance(value, list | tuple) else value
+    )
     try:
         hash(value)
     except TypeError:
@@ -218,5 +242,7 @@ def _hashable(name: str, value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     return (
-        all(map(_is_plain, value)) if type(value) is tuple else value is None or type(value) in (bool, int, float, str)
+        all(map(_is_plain, value))
+        if type(value) is tuple
+        else value is None or type(value) in (bool, int, float, str)
     )

@@ -62,10 +62,14 @@ def writing_actions(space: Any) -> Callable[[np.ndarray], list[Any]]:
             first = int(space.start)
             return lambda actions: list(first + actions.astype(np.int64))
         case gym.spaces.MultiDiscrete():
-            return lambda actions: list((space.start + actions.reshape(-1, *space.shape)).astype(space.dtype))
+            return lambda actions: list(
+                (space.start + actions.reshape(-1, *space.shape)).astype(space.dtype)
+            )
         case gym.spaces.MultiBinary():
             return lambda actions: list(actions.reshape(-1, *space.shape).astype(space.dtype))
         case _:  # clipped once more, because rounding to another type may take an action out of its bounds
             return lambda actions: list(
-                np.clip(actions.reshape(-1, *space.shape).astype(space.dtype), space.low, space.high)
+                np.clip(
+                    actions.reshape(-1, *space.shape).astype(space.dtype), space.low, space.high
+                )
             )

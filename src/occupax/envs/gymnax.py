@@ -1,7 +1,7 @@
 """Environments of gymnax, and others with its functions, which run in JAX like our own.
 
-Nothing here imports gymnax unless an environment is asked for by its name: what counts are the functions `reset_env`,
-`step_env`, `action_space` and `observation_space`.
+Nothing here imports gymnax unless an environment is asked for by its name: what counts are the
+functions `reset_env`, `step_env`, `action_space` and `observation_space`.
 """
 
 import dataclasses
@@ -18,7 +18,13 @@ from occupax._errors import check_integer, shown, unknown
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, Environment
 from occupax.envs.gymnasium import MOST_BOUNDS, hashable_options
-from occupax.envs.gymnax_functions import FUNCTIONS, find_fault, is_like_gymnax, read_action_space, read_bounds
+from occupax.envs.gymnax_functions import (
+    FUNCTIONS,
+    find_fault,
+    is_like_gymnax,
+    read_action_space,
+    read_bounds,
+)
 
 PREFIX = "gymnax/"
 NEVER = np.iinfo(np.int32).max
@@ -55,7 +61,9 @@ class GymnaxEnv(Environment):
     def __check_init__(self) -> None:
         for name, value in self._look().items() if isinstance(self.source, str) else ():
             if getattr(self, name) != value:
-                raise ValueError(f"{name} must be that of gymnax, {value!s:.60}, got {getattr(self, name)!s:.60}.")
+                raise ValueError(
+                    f"{name} must be that of gymnax, {value!s:.60}, got {getattr(self, name)!s:.60}."
+                )
 
     def _refuse_faults(self) -> None:
         """Refuse an environment whose functions do not work."""
@@ -64,11 +72,15 @@ class GymnaxEnv(Environment):
         if limit is not None:
             check_integer("max_steps_in_episode", limit)
         if limit is not None and not dataclasses.is_dataclass(params):
-            raise ValueError(f"params must be a dataclass if they have max_steps_in_episode, got {shown(params)}.")
+            raise ValueError(
+                f"params must be a dataclass if they have max_steps_in_episode, got {shown(params)}."
+            )
         fault = find_fault(env, params)
         if fault is not None:
             wrong = f"{fault.what}, {fault.actual} instead of {fault.expected}"
-            raise ValueError(f"env must be fit for training, got {self.name}: {wrong}; {fault.remedy}")
+            raise ValueError(
+                f"env must be fit for training, got {self.name}: {wrong}; {fault.remedy}"
+            )
 
     def _look(self) -> dict[str, Any]:
         """What the environment is like, by the fields of this class."""
@@ -83,17 +95,27 @@ class GymnaxEnv(Environment):
             "action_shape": tuple(getattr(actions, "shape", ())),
             "num_states": states,
             "time_limit": None if limit is None else int(limit),
-            "bounds": tuple(read_bounds(observations, seen.shape)) if few and states is None else (),
+            "bounds": tuple(read_bounds(observations, seen.shape))
+            if few and states is None
+            else (),
         }
 
     @property
     def name(self) -> str:
         """The name that it has in gymnax."""
-        return self.source if isinstance(self.source, str) else getattr(self.source, "name", type(self.source).__name__)
+        return (
+            self.source
+            if isinstance(self.source, str)
+            else getattr(self.source, "name", type(self.source).__name__)
+        )
 
     def env_and_params(self) -> tuple[Any, PyTree]:
         """The environment and the parameters that its functions are called with."""
-        return _made(self.source, self.options) if isinstance(self.source, str) else (self.source, self.params)
+        return (
+            _made(self.source, self.options)
+            if isinstance(self.source, str)
+            else (self.source, self.params)
+        )
 
     @property
     def observation_bounds(self) -> Bounds:
@@ -141,23 +163,31 @@ class GymnaxEnv(Environment):
 def from_gymnax(env: Any, params: PyTree = None) -> GymnaxEnv:
     """Make an environment of gymnax, or anything with its functions, one that is trained inside JAX.
 
-    It is stepped by `step_env`, which never resets. A time limit truncates and never terminates, also where an old
-    version says only `done`: what its step says without the limit is a termination.
+    It is stepped by `step_env`, which never resets. A time limit truncates and never terminates,
+    also where an old version says only `done`: what its step says without the limit is a
+    termination.
 
     Args:
-        env: has `reset_env(key, params)`, `step_env(key, state, action, params)`, `action_space(params)` and
-            `observation_space(params)`, as the environments that `gymnax.make` returns. A step returns five values, or
-            six if `terminated` and `truncated` are told apart.
-        params: what its functions are called with; by default `env.default_params`. `max_steps_in_episode` is the time
-            limit, if there is one.
+        env: has `reset_env(key, params)`, `step_env(key, state, action, params)`,
+            `action_space(params)` and `observation_space(params)`, as the environments that
+            `gymnax.make` returns. A step returns five values, or six if `terminated` and
+            `truncated` are told apart.
+        params: what its functions are called with; by default `env.default_params`.
+            `max_steps_in_episode` is the time limit, if there is one.
 
     Returns:
         The environment.
     """
     if not is_like_gymnax(env):
         missing = [name for name in FUNCTIONS if not callable(getattr(env, name, None))]
-        got = f"a class, {env.__name__}" if isinstance(env, type) else f"{type(env).__name__} without {missing[0]}"
-        raise ValueError(f"env must be an environment of gymnax, such as gymnax.make(...)[0], got {got}.")
+        got = (
+            f"a class, {env.__name__}"
+            if isinstance(env, type)
+            else f"{type(env).__name__} without {missing[0]}"
+        )
+        raise ValueError(
+            f"env must be an environment of gymnax, such as gymnax.make(...)[0], got {got}."
+        )
     return GymnaxEnv(env, getattr(env, "default_params", None) if params is None else params)
 
 
@@ -167,7 +197,9 @@ def _made(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, PyTree]
     try:
         import gymnax
     except ImportError as error:
-        raise ValueError(f"{PREFIX}{name} needs the package gymnax: `pip install 'occupax[gymnax]'`.") from error
+        raise ValueError(
+            f"{PREFIX}{name} needs the package gymnax: `pip install 'occupax[gymnax]'`."
+        ) from error
     if name not in gymnax.registered_envs:
         raise unknown("gymnax environment", name, gymnax.registered_envs)
     given = dict(options)
@@ -175,10 +207,16 @@ def _made(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, PyTree]
         _, defaults = gymnax.make(name)
         fields = [field.name for field in dataclasses.fields(defaults)]
         try:
-            env, params = gymnax.make(name, **{key: value for key, value in given.items() if key not in fields})
+            env, params = gymnax.make(
+                name, **{key: value for key, value in given.items() if key not in fields}
+            )
         except TypeError as error:
-            raise ValueError(f"{PREFIX}{name} does not take the options {given}: {error}") from error
-    return env, dataclasses.replace(params, **{key: value for key, value in given.items() if key in fields})
+            raise ValueError(
+                f"{PREFIX}{name} does not take the options {given}: {error}"
+            ) from error
+    return env, dataclasses.replace(
+        params, **{key: value for key, value in given.items() if key in fields}
+    )
 
 
 def _without_limit(params: PyTree) -> PyTree:

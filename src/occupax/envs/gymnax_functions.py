@@ -31,7 +31,9 @@ class _FaultError(Exception):
 
 def is_like_gymnax(env: Any) -> bool:
     """Return whether an object has the functions of an environment of gymnax."""
-    return not isinstance(env, type) and all(callable(getattr(env, name, None)) for name in FUNCTIONS)
+    return not isinstance(env, type) and all(
+        callable(getattr(env, name, None)) for name in FUNCTIONS
+    )
 
 
 def read_action_space(space: Any) -> ActionSpace:
@@ -54,7 +56,9 @@ def read_bounds(space: Any, shape: tuple[int, ...]) -> list[tuple[float, float]]
         try:
             edges.append(np.broadcast_to(edge, shape).ravel().tolist())
         except ValueError:
-            raise ValueError(f"{name} of a space must have the shape {shape}, got {edge.shape}.") from None
+            raise ValueError(
+                f"{name} of a space must have the shape {shape}, got {edge.shape}."
+            ) from None
     return list(zip(*edges, strict=True))
 
 
@@ -78,7 +82,10 @@ def find_fault(env: Any, params: Any) -> Finding | None:
 def _check_functions(env: Any, params: Any) -> None:
     actions = _called("action_space", env.action_space, params)
     observations = _called("observation_space", env.observation_space, params)
-    key, taken = jax.random.key(0), _called("action_space", lambda: read_action_space(actions).spec())
+    key, taken = (
+        jax.random.key(0),
+        _called("action_space", lambda: read_action_space(actions).spec()),
+    )
     shaped = jax.ShapeDtypeStruct(tuple(getattr(actions, "shape", ())), taken.dtype)
 
     def reset(key: Any) -> Any:
@@ -99,7 +106,9 @@ def _check_functions(env: Any, params: Any) -> None:
     _check_observation(following, first.shape, STEP)
     _compare_states(state, after)
     _check_number("reward", reward, "jnp.float32")
-    for name, flag in zip(("terminated", "truncated") if len(flags) == 2 else ("done",), flags, strict=True):
+    for name, flag in zip(
+        ("terminated", "truncated") if len(flags) == 2 else ("done",), flags, strict=True
+    ):
         _check_number(name, flag, "bool")
 
 
@@ -138,13 +147,18 @@ def _check_observation(observation: Any, shape: Any, where: str) -> None:
 
 
 def _compare_states(state: Any, following: Any) -> None:
-    (before, structure), (after, other) = tree_flatten_with_path(state), tree_flatten_with_path(following)
+    (before, structure), (after, other) = (
+        tree_flatten_with_path(state),
+        tree_flatten_with_path(following),
+    )
     if structure != other:
         _refuse("jax_state_structure", text(other), STEP, before=text(structure))
     for (path, old), (_, new) in zip(before, after, strict=True):
         if old.shape != new.shape or _loses(new.dtype, old.dtype):
             expected, actual = (f"{leaf.dtype} of shape {leaf.shape}" for leaf in (old, new))
-            _refuse("jax_state_type", actual, f"state{keystr(path)}", expected=expected, dtype=old.dtype)
+            _refuse(
+                "jax_state_type", actual, f"state{keystr(path)}", expected=expected, dtype=old.dtype
+            )
 
 
 def _loses(new: Any, old: Any) -> bool:

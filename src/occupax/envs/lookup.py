@@ -34,7 +34,11 @@ def find(name: str) -> Any:
     if attribute in gym.registry:  # an id that the module registers, as Gymnasium writes it
         return name
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
-    here = [key for key, value in public.items() if getattr(value, "__module__", None) == module.__name__]
+    here = [
+        key
+        for key, value in public.items()
+        if getattr(value, "__module__", None) == module.__name__
+    ]
     if here:
         raise unknown(f"{module_name} attribute", attribute, here)
     hint = "write module:factory, where factory() makes the environment"
@@ -47,11 +51,15 @@ def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
 
     if isinstance(env, gym.Env):
         if options:
-            raise ValueError(f"options go with a Gymnasium id, but env is made already, got {options}.")
+            raise ValueError(
+                f"options go with a Gymnasium id, but env is made already, got {options}."
+            )
         return env
     if not isinstance(env, str):
         raise ValueError(f"env must be a Gymnasium id or environment, got {env!r:.80}.")
-    if env not in gym.registry and (what := advice(env)):  # before Gymnasium, which warns of some of it
+    if env not in gym.registry and (
+        what := advice(env)
+    ):  # before Gymnasium, which warns of some of it
         raise ValueError(what)
     try:
         _refuse_other_flags(env, options)
@@ -84,11 +92,13 @@ def _refuse_other_flags(name: str, options: dict[str, Any]) -> None:
 def ignoring_rounded_bounds() -> Generator[None]:
     """Ignore Gymnasium's warning that a Box rounds its bounds, while environments are made.
 
-    It is repeated for every environment in every process. The filters of warnings are those of all threads, so that a
-    thread which may be left behind must not change them.
+    It is repeated for every environment in every process. The filters of warnings are those of all
+    threads, so that a thread which may be left behind must not change them.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r".*Box (low|high)'s precision lowered by casting", UserWarning)
+        warnings.filterwarnings(
+            "ignore", r".*Box (low|high)'s precision lowered by casting", UserWarning
+        )
         yield
 
 
@@ -107,8 +117,12 @@ def not_made(name: str, error: BaseException, options: dict[str, Any] | None = N
     import gymnasium as gym
 
     if isinstance(error, gym.error.DependencyNotInstalled):
-        return ValueError(f"{name!r} needs a package that is not installed: {' '.join(str(error).split())}.")
-    if isinstance(error, (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv, ImportError)) and (what := advice(name)):
+        return ValueError(
+            f"{name!r} needs a package that is not installed: {' '.join(str(error).split())}."
+        )
+    if isinstance(error, (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv, ImportError)) and (
+        what := advice(name)
+    ):
         return ValueError(what)
     if not isinstance(error, gym.error.UnregisteredEnv):
         given = f" with the options {options}" if options else ""
@@ -117,7 +131,9 @@ def not_made(name: str, error: BaseException, options: dict[str, Any] | None = N
     alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
     if close := difflib.get_close_matches(name, alike, n=3):
         return unknown("Gymnasium id", name, close)
-    return ValueError(f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are.")
+    return ValueError(
+        f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are."
+    )
 
 
 def _import(name: str, asked: str) -> Any:
@@ -125,9 +141,14 @@ def _import(name: str, asked: str) -> Any:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if not isinstance(error, ModuleNotFoundError) or error.name not in (name, name.partition(".")[0]):
+        if not isinstance(error, ModuleNotFoundError) or error.name not in (
+            name,
+            name.partition(".")[0],
+        ):
             raise ValueError(f"importing {name} raised {type(error).__name__}: {error}") from error
-        if close := difflib.get_close_matches(name, [path.stem for path in Path.cwd().glob("*.py")], n=3):
+        if close := difflib.get_close_matches(
+            name, [path.stem for path in Path.cwd().glob("*.py")], n=3
+        ):
             raise unknown("module", name, close) from error
         nowhere = f"module {name!r} is neither in the current directory nor installed."
         raise ValueError(advice(asked) or nowhere) from error

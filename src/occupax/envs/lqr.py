@@ -63,7 +63,9 @@ class LQR(Environment):
             raise ValueError(f"drift must be a matrix [n, n] and control one [n, m], got {got}.")
         n, m = self.control.shape
         if self.drift.shape != (n, n):
-            raise ValueError(f"drift must have shape {(n, n)}, because control has {n} rows, got {self.drift.shape}.")
+            raise ValueError(
+                f"drift must have shape {(n, n)}, because control has {n} rows, got {self.drift.shape}."
+            )
         return n, m
 
     def __check_init__(self) -> None:
@@ -85,7 +87,8 @@ class LQR(Environment):
     def random(cls, states: int, actions: int, seed: int = 0) -> "LQR":
         """A random system of as many states and actions: the largest eigenvalue of A is 0.95 in absolute value.
 
-        B is normal with deviation 1 / sqrt(states), Q the identity, R a tenth of it, and the noise has deviation 0.1.
+        B is normal with deviation 1 / sqrt(states), Q the identity, R a tenth of it, and the noise
+        has deviation 0.1.
         """
         n, m = check_integer("states", states), check_integer("actions", actions)
         random = np.random.default_rng(check_integer("seed", seed, minimum=0))
@@ -109,7 +112,10 @@ class LQR(Environment):
     ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         """Move on; the costs are those of the state that is left."""
         action = jnp.asarray(action)
-        earned = -(state @ jnp.asarray(self.state_cost) @ state + action @ jnp.asarray(self.action_cost) @ action)
+        earned = -(
+            state @ jnp.asarray(self.state_cost) @ state
+            + action @ jnp.asarray(self.action_cost) @ action
+        )
         noise = jnp.asarray(self.noise_root) @ jax.random.normal(key, state.shape)
         return jnp.asarray(self.drift) @ state + jnp.asarray(self.control) @ action + noise, earned
 
@@ -129,7 +135,9 @@ class LQR(Environment):
 def _covariance(name: str, given: Any, size: int) -> Matrix:
     matrix = read_array(name, given)
     if matrix.shape != (size, size) or not np.allclose(matrix, matrix.T):
-        raise ValueError(f"{name} must be a symmetric matrix of shape {(size, size)}, got shape {matrix.shape}.")
+        raise ValueError(
+            f"{name} must be a symmetric matrix of shape {(size, size)}, got shape {matrix.shape}."
+        )
     if np.linalg.eigvalsh(matrix)[0] < -1e-9 * max(1.0, np.abs(matrix).max()):
         raise ValueError(f"{name} must be positive semidefinite, but it has a negative eigenvalue.")
     return matrix

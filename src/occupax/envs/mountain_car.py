@@ -40,11 +40,15 @@ class CarInValley(TimeLimited):
     def reward(self, action: Any, arrived: Bool[Array, ""]) -> Float[Array, ""]:
         """What a step earns."""
 
-    def step(self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]) -> tuple[Timed, Float[Array, ""]]:
+    def step(
+        self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]
+    ) -> tuple[Timed, Float[Array, ""]]:
         """Push the car for one step; a wall on the left stops it."""
         del key  # the dynamics are deterministic
         position, velocity = state.physics
-        velocity = velocity + self.push(action).astype(velocity.dtype) - GRAVITY * jnp.cos(3 * position)
+        velocity = (
+            velocity + self.push(action).astype(velocity.dtype) - GRAVITY * jnp.cos(3 * position)
+        )
         velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
         position = jnp.clip(position + velocity, MIN_POSITION, MAX_POSITION)
         velocity = jnp.where(position == MIN_POSITION, jnp.maximum(velocity, 0.0), velocity)
@@ -90,7 +94,9 @@ class ContinuousMountainCar(CarInValley):
     Gymnasium's `MountainCarContinuous-v0` has a time limit of 999.
     """
 
-    action_space: ActionSpace = eqx.field(default=BoxActions((-1.0,), (1.0,)), init=False, static=True)
+    action_space: ActionSpace = eqx.field(
+        default=BoxActions((-1.0,), (1.0,)), init=False, static=True
+    )
     goal = CONTINUOUS_GOAL
 
     def push(self, action: Float[ArrayLike, "1"]) -> Float[Array, ""]:

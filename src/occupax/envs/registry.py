@@ -49,7 +49,9 @@ def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
     if name in list():
         raise ValueError(f"name must be new, but {name!r} is registered already.")
     if not callable(factory):
-        raise ValueError(f"factory must be a function that returns an environment, got {factory!r}.")
+        raise ValueError(
+            f"factory must be a function that returns an environment, got {factory!r}."
+        )
     _FACTORIES[name] = factory
 
 
@@ -71,7 +73,8 @@ def table_name(env: TabularMDP) -> str | None:
 def episode_limit(env: TabularMDP, name: str | None = None) -> int | None:
     """Return the most steps of an episode in Gymnasium of a table with this name, or by default of the table's id.
 
-    A table has no clock, and so no time limit of its own. None is a table of no id, or an id without a limit.
+    A table has no clock, and so no time limit of its own. None is a table of no id, or an id
+    without a limit.
     """
     import gymnasium as gym
 
@@ -88,15 +91,19 @@ def make(
     """Make an environment of a name, or of a class or function.
 
     Args:
-        source: a Gymnasium id or a registered name, for example "FrozenLake8x8-v1" or "CartPole-v1"; module:ID, which
-            imports the module that registers the id first; "gymnax/..." and a name of gymnax; a class of environments
-            of occupax; a class or function that makes one of Gymnasium; or module:factory, where the module may be a
-            file in the current directory. What is an environment of occupax already is returned as it is.
-        backend: "auto" is an exact table where Gymnasium publishes one, a JAX twin where there is one, and the
-            environment of Gymnasium itself elsewhere; "gymnasium" is the latter in any case.
-        info: names of numbers in the `info` of Gymnasium's environment to record; see `GymnasiumEnv`.
-        **options: passed to the factory, for example `is_slippery=False`; those of gymnax may be parameters, too, for
-            example `max_steps_in_episode=100`.
+        source: a Gymnasium id or a registered name, for example "FrozenLake8x8-v1" or
+            "CartPole-v1"; module:ID, which imports the module that registers the id first;
+            "gymnax/..." and a name of gymnax; a class of environments of occupax; a class or
+            function that makes one of Gymnasium; or module:factory, where the module may be a file
+            in the current directory. What is an environment of occupax already is returned as it
+            is.
+        backend: "auto" is an exact table where Gymnasium publishes one, a JAX twin where there is
+            one, and the environment of Gymnasium itself elsewhere; "gymnasium" is the latter in any
+            case.
+        info: names of numbers in the `info` of Gymnasium's environment to record; see
+            `GymnasiumEnv`.
+        **options: passed to the factory, for example `is_slippery=False`; those of gymnax may be
+            parameters, too, for example `max_steps_in_episode=100`.
     """
     import gymnasium as gym
 
@@ -110,7 +117,9 @@ def make(
         return _call(_FACTORIES[source], source, options)
     if isinstance(source, str) and source.startswith(PREFIX):
         if backend != "auto":
-            raise ValueError(f"backend must be 'auto' for an environment of gymnax, got {backend!r}.")
+            raise ValueError(
+                f"backend must be 'auto' for an environment of gymnax, got {backend!r}."
+            )
         if info:
             raise ValueError(f"info must be empty for an environment of gymnax, got {shown(info)}.")
         return GymnaxEnv(source.removeprefix(PREFIX), **options)
@@ -121,7 +130,11 @@ def make(
         what = advice(factory)
         raise unknown("environment", factory, list()) if what is None else ValueError(what)
     if not itself:
-        with ignoring_rounded_bounds(), closing(make_gymnasium(factory, options)) as made, suppress(NoTableError):
+        with (
+            ignoring_rounded_bounds(),
+            closing(make_gymnasium(factory, options)) as made,
+            suppress(NoTableError),
+        ):
             return TabularMDP.from_gymnasium(made)
     return GymnasiumEnv(factory, info, **options)
 
@@ -133,7 +146,9 @@ def wrap(env: Any) -> DecisionProcess:
     if isinstance(env, DecisionProcess):
         return env
     if not isinstance(env, gym.Env):
-        raise ValueError(f"env must be a Gymnasium id, or an environment of Gymnasium or occupax, got {shown(env)}.")
+        raise ValueError(
+            f"env must be a Gymnasium id, or an environment of Gymnasium or occupax, got {shown(env)}."
+        )
 
     class Open(gym.Wrapper[Any, Any, Any, Any]):
         def close(self) -> None:
@@ -147,21 +162,29 @@ def wrap(env: Any) -> DecisionProcess:
 
 def implementation(source: Any) -> DecisionProcess | None:
     """Return the environment in JAX of a Gymnasium id or a registered name; None if there is none."""
-    return _call(_FACTORIES[source], source, {}) if isinstance(source, str) and source in _FACTORIES else None
+    return (
+        _call(_FACTORIES[source], source, {})
+        if isinstance(source, str) and source in _FACTORIES
+        else None
+    )
 
 
 def _make_own(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:
     """An environment of occupax, or of a class of such; of all else, one of Gymnasium."""
     if isinstance(factory, DecisionProcess):
         if options or info:
-            raise ValueError(f"options and info go with a name or a class, but env is made already, got {options}.")
+            raise ValueError(
+                f"options and info go with a name or a class, but env is made already, got {options}."
+            )
         return factory
     if isinstance(factory, type) and issubclass(factory, DecisionProcess):
         return _call(factory, factory.__name__, options)
     return GymnasiumEnv(factory, info, **options)
 
 
-def _call(factory: Callable[..., DecisionProcess], name: str, options: dict[str, Any]) -> DecisionProcess:
+def _call(
+    factory: Callable[..., DecisionProcess], name: str, options: dict[str, Any]
+) -> DecisionProcess:
     try:
         return factory(**options)
     except TypeError as error:

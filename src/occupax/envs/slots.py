@@ -1,8 +1,8 @@
 """Environments of Gymnasium that play episodes side by side, stepped one after the other.
 
-What they return is written into one array with an entry for each of them, which may be in memory that several processes
-share. Observations are states or flat vectors, and actions numbers from 0 on or flat vectors. What an environment does
-wrong is told by its place.
+What they return is written into one array with an entry for each of them, which may be in memory
+that several processes share. Observations are states or flat vectors, and actions numbers from 0 on
+or flat vectors. What an environment does wrong is told by its place.
 """
 
 import contextlib
@@ -12,7 +12,15 @@ import gymnasium as gym
 import numpy as np
 
 from occupax._errors import REAL, real_array
-from occupax.envs.episode import Episode, EpisodeFailedError, checked, raised, read_flag, read_number, useless
+from occupax.envs.episode import (
+    Episode,
+    EpisodeFailedError,
+    checked,
+    raised,
+    read_flag,
+    read_number,
+    useless,
+)
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnasium_actions import writing_actions
 
@@ -40,8 +48,8 @@ def slot_type(env: GymnasiumEnv) -> np.dtype[Any]:
 class Slots:
     """As many environments as there are entries, which are of `slot_type`.
 
-    An environment plays an episode after each reset with a seed; after one without a seed it waits. Unless `flat`, the
-    observations themselves are kept, too.
+    An environment plays an episode after each reset with a seed; after one without a seed it waits.
+    Unless `flat`, the observations themselves are kept, too.
     """
 
     def __init__(self, env: GymnasiumEnv, entries: np.ndarray, flat: bool = True):
@@ -50,7 +58,9 @@ class Slots:
         self._space = space = self._envs[0].observation_space
         self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
         self._boxed = space.shape if isinstance(space, gym.spaces.Box) else None
-        self._as_it_is = self._boxed if flat else None  # the shape of observations that are written without a look
+        self._as_it_is = (
+            self._boxed if flat else None
+        )  # the shape of observations that are written without a look
         self._write_actions = writing_actions(self._envs[0].action_space)
         shape = env.shape if self._boxed is None else self._boxed
         self._rows = [entries["following"][i : i + 1].reshape(shape) for i in range(len(entries))]
@@ -61,7 +71,9 @@ class Slots:
     def reset(self, seeds: dict[int, int | None]) -> Failures:
         """Begin the episodes of these seeds at these places; where it is None, wait."""
         failures, called = Failures(), self.entries["called"]
-        self._playing = sorted({*self._playing, *seeds} - {place for place, seed in seeds.items() if seed is None})
+        self._playing = sorted(
+            {*self._playing, *seeds} - {place for place, seed in seeds.items() if seed is None}
+        )
         for place, seed in seeds.items():
             if seed is None:
                 continue
@@ -75,12 +87,20 @@ class Slots:
 
     def step(self) -> Failures:
         """Take a step with the actions of the entries in all episodes."""
-        failures, entries, envs, rows, simple = Failures(), self.entries, self._envs, self._rows, self._as_it_is
+        failures, entries, envs, rows, simple = (
+            Failures(),
+            self.entries,
+            self._envs,
+            self._rows,
+            self._as_it_is,
+        )
         called, rewards = entries["called"], entries["reward"]
         terminated, truncated = entries["terminated"], entries["truncated"]
         actions = self._write_actions(entries["action"])
         self._time += 1
-        for place in self._playing:  # all that is done here is done at every step of every environment
+        for (
+            place
+        ) in self._playing:  # all that is done here is done at every step of every environment
             called[place] = True
             try:
                 try:
@@ -112,7 +132,9 @@ class Slots:
             return self.entries["following"][places]
         import jax
 
-        return jax.tree.map(lambda *parts: np.stack(parts), *(self._seen[place] for place in places))
+        return jax.tree.map(
+            lambda *parts: np.stack(parts), *(self._seen[place] for place in places)
+        )
 
     def silent(self) -> list[int]:
         """The place of the environment that is called, if one is."""
@@ -166,7 +188,9 @@ class Slots:
             return {}
         said = "returned an observation with {} at step {}"
         wrong = [place for place in self._playing if not real[place].all()]
-        return {place: said.format(seen[place][~real[place]][0], self._steps(place)) for place in wrong}
+        return {
+            place: said.format(seen[place][~real[place]][0], self._steps(place)) for place in wrong
+        }
 
     def _named(self, place: int, name: str, info: Any) -> float:
         what = f"{name!r} in its info"

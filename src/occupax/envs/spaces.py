@@ -40,13 +40,20 @@ def read_spaces(text: str) -> Spaces:
     """The spaces that a text describes."""
     try:
         found = json.loads(text)
-        return Spaces(_restore(found["observation"]), _restore(found["action"]), bool(found["flat"]))
+        return Spaces(
+            _restore(found["observation"]), _restore(found["action"]), bool(found["flat"])
+        )
     except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
-        raise ValueError(f"spaces must be the JSON of an environment's spaces, got {text!r:.60}.") from error
+        raise ValueError(
+            f"spaces must be the JSON of an environment's spaces, got {text!r:.60}."
+        ) from error
 
 
 def _text(found: Spaces) -> str:
-    described = {"observation": _describe(found.observation), "action": _describe(found.action, bounds=True)}
+    described = {
+        "observation": _describe(found.observation),
+        "action": _describe(found.action, bounds=True),
+    }
     return json.dumps({**described, "flat": found.flat})
 
 
@@ -55,7 +62,9 @@ def _seen(env: DecisionProcess) -> Any:
     if states is not None:
         return spaces.Discrete(states)
     if not hasattr(spec, "shape"):
-        raise ValueError(f"observations of {type(env).__name__} must be one array each to be described as a space.")
+        raise ValueError(
+            f"observations of {type(env).__name__} must be one array each to be described as a space."
+        )
     return spaces.Box(-inf, inf, spec.shape, np.float32)
 
 
@@ -66,7 +75,11 @@ def _taken(actions: Any) -> Any:
         case MultiDiscreteActions():
             return spaces.MultiDiscrete(np.array(actions.sizes))
         case BoxActions():
-            return spaces.Box(np.array(actions.low, np.float32), np.array(actions.high, np.float32), dtype=np.float32)
+            return spaces.Box(
+                np.array(actions.low, np.float32),
+                np.array(actions.high, np.float32),
+                dtype=np.float32,
+            )
         case _:
             raise ValueError(f"actions must be discrete, several or real numbers, got {actions}.")
 
@@ -75,7 +88,10 @@ def _describe(space: Any, bounds: bool = False) -> dict[str, Any]:
     """A space by what flattening needs and, for a Box of actions, its bounds."""
     match space:
         case spaces.Dict():
-            return {"kind": "dict", "parts": [[name, _describe(part)] for name, part in space.spaces.items()]}
+            return {
+                "kind": "dict",
+                "parts": [[name, _describe(part)] for name, part in space.spaces.items()],
+            }
         case spaces.Tuple():
             return {"kind": "tuple", "parts": [_describe(part) for part in space.spaces]}
         case spaces.Discrete():
@@ -108,7 +124,9 @@ def _restore(found: dict[str, Any]) -> Any:
         case "box":
             dtype: Any = np.dtype(found["dtype"])
             if "low" in found:
-                return spaces.Box(np.array(found["low"], dtype), np.array(found["high"], dtype), dtype=dtype)
+                return spaces.Box(
+                    np.array(found["low"], dtype), np.array(found["high"], dtype), dtype=dtype
+                )
             if prod(found["shape"]) > MOST_NUMBERS:
                 raise ValueError("a file must not describe more numbers than fit into memory.")
             edges = (-inf, inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)

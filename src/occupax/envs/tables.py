@@ -32,13 +32,19 @@ def gymnasium(made: Any) -> Tables:
     name = made.spec.id if made.spec is not None else type(made.unwrapped).__name__
     for kind, space in (("action", made.action_space), ("observation", made.observation_space)):
         if not isinstance(space, gym.spaces.Discrete):
-            raise NoTableError(f"{name} must have a Discrete {kind} space to be a table, got {space}.")
+            raise NoTableError(
+                f"{name} must have a Discrete {kind} space to be a table, got {space}."
+            )
     table = getattr(made.unwrapped, "P", None)
     initial = getattr(made.unwrapped, "initial_state_distrib", None)
     if table is None or initial is None:
-        raise NoTableError(f"{name} does not publish its transition table `P` and `initial_state_distrib`.")
+        raise NoTableError(
+            f"{name} does not publish its transition table `P` and `initial_state_distrib`."
+        )
     if getattr(made.unwrapped, "fickle_passenger", False):
-        raise NoTableError(f"{name} with fickle_passenger=True does what its table `P` leaves out; set it to False.")
+        raise NoTableError(
+            f"{name} with fickle_passenger=True does what its table `P` leaves out; set it to False."
+        )
     return _from_outcomes(name, table, np.asarray(initial, float))
 
 
@@ -59,7 +65,9 @@ def _from_outcomes(name: str, table: Any, initial: np.ndarray) -> Tables:
     ambiguous = np.flatnonzero(np.any(goes_on[reachable], axis=(0, 1)) & terminal)
     if ambiguous.size:
         state = int(ambiguous[0])
-        raise NoTableError(f"{name} ends some episodes but not others on entering state {state}: it is not a table.")
+        raise NoTableError(
+            f"{name} ends some episodes but not others on entering state {state}: it is not a table."
+        )
     reward = np.divide(total, transition, out=np.zeros_like(total), where=transition > 0)
     reward[terminal] = 0.0
     return transition, reward, initial, terminal
@@ -73,10 +81,16 @@ def gridworld(text: str, slip: float) -> Tables:
         raise ValueError(f"slip must be a probability in [0, 1], got {slip!r}.")
     rows = [line.strip() for line in text.strip().splitlines()]
     if not rows or len({len(row) for row in rows}) != 1:
-        raise ValueError(f"text must be a map with rows of one length, got lengths {[len(row) for row in rows]}.")
+        raise ValueError(
+            f"text must be a map with rows of one length, got lengths {[len(row) for row in rows]}."
+        )
     if strange := sorted(set("".join(rows)) - set(CELLS)):
-        raise ValueError(f"text may hold the cells {', '.join(CELLS)} only, got {', '.join(map(repr, strange))}.")
-    cells = {(i, j): cell for i, row in enumerate(rows) for j, cell in enumerate(row) if cell != "#"}
+        raise ValueError(
+            f"text may hold the cells {', '.join(CELLS)} only, got {', '.join(map(repr, strange))}."
+        )
+    cells = {
+        (i, j): cell for i, row in enumerate(rows) for j, cell in enumerate(row) if cell != "#"
+    }
     number = {position: state for state, position in enumerate(cells)}
     kinds = np.array(list(cells.values()))
     if not (kinds == "S").any():
@@ -114,8 +128,12 @@ def garnet(num_states: int, num_actions: int, branching: int, key: Key[Array, ""
         raise ValueError(f"branching must be at most num_states = {S}, got {branching!r}.")
     check_key(key)
     random = np.random.default_rng(np.asarray(jax.random.bits(key, (4,), "uint32")))
-    following = np.stack([random.choice(S, branching, replace=False, shuffle=False) for _ in range(S * A)])
+    following = np.stack(
+        [random.choice(S, branching, replace=False, shuffle=False) for _ in range(S * A)]
+    )
     probabilities = random.dirichlet(np.ones(branching), S * A)
     rows = np.repeat(np.arange(S * A), branching)
-    transition = sparse.csr_array((probabilities.ravel(), (rows, following.ravel())), shape=(S * A, S))
+    transition = sparse.csr_array(
+        (probabilities.ravel(), (rows, following.ravel())), shape=(S * A, S)
+    )
     return transition, random.random((S, A)), np.full(S, 1 / S), None

@@ -23,12 +23,12 @@ Outcomes = tuple[Int[np.ndarray, "S A K"], Float[np.ndarray, "S A K"], Float[np.
 class TabularMDP(Environment):
     """A Markov decision process with finitely many states and actions.
 
-    Only outcomes of positive probability are kept, in lists padded to the longest one (K), so that a sparse problem
-    stays small and drawing a next state costs K, not S. Arrays are float64, for the exact methods; sampling converts
-    them to JAX's default precision.
+    Only outcomes of positive probability are kept, in lists padded to the longest one (K), so that
+    a sparse problem stays small and drawing a next state costs K, not S. Arrays are float64, for
+    the exact methods; sampling converts them to JAX's default precision.
 
-    A terminal state ends its episode: what `transition` says about it is ignored, it repeats for ever. Its reward is
-    collected under the "absorbing" convention only.
+    A terminal state ends its episode: what `transition` says about it is ignored, it repeats for
+    ever. Its reward is collected under the "absorbing" convention only.
     """
 
     successors: Int[np.ndarray, "S A K"]
@@ -44,14 +44,18 @@ class TabularMDP(Environment):
         """Check and store a process.
 
         Args:
-            transition: probabilities, dense [S, A, S], or SciPy sparse [S * A, S] (row s * A + a) or [S, A, S].
-            reward: [S, A], or, when it depends on the next state, [S, A, S], dense or sparse like the transitions.
+            transition: probabilities, dense [S, A, S], or SciPy sparse [S * A, S] (row s * A + a)
+                or [S, A, S].
+            reward: [S, A], or, when it depends on the next state, [S, A, S], dense or sparse like
+                the transitions.
             initial: distribution of the first state, [S].
             terminal: which states end an episode, [S] booleans; none by default.
         """
         self.initial = _read_distribution("initial", initial)
         self.terminal = _read_terminal(terminal, self.initial.size)
-        self.successors, self.probabilities, self.outcome_rewards = _read_outcomes(transition, reward, self.terminal)
+        self.successors, self.probabilities, self.outcome_rewards = _read_outcomes(
+            transition, reward, self.terminal
+        )
         self.thresholds = _thresholds(self.probabilities)
         self.initial_thresholds = _thresholds(self.initial)
         self.time_limit = None
@@ -66,7 +70,9 @@ class TabularMDP(Environment):
         S = len(self.successors)
         low, high = self.successors.min(), self.successors.max()
         if low < 0 or high >= S:
-            raise ValueError(f"successors must lie in 0..{S - 1}, the states, got {low if low < 0 else high}.")
+            raise ValueError(
+                f"successors must lie in 0..{S - 1}, the states, got {low if low < 0 else high}."
+            )
         refuse_infinite("outcome_rewards", self.outcome_rewards)
         for name, given, thresholds in (
             ("probabilities", self.probabilities, self.thresholds),
@@ -78,7 +84,9 @@ class TabularMDP(Environment):
             if not np.array_equal(thresholds, _thresholds(given)):
                 raise ValueError(f"the thresholds of {name} must be those of its sums.")
         ended = np.flatnonzero(self.terminal)
-        if ((self.successors[ended] != ended[:, None, None]) & (self.probabilities[ended] > 0)).any():
+        if (
+            (self.successors[ended] != ended[:, None, None]) & (self.probabilities[ended] > 0)
+        ).any():
             raise ValueError("successors of a terminal state must be the state itself.")
         if self.time_limit is not None:
             raise ValueError(f"a table has no time limit, got {self.time_limit!r}.")
@@ -87,7 +95,8 @@ class TabularMDP(Environment):
     def from_gymnasium(cls, env: Any, **options: Any) -> "TabularMDP":
         """The table that a Gymnasium environment publishes as `P`: FrozenLake, CliffWalking, Taxi and their like.
 
-        It is given by its id, with options for `gymnasium.make` such as `is_slippery=False`, or made already.
+        It is given by its id, with options for `gymnasium.make` such as `is_slippery=False`, or
+        made already.
         """
         return cls(*tables.gymnasium(make_gymnasium(env, options)))
 
@@ -95,12 +104,14 @@ class TabularMDP(Environment):
     def gridworld(cls, text: str, slip: float = 0.0) -> "TabularMDP":
         """A grid drawn as text: S start, G goal, H hole, # wall, and . or F for free cells.
 
-        States are the cells that are not walls, row by row. Actions are left, down, right, up; a move into a wall or
-        over the edge stays. Entering a goal pays 1; goals and holes are terminal. Several S share the start evenly.
+        States are the cells that are not walls, row by row. Actions are left, down, right, up; a
+        move into a wall or over the edge stays. Entering a goal pays 1; goals and holes are
+        terminal. Several S share the start evenly.
 
         Args:
             text: the map, one row a line.
-            slip: probability of moving at a right angle instead, half of it to each side; 2/3 is FrozenLake's ice.
+            slip: probability of moving at a right angle instead, half of it to each side; 2/3 is
+                FrozenLake's ice.
         """
         return cls(*tables.gridworld(text, slip))
 
@@ -108,12 +119,15 @@ class TabularMDP(Environment):
     def chain(cls, n: int) -> "TabularMDP":
         """A corridor of n states: action 0 goes back, action 1 forward, from state 0.
 
-        Going forward in the last state stays there and pays 1, so the best return is discount^(n-1) / (1 - discount).
+        Going forward in the last state stays there and pays 1, so the best return is discount^(n-1)
+        / (1 - discount).
         """
         return cls(*tables.chain(n))
 
     @classmethod
-    def garnet(cls, num_states: int, num_actions: int, branching: int, key: Key[Array, ""]) -> "TabularMDP":
+    def garnet(
+        cls, num_states: int, num_actions: int, branching: int, key: Key[Array, ""]
+    ) -> "TabularMDP":
         """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1]."""
         return cls(*tables.garnet(num_states, num_actions, branching, key))
 
@@ -136,7 +150,11 @@ class TabularMDP(Environment):
     def transition(self) -> sparse.csr_array:
         """The transition probabilities as a sparse matrix [S * A, S]; row s * A + a."""
         S, A, K = self.successors.shape
-        entries = (self.probabilities.flatten(), self.successors.flatten(), np.arange(0, S * A * K + 1, K))
+        entries = (
+            self.probabilities.flatten(),
+            self.successors.flatten(),
+            np.arange(0, S * A * K + 1, K),
+        )
         matrix = sparse.csr_array(entries, shape=(S * A, S))
         matrix.eliminate_zeros()
         return matrix
@@ -169,7 +187,9 @@ class TabularMDP(Environment):
 def _thresholds(probabilities: Float[np.ndarray, "*rows K"]) -> Float[np.ndarray, "*rows K"]:
     """Cumulative probabilities with the last possible outcome raised above 1, so that rounding cannot pass it."""
     still_possible = np.cumsum(probabilities[..., ::-1], -1)[..., ::-1] > 0
-    more_to_come = np.concatenate([still_possible[..., 1:], np.zeros_like(still_possible[..., :1])], -1)
+    more_to_come = np.concatenate(
+        [still_possible[..., 1:], np.zeros_like(still_possible[..., :1])], -1
+    )
     return np.where(more_to_come, np.cumsum(probabilities, -1), 2.0)
 
 
@@ -180,9 +200,13 @@ def _draw(key: Key[Array, ""], thresholds: Float[Array, " K"]) -> Int[Array, ""]
 def _read_distribution(name: str, value: Any) -> Float[np.ndarray, " S"]:
     array = read_array(name, value)
     if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"{name} must be a vector with one probability a state, got shape {array.shape}.")
+        raise ValueError(
+            f"{name} must be a vector with one probability a state, got shape {array.shape}."
+        )
     if (array < 0).any():
-        raise ValueError(f"{name} must not be negative, got {array.min():g} for state {int(array.argmin())}.")
+        raise ValueError(
+            f"{name} must not be negative, got {array.min():g} for state {int(array.argmin())}."
+        )
     if abs(array.sum() - 1) > SUM_TOLERANCE:
         raise ValueError(f"{name} must sum to 1, got {array.sum():.9g}.")
     return array / array.sum()
@@ -217,7 +241,9 @@ def _read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"
         array[rows, slots] = values
         return array.reshape(S, A, -1)
 
-    outcome_rewards = rewards[rows, matrix.indices % rewards.shape[1]]  # a single column serves them all
+    outcome_rewards = rewards[
+        rows, matrix.indices % rewards.shape[1]
+    ]  # a single column serves them all
     probabilities = matrix.data / matrix.sum(axis=1)[rows]
     return padded(matrix.indices, np.int32), padded(probabilities), padded(outcome_rewards)
 
@@ -251,13 +277,17 @@ def _read_matrix(transition: Any, S: int, A: int) -> sparse.csr_array:
     is_sparse, read = hasattr(transition, "tocoo"), _read("transition", transition)
     if read.shape != (S, A, S) and not (is_sparse and read.shape == (S * A, S)):
         either, when = (f"[S * A, S] = {(S * A, S)} or ", " when sparse") if is_sparse else ("", "")
-        raise ValueError(f"transition must have shape {either}[S, A, S] = {(S, A, S)}{when}, got {read.shape}.")
+        raise ValueError(
+            f"transition must have shape {either}[S, A, S] = {(S, A, S)}{when}, got {read.shape}."
+        )
     matrix = sparse.csr_array(read.reshape((S * A, S)))
     matrix.sum_duplicates()
     return matrix
 
 
-def _with_self_loops(matrix: sparse.csr_array, terminal: Bool[np.ndarray, " S"], A: int) -> sparse.csr_array:
+def _with_self_loops(
+    matrix: sparse.csr_array, terminal: Bool[np.ndarray, " S"], A: int
+) -> sparse.csr_array:
     """Make every terminal state repeat for ever, whatever was said about it, and drop impossible outcomes."""
     keep = sparse.diags_array(np.repeat(~terminal, A).astype(float))
     ended = np.flatnonzero(terminal)
@@ -278,4 +308,6 @@ def _check_rows(matrix: sparse.csr_array, A: int) -> None:
     worst = int(np.abs(sums - 1).argmax())
     if abs(sums[worst] - 1) > SUM_TOLERANCE:
         where = f"for state {worst // A} with action {worst % A}"
-        raise ValueError(f"transition must sum to 1 over next states, got {sums[worst]:.9g} {where}.")
+        raise ValueError(
+            f"transition must sum to 1 over next states, got {sums[worst]:.9g} {where}."
+        )

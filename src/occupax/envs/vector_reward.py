@@ -17,8 +17,8 @@ def reward_names(size: int | None) -> tuple[str, ...]:
 def reward_size(env: Any) -> int | None:
     """The length of the rewards of an environment; None if they are numbers.
 
-    An environment with such rewards has a `reward_space`. A wrapper around it may make numbers of them, so it takes a
-    step to know.
+    An environment with such rewards has a `reward_space`. A wrapper around it may make numbers of
+    them, so it takes a step to know.
     """
     if not hasattr(env.unwrapped, "reward_space"):
         return None
@@ -41,6 +41,8 @@ class SplitReward(gym.Wrapper[Any, Any, Any, Any]):
         observation, reward, terminated, truncated, info = self.env.step(action)
         rewards = real_array("the reward", reward).astype(np.float64)
         if rewards.shape != (len(self._names),):
-            raise ValueError(f"the reward must be a vector of {len(self._names)} numbers, got shape {rewards.shape}")
+            raise ValueError(
+                f"the reward must be a vector of {len(self._names)} numbers, got shape {rewards.shape}"
+            )
         named = dict(zip(self._names, rewards.tolist(), strict=True))
         return observation, float(rewards.sum()), terminated, truncated, {**info, **named}

@@ -5,7 +5,15 @@
 
 from occupax.exact import evaluation, lqr
 from occupax.exact.dynamics import BestResponse, value_iteration
-from occupax.exact.evaluation import Certificate, Evaluator, certificate, feature_occupancy, gradient, occupancy, value
+from occupax.exact.evaluation import (
+    Certificate,
+    Evaluator,
+    certificate,
+    feature_occupancy,
+    gradient,
+    occupancy,
+    value,
+)
 from occupax.exact.optimum import Optimum, solve
 
 __all__ = [

@@ -55,7 +55,9 @@ def maximise(problem: Problem, model: Dynamics) -> Solution | None:
         ClarabelError: if Clarabel stopped without a solution.
     """
     if missing():
-        raise ValueError("method 'conic' needs cvxpy and Clarabel: install occupax[exact], or use 'frank-wolfe'.")
+        raise ValueError(
+            "method 'conic' needs cvxpy and Clarabel: install occupax[exact], or use 'frank-wolfe'."
+        )
     import cvxpy as cp
 
     S, A = model.shape
@@ -66,10 +68,12 @@ def maximise(problem: Problem, model: Dynamics) -> Solution | None:
         flow, discounts = leaving - model.discount * model.transition.T, np.ones(1)
     else:
         after = sparse.eye_array(steps, k=-1)
-        flow = sparse.kron(sparse.eye_array(steps), leaving) - sparse.kron(after, model.transition.T)
+        flow = sparse.kron(sparse.eye_array(steps), leaving) - sparse.kron(
+            after, model.transition.T
+        )
         discounts = model.discount ** np.arange(steps)
-    # The variables are the undiscounted visits of each step, so that they are all of one size, in the states that can
-    # be reached, so that the polytope has an interior.
+    # The variables are the undiscounted visits of each step, so that they are all of one size, in
+    # the states that can be reached, so that the polytope has an interior.
     rows, columns = np.flatnonzero(reached), np.flatnonzero(np.repeat(reached, A))
     visits = cp.Variable(columns.size, nonneg=True)
     start = np.concatenate([model.initial, np.zeros((steps - 1) * S)])
@@ -84,14 +88,18 @@ def maximise(problem: Problem, model: Dynamics) -> Solution | None:
     program = cp.Problem(cp.Maximize(objective), [conserved, *limits, *conditions])
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate tells by how much
+            warnings.filterwarnings(
+                "ignore", "Solution may be inaccurate"
+            )  # the certificate tells by how much
             program.solve(solver=cp.CLARABEL, **SOLVER_SETTINGS)
     except cp.SolverError as error:
         raise ClarabelError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
     if program.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE) and limits:
         return None
     if visits.value is None:
-        raise ClarabelError(f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'.")
+        raise ClarabelError(
+            f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'."
+        )
     mass = np.zeros(steps * S * A)
     mass[columns] = visits.value
     mass = discounts[:, None, None] * mass.reshape(steps, S, A)
@@ -106,7 +114,9 @@ def _part(problem: Problem, number: int, counted: Any) -> Any:
     return problem.utility.parts(counted)[number][2]
 
 
-def _limited(problem: Problem, number: int, constraint: Constraint, counted: Any) -> tuple[Any, list[Any]]:
+def _limited(
+    problem: Problem, number: int, constraint: Constraint, counted: Any
+) -> tuple[Any, list[Any]]:
     """The excess over a limit as an expression, with the conditions it needs."""
     if not isinstance(problem.utility, Sum):
         raise ValueError("the problem has no constraints.")
@@ -140,7 +150,9 @@ def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
             nearest = cp.Variable(utility.set.size)
             return -cp.sum_squares(features - nearest), _membership(utility.set, nearest)
         case Sum():
-            parts = [(weight, *_expression(term, part)) for weight, term, part in utility.parts(features)]
+            parts = [
+                (weight, *_expression(term, part)) for weight, term, part in utility.parts(features)
+            ]
             total = sum(weight * part for weight, part, _ in parts)
             return total, [constraint for _, _, constraints in parts for constraint in constraints]
         case _:
@@ -164,9 +176,13 @@ def _further_expression(utility: Utility, features: Any) -> Any:
             return utility.shares(features) @ cp.log(features + utility.sigma)
         case LogDet():
             size = round(features.size**0.5)
-            return cp.log_det(cp.reshape(features, (size, size), order="C") + utility.sigma * np.eye(size))
+            return cp.log_det(
+                cp.reshape(features, (size, size), order="C") + utility.sigma * np.eye(size)
+            )
         case _:
-            raise NoConicFormError(f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'.")
+            raise NoConicFormError(
+                f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'."
+            )
 
 
 def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
@@ -184,4 +200,6 @@ def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
         case sets.Point():
             return [point == region.point]
         case _:
-            raise NoConicFormError(f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'.")
+            raise NoConicFormError(
+                f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'."
+            )

@@ -14,12 +14,14 @@ from occupax.utilities.base import Smoothness, Sum, Utility
 FEASIBLE = 1e-7
 """An excess below this share of the scale of a limit is rounding."""
 DECIDED = 1e-8
-"""How precisely the smallest violation is found, squared and relative to the scale of the limits."""
+"""How precisely the smallest violation is found, squared and relative to the scale of the
+limits."""
 ROUNDS, MOST_ITERATIONS = 60, 100
-"""Rounds of the method of multipliers, and of Frank-Wolfe in each, which begins with the policies that the last one
-mixed."""
+"""Rounds of the method of multipliers, and of Frank-Wolfe in each, which begins with the policies
+that the last one mixed."""
 STIFFNESS = 10.0
-"""The penalty of an excess as large as the scale of its limit, relative to the range of the utility."""
+"""The penalty of an excess as large as the scale of its limit, relative to the range of the
+utility."""
 
 Excesses = Float[np.ndarray, " K"]
 Features = Float[np.ndarray, " d"]
@@ -29,8 +31,9 @@ Timed = Float[np.ndarray, "*H S A"]
 class Augmented(Utility):
     """The augmented Lagrangian, F - sum_k (max(0, mu_k + rho_k e_k)^2 - mu_k^2) / (2 rho_k) with the excesses e_k.
 
-    Its gradient at u is that of the Lagrangian with the multipliers max(0, mu_k + rho_k e_k), and it is concave. With a
-    weight of 0 for F and multipliers of 0 it is the violation, negated and squared.
+    Its gradient at u is that of the Lagrangian with the multipliers max(0, mu_k + rho_k e_k), and
+    it is concave. With a weight of 0 for F and multipliers of 0 it is the violation, negated and
+    squared.
     """
 
     utility: Sum
@@ -84,8 +87,9 @@ def maximise(
 ) -> tuple[Timed, Excesses]:
     """Maximise the utility of a problem over all policies that satisfy its constraints, from a start.
 
-    Each round maximises the augmented Lagrangian, and takes the multipliers that its optimum leads to. The gap to reach
-    is the tolerance, or a share of the way from the start to what the bound allows.
+    Each round maximises the augmented Lagrangian, and takes the multipliers that its optimum leads
+    to. The gap to reach is the tolerance, or a share of the way from the start to what the bound
+    allows.
 
     Returns:
         The occupancy, of each step if timed, and the multipliers.
@@ -117,7 +121,10 @@ def maximise(
         violation = Augmented(utility, problem.constraints, np.zeros(K), 1 / scales**2, 0.0)
         found = ascend(violation, found, DECIDED)
         left = evaluation.certify(problem.with_utility(violation), model, found.image)
-        if left.upper_bound < 0 and (evaluation.excesses_of(problem, found.image) > FEASIBLE * scales).any():
+        if (
+            left.upper_bound < 0
+            and (evaluation.excesses_of(problem, found.image) > FEASIBLE * scales).any()
+        ):
             raise ValueError(_said(problem, evaluation.excesses_of(problem, found.image)))
 
     multipliers = np.zeros(K) if multipliers is None else multipliers
@@ -130,18 +137,26 @@ def maximise(
         if solved(found.image, multipliers):
             break
         # complementarity counts, too: a limit with slack and a multiplier is not solved yet
-        residual = float(np.abs(np.where(multipliers > 0, excess, np.maximum(excess, 0.0)) / scales).max())
+        residual = float(
+            np.abs(np.where(multipliers > 0, excess, np.maximum(excess, 0.0)) / scales).max()
+        )
         penalties, before = (penalties if residual <= 0.25 * before else 4 * penalties), residual
     return found.mass, multipliers
 
 
 def _scales(problem: Problem, first: Excesses) -> Excesses:
     """How large values of what is limited are: the limit itself, or how far from it the start is."""
-    sizes = np.maximum(np.abs([constraint.limit for constraint in problem.constraints]), np.abs(first))
+    sizes = np.maximum(
+        np.abs([constraint.limit for constraint in problem.constraints]), np.abs(first)
+    )
     return np.where(sizes > 0, sizes, 1.0)
 
 
 def _said(problem: Problem, left: Excesses) -> str:
     pairs = zip(problem.constraints, left, strict=True)
-    limits = ", ".join(f"{one} violated by {excess:.4g}" if excess > 0 else f"{one} kept" for one, excess in pairs)
-    return f"no policy satisfies the constraints; the smallest violation that is possible: {limits}."
+    limits = ", ".join(
+        f"{one} violated by {excess:.4g}" if excess > 0 else f"{one} kept" for one, excess in pairs
+    )
+    return (
+        f"no policy satisfies the constraints; the smallest violation that is possible: {limits}."
+    )

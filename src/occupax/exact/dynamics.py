@@ -21,8 +21,8 @@ StateActionArray = Float[np.ndarray, "S A"]
 class Dynamics(NamedTuple):
     """Where each state and action leads, and what it counts.
 
-    Under "episodic", mass that enters a terminal state is gone: rows and columns of terminal states are zero. Under
-    "absorbing", terminal states lead to themselves.
+    Under "episodic", mass that enters a terminal state is gone: rows and columns of terminal states
+    are zero. Under "absorbing", terminal states lead to themselves.
     """
 
     transition: sparse.csr_array
@@ -44,20 +44,26 @@ class Dynamics(NamedTuple):
     def under(self, probs: StateActionArray) -> sparse.csr_array:
         """The transitions [S, S] under a table of action probabilities."""
         S, A = self.shape
-        choice = sparse.csr_array((probs.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
+        choice = sparse.csr_array(
+            (probs.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A)
+        )
         return sparse.csr_array(choice @ self.transition)
 
     def following(self, values: Float[np.ndarray, " S"]) -> StateActionArray:
         """The expected value of the next state."""
         return (self.transition @ values).reshape(self.shape)
 
-    def discounted_solve(self, matrix: sparse.csr_array, right: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    def discounted_solve(
+        self, matrix: sparse.csr_array, right: Float[np.ndarray, " S"]
+    ) -> Float[np.ndarray, " S"]:
         """Solve (I - discount * matrix) x = right: densely, or by GMRES, or by sparse factors where it mixes slowly."""
         S = right.size
         if S <= DENSE_STATES:
             return np.linalg.solve(np.eye(S) - self.discount * matrix.toarray(), right)
         system = sparse.csr_array(sparse.eye_array(S) - self.discount * matrix)
-        solution, failed = linalg.gmres(system, right, rtol=SOLVE_TOLERANCE, atol=0.0, restart=60, maxiter=5)
+        solution, failed = linalg.gmres(
+            system, right, rtol=SOLVE_TOLERANCE, atol=0.0, restart=60, maxiter=5
+        )
         return linalg.splu(system.tocsc()).solve(right) if failed else solution
 
 
@@ -87,8 +93,12 @@ def dynamics(problem: Problem) -> Dynamics:
         counts = jax.vmap(problem.count)(*np.divmod(np.arange(S * A), A), env.reward.ravel())
     index, entry = np.asarray(counts.index), np.asarray(counts.value)
     pairs = np.repeat(np.arange(S * A), index.shape[1])
-    features = sparse.csr_array((entry.ravel(), (pairs, index.ravel())), shape=(S * A, problem.size))
-    return Dynamics(transition, env.initial * counting, features, counting, problem.discount, problem.horizon)
+    features = sparse.csr_array(
+        (entry.ravel(), (pairs, index.ravel())), shape=(S * A, problem.size)
+    )
+    return Dynamics(
+        transition, env.initial * counting, features, counting, problem.discount, problem.horizon
+    )
 
 
 def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
@@ -117,7 +127,11 @@ def value_iteration(problem: ProblemSource) -> BestResponse:
 def best_response(model: Dynamics, reward: StateActionArray) -> BestResponse:
     """Maximise <reward, lambda> over all occupancies."""
     reward = reward * model.counting[:, None]
-    return _policy_iteration(model, reward) if model.horizon is None else _backward_induction(model, reward)
+    return (
+        _policy_iteration(model, reward)
+        if model.horizon is None
+        else _backward_induction(model, reward)
+    )
 
 
 def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse:
@@ -127,13 +141,18 @@ def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse
     while True:
         values = model.discounted_solve(model.under(np.eye(A)[choice]), reward[states, choice])
         action_values, improves = _look_ahead(model, reward, choice, values)
-        if not improves.any() or values.sum() <= progress:  # among equal actions, rounding could go in circles
+        if (
+            not improves.any() or values.sum() <= progress
+        ):  # among equal actions, rounding could go in circles
             break
         progress = values.sum()
-        # sweeps of value iteration, as long as they change the policy, carry news along a corridor far more cheaply
-        # than one linear system a step
+        # sweeps of value iteration, as long as they change the policy, carry news along a corridor
+        # far more cheaply than one linear system a step
         for _ in range(S):
-            choice, values = np.where(improves, action_values.argmax(1), choice), action_values.max(1)
+            choice, values = (
+                np.where(improves, action_values.argmax(1), choice),
+                action_values.max(1),
+            )
             action_values, improves = _look_ahead(model, reward, choice, values)
             if not improves.any():
                 break
@@ -144,7 +163,10 @@ def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse
 
 
 def _look_ahead(
-    model: Dynamics, reward: StateActionArray, choice: Int[np.ndarray, " S"], values: Float[np.ndarray, " S"]
+    model: Dynamics,
+    reward: StateActionArray,
+    choice: Int[np.ndarray, " S"],
+    values: Float[np.ndarray, " S"],
 ) -> tuple[StateActionArray, Bool[np.ndarray, " S"]]:
     action_values = reward + model.discount * model.following(values)
     gain = action_values.max(1) - action_values[np.arange(choice.size), choice]

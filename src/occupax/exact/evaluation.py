@@ -20,8 +20,8 @@ from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import Utility
 
 MOST_NUMBERS_AT_ONCE = 2 * 10**6
-"""In the matrices of all policies together; beyond that they are evaluated one after the other, by sparse matrices,
-which for the 500 states of a taxi is ten times as fast."""
+"""In the matrices of all policies together; beyond that they are evaluated one after the other, by
+sparse matrices, which for the 500 states of a taxi is ten times as fast."""
 
 
 class Certificate(NamedTuple):
@@ -32,7 +32,8 @@ class Certificate(NamedTuple):
     gap: float
     """upper_bound - value, never negative: no policy is better by more than this."""
     violation: float = 0.0
-    """The largest excess of the policy over a limit; the bound is for policies that satisfy the constraints."""
+    """The largest excess of the policy over a limit; the bound is for policies that satisfy the
+    constraints."""
 
     def __repr__(self) -> str:
         return self._description().text()
@@ -49,10 +50,11 @@ class Certificate(NamedTuple):
 def occupancy(problem: ProblemSource, probs: Any) -> StateActionArray:
     """The discounted state-action occupancy lambda, [S, A].
 
-    Here and below, `probs` is a table of action probabilities [S, A]; with a horizon it may be one for each step, as
-    `solve` returns it, [H, S, A]. A policy stands for its probabilities. An agent with `predict`, such as one of
-    Stable-Baselines3, and a function of the state stand for the deterministic policy of the actions that they return:
-    `predict` is called with deterministic=True, once a state.
+    Here and below, `probs` is a table of action probabilities [S, A]; with a horizon it may be one
+    for each step, as `solve` returns it, [H, S, A]. A policy stands for its probabilities. An agent
+    with `predict`, such as one of Stable-Baselines3, and a function of the state stand for the
+    deterministic policy of the actions that they return: `predict` is called with
+    deterministic=True, once a state.
     """
     problem = as_problem(problem)
     model = dynamics(problem)
@@ -72,36 +74,51 @@ def value(problem: ProblemSource, probs: Any) -> float:
     return utility_value(problem.utility, feature_occupancy(problem, probs))
 
 
-def certificate(problem: ProblemSource, probs: Any, multipliers: Mapping[str, float] | None = None) -> Certificate:
+def certificate(
+    problem: ProblemSource, probs: Any, multipliers: Mapping[str, float] | None = None
+) -> Certificate:
     """Bound how much better any policy can be than `probs`: a table of action probabilities, a policy or an agent.
 
-    For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one planning problem with
-    the quasi-reward grad F(u) solves. With a horizon, the bound covers policies that depend on time as well.
+    For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one
+    planning problem with the quasi-reward grad F(u) solves. With a horizon, the bound covers
+    policies that depend on time as well.
 
-    With constraints, F is replaced by the Lagrangian, which for any multipliers bounds the optimum of all policies that
-    satisfy them.
+    With constraints, F is replaced by the Lagrangian, which for any multipliers bounds the optimum
+    of all policies that satisfy them.
 
     Args:
         problem: a tabular problem with a concave utility.
-        probs: the policy, as for `occupancy`: a table [S, A], a policy, an agent with `predict`, whose deterministic
-            actions are certified, or a function of the state that returns an action.
-        multipliers: of the constraints, by name; by default those of the exact optimum, which `solve` finds first.
+        probs: the policy, as for `occupancy`: a table [S, A], a policy, an agent with `predict`,
+            whose deterministic actions are certified, or a function of the state that returns an
+            action.
+        multipliers: of the constraints, by name; by default those of the exact optimum, which
+            `solve` finds first.
     """
     problem = as_problem(problem)
     model = concave_dynamics(problem)
     lam = total_occupancy(model, read_policy(problem, probs, model))
-    return certify(problem, model, model.features.T @ lam.ravel(), _read_multipliers(problem, multipliers))
+    return certify(
+        problem, model, model.features.T @ lam.ravel(), _read_multipliers(problem, multipliers)
+    )
 
 
-def _read_multipliers(problem: Problem, given: Mapping[str, float] | None) -> Float[np.ndarray, " K"] | None:
+def _read_multipliers(
+    problem: Problem, given: Mapping[str, float] | None
+) -> Float[np.ndarray, " K"] | None:
     names = [constraint.name for constraint in problem.constraints]
     if given is None:
         return best_multipliers(problem) if names else None
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"multipliers must be a dictionary of numbers by constraint, got {shown(given)}.")
+        raise ValueError(
+            f"multipliers must be a dictionary of numbers by constraint, got {shown(given)}."
+        )
     if set(given) != set(names):
-        raise ValueError(f"multipliers must have one for each of the constraints {names}, got {list(given)}.")
-    return np.array([check_number(f"multiplier of {name!r}", given[name], low=0.0) for name in names])
+        raise ValueError(
+            f"multipliers must have one for each of the constraints {names}, got {list(given)}."
+        )
+    return np.array(
+        [check_number(f"multiplier of {name!r}", given[name], low=0.0) for name in names]
+    )
 
 
 def best_multipliers(problem: Problem) -> Float[np.ndarray, " K"]:
@@ -110,7 +127,9 @@ def best_multipliers(problem: Problem) -> Float[np.ndarray, " K"]:
 
     found = solve_roughly(problem, 1e-3, 1000)
     if found is None:
-        raise ValueError("the multipliers of the constraints were not found in 1,000 iterations; give them by hand.")
+        raise ValueError(
+            "the multipliers of the constraints were not found in 1,000 iterations; give them by hand."
+        )
     return np.array(list(found.multipliers.values()))
 
 
@@ -158,15 +177,18 @@ def concave_dynamics(problem: Problem) -> Dynamics:
 def gradient(problem: ProblemSource, policy: PolicyType) -> PolicyType:
     """The exact gradient of F(u(theta)), with respect to each array of `policy`, as NumPy float64.
 
-    The derivative with respect to the probabilities is that of the policy gradient theorem, sum_t gamma^t d_t(s)
-    Q_t(s, a), with the quasi-reward grad F(u); the policy's own derivative is taken by JAX.
+    The derivative with respect to the probabilities is that of the policy gradient theorem, sum_t
+    gamma^t d_t(s) Q_t(s, a), with the quasi-reward grad F(u); the policy's own derivative is taken
+    by JAX.
     """
     problem = as_problem(problem)
     model = dynamics(problem)
     refuse_unless_fitting(policy, problem.env)
     states = np.arange(model.shape[0])
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, policy)
+        wide = jax.tree.map(
+            lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, policy
+        )
         probs = np.asarray(jax.vmap(wide.probs)(states))
         lam = total_occupancy(model, probs)
         quasi_reward = utility_gradient(problem.utility, model.features.T @ lam.ravel())
@@ -180,11 +202,17 @@ def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> Stat
     return timed_occupancy(model, probs).reshape(-1, *model.shape).sum(0)
 
 
-def timed_occupancy(model: Dynamics, probs: Float[np.ndarray, "*time S A"]) -> Float[np.ndarray, "*H S A"]:
+def timed_occupancy(
+    model: Dynamics, probs: Float[np.ndarray, "*time S A"]
+) -> Float[np.ndarray, "*H S A"]:
     """The same, but with a horizon that of each step."""
     if model.horizon is None:
         return model.discounted_solve(model.under(probs).T.tocsr(), model.initial)[:, None] * probs
-    mass, arriving, onward = np.empty((model.horizon, *model.shape)), model.initial, model.transition.T
+    mass, arriving, onward = (
+        np.empty((model.horizon, *model.shape)),
+        model.initial,
+        model.transition.T,
+    )
     for t, table in enumerate(np.broadcast_to(probs, mass.shape)):
         mass[t] = model.discount**t * arriving[:, None] * table
         arriving = onward @ (arriving[:, None] * table).ravel()
@@ -212,7 +240,9 @@ def utility_value(utility: Utility, features: Float[np.ndarray, " d"]) -> float:
         return float(bind(_value, utility)(features))
 
 
-def utility_gradient(utility: Utility, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
+def utility_gradient(
+    utility: Utility, features: Float[np.ndarray, " d"]
+) -> Float[np.ndarray, " d"]:
     """The gradient of F at u, computed in float64."""
     with jax.enable_x64(True):
         return np.asarray(bind(_gradient, utility)(features))
@@ -230,15 +260,22 @@ class Evaluator:
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"] | None]:
         """The utility and, for a concave one, the certified gap of each table; NaN for tables that are not finite."""
         occupancies = self.occupancies(tables)
-        return self.utilities(occupancies), self.gaps(occupancies) if self._problem.utility.concave else None
+        return self.utilities(occupancies), self.gaps(
+            occupancies
+        ) if self._problem.utility.concave else None
 
     def occupancies(self, tables: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n d"]:
         """The occupancy of the problem's features under each table, NaN for tables that are not finite."""
         tables = real_array("tables", tables)
         if tables.shape[1:] != self._model.shape or tables.ndim != 3:
             states, actions = self._model.shape
-            raise ValueError(f"tables must have shape (n, {states}, {actions}), got {tables.shape}.")
-        found, known = np.full((len(tables), self._problem.size), np.nan), np.isfinite(tables).all((1, 2))
+            raise ValueError(
+                f"tables must have shape (n, {states}, {actions}), got {tables.shape}."
+            )
+        found, known = (
+            np.full((len(tables), self._problem.size), np.nan),
+            np.isfinite(tables).all((1, 2)),
+        )
         if known.any():
             probs = np.array([read_probs(table, self._model) for table in tables[known]])
             if len(probs) * self._model.shape[0] * probs[0].size <= MOST_NUMBERS_AT_ONCE:
@@ -270,10 +307,14 @@ class Evaluator:
         return gaps
 
 
-def stationary_occupancies(model: Dynamics, probs: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n S A"]:
+def stationary_occupancies(
+    model: Dynamics, probs: Float[np.ndarray, "n S A"]
+) -> Float[np.ndarray, "n S A"]:
     """The state-action occupancies of many tables of probabilities, by dense matrices."""
     S, A = model.shape  # with M = gamma P_pi^T the flow of H steps is (I - M)^-1 (xi - M^H xi)
-    matrices = model.discount * np.einsum("nsa,sat->nts", probs, model.transition.toarray().reshape(S, A, S))
+    matrices = model.discount * np.einsum(
+        "nsa,sat->nts", probs, model.transition.toarray().reshape(S, A, S)
+    )
     right = np.broadcast_to(model.initial, (len(probs), S))
     if model.horizon is not None:
         right = right - np.linalg.matrix_power(matrices, model.horizon) @ model.initial

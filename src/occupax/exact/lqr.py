@@ -1,8 +1,9 @@
 """Ground truth for linear systems with quadratic costs: `occupax.envs.LQR` with the discounted return as the utility.
 
-A linear-normal policy draws a = K x + b + d * e, where e is normal: `policies.gaussian(hidden=())`, or any `Gaussian`
-whose means are a linear layer. With z = (x, 1) the matrices E[z z^T] of its steps follow a linear recursion, from which
-value and gradient are computed in float64; an infinite horizon is the solution of a linear equation.
+A linear-normal policy draws a = K x + b + d * e, where e is normal: `policies.gaussian(hidden=())`,
+or any `Gaussian` whose means are a linear layer. With z = (x, 1) the matrices E[z z^T] of its steps
+follow a linear recursion, from which value and gradient are computed in float64; an infinite
+horizon is the solution of a linear equation.
 """
 
 from typing import Any, NamedTuple
@@ -27,8 +28,9 @@ class LinearOptimum(NamedTuple):
     value: float
     """Its discounted return, on average over first states."""
     gains: Float[np.ndarray, "*H m n"]
-    """Without a horizon one gain, for all times; with a horizon one for each step, because what is left to come is less
-    and less. Then a policy that does not know the time, as those that are trained, falls short of `value`."""
+    """Without a horizon one gain, for all times; with a horizon one for each step, because what is
+    left to come is less and less. Then a policy that does not know the time, as those that are
+    trained, falls short of `value`."""
 
 
 def value(problem: ProblemSource, policy: Gaussian) -> float:
@@ -44,18 +46,20 @@ def gradient(problem: ProblemSource, policy: Gaussian) -> Gaussian:
     problem = as_problem(problem)
     env = _system(problem)
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, policy)
-        slopes = eqx.filter_grad(lambda policy: _value(env, problem.discount, problem.horizon, *_law(policy, env)))(
-            wide
+        wide = jax.tree.map(
+            lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, policy
         )
+        slopes = eqx.filter_grad(
+            lambda policy: _value(env, problem.discount, problem.horizon, *_law(policy, env))
+        )(wide)
         return jax.tree.map(np.asarray, slopes)
 
 
 def optimum(problem: ProblemSource) -> LinearOptimum:
     """The best of all policies, by the Riccati recursion.
 
-    With a horizon H the recursion goes back H steps from the end, and its gains depend on the time. Without one it is
-    solved for its fixed point by SciPy, and the gain is stationary.
+    With a horizon H the recursion goes back H steps from the end, and its gains depend on the time.
+    Without one it is solved for its fixed point by SciPy, and the gain is stationary.
     """
     from scipy.linalg import solve_discrete_are
 
@@ -73,7 +77,9 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
                 "Riccati equation has no finite solution; give Problem(env, horizon=...)."
             ) from error
         to_come = discount / (1 - discount) * np.trace(cost @ env.noise)
-        return LinearOptimum(-float(np.trace(cost @ env.first) + to_come), _gain(env, discount, cost))
+        return LinearOptimum(
+            -float(np.trace(cost @ env.first) + to_come), _gain(env, discount, cost)
+        )
     cost, to_come, gains = np.zeros_like(Q), 0.0, list[Any]()
     for _ in range(problem.horizon):
         to_come = discount * (to_come + np.trace(cost @ env.noise))
@@ -84,7 +90,9 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
     return LinearOptimum(-float(np.trace(cost @ env.first) + to_come), np.array(gains))
 
 
-def _refuse_undetectable(drift: Float[np.ndarray, "n n"], state_cost: Float[np.ndarray, "n n"]) -> None:
+def _refuse_undetectable(
+    drift: Float[np.ndarray, "n n"], state_cost: Float[np.ndarray, "n n"]
+) -> None:
     """Refuse a system that may diverge at no cost: SciPy finds the best of the policies that stabilise it."""
     for eigenvalue in np.linalg.eigvals(drift):
         seen = np.vstack([drift - eigenvalue * np.eye(len(drift)), state_cost])
@@ -105,7 +113,9 @@ def _system(problem: Problem) -> LQR:
     if not isinstance(problem.env, LQR):
         raise ValueError(f"exact.lqr is for occupax.envs.LQR, got {type(problem.env).__name__}.")
     if not isinstance(problem.utility, Reward):
-        raise ValueError(f"exact.lqr is for the discounted return, got {type(problem.utility).__name__}.")
+        raise ValueError(
+            f"exact.lqr is for the discounted return, got {type(problem.utility).__name__}."
+        )
     return problem.env
 
 
@@ -118,7 +128,9 @@ def _law(policy: Gaussian, env: LQR) -> tuple[Matrix, Float[Array, " m"]]:
     layers = network.layers if isinstance(network, eqx.nn.Sequential) else (network,)
     if len(layers) != 1 or not isinstance(layers[0], eqx.nn.Linear) or policy.log_deviation is None:
         hint = "policies.gaussian(hidden=()) makes one"
-        raise ValueError(f"policy must be linear in the state, with deviations that are parameters; {hint}.")
+        raise ValueError(
+            f"policy must be linear in the state, with deviations that are parameters; {hint}."
+        )
     weight, bias = layers[0].weight, layers[0].bias
     bias = jnp.zeros(len(weight)) if bias is None else bias
     return jnp.concatenate([weight, bias[:, None]], 1), jnp.exp(2 * policy.log_deviation)
@@ -133,7 +145,11 @@ def _value(
 
 @eqx.filter_jit
 def _worth(
-    system: list[Array], discount: float, horizon: int | None, gain: Matrix, variances: Float[Array, " m"]
+    system: list[Array],
+    discount: float,
+    horizon: int | None,
+    gain: Matrix,
+    variances: Float[Array, " m"],
 ) -> Float[Array, ""]:
     A, B, Q, R, W, X = system
     n = len(A)
@@ -147,13 +163,17 @@ def _worth(
     if horizon is None:
         size = (n + 1) ** 2
         matrix = jnp.eye(size) - discount * jnp.kron(closed, closed)
-        total = jnp.linalg.solve(matrix, (first + discount / (1 - discount) * noise).ravel()).reshape(n + 1, n + 1)
+        total = jnp.linalg.solve(
+            matrix, (first + discount / (1 - discount) * noise).ravel()
+        ).reshape(n + 1, n + 1)
         lasting = jnp.max(jnp.abs(_eigenvalues(closed))) ** 2 * discount
         worth = -(jnp.sum(cost * total) + drawn / (1 - discount))
         return jnp.where(lasting < 1, worth, -jnp.inf)
 
     def step(seconds: Matrix, t: Array) -> tuple[Matrix, Array]:
-        return closed @ seconds @ closed.T + noise, -(discount**t) * (jnp.sum(cost * seconds) + drawn)
+        return closed @ seconds @ closed.T + noise, -(discount**t) * (
+            jnp.sum(cost * seconds) + drawn
+        )
 
     return jax.lax.scan(step, first, jnp.arange(horizon))[1].sum()
 

@@ -1,7 +1,7 @@
 """The exact optimum of a concave utility over all policies.
 
-Two methods: a conic program, for the utilities that a conic solver knows, and fully corrective Frank-Wolfe with a
-planner, for all.
+Two methods: a conic program, for the utilities that a conic solver knows, and fully corrective
+Frank-Wolfe with a planner, for all.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,15 @@ ROUNDING = 1e-12
 SHORTEST = 1e-6
 """The share of a Newton step below which nothing is gained by it."""
 POLISHING = 10
-"""Iterations of Frank-Wolfe after a conic solution whose gap exceeds the tolerance. More of them gain little: the conic
-solution mixes all policies at once, and Frank-Wolfe adds one an iteration."""
+"""Iterations of Frank-Wolfe after a conic solution whose gap exceeds the tolerance. More of them
+gain little: the conic solution mixes all policies at once, and Frank-Wolfe adds one an
+iteration."""
 MAX_PLANNED_STATES = 32
-"""States up to which "auto" takes Frank-Wolfe, which needs about a second there and has smaller gaps.
+"""States up to which "auto" takes Frank-Wolfe, which needs about a second there and has smaller
+gaps.
 
-With 50 states the conic program is ten times as fast. With a horizon it has its variables once a step and is slower."""
+With 50 states the conic program is ten times as fast. With a horizon it has its variables once a
+step and is slower."""
 NARROW_MISS = 100.0
 """The multiple of the tolerance up to which "auto" returns a conic solution."""
 
@@ -55,9 +58,11 @@ class Optimum(NamedTuple):
     policy: Timed
     """Action probabilities [S, A]; with a horizon they depend on time, [H, S, A]."""
     multipliers: Mapping[str, float] = MappingProxyType({})
-    """Of each constraint, by its name: what the utility gains for each unit by which its limit is loosened."""
+    """Of each constraint, by its name: what the utility gains for each unit by which its limit is
+    loosened."""
     excesses: Mapping[str, float] = MappingProxyType({})
-    """By how much each limit is violated: nothing but rounding, or negative where there is slack."""
+    """By how much each limit is violated: nothing but rounding, or negative where there is
+    slack."""
     method: str = "frank-wolfe"
     """The method that computed the optimum: "conic" or "frank-wolfe"."""
 
@@ -74,29 +79,36 @@ class Optimum(NamedTuple):
 
 
 def solve(
-    problem: ProblemSource, method: Method = "auto", tolerance: float = 1e-6, max_iterations: int = 1000
+    problem: ProblemSource,
+    method: Method = "auto",
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
 ) -> Optimum:
     """Maximise a concave utility over all policies of a tabular problem.
 
-    With a horizon the optimum is over policies that depend on time: an upper bound for stationary ones. Constraints are
-    kept, by the method of multipliers around "frank-wolfe" or as those of the conic program.
+    With a horizon the optimum is over policies that depend on time: an upper bound for stationary
+    ones. Constraints are kept, by the method of multipliers around "frank-wolfe" or as those of the
+    conic program.
 
     Args:
-        problem: a tabular problem with a concave utility; an environment or its name stands for its discounted return.
-        method: "conic" hands the problem to Clarabel through cvxpy (the extra `exact`), and improves a solution that
-            misses the tolerance by a few iterations of Frank-Wolfe. "frank-wolfe" takes any concave utility and needs
-            nothing installed. "auto" is "conic" where that is faster: with an infinite horizon, more than 32 states and
-            a utility that is not linear or constraints, if they have a conic form and cvxpy and Clarabel are installed.
-            Otherwise, and where Clarabel fails, "auto" is "frank-wolfe".
-        tolerance: the gap to reach. A conic solution may miss it: see the result's `gap`. With "auto" Frank-Wolfe
-            takes over if the gap exceeds a hundred times the tolerance.
+        problem: a tabular problem with a concave utility; an environment or its name stands for its
+            discounted return.
+        method: "conic" hands the problem to Clarabel through cvxpy (the extra `exact`), and
+            improves a solution that misses the tolerance by a few iterations of Frank-Wolfe.
+            "frank-wolfe" takes any concave utility and needs nothing installed. "auto" is "conic"
+            where that is faster: with an infinite horizon, more than 32 states and a utility that
+            is not linear or constraints, if they have a conic form and cvxpy and Clarabel are
+            installed. Otherwise, and where Clarabel fails, "auto" is "frank-wolfe".
+        tolerance: the gap to reach. A conic solution may miss it: see the result's `gap`. With
+            "auto" Frank-Wolfe takes over if the gap exceeds a hundred times the tolerance.
         max_iterations: of Frank-Wolfe, each a planning problem.
 
     Returns:
         The optimum with its certified gap, and the method that computed it.
 
     Raises:
-        ValueError: if no policy satisfies the constraints; the message has the smallest violation that is possible.
+        ValueError: if no policy satisfies the constraints; the message has the smallest violation
+            that is possible.
         RuntimeError: if Frank-Wolfe did not reach the tolerance; the message has the gap that was.
     """
     begin_jax_use()
@@ -130,7 +142,13 @@ def _conic_solution(problem: Problem, model: Dynamics, method: Method) -> conic.
         return conic.maximise(problem, model)
     is_planning = problem.utility.linear and not problem.constraints
     is_small = model.shape[0] <= MAX_PLANNED_STATES
-    if method == "frank-wolfe" or is_planning or is_small or model.horizon is not None or conic.missing():
+    if (
+        method == "frank-wolfe"
+        or is_planning
+        or is_small
+        or model.horizon is not None
+        or conic.missing()
+    ):
         return None
     try:
         return conic.maximise(problem, model)
@@ -139,7 +157,11 @@ def _conic_solution(problem: Problem, model: Dynamics, method: Method) -> conic.
 
 
 def _polished(
-    problem: Problem, model: Dynamics, solution: conic.Solution, tolerance: float, max_iterations: int
+    problem: Problem,
+    model: Dynamics,
+    solution: conic.Solution,
+    tolerance: float,
+    max_iterations: int,
 ) -> Optimum:
     """Return the optimum of a conic solution, or what a few iterations of Frank-Wolfe make of it if that is better."""
     policy = policy_of(solution.mass)
@@ -148,7 +170,9 @@ def _polished(
     if best.gap > tolerance or _violation(best) > constrained.FEASIBLE:
         iterations = min(POLISHING, max_iterations)
         polished = _find(problem, model, policy, multipliers, tolerance, 0.0, iterations)
-        if polished.gap < best.gap and _violation(polished) <= max(_violation(best), constrained.FEASIBLE):
+        if polished.gap < best.gap and _violation(polished) <= max(
+            _violation(best), constrained.FEASIBLE
+        ):
             best = polished
     return best._replace(method="conic")
 
@@ -171,7 +195,9 @@ def _find(
     if not problem.constraints:
         found = frank_wolfe(problem, model, only(model, start), tolerance, share, max_iterations)
         return _certified(problem, model, found.mass)
-    mass, found = constrained.maximise(problem, model, start, multipliers, tolerance, share, max_iterations)
+    mass, found = constrained.maximise(
+        problem, model, start, multipliers, tolerance, share, max_iterations
+    )
     return _certified(problem, model, mass, found)
 
 
@@ -189,7 +215,9 @@ def _uniform(model: Dynamics) -> Timed:
     return np.full((*times, *model.shape), 1 / model.shape[1])
 
 
-def _certified(problem: Problem, model: Dynamics, mass: Timed, multipliers: Vector | None = None) -> Optimum:
+def _certified(
+    problem: Problem, model: Dynamics, mass: Timed, multipliers: Vector | None = None
+) -> Optimum:
     policy = policy_of(mass)
     occupancy = evaluation.total_occupancy(model, policy)
     features = model.features.T @ occupancy.ravel()
@@ -234,18 +262,25 @@ def only(model: Dynamics, policy: Timed) -> Mixture:
 
 
 def frank_wolfe(
-    problem: Problem, model: Dynamics, start: Mixture, tolerance: float, share: float, max_iterations: int
+    problem: Problem,
+    model: Dynamics,
+    start: Mixture,
+    tolerance: float,
+    share: float,
+    max_iterations: int,
 ) -> Mixture:
     """Maximise the utility of a problem without its constraints, from a start."""
-    # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that are kept anew;
-    # the gap to reach is the tolerance, or a share of the way from the start
+    # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that
+    # are kept anew; the gap to reach is the tolerance, or a share of the way from the start
     corners, images, shares = list(start.corners), start.images, start.shares
     first, way = utility_value(problem.utility, start.image) if share else 0.0, 0.0
     for _ in range(max_iterations):
         mixture = shares @ images
         quasi_reward = utility_gradient(problem.utility, mixture)
         if not np.isfinite(quasi_reward).all():
-            raise ValueError("the utility has no finite gradient where nothing is visited: smooth it.")
+            raise ValueError(
+                "the utility has no finite gradient where nothing is visited: smooth it."
+            )
         if not np.isfinite(utility_value(problem.utility, mixture)):
             undefined = f"{type(problem.objective).__name__} has no finite value at the occupancy of a policy"
             raise ValueError(f"{undefined}: it must be defined wherever policies go.")
@@ -261,10 +296,13 @@ def frank_wolfe(
         images = np.concatenate([images, image(model, corner)[None]])
         accuracy = max(rounding, 1e-4 * share * way)
         shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy)
-        # a corner that falls short by more than the gap is not part of the optimum; dropping it must not cost anything
+        # a corner that falls short by more than the gap is not part of the optimum; dropping it
+        # must not cost anything
         kept = np.flatnonzero(slack <= gap)
         fewer = shares[kept] / shares[kept].sum()
-        with_all, without = (utility_value(problem.utility, it) for it in (shares @ images, fewer @ images[kept]))
+        with_all, without = (
+            utility_value(problem.utility, it) for it in (shares @ images, fewer @ images[kept])
+        )
         if without >= with_all - rounding:
             corners, images, shares = [corners[i] for i in kept], images[kept], fewer
         way = with_all - first
@@ -276,11 +314,14 @@ def image(model: Dynamics, mass: Timed) -> Features:
     return model.features.T @ mass.reshape(-1, model.transition.shape[0]).sum(0)
 
 
-def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: float) -> tuple[Vector, Vector]:
+def _best_mixture(
+    utility: Utility, images: Images, start: Vector, accuracy: float
+) -> tuple[Vector, Vector]:
     """Maximise F over the shares of a mixture; return them, and by how much the slope of each falls short of the best.
 
-    A primal-dual interior-point method. Optimality reads slope + slack = level, shares * slack = 0 and sum of shares
-    = 1, where `slope` is the derivative of F with respect to each share, and `level` belongs to the sum.
+    A primal-dual interior-point method. Optimality reads slope + slack = level, shares * slack = 0
+    and sum of shares = 1, where `slope` is the derivative of F with respect to each share, and
+    `level` belongs to the sum.
     """
     k = len(start)
     shares = 0.95 * start + 0.05 / k
@@ -296,7 +337,9 @@ def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: flo
         target = 0.1 * (shares @ slack) / k
         system = np.ones((k + 1, k + 1))
         curvature = _curvature(utility, mixture, images)
-        damping = ROUNDING * (1 + np.abs(curvature).max())  # for a flat utility, or corners with the same image
+        damping = ROUNDING * (
+            1 + np.abs(curvature).max()
+        )  # for a flat utility, or corners with the same image
         system[:k, :k] = np.diag(slack / shares + damping) - curvature
         system[k, k] = 0.0
         move = np.linalg.solve(system, np.append(target / shares - slack - unbalanced, 0.0))
@@ -311,7 +354,9 @@ def _best_mixture(utility: Utility, images: Images, start: Vector, accuracy: flo
     return shares / shares.sum(), slack
 
 
-def _line_search(utility: Utility, images: Images, shares: Vector, move: Vector, target: float) -> float:
+def _line_search(
+    utility: Utility, images: Images, shares: Vector, move: Vector, target: float
+) -> float:
     def barrier(at: Vector) -> float:
         return -utility_value(utility, at @ images) - target * float(np.log(at).sum())
 
@@ -331,7 +376,9 @@ def _curvature(utility: Utility, mixture: Features, images: Images) -> Float[np.
         return images @ np.asarray(bind(_hessian_products, utility)(mixture, padded))[:k].T
 
 
-def _hessian_products(utility: Utility, mixture: Float[Array, " d"], rows: Float[Array, "k d"]) -> Float[Array, "k d"]:
+def _hessian_products(
+    utility: Utility, mixture: Float[Array, " d"], rows: Float[Array, "k d"]
+) -> Float[Array, "k d"]:
     return jax.lax.map(lambda row: jax.jvp(utility.gradient, (mixture,), (row,))[1], rows)
 
 

@@ -21,8 +21,12 @@ def probabilities(problem: Problem, policy: Policy) -> StateActionArray:
     states, num_actions = jnp.arange(problem.env.num_states), problem.env.num_actions
     with jax.enable_x64(True):
         if isinstance(policy, Categorical):
-            return np.asarray(jax.nn.softmax(np.asarray(jax.vmap(policy.logits)(states), np.float64)))
-        probs = np.asarray(jax.vmap(lambda state: action_probs(policy, state, num_actions))(states), np.float64)
+            return np.asarray(
+                jax.nn.softmax(np.asarray(jax.vmap(policy.logits)(states), np.float64))
+            )
+        probs = np.asarray(
+            jax.vmap(lambda state: action_probs(policy, state, num_actions))(states), np.float64
+        )
         return probs / probs.sum(1, keepdims=True)
 
 
@@ -40,7 +44,10 @@ def read_policy(problem: Problem, policy: Any, model: Dynamics) -> Float[np.ndar
 
 def _deterministic_probs(agent: Agent, model: Dynamics) -> StateActionArray:
     """Return the table of an agent that takes one action in each state; where an episode is over, the first one."""
-    actions = [int(agent.act(state, begins=True)) if counts else 0 for state, counts in enumerate(model.counting)]
+    actions = [
+        int(agent.act(state, begins=True)) if counts else 0
+        for state, counts in enumerate(model.counting)
+    ]
     if agent.remembers():
         raise ValueError(
             "predict of the policy must return None as its state: a table has no memory of earlier states."

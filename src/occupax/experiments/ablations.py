@@ -59,17 +59,34 @@ def everywhere(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
 def unguarded(task: Task) -> Task:
     """The task with the gradient of its utility taken wherever the estimate is."""
     given = task.problem
-    utility = utilities.Custom(log_coverage, features=given.features, domain=everywhere, concave=True)
-    bare = Problem(given.env, utility, given.discount, given.horizon, given.termination, given.features)
-    return replace(task, name=f"{task.name}, unguarded", problem=bare, given_threshold=task.threshold)
+    utility = utilities.Custom(
+        log_coverage, features=given.features, domain=everywhere, concave=True
+    )
+    bare = Problem(
+        given.env, utility, given.discount, given.horizon, given.termination, given.features
+    )
+    return replace(
+        task, name=f"{task.name}, unguarded", problem=bare, given_threshold=task.threshold
+    )
 
 
 def cells(scale: Scale, tuned: Any) -> dict[str, Cell]:
     """Every variant of the tuned setting of TSIVR-PG."""
     task = tasks()[COVERAGE]
-    made = {OURS: tuned, UNCUT: replace(tuned, radius=inf), NEWEST: NewestQuasiReward(**vars(tuned)), UNGUARDED: tuned}
+    made = {
+        OURS: tuned,
+        UNCUT: replace(tuned, radius=inf),
+        NEWEST: NewestQuasiReward(**vars(tuned)),
+        UNGUARDED: tuned,
+    }
     return {
-        name: Cell(slug("ablation", name), of, algorithm, scale.episodes(task.episodes), scale.seeds(task.seeds))
+        name: Cell(
+            slug("ablation", name),
+            of,
+            algorithm,
+            scale.episodes(task.episodes),
+            scale.seeds(task.seeds),
+        )
         for name, algorithm in made.items()
         for of in [unguarded(task) if name == UNGUARDED else task]
     }
@@ -78,6 +95,10 @@ def cells(scale: Scale, tuned: Any) -> dict[str, Cell]:
 def sections(done: Mapping[str, Outcome]) -> list[Section]:
     """What the report says of the ablations."""
     rows = [[name, shown(mean(it.area())), shown(mean(it.final))] for name, it in done.items()]
-    pairs = [((f"{name} minus {OURS}",), it.area(), done[OURS].area()) for name, it in done.items() if name != OURS]
+    pairs = [
+        ((f"{name} minus {OURS}",), it.area(), done[OURS].area())
+        for name, it in done.items()
+        if name != OURS
+    ]
     tables = [table("ablations", rows), table("ablation-differences", difference_rows(pairs))]
     return [Section(**text("sections", "ablations"), tables=tables)]

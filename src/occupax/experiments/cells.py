@@ -1,7 +1,8 @@
 """One method on one task with one setting: trained, judged along the way, and kept in a file.
 
-Tables are judged by the exact utility of the policy at each record, and of the mixture of policies that MaxEnt is
-about; networks by the mean return of a fixed number of evaluation episodes at each record, which do not count.
+Tables are judged by the exact utility of the policy at each record, and of the mixture of policies
+that MaxEnt is about; networks by the mean return of a fixed number of evaluation episodes at each
+record, which do not count.
 """
 
 import json
@@ -30,7 +31,8 @@ SEED = 0
 EXACT_RECORDS, EVALUATED_RECORDS = 100, 25
 """How often policies are judged during a run, exactly and by episodes."""
 SUSTAINED = 2
-"""A threshold is reached where this many successive records are above it: the mean of them, if they are sampled."""
+"""A threshold is reached where this many successive records are above it: the mean of them, if they
+are sampled."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,17 @@ class Cell:
     def unit(self) -> Unit:
         """The training and its judgement, as work to be done."""
         records = self.given_records or (EXACT_RECORDS if self.task.tabular else EVALUATED_RECORDS)
-        runs = partial(judged, self.task, [self.algorithm], self.episodes, range(self.seeds), SEED, records)
+        runs = partial(
+            judged, self.task, [self.algorithm], self.episodes, range(self.seeds), SEED, records
+        )
         sizes = {"episodes": self.episodes, "seeds": self.seeds, "records": records}
         about = {"algorithm": words(*serial.pack(self.algorithm))} | sizes
-        return Unit(self.name, described(self.task) | about, self._seconds, lambda logger: runs(logger)[0]._asdict())
+        return Unit(
+            self.name,
+            described(self.task) | about,
+            self._seconds,
+            lambda logger: runs(logger)[0]._asdict(),
+        )
 
     @property
     def _seconds(self) -> float:
@@ -76,7 +85,10 @@ def slug(*parts: str) -> str:
 
 def run_name(task: Task, setting: str, method: str, algorithm: Any) -> str:
     """The name of a run; those with the same tuned settings have the same, by whatever score they were found."""
-    numbers = (getattr(algorithm, name, None) for name in ("snapshot_batch", "batch", "step_size", "radius", "mixing"))
+    numbers = (
+        getattr(algorithm, name, None)
+        for name in ("snapshot_batch", "batch", "step_size", "radius", "mixing")
+    )
     found = [] if setting == "printed" else [f"{it:g}" for it in numbers if it is not None]
     return slug(task.name, "printed" if setting == "printed" else "tuned", method, *found)
 
@@ -89,7 +101,8 @@ class Outcome(NamedTuple):
     values: Float[np.ndarray, "seed record"]
     """What the judge says of the policy; NaN once a seed was stopped."""
     mixture: Float[np.ndarray, "seed record"]
-    """The exact utility of the mixture of all policies so far, of MaxEnt; otherwise that of the policy."""
+    """The exact utility of the mixture of all policies so far, of MaxEnt; otherwise that of the
+    policy."""
     tables: Float[np.ndarray, "seed S A"]
     """The action probabilities in the end; empty for networks."""
     stopped: Int[np.ndarray, ""]
@@ -107,7 +120,8 @@ class Outcome(NamedTuple):
     def reached(self, threshold: float, exact: bool) -> Float[np.ndarray, " seed"]:
         """How many episodes it takes until a threshold is reached and kept for `SUSTAINED` records; or infinitely many.
 
-        Exact values must be above it one by one; sampled ones on average, because single ones are noise.
+        Exact values must be above it one by one; sampled ones on average, because single ones are
+        noise.
         """
         windows = np.lib.stride_tricks.sliding_window_view(self.values, SUSTAINED, axis=1)
         height = windows.min(-1) if exact else windows.mean(-1)
@@ -121,7 +135,9 @@ class Outcome(NamedTuple):
 
 
 def mean_height(
-    episodes: Int[np.ndarray, " record"], values: Float[np.ndarray, "seed record"], until: int | None = None
+    episodes: Int[np.ndarray, " record"],
+    values: Float[np.ndarray, "seed record"],
+    until: int | None = None,
 ) -> Float[np.ndarray, " seed"]:
     """The area under the curve of each seed from its first record on, divided by its width."""
     end = int(episodes[-1]) if until is None else until
@@ -154,7 +170,9 @@ def judged(
     values, known = judge.values(), judge.records - 1
     mixture = values
     if mixes and isinstance(judge, ExactJudge):
-        mixture = judge.mixtures(lambda k: np.array([cast("Any", it).share(k) for it, _, _ in setup.runs]))
+        mixture = judge.mixtures(
+            lambda k: np.array([cast("Any", it).share(k) for it, _, _ in setup.runs])
+        )
     parts = (np.split(array, len(results)) for array in (values, mixture, judge.tables()))
     made: list[Outcome] = []
     for it, *measured in zip(results, *parts, strict=True):

@@ -27,7 +27,8 @@ EPOCHS, SEEDS = 12, 30
 STEP_SIZES = tuple(float(f"{0.02 * tuning.FACTOR**k:.3g}") for k in range(5))
 """The step sizes of the pilot."""
 PILOT_ROOT, PILOT_SEEDS = 32, 5
-"""The step size of a problem is the best for TSIVR-PG at this square root of N, on seeds of another key."""
+"""The step size of a problem is the best for TSIVR-PG at this square root of N, on seeds of another
+key."""
 NEIGHBOURS_TO = 64
 """The largest square root of N with the neighbours of the step size."""
 EARLIER = "100 epochs of 100 steps, eta 0.02"
@@ -50,15 +51,26 @@ class Run(NamedTuple):
 def task_of(name: str, horizon: int | None = None) -> Task:
     """A small problem as a task."""
     it = small_problems()[name].problem
-    problem = it if horizon is None else Problem(it.env, it.utility, it.discount, horizon, features=it.features)
-    return Task(name if horizon is None else f"{name}, H {horizon}", problem, 0, SEEDS, (), (0.0, 0.0), 0.0)
+    problem = (
+        it
+        if horizon is None
+        else Problem(it.env, it.utility, it.discount, horizon, features=it.features)
+    )
+    return Task(
+        name if horizon is None else f"{name}, H {horizon}", problem, 0, SEEDS, (), (0.0, 0.0), 0.0
+    )
 
 
 def pilots() -> dict[str, Unit]:
     """The mean gap of TSIVR-PG for each step size, on each problem."""
     made: dict[str, Unit] = {}
     for name in small_problems():
-        about = {"epochs": EPOCHS, "root": PILOT_ROOT, "seeds": PILOT_SEEDS, "step sizes": list(STEP_SIZES)}
+        about = {
+            "epochs": EPOCHS,
+            "root": PILOT_ROOT,
+            "seeds": PILOT_SEEDS,
+            "step sizes": list(STEP_SIZES),
+        }
         work = partial(_pilot, name)
         made[name] = Unit(f"pilot-{slug(name)}", described(task_of(name)) | about, 15.0, work)
     return made
@@ -100,7 +112,14 @@ def _run(
 ) -> dict[Run, Cell]:  # fmt: skip
     episodes = epochs * epoch_episodes(_ours(root, 1.0))
     run = Run(name, method, setting, root)
-    cell = Cell(slug("small", *map(str, run)), task_of(name, horizon), algorithm, episodes, scale.seeds(SEEDS), 1)
+    cell = Cell(
+        slug("small", *map(str, run)),
+        task_of(name, horizon),
+        algorithm,
+        episodes,
+        scale.seeds(SEEDS),
+        1,
+    )
     return {run: cell}
 
 
@@ -117,14 +136,19 @@ def controls(runs: Mapping[Run, Any]) -> dict[str, Unit]:
         steps = [EPOCHS * run.root for run in runs if (run.problem, run.method) == (name, PLAIN)]
         about = {"steps": steps, "step size": size}
         units[name] = Unit(
-            f"small-{slug(name)}-exact", described(task_of(name)) | about, 20.0, partial(_control, name, size, steps)
+            f"small-{slug(name)}-exact",
+            described(task_of(name)) | about,
+            20.0,
+            partial(_control, name, size, steps),
         )
     return units
 
 
 def _control(name: str, size: float, steps: Sequence[int], _: Any) -> Arrays:
     task = task_of(name)
-    first: Any = make_setup(task.problem, [_ours(4, size)], task.policy, 1, SEED, 1, exact=False).policies[0]
+    first: Any = make_setup(
+        task.problem, [_ours(4, size)], task.policy, 1, SEED, 1, exact=False
+    ).policies[0]
     return {"values": exact_ascent(task.problem, first.table, size, inf, steps)}
 
 
@@ -134,40 +158,67 @@ def gaps_of(name: str, setting: str, final: np.ndarray) -> np.ndarray:
     return np.maximum(optimum - final, 1e-12)
 
 
-def sections(done: Mapping[Run, Outcome], made: Mapping[Run, Cell], exactly: Mapping[str, Arrays]) -> list[Section]:
+def sections(
+    done: Mapping[Run, Outcome], made: Mapping[Run, Cell], exactly: Mapping[str, Arrays]
+) -> list[Section]:
     """What the report says of the rate where the theorem applies."""
     rows: list[list[str]] = []
     figures: list[Chart] = []
     claims = []
     for name in small_problems():
         main, laws = main_setting(made, name), {}
-        for method, setting in dict.fromkeys((run.method, run.setting) for run in done if run.problem == name):
+        for method, setting in dict.fromkeys(
+            (run.method, run.setting) for run in done if run.problem == name
+        ):
             mine = {
-                run: gaps_of(name, setting, it.final) for run, it in done.items() if run[:3] == (name, method, setting)
+                run: gaps_of(name, setting, it.final)
+                for run, it in done.items()
+                if run[:3] == (name, method, setting)
             }
             episodes = [made[run].episodes for run in mine]
             law = power_law(episodes, list(mine.values()), 0.9)
             laws[method, setting] = episodes, list(mine.values()), law
-            kind = setting if setting == EARLIER else f"eta {setting}{'' if setting == main else ' (neighbour)'}"
+            kind = (
+                setting
+                if setting == EARLIER
+                else f"eta {setting}{'' if setting == main else ' (neighbour)'}"
+            )
             largest = max(run.root for run in mine) ** 2
             rows.append(
-                [name, method, kind, f"{largest:,}", shown(law.slope), shown(law.curvature), f"{law.means[-1]:.3g}"]
+                [
+                    name,
+                    method,
+                    kind,
+                    f"{largest:,}",
+                    shown(law.slope),
+                    shown(law.curvature),
+                    f"{law.means[-1]:.3g}",
+                ]
             )
         control = np.maximum(small_problems()[name].optimum - exactly[name]["values"], 1e-12)
         (episodes, ours, law), (_, plain, plain_law) = laws[OURS, main], laws[PLAIN, main]
         without = power_law(episodes, [np.full(2, gap) for gap in control])
         rows.append(
-            [name, "exact gradient", f"eta {main}", "", f"{without.slope.estimate:.3f}", "", f"{control[-1]:.3g}"]
+            [
+                name,
+                "exact gradient",
+                f"eta {main}",
+                "",
+                f"{without.slope.estimate:.3f}",
+                "",
+                f"{control[-1]:.3g}",
+            ]
         )
         figures.append(_chart(name, np.array(episodes, float), law, plain_law, control))
         near = equivalent(law.slope, THEORY, MARGIN)
         curved = above(law.curvature) is not None
-        measured = (
-            f"Slope {shown(law.slope)}, curvature {shown(law.curvature)}: {'not ' if curved else ''}a straight line."
-        )
+        measured = f"Slope {shown(law.slope)}, curvature {shown(law.curvature)}: {'not ' if curved else ''}a straight line."
         claims.append(
             claim(
-                "theorem", {"slope within -0.5 +- 0.1": near, "straight": not curved}, measured, f"{name}, eta {main}"
+                "theorem",
+                {"slope within -0.5 +- 0.1": near, "straight": not curved},
+                measured,
+                f"{name}, eta {main}",
             )
         )
         family = len(episodes)
@@ -181,7 +232,12 @@ def sections(done: Mapping[Run, Outcome], made: Mapping[Run, Cell], exactly: Map
         measured = f"Gap of TSIVR-PG over that of REINFORCE at the largest N: {over}.{parts(tests)}"
         claims.append(claim("reduction", tests, measured, f"{name}, as many episodes and steps"))
     inside = ", ".join(f"{it.least_probability:.2f}" for it in small_problems().values())
-    values = {"epochs": EPOCHS, "seeds": len(next(iter(done.values())).final), "inside": inside, "pilot": PILOT_ROOT**2}
+    values = {
+        "epochs": EPOCHS,
+        "seeds": len(next(iter(done.values())).final),
+        "inside": inside,
+        "pilot": PILOT_ROOT**2,
+    }
     return [
         Section(
             **text("sections", "convergence", **values),
@@ -196,11 +252,20 @@ def _chart(name: str, x: np.ndarray, ours: PowerLaw, plain: PowerLaw, control: n
     series = (
         Series(OURS, x, ours.means, style="points"),
         Series(PLAIN, x, plain.means, style="points"),
-        Series("exact gradient, as many steps", x, np.where(control > LEAST_DRAWN, control, np.nan), style="points"),
+        Series(
+            "exact gradient, as many steps",
+            x,
+            np.where(control > LEAST_DRAWN, control, np.nan),
+            style="points",
+        ),
         Series("slope -1/2", x, ours.line[0] * (x / x[0]) ** THEORY, style="dashed"),
     )
     kind = slug("convergence", name)
-    numbers = {"name": name, "slope": float(ours.slope.estimate), "ratio": ours.means[-1] / plain.means[-1]}
+    numbers = {
+        "name": name,
+        "slope": float(ours.slope.estimate),
+        "ratio": ours.means[-1] / plain.means[-1],
+    }
     words = (
         text("titles", "convergence", **numbers),
         text("captions", "convergence"),

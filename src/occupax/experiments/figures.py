@@ -30,10 +30,23 @@ def curves(
         values = it.mixture if label.endswith("(mixture)") else it.values
         grid = np.linspace(0, it.episodes[-1], min(POINTS, len(it.episodes)))
         series.append(seeds_series(label, grid, on_grid(it.episodes, values, grid)))
-    levels = [Level("solved" if task.given_threshold is not None else "nine tenths of the way", task.threshold)]
+    levels = [
+        Level(
+            "solved" if task.given_threshold is not None else "nine tenths of the way",
+            task.threshold,
+        )
+    ]
     caption = text("captions", "curves", unit=task.unit)
     return Chart(
-        name, title, caption, "sampled episodes", task.unit, tuple(series), tuple(levels), look=look, limits=limits
+        name,
+        title,
+        caption,
+        "sampled episodes",
+        task.unit,
+        tuple(series),
+        tuple(levels),
+        look=look,
+        limits=limits,
     )
 
 

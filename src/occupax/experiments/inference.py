@@ -24,7 +24,11 @@ def difference(first: First, second: Second, family: int = 1) -> Interval:
     """The difference of two means over independent seeds, and Welch's interval."""
     (one, spread, degrees), (other, other_spread, other_degrees) = _moments(first), _moments(second)
     total = spread + other_spread
-    parts = sum(part**2 / count for part, count in ((spread, degrees), (other_spread, other_degrees)) if part > 0)
+    parts = sum(
+        part**2 / count
+        for part, count in ((spread, degrees), (other_spread, other_degrees))
+        if part > 0
+    )
     return _student(one - other, total, total**2 / parts if parts else degrees, family)
 
 
@@ -57,7 +61,9 @@ def median(times: Seeds) -> Interval:
     ranked, count = np.sort(times), len(times)
     depth = int(stats.binom.ppf((1 - LEVEL) / 2, count, 0.5))
     below = max(depth - 1, 0)
-    return Interval(*(np.asarray(ranked[place]) for place in (count // 2, below, count - 1 - below)))
+    return Interval(
+        *(np.asarray(ranked[place]) for place in (count // 2, below, count - 1 - below))
+    )
 
 
 def later(first: First, second: Second, family: int = 1) -> bool | None:
@@ -66,7 +72,9 @@ def later(first: First, second: Second, family: int = 1) -> bool | None:
 
     if (first[:, None] == second).all():
         return None
-    sides = [stats.mannwhitneyu(first, second, alternative=side).pvalue for side in ("greater", "less")]
+    sides = [
+        stats.mannwhitneyu(first, second, alternative=side).pvalue for side in ("greater", "less")
+    ]
     limit = (1 - LEVEL) / family
     return True if sides[0] < limit else False if sides[1] < limit else None
 
@@ -76,7 +84,8 @@ class PowerLaw(NamedTuple):
 
     slope: Interval
     curvature: Interval
-    """The coefficient of the square of the centred log number of episodes, in a parabola in the place of the line."""
+    """The coefficient of the square of the centred log number of episodes, in a parabola in the
+    place of the line."""
     line: Float[np.ndarray, " point"]
     """The fitted means."""
     means: Float[np.ndarray, " point"]
@@ -98,7 +107,9 @@ def power_law(episodes: Sequence[int], gaps: Sequence[Seeds], level: float = LEV
         weights = np.linalg.pinv(columns)
         found = float(weights[power] @ np.log(means))
         margin = quantile * np.sqrt(float((weights[power] * errors) ** 2 @ np.ones(len(x))))
-        return Interval(*map(np.asarray, (found, found - margin, found + margin))), columns @ weights @ np.log(means)
+        return Interval(
+            *map(np.asarray, (found, found - margin, found + margin))
+        ), columns @ weights @ np.log(means)
 
     (slope, fitted), (curvature, _) = fit(1), fit(2)
     return PowerLaw(slope, curvature, np.exp(fitted), means)

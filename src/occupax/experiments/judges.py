@@ -20,7 +20,8 @@ from occupax.samplers.kernel import program_sampler
 EVALUATION = 40
 """Episodes that a network is judged by at each record."""
 TABLES_AT_ONCE, AT_ONCE = 100, 5
-"""How many tables, and how many networks, are judged together: few enough for dense matrices on the lake."""
+"""How many tables, and how many networks, are judged together: few enough for dense matrices on the
+lake."""
 
 Values = Float[np.ndarray, "run record"]
 
@@ -99,7 +100,9 @@ class EvaluationJudge(Judge):
     def _see(self, policies: Sequence[Policy]) -> None:
         key = jax.random.fold_in(self._key, self.records)
         groups = [policies[at : at + AT_ONCE] for at in range(0, len(policies), AT_ONCE)]
-        found = [self._returns(group, jax.random.fold_in(key, at)) for at, group in enumerate(groups)]
+        found = [
+            self._returns(group, jax.random.fold_in(key, at)) for at, group in enumerate(groups)
+        ]
         self._found.append(np.concatenate(found))
 
     def _returns(self, policies: Sequence[Policy], key: Key[Array, ""]) -> np.ndarray:
@@ -125,7 +128,9 @@ def _finite(stacked: Any) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _mean_returns(problem: Problem, stacked: Any, rest: Any, key: Key[Array, ""]) -> Float[Array, " run"]:
+def _mean_returns(
+    problem: Problem, stacked: Any, rest: Any, key: Key[Array, ""]
+) -> Float[Array, " run"]:
     """Run k has the key of its place."""
 
     def mean(arrays: Any, place: Array) -> Array:

@@ -17,10 +17,13 @@ class MaxEntReading(MaxEnt):
     """MaxEnt with a choice of what its description leaves open.
 
     Args:
-        own_density: the density of a policy is estimated from N episodes of its own, which count, as in Hazan et al.
-            (2019); otherwise from the batch of the planning step, free of charge.
-        fading: the k-th policy enters the mixture with a share of 1 / k; otherwise with the constant one.
-        normalised: the quasi-reward is taken at (1 - gamma) lambda, the distribution of Hazan et al., not at lambda.
+        own_density: the density of a policy is estimated from N episodes of its own, which count,
+            as in Hazan et al. (2019); otherwise from the batch of the planning step, free of
+            charge.
+        fading: the k-th policy enters the mixture with a share of 1 / k; otherwise with the
+            constant one.
+        normalised: the quasi-reward is taken at (1 - gamma) lambda, the distribution of Hazan et
+            al., not at lambda.
     """
 
     own_density: bool = eqx.field(static=True, default=False)

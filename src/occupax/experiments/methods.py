@@ -47,13 +47,15 @@ METHODS = {
     "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, "radius", (1 / 2, 1 / 2), (2, 1 / 2)),
     "MaxEnt": Method(MaxEntReading, "mixing"),
 }
-"""By name; REINFORCE takes the gradient of a utility at a fresh estimate, and B = 4 m is what section 6.3 prints for
-N = 100, which is no rule of the paper's."""
+"""By name; REINFORCE takes the gradient of a utility at a fresh estimate, and B = 4 m is what
+section 6.3 prints for N = 100, which is no rule of the paper's."""
 REWARD = tuple(METHODS)[:5]
 """The methods of section 6.1."""
 
 
-def make(name: str, snapshot: int, sizes: tuple[int, int] | None = None, **settings: Any) -> Algorithm[Any]:
+def make(
+    name: str, snapshot: int, sizes: tuple[int, int] | None = None, **settings: Any
+) -> Algorithm[Any]:
     """The algorithm of a method, for N trajectories a snapshot, with B and m by its rule unless they are given."""
     if name not in METHODS:
         raise unknown("method", name, METHODS)
@@ -61,7 +63,12 @@ def make(name: str, snapshot: int, sizes: tuple[int, int] | None = None, **setti
     if method.powers is None:
         return method.algorithm(batch=snapshot, **PAPER | settings)
     batch, epoch_length = method.sizes(snapshot) if sizes is None else sizes
-    epoch = {"snapshot_batch": snapshot, "batch": batch, "epoch_length": epoch_length, "weight_guard": None}
+    epoch = {
+        "snapshot_batch": snapshot,
+        "batch": batch,
+        "epoch_length": epoch_length,
+        "weight_guard": None,
+    }
     return method.algorithm(**PAPER | epoch | settings)
 
 
@@ -74,12 +81,25 @@ def epoch_episodes(algorithm: Algorithm[Any]) -> int:
 def described(algorithm: Any) -> str:
     """The settings of an algorithm in the paper's letters."""
     batch = "B" if hasattr(algorithm, "snapshot_batch") else "N"
-    letters = {"snapshot_batch": "N", "batch": batch, "epoch_length": "m", "step_size": "eta", "radius": "delta"}
-    given = {letter: getattr(algorithm, name, inf) for name, letter in (letters | {"mixing": "alpha"}).items()}
-    shown = [f"{letter} = {value:.3g}" for letter, value in given.items() if value not in (None, inf)]
+    letters = {
+        "snapshot_batch": "N",
+        "batch": batch,
+        "epoch_length": "m",
+        "step_size": "eta",
+        "radius": "delta",
+    }
+    given = {
+        letter: getattr(algorithm, name, inf)
+        for name, letter in (letters | {"mixing": "alpha"}).items()
+    }
+    shown = [
+        f"{letter} = {value:.3g}" for letter, value in given.items() if value not in (None, inf)
+    ]
     kinds = {"rule": PAPER["rule"], "baseline": PAPER["baseline"]}
     shown += [
-        f"{name} {getattr(algorithm, name)}" for name, usual in kinds.items() if getattr(algorithm, name) != usual
+        f"{name} {getattr(algorithm, name)}"
+        for name, usual in kinds.items()
+        if getattr(algorithm, name) != usual
     ]
     return ", ".join(shown)
 
@@ -91,6 +111,10 @@ def printed() -> dict[tuple[str, str], Any]:
     with PRINTED.open(newline="") as stream:  # pyright: ignore[reportCallIssue]
         for row in csv.DictReader(stream):
             sizes = (int(row["B"]), int(row["m"])) if row["B"] else None
-            settings = {"step_size": float(row["eta"])} | ({"radius": float(row["delta"])} if row["delta"] else {})
-            found[row["environment"], row["algorithm"]] = make(row["algorithm"], int(row["N"]), sizes, **settings)
+            settings = {"step_size": float(row["eta"])} | (
+                {"radius": float(row["delta"])} if row["delta"] else {}
+            )
+            found[row["environment"], row["algorithm"]] = make(
+                row["algorithm"], int(row["N"]), sizes, **settings
+            )
     return found

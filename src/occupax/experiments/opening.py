@@ -25,10 +25,13 @@ def reward_sentences(done: Mapping[Any, Outcome], read: Mapping[Any, Outcome]) -
     """Three sentences on tables, and two on networks where they were run."""
     lake = tasks()[LAKE]
     times = {
-        method: shown(median(done["printed", LAKE, method].reached(lake.threshold, True))) for method in (OURS, PLAIN)
+        method: shown(median(done["printed", LAKE, method].reached(lake.threshold, True)))
+        for method in (OURS, PLAIN)
     }
     gain = difference(done["printed", LAKE, OURS].area(), done["printed", LAKE, SAME_STEP].area())
-    tuned = difference(done["area", LAKE, OURS].area(), done["area", LAKE, PLAIN].area(), family(done))
+    tuned = difference(
+        done["area", LAKE, OURS].area(), done["area", LAKE, PLAIN].area(), family(done)
+    )
     told = [
         _say("lake", ours=times[OURS], plain=times[PLAIN], threshold=lake.threshold),
         _say("same-step", gain=shown(gain), order=ordered(above(gain))),
@@ -36,10 +39,25 @@ def reward_sentences(done: Mapping[Any, Outcome], read: Mapping[Any, Outcome]) -
     ]
     if (CARTPOLE, "control", CUT) not in read:
         return told
-    pole = {name: shown(mean(read[CARTPOLE, "control", name].area())) for name in (OURS, PLAIN, CUT, SMALL)}
-    baseline = {kind: shown(mean(read[CARTPOLE, kind, PLAIN].area())) for kind in (PRINTED, "mean baseline", "Adam")}
-    told.append(_say("cartpole", ours=pole[OURS], plain=pole[PLAIN], cut=pole[CUT], small=pole[SMALL]))
-    told.append(_say("baseline", printed=baseline[PRINTED], mean=baseline["mean baseline"], adam=baseline["Adam"]))
+    pole = {
+        name: shown(mean(read[CARTPOLE, "control", name].area()))
+        for name in (OURS, PLAIN, CUT, SMALL)
+    }
+    baseline = {
+        kind: shown(mean(read[CARTPOLE, kind, PLAIN].area()))
+        for kind in (PRINTED, "mean baseline", "Adam")
+    }
+    told.append(
+        _say("cartpole", ours=pole[OURS], plain=pole[PLAIN], cut=pole[CUT], small=pole[SMALL])
+    )
+    told.append(
+        _say(
+            "baseline",
+            printed=baseline[PRINTED],
+            mean=baseline["mean baseline"],
+            adam=baseline["Adam"],
+        )
+    )
     return told
 
 
@@ -51,7 +69,9 @@ def _slopes(
     episodes = [made[curve, root].episodes for root in roots]
     law = power_law(episodes, [way.of(done[curve, root].tables) for root in roots])
     control = np.maximum(way.optimum - exactly[curve]["values"], 1e-9)
-    return shown(law.slope), float(power_law(episodes, [np.full(2, gap) for gap in control]).slope.estimate)
+    return shown(law.slope), float(
+        power_law(episodes, [np.full(2, gap) for gap in control]).slope.estimate
+    )
 
 
 def _convergence(done: Mapping[Any, Outcome], made: Mapping[Any, Cell]) -> tuple[str, str]:
@@ -81,7 +101,9 @@ def rate_sentences(
     law, ratio = _convergence(converged, small)
     place = payoff.SHARES.index(payoff.HEADLINE)
     found = {
-        method: shown(median(payoff.envelope(GARNET, method, times[GARNET, method]["times"]).times[place]))
+        method: shown(
+            median(payoff.envelope(GARNET, method, times[GARNET, method]["times"]).times[place])
+        )
         for method in (OURS, PLAIN)
     }
     return [
@@ -95,10 +117,16 @@ def utility_sentences(done: Mapping[Any, Outcome]) -> list[str]:
     """A sentence on MaxEnt, and one on what to use."""
     first, own = utility.READINGS[0], utility.READINGS[4]
     ours = done["printed", COVERAGE, utility.best_ours(done, "printed", COVERAGE), first].area()
-    free, owned = (difference(ours, done["printed", COVERAGE, utility.MAXENT, it].area()) for it in (first, own))
+    free, owned = (
+        difference(ours, done["printed", COVERAGE, utility.MAXENT, it].area())
+        for it in (first, own)
+    )
     task, way = tasks()[COVERAGE], tasks()[COVERAGE].optimum - tasks()[COVERAGE].uniform
     best = utility.best_ours(done, "end", COVERAGE)
-    ends = [done["end", COVERAGE, best, first], *(done["today", COVERAGE, name, first] for name in utility.TODAY)]
+    ends = [
+        done["end", COVERAGE, best, first],
+        *(done["today", COVERAGE, name, first] for name in utility.TODAY),
+    ]
     shares = [f"{(it.final.mean() - task.uniform) / way:.0%}" for it in ends]
     return [
         _say("maxent", free=shown(free), own=shown(owned)),

@@ -81,18 +81,24 @@ def units(scale: Scale) -> dict[tuple[str, str], Unit]:
                      "settings": [str(it) for it in tried], "shares": list(SHARES)}  # fmt: skip
             seconds = 8.0 + episodes * seeds * len(snapshots) * len(tried) / 5e5
             work = partial(_times, name, method, snapshots, episodes, seeds)
-            made[name, method] = Unit(f"payoff-{slug(name, method)}", described(ground.task) | about, seconds, work)
+            made[name, method] = Unit(
+                f"payoff-{slug(name, method)}", described(ground.task) | about, seconds, work
+            )
     return made
 
 
-def _times(name: str, method: str, snapshots: Sequence[int], episodes: int, seeds: int, logger: Any) -> Arrays:
+def _times(
+    name: str, method: str, snapshots: Sequence[int], episodes: int, seeds: int, logger: Any
+) -> Arrays:
     """Episodes until the gap is at most each share of the first one, and stays so for the next record."""
     ground, tried = grounds()[name], settings(name, method)
     levels = ground.optimum - np.array(SHARES) * (ground.optimum - ground.first)
     found = np.empty((len(snapshots), len(tried), len(SHARES), seeds))
     for i, snapshot in enumerate(snapshots):
         algorithms = [methods.make(method, snapshot, **it) for it in tried]
-        for j, it in enumerate(judged(ground.task, algorithms, episodes, range(seeds), tuning.SEED, RECORDS, logger)):
+        for j, it in enumerate(
+            judged(ground.task, algorithms, episodes, range(seeds), tuning.SEED, RECORDS, logger)
+        ):
             found[i, j] = [it.reached(level, exact=True) for level in levels]
     return {"times": found}
 
@@ -130,7 +136,11 @@ def sections(done: Mapping[tuple[str, str], Arrays]) -> list[Section]:
     answers: dict[str, bool | None] = {}
     lower: list[str] = []
     for name in grounds():
-        found = {method: envelope(name, method, it["times"]) for (of, method), it in done.items() if of == name}
+        found = {
+            method: envelope(name, method, it["times"])
+            for (of, method), it in done.items()
+            if of == name
+        }
         figures += _chart(name, found)
         tests: dict[str, bool | None] = {}
         for k, share in ((SHARES.index(it), it) for it in TOLD):
@@ -139,16 +149,27 @@ def sections(done: Mapping[tuple[str, str], Arrays]) -> list[Section]:
                          {True: "fewer", False: "more", None: "cannot tell"}[tests[f"{share:.0%}"]]])  # fmt: skip
             best = [it.settings[k] if np.isfinite(it.medians[k]) else "" for it in found.values()]
             settings_rows.append([name, f"{share:.0%}", *best])
-            lower += [f"{name} at {share:.0%}"] if found[OURS].medians[k] < found[PLAIN].medians[k] else []
+            lower += (
+                [f"{name} at {share:.0%}"]
+                if found[OURS].medians[k] < found[PLAIN].medians[k]
+                else []
+            )
         answers |= {f"{name} at {share}": test for share, test in tests.items()}
         at = SHARES.index(HEADLINE)
         times = ", ".join(f"{method} {shown(median(it.times[at]))}" for method, it in found.items())
         measured = f"Median episodes to {HEADLINE:.0%} of the first gap: {times}.{parts(tests)}"
-        claims.append(claim("reduction", tests, measured, f"{name}, the best of the map's settings for each gap"))
+        claims.append(
+            claim(
+                "reduction", tests, measured, f"{name}, the best of the map's settings for each gap"
+            )
+        )
     named = {of: [name for name, test in answers.items() if test is of] for of in (True, False)}
     values = {"count": len(SNAPSHOTS) * 6, "rows": len(rows), "fewer": _listed(named[True]),
               "more": _listed(named[False]), "lower": _listed(lower)}  # fmt: skip
-    words, shown_ones = text("sections", "payoff", sustained=SUSTAINED, **values), [method for _, method in done]
+    words, shown_ones = (
+        text("sections", "payoff", sustained=SUSTAINED, **values),
+        [method for _, method in done],
+    )
     header = list(dict.fromkeys(shown_ones))
     tables = [replace(it, header=[*it.header[:2], *header, *it.header[2:]]) for it in
               (table("payoff", rows), table("payoff-settings", settings_rows))]  # fmt: skip
@@ -164,7 +185,9 @@ def _chart(name: str, found: Mapping[str, Envelope]) -> list[Chart]:
     ground, at = grounds()[name], SHARES.index(HEADLINE)
     x = np.array(SHARES)[::-1] * (ground.optimum - ground.first)
     series = [
-        Series(method, x, np.where(np.isfinite(it.medians), np.maximum(it.medians, 1), np.nan)[::-1])
+        Series(
+            method, x, np.where(np.isfinite(it.medians), np.maximum(it.medians, 1), np.nan)[::-1]
+        )
         for method, it in found.items()
         if np.isfinite(it.medians).any()
     ]
@@ -173,6 +196,8 @@ def _chart(name: str, found: Mapping[str, Envelope]) -> list[Chart]:
     first = min(found, key=lambda method: found[method].medians[at])
     reached = np.isfinite(found[first].medians[at])
     kind = slug("payoff", name)
-    title = text("titles", "payoff" if reached else "payoff-never", problem=name, first=first, share=HEADLINE)
+    title = text(
+        "titles", "payoff" if reached else "payoff-never", problem=name, first=first, share=HEADLINE
+    )
     words = title, text("captions", "payoff"), "gap to the optimum", "episodes"
     return [Chart(kind, *words, tuple(series), log=True, look=LOOK)]

@@ -13,8 +13,8 @@ from occupax._progress import ProgressBar
 from occupax.training.loggers import Logger
 
 KEPT = 20
-"""Of how many jobs compiled programs are kept. Those of some hundreds take more pieces of memory than a process may
-have, and then it dies."""
+"""Of how many jobs compiled programs are kept. Those of some hundreds take more pieces of memory
+than a process may have, and then it dies."""
 
 
 class Job(NamedTuple):
@@ -29,8 +29,8 @@ class Job(NamedTuple):
 def share_jobs(jobs: Sequence[Job], locks: Path, shown: bool = True) -> None:
     """Run jobs, each of which keeps what comes of it in a file, beside other processes that may do the same ones.
 
-    What another process is at is left to it, and waited for in the end: a job is asked to work once the other process
-    has finished, and then finds the file.
+    What another process is at is left to it, and waited for in the end: a job is asked to work once
+    the other process has finished, and then finds the file.
     """
     taken: list[Job] = []
 

@@ -30,12 +30,14 @@ TASKS = {LAKE: 64, COVERAGE: 32}
 """The tasks, and the largest square root of N of each."""
 GIVEN = f"{LAKE}, eta 1, delta 0.2"
 GIVEN_SETTING = {"step_size": 1.0, "radius": 0.2}
-"""The lake with a setting that an earlier search found, where the control does as the curve does."""
+"""The lake with a setting that an earlier search found, where the control does as the curve
+does."""
 CURVES = (LAKE, GIVEN, COVERAGE)
 EPOCHS, SEEDS = 100, 10
 """E, and the runs of each N, as in the paper (E is not printed)."""
 THEORY, PAPER, MARGIN = -0.5, -0.496, 0.1
-"""The slope of the theory, that of the paper, and how far from the first a slope may be to count as the same."""
+"""The slope of the theory, that of the paper, and how far from the first a slope may be to count as
+the same."""
 PRINTED_OPTIMUM = 0.4146
 SEARCHED = 1024
 """The N at which settings are searched for, by the end."""
@@ -55,7 +57,10 @@ def searches(scale: Scale) -> dict[str, Search]:
     for name in TASKS:
         task = replace(tasks()[name], snapshots=(SEARCHED,))
         episodes = scale.episodes(EPOCHS * epoch_episodes(sized(methods.make(OURS, SEARCHED), 32)))
-        searched, extensions = replace(task, name=f"{name} rate"), tuning.MOST_EXTENSIONS if scale.whole else 0
+        searched, extensions = (
+            replace(task, name=f"{name} rate"),
+            tuning.MOST_EXTENSIONS if scale.whole else 0,
+        )
         found[name] = Search(searched, OURS, episodes, rounds=("end", "end"), extensions=extensions)
     return found
 
@@ -72,7 +77,12 @@ def cells(scale: Scale, found: Mapping[str, Sequence[Trial]]) -> dict[Key, Cell]
             algorithm = sized(given, root)
             episodes = EPOCHS * epoch_episodes(algorithm)
             made[name, root] = Cell(
-                f"rate-{slug(name)}-{root**2}", task_of(name), algorithm, episodes, scale.seeds(SEEDS), 1
+                f"rate-{slug(name)}-{root**2}",
+                task_of(name),
+                algorithm,
+                episodes,
+                scale.seeds(SEEDS),
+                1,
             )
     return made
 
@@ -96,8 +106,14 @@ def controls(made: Mapping[Key, Cell]) -> dict[str, Unit]:
 
 
 def _control(task: Task, algorithm: Any, steps: Sequence[int], _: Any) -> Arrays:
-    first: Any = make_setup(task.problem, [algorithm], task.policy, 1, SEED, 1, exact=False).policies[0]
-    return {"values": exact_ascent(task.problem, first.table, algorithm.step_size, algorithm.radius, steps)}
+    first: Any = make_setup(
+        task.problem, [algorithm], task.policy, 1, SEED, 1, exact=False
+    ).policies[0]
+    return {
+        "values": exact_ascent(
+            task.problem, first.table, algorithm.step_size, algorithm.radius, steps
+        )
+    }
 
 
 class Gaps(NamedTuple):
@@ -127,7 +143,9 @@ def ways(name: str) -> list[Gaps]:
     ]
 
 
-def sections(done: Mapping[Key, Outcome], made: Mapping[Key, Cell], exactly: Mapping[str, Arrays]) -> list[Section]:
+def sections(
+    done: Mapping[Key, Outcome], made: Mapping[Key, Cell], exactly: Mapping[str, Arrays]
+) -> list[Section]:
     """What the report says of the paper's curve."""
     rows: list[list[str]] = []
     figures: list[Chart] = []
@@ -139,40 +157,84 @@ def sections(done: Mapping[Key, Outcome], made: Mapping[Key, Cell], exactly: Map
             gaps = [np.maximum(way.of(it.tables), 1e-9) for _, it in mine.values()]
             law = power_law(episodes, gaps)
             rows.append(
-                [name, way.label, *map(shown, (law.slope, law.curvature)), *(f"{law.means[k]:.4g}" for k in (0, -1))]
+                [
+                    name,
+                    way.label,
+                    *map(shown, (law.slope, law.curvature)),
+                    *(f"{law.means[k]:.4g}" for k in (0, -1)),
+                ]
             )
             if i == 0:
                 control = np.maximum(way.optimum - exactly[name]["values"], 1e-9)
                 without = power_law(episodes, [np.full(2, gap) for gap in control])
                 fitted = [f"{it.estimate:.3f}" for it in (without.slope, without.curvature)]
-                rows.append([name, "exact gradient", *fitted, f"{control[0]:.4g}", f"{control[-1]:.4g}"])
-                figures.append(_chart(name, episodes, gaps, law, control, float(without.slope.estimate)))
+                rows.append(
+                    [name, "exact gradient", *fitted, f"{control[0]:.4g}", f"{control[-1]:.4g}"]
+                )
+                figures.append(
+                    _chart(name, episodes, gaps, law, control, float(without.slope.estimate))
+                )
                 claims += _claims(name, way, law, float(without.slope.estimate))
     first = next(iter(made.values()))
-    values = {"epochs": EPOCHS, "seeds": first.seeds, "algorithm": first.algorithm, "searched": SEARCHED}
+    values = {
+        "epochs": EPOCHS,
+        "seeds": first.seeds,
+        "algorithm": first.algorithm,
+        "searched": SEARCHED,
+    }
     drawn, expected = (epoch_episodes(sized(first.algorithm, 32)), 32 * 32 * 2)
     claims.append(
         claim(
-            "episodes", {"": drawn == expected}, text("measured", "episodes", drawn=drawn, expected=expected), "counted"
+            "episodes",
+            {"": drawn == expected},
+            text("measured", "episodes", drawn=drawn, expected=expected),
+            "counted",
         )
     )
-    return [Section(**text("sections", "rate", **values), claims=claims, figures=figures, tables=[table("rate", rows)])]
+    return [
+        Section(
+            **text("sections", "rate", **values),
+            claims=claims,
+            figures=figures,
+            tables=[table("rate", rows)],
+        )
+    ]
 
 
 def _chart(
-    name: str, episodes: Sequence[int], gaps: Sequence[np.ndarray], law: PowerLaw, control: np.ndarray, without: float
+    name: str,
+    episodes: Sequence[int],
+    gaps: Sequence[np.ndarray],
+    law: PowerLaw,
+    control: np.ndarray,
+    without: float,
 ) -> Chart:
     x = np.array(episodes, float)
     spread = np.array([np.log(gap).std(ddof=1) for gap in gaps])
     series = (
-        Series("TSIVR-PG", x, law.means, law.means * np.exp(-spread), law.means * np.exp(spread), "points"),
+        Series(
+            "TSIVR-PG",
+            x,
+            law.means,
+            law.means * np.exp(-spread),
+            law.means * np.exp(spread),
+            "points",
+        ),
         Series("exact gradient, as many steps", x, control, style="points"),
         Series(f"fit, slope {law.slope.estimate:.3f}", x, law.line, style="dashed"),
         Series("slope -1/2", x, law.line[-1] * (x / x[-1]) ** THEORY, style="dashed"),
     )
     kind = slug("rate", name).replace(".", "-")
     title = text("titles", "rate", name=name, slope=float(law.slope.estimate), control=without)
-    return Chart(kind, title, text("captions", "rate"), "sampled episodes", "gap to the optimum", series, log=True)
+    return Chart(
+        kind,
+        title,
+        text("captions", "rate"),
+        "sampled episodes",
+        "gap to the optimum",
+        series,
+        log=True,
+    )
 
 
 def _claims(name: str, way: Gaps, law: PowerLaw, control: float) -> list[Claim]:
@@ -183,7 +245,12 @@ def _claims(name: str, way: Gaps, law: PowerLaw, control: float) -> list[Claim]:
         claim("slope", {"": near}, f"Slope {slope}, {straight}.", on, paper=PAPER, theory=THEORY),
         claim(
             "sampling",
-            {"": equivalent(Interval(*[np.asarray(control)] * 3), float(law.slope.estimate), MARGIN) is False},
+            {
+                "": equivalent(
+                    Interval(*[np.asarray(control)] * 3), float(law.slope.estimate), MARGIN
+                )
+                is False
+            },
             f"Slope {slope}; ascent along the exact gradient, which samples nothing, has {control:.3f}.",
             on,
         ),
@@ -198,6 +265,12 @@ def _claims(name: str, way: Gaps, law: PowerLaw, control: float) -> list[Claim]:
         return made
     off = abs(way.optimum - PRINTED_OPTIMUM) < 5e-5
     return [
-        claim("optimum", {"": off}, f"Value iteration gives {way.optimum:.6f}.", "exact", printed=PRINTED_OPTIMUM),
+        claim(
+            "optimum",
+            {"": off},
+            f"Value iteration gives {way.optimum:.6f}.",
+            "exact",
+            printed=PRINTED_OPTIMUM,
+        ),
         *made,
     ]

@@ -21,12 +21,17 @@ from occupax.problem import Problem
 
 SEEDS = 10
 EPISODES = {LAKE: 300_000, CARTPOLE: BUDGETS[CARTPOLE][OURS]}
-"""How many episodes each reading gets; the long budget of the printed settings of the lake is a reading of its own."""
+"""How many episodes each reading gets; the long budget of the printed settings of the lake is a
+reading of its own."""
 RECORDS = 50
 """How often tables are judged during a run."""
 PRINTED, FULL = "as printed", "as printed, the whole budget"
 STATIC, FIELDS = "not slippery", {"mean baseline": {"baseline": "mean"}, "Adam": {"rule": "adam"}}
-SUMS, UNDISCOUNTED, EQUAL = "gradients summed over the batch", "not discounted", "TSIVR-PG's step size for all"
+SUMS, UNDISCOUNTED, EQUAL = (
+    "gradients summed over the batch",
+    "not discounted",
+    "TSIVR-PG's step size for all",
+)
 READINGS = {
     LAKE: (PRINTED, *FIELDS, SUMS, UNDISCOUNTED, EQUAL, STATIC),
     CARTPOLE: (PRINTED, *FIELDS, EQUAL),
@@ -60,7 +65,9 @@ def _dry() -> TabularMDP:
     env: Any = make("FrozenLake8x8-v1")
     ends = env.terminal
     goal = side * side - 1
-    cells = ["S" if s == 0 else "G" if s == goal else "H" if ends[s] else "." for s in range(side * side)]
+    cells = [
+        "S" if s == 0 else "G" if s == goal else "H" if ends[s] else "." for s in range(side * side)
+    ]
     rows = ["".join(cells[at : at + side]) for at in range(0, side * side, side)]
     return TabularMDP.gridworld("\n".join(rows), 0.0)
 
@@ -94,7 +101,9 @@ def _algorithm(name: str, reading: str, method: str) -> Any:
     printed = methods.printed()
     given = printed[name, method]
     if reading == SUMS:
-        return replace(given, step_size=given.step_size * getattr(given, "snapshot_batch", given.batch))
+        return replace(
+            given, step_size=given.step_size * getattr(given, "snapshot_batch", given.batch)
+        )
     if reading == EQUAL:
         return replace(given, step_size=printed[name, OURS].step_size)
     return replace(given, **FIELDS.get(reading, {}))
@@ -103,7 +112,13 @@ def _algorithm(name: str, reading: str, method: str) -> Any:
 def _control(name: str) -> Any:
     ours, plain = (methods.printed()[CARTPOLE, method] for method in (OURS, PLAIN))
     cut: algorithms.REINFORCE = replace(plain, radius=ours.radius)
-    made = {OURS: ours, PLAIN: plain, CUT: cut, SMALL: replace(cut, batch=ours.batch), UNCUT: replace(ours, radius=inf)}
+    made = {
+        OURS: ours,
+        PLAIN: plain,
+        CUT: cut,
+        SMALL: replace(cut, batch=ours.batch),
+        UNCUT: replace(ours, radius=inf),
+    }
     return made[name]
 
 
@@ -114,7 +129,9 @@ def sections(done: Mapping[Key, Outcome], printed: Mapping[Key, Outcome]) -> lis
         if reading != "control":
             read.setdefault((task, reading), {})[method] = it
     read[LAKE, FULL] = {method: printed["printed", LAKE, method] for method in REWARD}
-    family = {name: (len(REWARD) - 1) * sum(task == name for task, _ in read) for name in (LAKE, CARTPOLE)}
+    family = {
+        name: (len(REWARD) - 1) * sum(task == name for task, _ in read) for name in (LAKE, CARTPOLE)
+    }
     verdicts, areas = [], []
     for (name, reading), outcomes in sorted(read.items(), key=lambda it: it[0][0], reverse=True):
         found = tests_of(read_task(name, reading), outcomes, outcomes, family[name])
@@ -122,14 +139,24 @@ def sections(done: Mapping[Key, Outcome], printed: Mapping[Key, Outcome]) -> lis
         until = common(outcomes)
         means = [shown(mean(outcomes[method].area(until))) for method in REWARD]
         areas.append([name, reading, *means])
-    values = {"lake": EPISODES[LAKE], "pole": EPISODES[CARTPOLE], "seeds": len(next(iter(done.values())).values)}
+    values = {
+        "lake": EPISODES[LAKE],
+        "pole": EPISODES[CARTPOLE],
+        "seeds": len(next(iter(done.values())).values),
+    }
     tables = [table("readings", verdicts), table("reading-areas", areas)]
     made = [Section(**text("sections", "readings", **values), tables=tables)]
     controls = {
-        name: done[CARTPOLE, "control", name].area() for name in CONTROLS if (CARTPOLE, "control", name) in done
+        name: done[CARTPOLE, "control", name].area()
+        for name in CONTROLS
+        if (CARTPOLE, "control", name) in done
     }
     if controls:
-        pairs = [((f"{name} minus TSIVR-PG",), controls[name], controls[OURS]) for name in CONTROLS if name != OURS]
+        pairs = [
+            ((f"{name} minus TSIVR-PG",), controls[name], controls[OURS])
+            for name in CONTROLS
+            if name != OURS
+        ]
         values = {name: shown(mean(area)) for name, area in controls.items()}
         words = text(
             "sections", "controls", ours=values[OURS], plain=values[PLAIN], cut=values[CUT], small=values[SMALL],

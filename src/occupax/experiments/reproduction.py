@@ -34,8 +34,14 @@ from occupax.training.folder import refuse_others_files
 from occupax.training.setup import refuse_unless_path, versions
 
 QUICKLY_COMPILED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-"""Of two hundred programs: most of their work is done by the kernels, and compiling them is what takes the time."""
-BADGES = {"reproduced": "good", "partly": "partly", "not reproduced": "bad", "cannot tell": "unknown"}
+"""Of two hundred programs: most of their work is done by the kernels, and compiling them is what
+takes the time."""
+BADGES = {
+    "reproduced": "good",
+    "partly": "partly",
+    "not reproduced": "bad",
+    "cannot tell": "unknown",
+}
 
 
 class Work:
@@ -55,7 +61,10 @@ class Work:
 
     def search(self, searches: Mapping[Any, Search]) -> dict[Any, list[Trial]]:
         """The trials of searches."""
-        found = {key: tuning.read(it) for key, it in self.run({key: it.unit for key, it in searches.items()}).items()}
+        found = {
+            key: tuning.read(it)
+            for key, it in self.run({key: it.unit for key, it in searches.items()}).items()
+        }
         self.searches += [(search, found[key]) for key, search in searches.items()]
         return found
 
@@ -71,7 +80,9 @@ def reward_part(work: Work) -> tuple[list[Section], list[str]]:
     """Section 6.1, and what its readings and controls show."""
     made = reward.cells(work.scale, work.search(reward.searches(work.scale)))
     done, read = work.train(made), work.train(readings.cells(work.scale))
-    return [*reward.sections(done), *readings.sections(read, done)], opening.reward_sentences(done, read)
+    return [*reward.sections(done), *readings.sections(read, done)], opening.reward_sentences(
+        done, read
+    )
 
 
 def rate_part(work: Work) -> tuple[list[Section], list[str]]:
@@ -94,7 +105,9 @@ def utility_part(work: Work) -> tuple[list[Section], list[str]]:
     made = utility.cells(work.scale, work.search(utility.searches(work.scale)))
     done = work.train(made)
     varied = work.train(
-        ablations.cells(work.scale, made["area", COVERAGE, methods.OURS, utility.READINGS[0]].algorithm)
+        ablations.cells(
+            work.scale, made["area", COVERAGE, methods.OURS, utility.READINGS[0]].algorithm
+        )
     )
     return [*utility.sections(done), *ablations.sections(varied)], opening.utility_sentences(done)
 
@@ -108,8 +121,8 @@ def reproduce(scale: str, out: str | Path, only: str | None = None, progress: bo
     Args:
         scale: "quick", a small version of everything, or "full".
         out: folder for the report, the figures, the numbers and the outcomes.
-        only: the one part to run, "reward" (6.1), "rate" (6.2) or "utility" (6.3); by default all, in two processes.
-            Several processes may work in the same folder.
+        only: the one part to run, "reward" (6.1), "rate" (6.2) or "utility" (6.3); by default all,
+            in two processes. Several processes may work in the same folder.
         progress: show how far it is.
 
     Returns:
@@ -124,7 +137,9 @@ def reproduce(scale: str, out: str | Path, only: str | None = None, progress: bo
     os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)
     work, sections, told = Work(Path(out), SCALES[scale], progress), list[Section](), list[str]()
     if only is None:
-        get_context("spawn").Process(target=train_parts, args=(scale, out, [*reversed(RUN)]), daemon=True).start()
+        get_context("spawn").Process(
+            target=train_parts, args=(scale, out, [*reversed(RUN)]), daemon=True
+        ).start()
     for part in RUN if only is None else [only]:
         found, sentences = RUN[part](work)
         sections += found
@@ -143,10 +158,19 @@ def train_parts(scale: str, out: str | Path, parts: Sequence[str]) -> None:
 def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequence[str]) -> Path:
     """Write everything into the folder; return the path of the page."""
     folder = work.folder
-    everything = [*sections, Section(**text("sections", "settings"), tables=[_runs(work), _searched(work)])]
-    rows = [[it.verdict, it.where, it.says, it.on, it.measured] for section in sections for it in section.claims]
+    everything = [
+        *sections,
+        Section(**text("sections", "settings"), tables=[_runs(work), _searched(work)]),
+    ]
+    rows = [
+        [it.verdict, it.where, it.says, it.on, it.measured]
+        for section in sections
+        for it in section.claims
+    ]
     claims = table("claims", rows)
-    numbers = {f"table-{it.name}": it for section in everything for it in section.tables} | {"claims": claims}
+    numbers = {f"table-{it.name}": it for section in everything for it in section.tables} | {
+        "claims": claims
+    }
     for section in everything:
         for figure in section.figures:
             plots.save(figure, folder / "figures")
@@ -154,14 +178,22 @@ def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequ
         serial.write_text(folder / "numbers" / f"{name}.csv", csv_lines([it.header, *it.rows]))
     serial.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds([*work.cells.values()])))
     serial.write_text(folder / "numbers" / "search.csv", csv_lines(_trials(work.searches)))
-    used = ", ".join(f"{name} {version}" for name, version in versions().items() if name != "float64")
+    used = ", ".join(
+        f"{name} {version}" for name, version in versions().items() if name != "float64"
+    )
     seeds = sum(len(it.values) for _, it in work.cells.values())
     facts = text("facts", command=command, scale=text("scales", work.scale.name), runs=len(work.cells), seeds=seeds,
                  searches=len(work.searches), minutes=sum(work.seconds.values()) / 60, versions=used)  # fmt: skip
     listed = {name: list(text(name).items()) for name in ("rules", "conventions")}
-    words = text("report") | listed | {"facts": list(facts.items()), "told": told, "changed": text("changed")["after"]}
+    words = (
+        text("report")
+        | listed
+        | {"facts": list(facts.items()), "told": told, "changed": text("changed")["after"]}
+    )
     for kind in ("md", "html"):
-        content = page.render(f"experiments.{kind}", **words, claims=claims, badges=BADGES, sections=everything)
+        content = page.render(
+            f"experiments.{kind}", **words, claims=claims, badges=BADGES, sections=everything
+        )
         serial.write_text(folder / f"report.{kind}", content)
     return folder / "report.html"
 
@@ -198,7 +230,9 @@ def _searched(work: Work) -> Any:
 
 
 def _trials(searches: Sequence[tuple[Search, Sequence[Trial]]]) -> list[list[str]]:
-    rows = [["search", "N", "step_size", "second", "area", "end", "confirmed_area", "confirmed_end"]]
+    rows = [
+        ["search", "N", "step_size", "second", "area", "end", "confirmed_area", "confirmed_end"]
+    ]
     for search, trials in searches:
         name = search.unit.name
         rows += [[name, *(f"{number:.6g}" for number in (*it.point, *it[1:]))] for it in trials]
@@ -209,5 +243,8 @@ def _seeds(done: Sequence[tuple[Cell, Outcome]]) -> list[list[str]]:
     rows = [["run", "seed", "area_under_curve", "final", "mixture_area_under_curve"]]
     for cell, it in done:
         columns = zip(it.area(), it.final, cells.mean_height(it.episodes, it.mixture), strict=True)
-        rows += [[cell.name, str(seed), *(f"{x:.10g}" for x in found)] for seed, found in enumerate(columns)]
+        rows += [
+            [cell.name, str(seed), *(f"{x:.10g}" for x in found)]
+            for seed, found in enumerate(columns)
+        ]
     return rows

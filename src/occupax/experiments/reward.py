@@ -19,7 +19,8 @@ from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE, Task, tasks
 from occupax.experiments.tuning import Score, Search, Trial
 
 TASKS, TUNED = (LAKE, CARTPOLE, ACROBOT), (LAKE, CARTPOLE)
-"""All tasks, and those of which settings are searched for: on Acrobot that would take the time of all the rest."""
+"""All tasks, and those of which settings are searched for: on Acrobot that would take the time of
+all the rest."""
 SAME_STEP = "SRVR-PG (TSIVR-PG's step size)"
 BUDGETS: dict[str, dict[str, int]] = {
     LAKE: dict.fromkeys(REWARD, 2_000_000) | {"SVRPG": 3_000_000, PLAIN: 10_000_000},
@@ -85,7 +86,9 @@ def sections(done: Mapping[Key, Outcome]) -> list[Section]:
     return [head, *(_section(done, tasks()[name]) for name in names)]
 
 
-def of_setting(done: Mapping[Key, Outcome], setting: str, task: str, by: Score = "area") -> dict[str, Outcome]:
+def of_setting(
+    done: Mapping[Key, Outcome], setting: str, task: str, by: Score = "area"
+) -> dict[str, Outcome]:
     """The outcomes of the five methods on a task: printed, or tuned for a score."""
     kind = by if setting == "tuned" else setting
     return {method: done[kind, task, method] for method in REWARD}
@@ -115,7 +118,9 @@ def tests_of(
     def listed(intervals: Mapping[str, Interval]) -> str:
         return ", ".join(f"{method} {shown(it)}" for method, it in intervals.items())
 
-    reached = ", ".join(f"{method} {shown(median(it))} ({_count(it)})" for method, it in times.items())
+    reached = ", ".join(
+        f"{method} {shown(median(it))} ({_count(it)})" for method, it in times.items()
+    )
     found: dict[str, tuple[Tests, str]] = {
         "solved": (
             {method: _solved(it, task.threshold, count) for method, it in by_end.items()},
@@ -125,8 +130,14 @@ def tests_of(
             {other: later(times[PLAIN], times[other], count) for other in plainer},
             f"Median episodes until solved (and seeds that solve it): {reached}.",
         ),
-        "faster": ({other: above(it) for other, it in over.items()}, f"Area minus that of REINFORCE: {listed(over)}."),
-        "outperforms": ({other: above(it) for other, it in ahead.items()}, f"Area of TSIVR-PG minus: {listed(ahead)}."),
+        "faster": (
+            {other: above(it) for other, it in over.items()},
+            f"Area minus that of REINFORCE: {listed(over)}.",
+        ),
+        "outperforms": (
+            {other: above(it) for other, it in ahead.items()},
+            f"Area of TSIVR-PG minus: {listed(ahead)}.",
+        ),
     }
     return found
 
@@ -135,7 +146,10 @@ def _claims(done: Mapping[Key, Outcome], setting: str, name: str) -> list[Claim]
     """The four claims on a task; intervals hold for all tasks of a claim together."""
     by_area, by_end = (of_setting(done, setting, name, by) for by in ("area", "end"))
     found = tests_of(tasks()[name], by_area, by_end, family(done))
-    return [claim(of, tests, f"{said}{parts(tests)}", f"{name}, {setting}") for of, (tests, said) in found.items()]
+    return [
+        claim(of, tests, f"{said}{parts(tests)}", f"{name}, {setting}")
+        for of, (tests, said) in found.items()
+    ]
 
 
 def _count(times: Seeds) -> str:
@@ -159,7 +173,11 @@ def _same_step(done: Mapping[Key, Outcome]) -> list[Claim]:
     times = [median(it.reached(tasks()[LAKE].threshold, exact=True)) for it in (ours, same)]
     measured = f"""Area of TSIVR-PG minus that of SRVR-PG with its step size: {shown(gain)}. Median episodes until
     solved: TSIVR-PG {shown(times[0])}, SRVR-PG {shown(times[1])}."""
-    return [claim("same-step", {"": above(gain)}, " ".join(measured.split()), f"{LAKE}, equal step sizes")]
+    return [
+        claim(
+            "same-step", {"": above(gain)}, " ".join(measured.split()), f"{LAKE}, equal step sizes"
+        )
+    ]
 
 
 def _sizes() -> Claim:
@@ -179,7 +197,9 @@ def _gains(done: Mapping[Key, Outcome], task: Task) -> str:
     for method in REWARD:
         tuned, printed = done["area", task.name, method], done["printed", task.name, method]
         until = common({"tuned": tuned, "printed": printed})
-        told.append(f"{method} {shown(difference(tuned.area(until), printed.area(until), len(REWARD)))}")
+        told.append(
+            f"{method} {shown(difference(tuned.area(until), printed.area(until), len(REWARD)))}"
+        )
     return f"Area with tuned minus that with printed settings, over the episodes that both have: {', '.join(told)}."
 
 
@@ -190,7 +210,9 @@ def _title(kind: str, outcomes: Mapping[str, Outcome]) -> str:
     first, second, *_, last = sorted(areas, key=lambda method: -float(areas[method].mean()))
     alone = above(difference(areas[first], areas[second], len(areas))) is True
     names = {"first": first, "second": second, "last": last}
-    return text("titles", "reward-alone" if alone else "reward-shared", kind=kind.capitalize(), **names)
+    return text(
+        "titles", "reward-alone" if alone else "reward-shared", kind=kind.capitalize(), **names
+    )
 
 
 def _section(done: Mapping[Key, Outcome], task: Task) -> Section:
@@ -212,7 +234,16 @@ def _section(done: Mapping[Key, Outcome], task: Task) -> Section:
         for method, area in areas.items():
             it = area if setting == "printed" else done["end", task.name, method]
             times = it.reached(task.threshold, task.tabular)
-            numbers = [shown(mean(area.area(until))), shown(median(times)), _count(times), shown(mean(it.final))]
+            numbers = [
+                shown(mean(area.area(until))),
+                shown(median(times)),
+                _count(times),
+                shown(mean(it.final)),
+            ]
             rows.append([setting, method, *numbers])
     values = {"task": task, "slug": anchor, "seeds": len(printed[OURS].values), "gains": gains}
-    return Section(**text("sections", "reward-task", **values), figures=pair, tables=[table("reward", rows, **values)])
+    return Section(
+        **text("sections", "reward-task", **values),
+        figures=pair,
+        tables=[table("reward", rows, **values)],
+    )

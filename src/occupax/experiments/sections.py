@@ -75,9 +75,13 @@ def _filled(entry: Any, values: dict[str, Any]) -> Any:
     return " ".join(entry.format(**values).split()) if isinstance(entry, str) else entry
 
 
-def claim(name: str, tests: Mapping[str, bool | None], measured: str, on: str, **values: Any) -> Claim:
+def claim(
+    name: str, tests: Mapping[str, bool | None], measured: str, on: str, **values: Any
+) -> Claim:
     """A claim of the texts, with the verdict of tests of its parts, what was measured, and on what."""
-    return Claim(**text("claims", name, **values), on=on, measured=measured, verdict=verdict(tests.values()))
+    return Claim(
+        **text("claims", name, **values), on=on, measured=measured, verdict=verdict(tests.values())
+    )
 
 
 def verdict(tests: Iterable[bool | None]) -> Verdict:
@@ -95,7 +99,9 @@ def parts(tests: Mapping[str, bool | None]) -> str:
     kinds = {True: "Holds", False: "Refuted", None: "Cannot tell"}
     if len(set(tests.values())) < 2:
         return ""
-    listed = {kind: [name for name, test in tests.items() if test is of] for of, kind in kinds.items()}
+    listed = {
+        kind: [name for name, test in tests.items() if test is of] for of, kind in kinds.items()
+    }
     return " " + " ".join(f"{kind}: {', '.join(names)}." for kind, names in listed.items() if names)
 
 

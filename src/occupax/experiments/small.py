@@ -33,14 +33,18 @@ class SmallProblem:
 
         with jax.enable_x64(True):
             model, shape = _model(self.problem), dynamics(self.problem).shape
-            slope = eqx.filter_jit(eqx.filter_value_and_grad(lambda logits: -_utility(self.problem, model, logits)))
+            slope = eqx.filter_jit(
+                eqx.filter_value_and_grad(lambda logits: -_utility(self.problem, model, logits))
+            )
 
             def loss(logits: np.ndarray) -> tuple[float, np.ndarray]:
                 value, gradient = slope(jnp.asarray(logits.reshape(shape)))
                 return float(value), np.asarray(gradient, float).ravel()
 
             settings: Any = {"maxiter": 5000, "gtol": 1e-11, "ftol": 0.0}
-            found = optimize.minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=settings)
+            found = optimize.minimize(
+                loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=settings
+            )
         return -float(found.fun)
 
     @cached_property
@@ -66,19 +70,35 @@ class SmallProblem:
 def small_problems() -> dict[str, SmallProblem]:
     """All of them, by name."""
     pairs, discount, horizon = features.StateAction(), 0.9, 30
-    five, eight = (TabularMDP.garnet(*sizes, jax.random.key(seed)) for sizes, seed in (((5, 3, 2), 0), ((8, 2, 3), 1)))
+    five, eight = (
+        TabularMDP.garnet(*sizes, jax.random.key(seed))
+        for sizes, seed in (((5, 3, 2), 0), ((8, 2, 3), 1))
+    )
     listed = [
         SmallProblem(GARNET, Problem(five, utilities.LogCoverage(0.125), discount, horizon)),
         SmallProblem(
-            SMALL_LAKE, Problem(make("FrozenLake-v1"), utilities.LogCoverage(0.02), discount, horizon, features=pairs)
+            SMALL_LAKE,
+            Problem(
+                make("FrozenLake-v1"),
+                utilities.LogCoverage(0.02),
+                discount,
+                horizon,
+                features=pairs,
+            ),
         ),
-        SmallProblem(ENTROPY, Problem(eight, utilities.Entropy(), discount, horizon, features=pairs)),
+        SmallProblem(
+            ENTROPY, Problem(eight, utilities.Entropy(), discount, horizon, features=pairs)
+        ),
     ]
     return {it.name: it for it in listed}
 
 
 def exact_ascent(
-    problem: Problem, table: Float[np.ndarray, "S A"], step_size: float, radius: float, steps: Sequence[int]
+    problem: Problem,
+    table: Float[np.ndarray, "S A"],
+    step_size: float,
+    radius: float,
+    steps: Sequence[int],
 ) -> Float[np.ndarray, " step"]:
     """The utility after numbers of steps along the exact gradient, no longer than a radius: nothing is sampled."""
     with jax.enable_x64(True):
@@ -112,10 +132,18 @@ def _utility(problem: Problem, model: Model, logits: Float[Array, "S A"]) -> Flo
 
 @eqx.filter_jit
 def _ascend(
-    problem: Problem, model: Model, logits: Float[Array, "S A"], step_size: float, radius: float, steps: Any
+    problem: Problem,
+    model: Model,
+    logits: Float[Array, "S A"],
+    step_size: float,
+    radius: float,
+    steps: Any,
 ) -> Float[Array, "S A"]:
     def step(_: Any, at: Float[Array, "S A"]) -> Float[Array, "S A"]:
         slope = jax.grad(_utility, argnums=2)(problem, model, at)
-        return at + jnp.minimum(step_size, radius / jnp.maximum(jnp.linalg.norm(slope), 1e-300)) * slope
+        return (
+            at
+            + jnp.minimum(step_size, radius / jnp.maximum(jnp.linalg.norm(slope), 1e-300)) * slope
+        )
 
     return jax.lax.fori_loop(0, steps, step, logits)

@@ -57,11 +57,17 @@ def run_units(folder: Path, units: Sequence[Unit], progress: bool = True) -> dic
     Several processes may do so at the same time.
     """
     every = {unit.name: unit for unit in units}
-    done = {name: found for name, unit in every.items() if (found := unit.stored(folder)) is not None}
+    done = {
+        name: found for name, unit in every.items() if (found := unit.stored(folder)) is not None
+    }
 
     def work(unit: Unit, logger: Logger) -> None:
         done[unit.name] = unit.stored(folder) or unit.do(folder, logger)
 
-    left = [Job(unit.name, unit.seconds, partial(work, unit)) for name, unit in every.items() if name not in done]
+    left = [
+        Job(unit.name, unit.seconds, partial(work, unit))
+        for name, unit in every.items()
+        if name not in done
+    ]
     share_jobs(left, folder / "locks", progress)
     return {name: done[name] for name in every}

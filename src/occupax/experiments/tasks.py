@@ -16,7 +16,8 @@ LAKE, CARTPOLE, ACROBOT = "FrozenLake8x8", "CartPole-v0", "Acrobot-v1"
 COVERAGE, ABSORBING = "Log coverage", "Log coverage (absorbing)"
 SIGMA = 0.125
 NEARLY = 0.9
-"""The share of the way from the uniform policy to the optimum that counts as nearly optimal, where that is known."""
+"""The share of the way from the uniform policy to the optimum that counts as nearly optimal, where
+that is known."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,17 @@ class Task:
     step_sizes: tuple[float, float]
     """The range in which that search begins; it goes on beyond it where the best is at its edge."""
     given_threshold: float | None = None
-    """From where on the task counts as solved; by default `NEARLY` all of the way to the optimum."""
+    """From where on the task counts as solved; by default `NEARLY` all of the way to the
+    optimum."""
 
     @property
     def policy(self) -> policies.Initialiser:
         """What every run starts from, drawn anew for each; tables as the weights of a linear layer with 64 inputs."""
-        return policies.tabular(scale=0.125 / np.sqrt(3)) if self.tabular else policies.mlp(scale=1.0, normalise=False)
+        return (
+            policies.tabular(scale=0.125 / np.sqrt(3))
+            if self.tabular
+            else policies.mlp(scale=1.0, normalise=False)
+        )
 
     @property
     def tabular(self) -> bool:
@@ -58,7 +64,9 @@ class Task:
     def uniform(self) -> float:
         """What acting at random is worth."""
         env: Any = self.problem.env
-        return exact.value(self.problem, np.full((env.num_states, env.num_actions), 1 / env.num_actions))
+        return exact.value(
+            self.problem, np.full((env.num_states, env.num_actions), 1 / env.num_actions)
+        )
 
     @cached_property
     def threshold(self) -> float:
@@ -85,8 +93,24 @@ def tasks() -> dict[str, Task]:
 
     listed = [
         Task(LAKE, Problem(lake, None, 0.99, 200), 300_000, 10, (25, 100), (1e-2, 1e2)),
-        Task(CARTPOLE, Problem(make("CartPole-v0"), None, 0.99, 200), 4_000, 10, (10, 25), (1e-4, 1e-1), 195.0),
-        Task(ACROBOT, Problem(make("Acrobot-v1"), None, 0.999, 500), 2_000, 10, (100,), (1e-4, 1e-1), -100.0),
+        Task(
+            CARTPOLE,
+            Problem(make("CartPole-v0"), None, 0.99, 200),
+            4_000,
+            10,
+            (10, 25),
+            (1e-4, 1e-1),
+            195.0,
+        ),
+        Task(
+            ACROBOT,
+            Problem(make("Acrobot-v1"), None, 0.999, 500),
+            2_000,
+            10,
+            (100,),
+            (1e-4, 1e-1),
+            -100.0,
+        ),
         coverage(COVERAGE, "episodic"),
         coverage(ABSORBING, "absorbing"),
     ]

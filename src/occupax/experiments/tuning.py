@@ -1,10 +1,11 @@
 """The search for tuned settings, sequential and with the same number of trials and episodes for every method.
 
-It begins with five settings for each N, spread over a range of step sizes that all methods share, the printed setting
-among them. Then the neighbours of the best are tried, by the mean over the training and by the end in turn, a factor of
-sqrt(10) away in one number, whether or not that lies in the first range. As long as the best by a score has no
-neighbour on one side, its neighbours are tried, too, up to a limit. All trials have the full number of episodes and two
-seeds. The best few by each score that have neighbours on all sides, and the printed setting, are tried again on other
+It begins with five settings for each N, spread over a range of step sizes that all methods share,
+the printed setting among them. Then the neighbours of the best are tried, by the mean over the
+training and by the end in turn, a factor of sqrt(10) away in one number, whether or not that lies
+in the first range. As long as the best by a score has no neighbour on one side, its neighbours are
+tried, too, up to a limit. All trials have the full number of episodes and two seeds. The best few
+by each score that have neighbours on all sides, and the printed setting, are tried again on other
 seeds, and there the winner is found.
 """
 
@@ -30,7 +31,8 @@ from occupax.training.loggers import Logger
 Score = Literal["area", "end"]
 SCORES: tuple[Score, ...] = ("area", "end")
 SEED = 1
-"""The seed of the search; runs that are shown have another, and so share no random number with it."""
+"""The seed of the search; runs that are shown have another, and so share no random number with
+it."""
 AT_ONCE = 5
 """Settings that are trained together."""
 RECORDS = 25
@@ -85,14 +87,21 @@ class Search(NamedTuple):
 
     @classmethod
     def at(
-        cls, scale: Scale, task: Task, method: str, printed: Any, changes: tuple[tuple[str, Any], ...] = ()
+        cls,
+        scale: Scale,
+        task: Task,
+        method: str,
+        printed: Any,
+        changes: tuple[tuple[str, Any], ...] = (),
     ) -> "Search":
         """A search at a scale: a small one has the printed N, or the largest, one round, and stays within edges."""
         given = getattr(printed, "snapshot_batch", getattr(printed, "batch", None))
         sizes = task.snapshots if scale.whole or given is None else (given,)
         searched = replace(task, snapshots=tuple(scale.some(sizes[::-1], 1)))
         rounds, extensions = tuple(scale.some(ROUNDS, 1)), MOST_EXTENSIONS if scale.whole else 0
-        return cls(searched, method, scale.episodes(task.episodes), printed, rounds, changes, extensions)
+        return cls(
+            searched, method, scale.episodes(task.episodes), printed, rounds, changes, extensions
+        )
 
     @property
     def unit(self) -> Unit:
@@ -107,10 +116,19 @@ class Search(NamedTuple):
             "N": list(self.task.snapshots),
         }
         printed = {} if self.printed is None else {"printed": words(*serial.pack(self.printed))}
-        name = slug("search", self.task.name, self.method, *(name for name, value in self.changes if value))
-        trials = (len(self.task.snapshots) + len(self.rounds) + 1) * AT_ONCE * len(SEEDS) + 5 * len(CONFIRMING)
+        name = slug(
+            "search", self.task.name, self.method, *(name for name, value in self.changes if value)
+        )
+        trials = (len(self.task.snapshots) + len(self.rounds) + 1) * AT_ONCE * len(SEEDS) + 5 * len(
+            CONFIRMING
+        )
         seconds = 10.0 + trials * self.episodes / (4e5 if self.task.tabular else 5e3)
-        return Unit(name, described(self.task) | about | printed, seconds, lambda logger: _packed(self.trials(logger)))
+        return Unit(
+            name,
+            described(self.task) | about | printed,
+            seconds,
+            lambda logger: _packed(self.trials(logger)),
+        )
 
     def algorithm(self, point: Point) -> Algorithm[Any]:
         """The algorithm with a setting; N as printed has the printed B and m."""
@@ -128,11 +146,18 @@ class Search(NamedTuple):
 
     def trials(self, logger: Logger | None = None) -> list[Trial]:
         """Try all settings, one after the other."""
-        tried = [trial for at in self.task.snapshots for trial in self._try(self._first(at), logger)]
+        tried = [
+            trial for at in self.task.snapshots for trial in self._try(self._first(at), logger)
+        ]
         for by in self.rounds:
             tried += self._around(best(tried, by)[0], tried, logger)
         for _ in range(self.extensions):
-            at_edges = [it for by in self.rounds for it in best(tried, by)[:1] if not self.enclosed(tried, it)]
+            at_edges = [
+                it
+                for by in self.rounds
+                for it in best(tried, by)[:1]
+                if not self.enclosed(tried, it)
+            ]
             if not at_edges:
                 break
             tried += self._around(at_edges[0], tried, logger)
@@ -157,7 +182,10 @@ class Search(NamedTuple):
         if second:
             low, high = np.log10(SECOND[second])
             seconds = 10 ** (np.round(2 * random.permutation(np.linspace(low, high, AT_ONCE))) / 2)
-            points = [_point(it.snapshot, it.step_size, number) for it, number in zip(points, seconds, strict=True)]
+            points = [
+                _point(it.snapshot, it.step_size, number)
+                for it, number in zip(points, seconds, strict=True)
+            ]
         given = self._printed_point
         if given is not None and given.snapshot == snapshot:
             nearest = min(points, key=lambda it: abs(np.log(it.step_size / given.step_size)))
@@ -169,7 +197,11 @@ class Search(NamedTuple):
         if self.printed is None:
             return None
         second = getattr(self.printed, self._second) if self._second else 0.0
-        return _point(getattr(self.printed, "snapshot_batch", self.printed.batch), self.printed.step_size, second)
+        return _point(
+            getattr(self.printed, "snapshot_batch", self.printed.batch),
+            self.printed.step_size,
+            second,
+        )
 
     def _around(self, found: Trial, tried: Sequence[Trial], logger: Logger | None) -> list[Trial]:
         return self._try(list(self._neighbours(found.point, {it.point for it in tried})), logger)
@@ -180,14 +212,22 @@ class Search(NamedTuple):
         reach = range(-20, 21)
         moves = [(i, j) for i, j in product(reach, reach if second else (0,)) if (i, j) != (0, 0)]
         moves.sort(key=lambda it: (abs(it[0]) + abs(it[1]), abs(it[0] * it[1]), -it[0], -it[1]))
-        found = (_point(best.snapshot, best.step_size * FACTOR**i, best.second * FACTOR**j) for i, j in moves)
-        allowed = (it for it in found if it not in tried and not (second == "mixing" and it.second > 1))
+        found = (
+            _point(best.snapshot, best.step_size * FACTOR**i, best.second * FACTOR**j)
+            for i, j in moves
+        )
+        allowed = (
+            it for it in found if it not in tried and not (second == "mixing" and it.second > 1)
+        )
         for _, point in zip(range(AT_ONCE), allowed, strict=False):
             yield point
 
     def _try(self, points: Sequence[Point], logger: Logger | None) -> list[Trial]:
         outcomes = self._run(points, SEEDS, logger)
-        return [Trial(point, *map(_mean, (it.area(), it.final))) for point, it in zip(points, outcomes, strict=True)]
+        return [
+            Trial(point, *map(_mean, (it.area(), it.final)))
+            for point, it in zip(points, outcomes, strict=True)
+        ]
 
     def _confirm(self, tried: Sequence[Trial], logger: Logger | None) -> Iterator[Trial]:
         inside = [it for it in tried if self.enclosed(tried, it)] or tried
@@ -201,9 +241,13 @@ class Search(NamedTuple):
         for trial in tried:
             yield Trial(*trial[:3], *scores.get(trial.point, (nan, nan)))
 
-    def _run(self, points: Sequence[Point], seeds: Sequence[int], logger: Logger | None) -> list[Outcome]:
+    def _run(
+        self, points: Sequence[Point], seeds: Sequence[int], logger: Logger | None
+    ) -> list[Outcome]:
         algorithms = [self.algorithm(point) for point in points]
-        return judged(self.task, algorithms, self.episodes, seeds, SEED, RECORDS, logger, mixtures=False)
+        return judged(
+            self.task, algorithms, self.episodes, seeds, SEED, RECORDS, logger, mixtures=False
+        )
 
 
 def best(trials: Sequence[Trial], by: Score, confirmed: bool = False) -> list[Trial]:

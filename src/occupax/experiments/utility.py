@@ -22,14 +22,23 @@ BOTH = (OURS, "TSIVR-PG (B = 4 m)")
 """B = m = sqrt(N), which is the rule of section 6.1, and what section 6.3 prints."""
 MAXENT, BENCHMARKS = "MaxEnt", tuple(method for method in REWARD if method != OURS)
 FLAGS = ("own_density", "fading", "normalised")
-READINGS: tuple[tuple[bool, bool, bool], ...] = tuple(product((False, True), (False, True), (False, True)))
+READINGS: tuple[tuple[bool, bool, bool], ...] = tuple(
+    product((False, True), (False, True), (False, True))
+)
 DEFAULT, FRESH = "ox.train's default", "ox.REINFORCE's defaults"
 TODAY: dict[str, Any] = {DEFAULT: algorithms.PlugIn(), FRESH: algorithms.REINFORCE()}
 """What needs no tuning; `ox.train` plans a table of this size."""
 LOOK = {
     name: i
     for i, name in enumerate(
-        (*BOTH, f"{MAXENT} (mixture)", f"{MAXENT} (last)", DEFAULT, FRESH, f"{MAXENT}, own density (last)")
+        (
+            *BOTH,
+            f"{MAXENT} (mixture)",
+            f"{MAXENT} (last)",
+            DEFAULT,
+            FRESH,
+            f"{MAXENT}, own density (last)",
+        )
     )
 }
 LIMITS = (-90.0, -20.0)
@@ -83,7 +92,9 @@ def cells(scale: Scale, found: Mapping[Name, Sequence[Trial]]) -> dict[Key, Cell
         kinds = [flag for flag, on in zip(FLAGS, name[1], strict=True) if on]
         of = tasks()[task]
         file = run_name(of, setting, " ".join([name[0], *kinds]), algorithm)
-        made[setting, task, *name] = Cell(file, of, algorithm, scale.episodes(of.episodes), scale.seeds(of.seeds))
+        made[setting, task, *name] = Cell(
+            file, of, algorithm, scale.episodes(of.episodes), scale.seeds(of.seeds)
+        )
 
     for task in (COVERAGE, ABSORBING) if scale.whole else (COVERAGE,):
         for name in names(scale, task):
@@ -105,7 +116,9 @@ def areas(done: Mapping[Key, Outcome], setting: str, task: str, name: Name) -> t
 
 def sections(done: Mapping[Key, Outcome]) -> list[Section]:
     """What the report says of section 6.3."""
-    compared = [(setting, task) for setting in ("printed", "area") for task in (COVERAGE, ABSORBING)]
+    compared = [
+        (setting, task) for setting in ("printed", "area") for task in (COVERAGE, ABSORBING)
+    ]
     compared = [it for it in compared if (*it, OURS, READINGS[0]) in done]
     rows: list[list[str]] = []
     claims: list[Claim] = []
@@ -126,7 +139,9 @@ def best_ours(done: Mapping[Key, Outcome], setting: str, task: str) -> str:
     return max(BOTH, key=lambda method: areas(done, setting, task, (method, READINGS[0]))[0].mean())
 
 
-def _compare(done: Mapping[Key, Outcome], setting: str, task: str) -> tuple[dict[str, bool | None], list[list[str]]]:
+def _compare(
+    done: Mapping[Key, Outcome], setting: str, task: str
+) -> tuple[dict[str, bool | None], list[list[str]]]:
     """TSIVR-PG minus MaxEnt in each reading, for its mixture and its last policy; intervals hold together."""
     mine = [reading for reading in READINGS if (setting, task, MAXENT, reading) in done]
     ours = areas(done, setting, task, (best_ours(done, setting, task), READINGS[0]))[0]
@@ -146,7 +161,9 @@ def _compare(done: Mapping[Key, Outcome], setting: str, task: str) -> tuple[dict
     return tests, rows
 
 
-def _maxent(setting: str, task: str, tests: Mapping[str, bool | None], rows: Sequence[Sequence[str]]) -> Claim:
+def _maxent(
+    setting: str, task: str, tests: Mapping[str, bool | None], rows: Sequence[Sequence[str]]
+) -> Claim:
     kind = "printed" if setting == "printed" else "tuned"
     counts = [sum(test is of for test in tests.values()) for of in (True, False, None)]
     measured = f"""TSIVR-PG minus MaxEnt, mean utility over the training: {rows[0][5]} (mixture), {rows[0][6]} (last)
@@ -154,8 +171,15 @@ def _maxent(setting: str, task: str, tests: Mapping[str, bool | None], rows: Seq
     behind in {counts[1]}."""
     if len(rows) > 1:
         owns = next(row for row in rows if row[2] == "own episodes")
-        measured += f" With episodes of its own for the density: {owns[5]} (mixture), {owns[6]} (last)."
-    return claim("maxent", dict(tests), " ".join(measured.split()), f"{tasks()[task].problem.termination}, {kind}")
+        measured += (
+            f" With episodes of its own for the density: {owns[5]} (mixture), {owns[6]} (last)."
+        )
+    return claim(
+        "maxent",
+        dict(tests),
+        " ".join(measured.split()),
+        f"{tasks()[task].problem.termination}, {kind}",
+    )
 
 
 def _summary(done: Mapping[Key, Outcome]) -> list[list[str]]:
@@ -163,13 +187,25 @@ def _summary(done: Mapping[Key, Outcome]) -> list[list[str]]:
     task, rows = tasks()[COVERAGE], []
     way = task.optimum - task.uniform
     for setting, of, method, reading in done:
-        if of != COVERAGE or setting == "end" or (method == MAXENT and reading not in (READINGS[0], READINGS[4])):
+        if (
+            of != COVERAGE
+            or setting == "end"
+            or (method == MAXENT and reading not in (READINGS[0], READINGS[4]))
+        ):
             continue
         kind = {"area": "tuned"}.get(setting, setting)
         label = f"{method}, own density" if reading[0] else method
         final = done["end" if setting == "area" else setting, of, method, reading].final
         share = f"{(final.mean() - task.uniform) / way:.0%}"
-        rows.append([kind, label, shown(mean(done[setting, of, method, reading].area())), shown(mean(final)), share])
+        rows.append(
+            [
+                kind,
+                label,
+                shown(mean(done[setting, of, method, reading].area())),
+                shown(mean(final)),
+                share,
+            ]
+        )
     return rows
 
 
@@ -182,9 +218,18 @@ def _figures(done: Mapping[Key, Outcome]) -> list[Any]:
         shown_ones |= {f"{MAXENT} (mixture)": maxent, f"{MAXENT} (last)": maxent}
         shown_ones |= {f"{MAXENT}, own density (last)": done[setting, COVERAGE, MAXENT, own]}
         shown_ones |= {method: done["today", COVERAGE, method, first] for method in TODAY}
-        ours, last = (done[setting, COVERAGE, it, first].area() for it in (best_ours(done, setting, COVERAGE), MAXENT))
+        ours, last = (
+            done[setting, COVERAGE, it, first].area()
+            for it in (best_ours(done, setting, COVERAGE), MAXENT)
+        )
         gain = difference(ours, last)
-        title = text("titles", "utility", kind=kind.capitalize(), order=ordered(above(gain)), by=float(gain.estimate))
+        title = text(
+            "titles",
+            "utility",
+            kind=kind.capitalize(),
+            order=ordered(above(gain)),
+            by=float(gain.estimate),
+        )
         made.append(curves(f"utility-{kind}", title, tasks()[COVERAGE], shown_ones, LOOK, LIMITS))
     return made
 
@@ -196,7 +241,12 @@ def _benchmarks(done: Mapping[Key, Outcome]) -> Claim:
     gains = {name: difference(finals[best], finals[name], len(BENCHMARKS)) for name in BENCHMARKS}
     tests = {name: above(gain) is True for name, gain in gains.items()}
     listed = ", ".join(f"{name} {shown(gain)}" for name, gain in gains.items())
-    return claim("benchmarks", tests, f"In the end, {best} minus: {listed}.{parts(tests)}", "tuned, with quasi-rewards")
+    return claim(
+        "benchmarks",
+        tests,
+        f"In the end, {best} minus: {listed}.{parts(tests)}",
+        "tuned, with quasi-rewards",
+    )
 
 
 def _sizes() -> Claim:

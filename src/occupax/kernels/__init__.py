@@ -1,11 +1,12 @@
 """The compiled part, in C++. It is built with the package where there is a compiler.
 
-- `operands.h`: operands with leading axes, and threads; `random.h`: random numbers that are counted.
-- `tabular.h`: trajectories of tables. `tabular_sample.cc` draws them; `tabular_means.cc` has occupancies and
-  statistics, `tabular_gradients.cc` gradients and their derivatives.
+- `operands.h`: operands with leading axes, and threads; `random.h`: random numbers that are
+  counted.
+- `tabular.h`: trajectories of tables. `tabular_sample.cc` draws them; `tabular_means.cc` has
+  occupancies and statistics, `tabular_gradients.cc` gradients and their derivatives.
 - `network.h`: networks, and blocks of live steps. `network_steps.cc` gives a number for each step,
-  `network_gradients.cc` sums of gradients; `network_passes.cc` compiles `network_math.h` for several kinds of
-  processors; `network_memory.cc` keeps observations.
+  `network_gradients.cc` sums of gradients; `network_passes.cc` compiles `network_math.h` for
+  several kinds of processors; `network_memory.cc` keeps observations.
 """
 
 import ctypes
@@ -20,7 +21,17 @@ LIBRARY = Path(os.environ.get("OCCUPAX_KERNEL") or Path(__file__).parent / "libk
 """The environment variable is for builds of one's own, such as `make sanitize`."""
 TARGETS = {
     "tabular": ("sample", "occupancy", "gradient", "earnings", "product", "tally"),
-    "network": ("act", "log_probs", "gradient", "slopes", "slope_gradient", "normal", "outputs", "through", "turn"),
+    "network": (
+        "act",
+        "log_probs",
+        "gradient",
+        "slopes",
+        "slope_gradient",
+        "normal",
+        "outputs",
+        "through",
+        "turn",
+    ),
 }
 FOR_ANY_NUMBERS = ("network_room", "network_keep")
 
@@ -32,7 +43,9 @@ def missing() -> str:
         return "it was not compiled, for lack of a C++ compiler when occupax was installed"
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        targets = [f"{kernel}_{target}" for kernel, targets in TARGETS.items() for target in targets]
+        targets = [
+            f"{kernel}_{target}" for kernel, targets in TARGETS.items() for target in targets
+        ]
         typed = [f"{target}_{dtype}" for target in targets for dtype in ("float32", "float64")]
         for name in (*typed, *FOR_ANY_NUMBERS):
             capsule = jax.ffi.pycapsule(getattr(library, name))
@@ -56,5 +69,7 @@ def room(like: jax.ShapeDtypeStruct, beside: Any) -> Any:
 def keep(rows: Any, seen: Any, live: Any, time: Any) -> Any:
     """The rows [..., H, *shape] with what is seen [..., *shape] at a time, where `live` [...]; in place."""
     like = jax.ShapeDtypeStruct(rows.shape, rows.dtype)
-    put = jax.ffi.ffi_call("occupax_network_keep", like, vmap_method="expand_dims", input_output_aliases={0: 0})
+    put = jax.ffi.ffi_call(
+        "occupax_network_keep", like, vmap_method="expand_dims", input_output_aliases={0: 0}
+    )
     return put(rows, seen, live, time)

@@ -3,15 +3,18 @@
 * `base`: what every policy does.
 * `networks`: functions of the observation that policies are made of.
 * `normalising`: running statistics by which observations are normalised.
-* `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete actions.
+* `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete
+  actions.
 * `images`: softmax policies over convolutions of an image.
-* `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their bounds.
+* `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their
+  bounds.
 * `saturation`: recovery of Gaussian policies whose actions are beyond their bounds.
 * `redrawing`: other policies of the same kind, to try where the present one shows nothing.
 * `fitting`: which policy fits which environment, and the compiled kernel.
 * `modes`: the most probable actions of a policy.
 * `agents`: agents with `predict`, and functions of the observation, where policies are played.
-* `predicting`: what Gymnasium's `step` takes from what it returned, and the adapter for Stable-Baselines3.
+* `predicting`: what Gymnasium's `step` takes from what it returned, and the adapter for
+  Stable-Baselines3.
 * `on_host`: the same policies evaluated by NumPy, where environments are stepped outside of JAX.
 """
 
@@ -35,11 +38,22 @@ from occupax.policies.categorical import (
     mlp,
     tabular,
 )
-from occupax.policies.fitting import default_policy, dense_layers, refuse_other_states, refuse_unless_fitting
+from occupax.policies.fitting import (
+    default_policy,
+    dense_layers,
+    refuse_other_states,
+    refuse_unless_fitting,
+)
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.images import Pixels, cnn
 from occupax.policies.networks import ACTIVATIONS, Flat
-from occupax.policies.normalising import Normalised, Observed, normaliser_of, observed, with_statistics
+from occupax.policies.normalising import (
+    Normalised,
+    Observed,
+    normaliser_of,
+    observed,
+    with_statistics,
+)
 
 __all__ = [
     "ACTIVATIONS",

@@ -1,7 +1,7 @@
 """Agents of other libraries and plain functions, which choose actions in Gymnasium's terms.
 
-An agent has `predict(observation)`, as those of Stable-Baselines3 have, or is a function of the observation. Its
-probabilities are unknown, so that it is played and certified, but not trained.
+An agent has `predict(observation)`, as those of Stable-Baselines3 have, or is a function of the
+observation. Its probabilities are unknown, so that it is played and certified, but not trained.
 """
 
 import inspect
@@ -14,10 +14,17 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from occupax.envs.actions import ActionSpace
-from occupax.policies.base import Action, Policy, is_initialiser, network_library, refuse_unless_policy
+from occupax.policies.base import (
+    Action,
+    Policy,
+    is_initialiser,
+    network_library,
+    refuse_unless_policy,
+)
 
 Choose = Callable[[Any, Any, bool], tuple[Any, Any]]
-"""Returns action and state for an observation, the state before it, and whether an episode begins."""
+"""Returns action and state for an observation, the state before it, and whether an episode
+begins."""
 
 
 class Agent:
@@ -38,7 +45,11 @@ class Agent:
         if space is None:
             raise ValueError(f"the actions of env must be numbers, got {self._actions}.")
         self._taken: ActionSpace = space
-        self._choose = _by_predict(source.predict, deterministic) if _has_predict(source) else _by_function(source)
+        self._choose = (
+            _by_predict(source.predict, deterministic)
+            if _has_predict(source)
+            else _by_function(source)
+        )
         self._states: dict[int, Any] = {}
 
     @property
@@ -62,7 +73,9 @@ class Agent:
         except Exception as error:
             shown = " ".join(repr(observation).split())
             reason = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
-            raise ValueError(f"policy fails on the observation {shown:.60} of {self._space}. {reason}.") from error
+            raise ValueError(
+                f"policy fails on the observation {shown:.60} of {self._space}. {reason}."
+            ) from error
         return read_action(self._actions, action)
 
     def act_on_row(self, row: np.ndarray, begins: bool, place: int = 0) -> np.ndarray:
@@ -114,7 +127,9 @@ def is_agent(source: Any) -> bool:
     """Return whether an object has `predict`, or is a function that may choose actions."""
     if isinstance(source, type | Policy):
         return False
-    return _has_predict(source) or (callable(source) and network_library(source) is None and not is_initialiser(source))
+    return _has_predict(source) or (
+        callable(source) and network_library(source) is None and not is_initialiser(source)
+    )
 
 
 def check_actor(policy: Any) -> None:
@@ -144,12 +159,20 @@ def _by_predict(predict: Callable[..., Any], deterministic: bool) -> Choose:
         names = set(inspect.signature(predict).parameters)
 
     def choose(observation: Any, state: Any, begins: bool) -> tuple[Any, Any]:
-        arguments = {"state": state, "episode_start": np.array([begins]), "deterministic": deterministic}
-        returned = predict(observation, **{name: arguments[name] for name in arguments if name in names})
+        arguments = {
+            "state": state,
+            "episode_start": np.array([begins]),
+            "deterministic": deterministic,
+        }
+        returned = predict(
+            observation, **{name: arguments[name] for name in arguments if name in names}
+        )
         if not isinstance(returned, tuple):
             return returned, None
         if len(returned) != 2:
-            raise ValueError(f"predict must return an action, or an action and a state, got {len(returned)} values")
+            raise ValueError(
+                f"predict must return an action, or an action and a state, got {len(returned)} values"
+            )
         return returned
 
     return choose

@@ -21,17 +21,21 @@ Action = Num[Array, "*n"]
 class Policy(eqx.Module):
     """A distribution over actions for every observation; its arrays are the parameters theta.
 
-    Samplers draw with `draw`, estimators ask `log_prob`, and nothing else decides what a policy does. What is derived
-    from these two is final: a subclass that overrides it is refused.
+    Samplers draw with `draw`, estimators ask `log_prob`, and nothing else decides what a policy
+    does. What is derived from these two is final: a subclass that overrides it is refused.
     """
 
     action_space: ClassVar[Kind]
-    """In which space it acts: "discrete" (the numbers 0, 1, ... of the environment's actions), "multi-discrete"
-    (vectors of such numbers), "box" (vectors of real numbers, which are clipped to the bounds of the environment) or
-    "squashed" (vectors of which `applied` makes actions inside of the bounds)."""
+    """In which space it acts: "discrete" (the numbers 0, 1, ... of the environment's actions),
+    "multi-discrete" (vectors of such numbers), "box" (vectors of real numbers, which are clipped to
+    the bounds of the environment) or "squashed" (vectors of which `applied` makes actions inside of
+    the bounds)."""
 
-    spaces: str = eqx.field(static=True, default="", kw_only=True, repr=False, metadata={"saved": False})
-    """The spaces of the environment that `predict` is for, as JSON, if they are known; see `for_env`."""
+    spaces: str = eqx.field(
+        static=True, default="", kw_only=True, repr=False, metadata={"saved": False}
+    )
+    """The spaces of the environment that `predict` is for, as JSON, if they are known; see
+    `for_env`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -65,7 +69,9 @@ class Policy(eqx.Module):
         return drawn
 
     @final
-    def draw_with_action(self, observation: Any, key: Key[Array, ""]) -> tuple[Action, Action, Float[Array, ""]]:
+    def draw_with_action(
+        self, observation: Any, key: Key[Array, ""]
+    ) -> tuple[Action, Action, Float[Array, ""]]:
         """Return what `draw` returns, and between the two the action that `applied` makes of the first."""
         drawn, log_prob = self.draw(observation, key)
         return drawn, self.applied(drawn), log_prob
@@ -76,18 +82,22 @@ class Policy(eqx.Module):
         return self.draw_with_action(observation, key)[1]
 
     @final
-    def predict(self, observation: Any, deterministic: bool = False, seed: int | None = None) -> Any:
+    def predict(
+        self, observation: Any, deterministic: bool = False, seed: int | None = None
+    ) -> Any:
         """Choose an action as Gymnasium's environments take it, from an observation as they return it.
 
         Observations are encoded and normalised, and actions clipped, as in training.
 
         Args:
             observation: one observation, or a batch of them: what a vector of environments returns.
-            deterministic: whether to take the most probable action (of a normal law, the mean) instead of drawing one.
+            deterministic: whether to take the most probable action (of a normal law, the mean)
+                instead of drawing one.
             seed: of the random action; by default from random numbers of the policy's own.
 
         Returns:
-            What `env.step` takes: a whole number or an array of NumPy; for a batch, an array of them.
+            What `env.step` takes: a whole number or an array of NumPy; for a batch, an array of
+            them.
         """
         from occupax.policies.predicting import actor_of  # which needs Gymnasium
 
@@ -103,7 +113,8 @@ class Policy(eqx.Module):
             env: an environment of Gymnasium or occupax, or the name of one.
 
         Raises:
-            ValueError: if the policy does not take the observations of `env`, or draws other actions.
+            ValueError: if the policy does not take the observations of `env`, or draws other
+                actions.
         """
         from occupax.envs.registry import make, wrap
         from occupax.envs.spaces import describe_spaces
@@ -154,7 +165,9 @@ class ConfiguredInitialiser:
         return configured(self.factory)(**{**self.settings, **changes})
 
 
-def configured(factory: Callable[Arguments, Initialiser]) -> Callable[Arguments, ConfiguredInitialiser]:
+def configured(
+    factory: Callable[Arguments, Initialiser],
+) -> Callable[Arguments, ConfiguredInitialiser]:
     """Decorate a function that makes an initialiser, so that the initialiser knows its settings."""
 
     @wraps(factory)
@@ -185,7 +198,9 @@ def network_library(source: Any) -> str | None:
 
 def is_initialiser(source: Any) -> bool:
     """Return whether an object is an initialiser of this package, or a function that makes one."""
-    return getattr(source, "__module__", "").startswith("occupax.policies") and not isinstance(source, Policy)
+    return getattr(source, "__module__", "").startswith("occupax.policies") and not isinstance(
+        source, Policy
+    )
 
 
 def refuse_unless_policy(policy: Any) -> None:

@@ -12,7 +12,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from occupax._errors import check_integers, check_number
 from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
-from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, refuse_unless_environment
+from occupax.envs.base import (
+    DecisionProcess,
+    number_of_states,
+    observation_spec,
+    refuse_unless_environment,
+)
 from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.networks import Flat, Layers, input_size, output_length
 from occupax.policies.normalising import normalised
@@ -38,7 +43,9 @@ class Categorical(Policy):
         return jax.nn.log_softmax(self.logits(observation))[action]
 
     @final
-    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+    def draw(
+        self, observation: Any, key: Key[Array, ""]
+    ) -> tuple[Int[Array, ""], Float[Array, ""]]:
         """Draw an action from the softmax; return it with its log-probability."""
         logits = self.logits(observation)
         action = jax.random.categorical(key, logits)
@@ -54,7 +61,9 @@ class Tabular(Categorical):
         dtype, shape = getattr(self.table, "dtype", None), getattr(self.table, "shape", ())
         if dtype is None or len(shape) != 2 or not jnp.issubdtype(dtype, jnp.floating):
             got = type(self.table).__name__ if dtype is None else f"{dtype} of shape {shape}"
-            raise ValueError(f"table must be an array of real numbers [S, A], one logit each, got {got}.")
+            raise ValueError(
+                f"table must be an array of real numbers [S, A], one logit each, got {got}."
+            )
 
     def logits(self, observation: Any) -> Float[Array, " A"]:
         """A row of the table."""
@@ -68,7 +77,9 @@ class Softmax(Categorical):
 
     def __check_init__(self) -> None:
         if not callable(self.psi):
-            raise ValueError(f"psi must be a function of the observation that returns logits, got {self.psi!r}.")
+            raise ValueError(
+                f"psi must be a function of the observation that returns logits, got {self.psi!r}."
+            )
 
     def logits(self, observation: Any) -> Float[Array, " A"]:
         """What psi returns."""
@@ -100,7 +111,9 @@ class SoftmaxProduct(Policy):
         """The sum of the log-probabilities of the entries."""
         return _chosen(self.logits(observation), action)
 
-    def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Int[Array, " k"], Float[Array, ""]]:
+    def draw(
+        self, observation: Any, key: Key[Array, ""]
+    ) -> tuple[Int[Array, " k"], Float[Array, ""]]:
         """Draw all entries."""
         logits = self.logits(observation)
         action = jax.random.categorical(key, logits)
@@ -135,7 +148,9 @@ def tabular(scale: float = 0.0) -> Initialiser:
 
 
 @configured
-def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: float = 0.0) -> Initialiser:
+def linear(
+    features: Callable[[Any], Float[Array, " n"]] | None = None, scale: float = 0.0
+) -> Initialiser:
     """Logits linear in the vector `features(observation)`; by default in the observation itself, flattened.
 
     The weights are drawn from a normal law of deviation `scale` (0: the uniform policy).
@@ -143,7 +158,9 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
     scale = check_number("scale", scale, low=0.0)
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        size = input_size(env) if features is None else output_length(features, observation_spec(env))
+        size = (
+            input_size(env) if features is None else output_length(features, observation_spec(env))
+        )
         outputs = number_of_logits(env)
         layer = eqx.nn.Linear(size, outputs, key=key)
         weight = scale * jax.random.normal(key, (outputs, size))
@@ -157,7 +174,10 @@ def linear(features: Callable[[Any], Float[Array, " n"]] | None = None, scale: f
 
 @configured
 def mlp(
-    hidden: Sequence[int] = (64, 64), activation: str = "tanh", scale: float = 0.01, normalise: bool | None = None
+    hidden: Sequence[int] = (64, 64),
+    activation: str = "tanh",
+    scale: float = 0.01,
+    normalise: bool | None = None,
 ) -> Initialiser:
     """A multilayer perceptron from the observation, flattened, to the logits.
 
@@ -165,11 +185,14 @@ def mlp(
 
     Args:
         hidden: width of each hidden layer.
-        activation: name of the activation; the theory wants a twice differentiable one such as tanh.
-        scale: what the first weights of the last layer, drawn like those of the others, are multiplied by.
-        normalise: True lets the network see observations in units of the mean and the deviation of all that was seen
-            before the iteration; False, as they are. None, the default, is between their bounds, where the environment
-            declares them, and running statistics where a space of Gymnasium has none.
+        activation: name of the activation; the theory wants a twice differentiable one such as
+            tanh.
+        scale: what the first weights of the last layer, drawn like those of the others, are
+            multiplied by.
+        normalise: True lets the network see observations in units of the mean and the deviation of
+            all that was seen before the iteration; False, as they are. None, the default, is
+            between their bounds, where the environment declares them, and running statistics where
+            a space of Gymnasium has none.
     """
     layers, scale = Layers(hidden, activation, normalise), check_number("scale", scale, low=0.0)
 
@@ -188,10 +211,16 @@ def number_of_logits(env: DecisionProcess) -> int:
         return space.n
     if isinstance(space, MultiDiscreteActions):
         return sum(space.sizes)
-    raise ValueError(f"softmax policies need discrete actions, got {space}; use policies.gaussian() or squashed().")
+    raise ValueError(
+        f"softmax policies need discrete actions, got {space}; use policies.gaussian() or squashed()."
+    )
 
 
 def softmax(env: DecisionProcess, psi: Callable[[Any], Float[Array, " n"]]) -> Policy:
     """The softmax policy over logits, for the actions of an environment."""
     space = env.action_space
-    return SoftmaxProduct(psi, space.sizes) if isinstance(space, MultiDiscreteActions) else Softmax(psi)
+    return (
+        SoftmaxProduct(psi, space.sizes)
+        if isinstance(space, MultiDiscreteActions)
+        else Softmax(psi)
+    )

@@ -20,7 +20,11 @@ def default_policy(env: DecisionProcess) -> Initialiser:
     """A normal law for actions of real numbers, a table for a tabular environment, and an MLP otherwise."""
     if isinstance(env.action_space, BoxActions):
         return gaussian()
-    return mlp() if number_of_states(env) is None or env.action_space.kinds != ("discrete",) else tabular()
+    return (
+        mlp()
+        if number_of_states(env) is None or env.action_space.kinds != ("discrete",)
+        else tabular()
+    )
 
 
 Layer = tuple[eqx.nn.Linear, Any]
@@ -33,17 +37,27 @@ def layers_of(psi: Any) -> tuple[Layer, ...] | None:
     if type(psi) is not Flat:
         return None
     layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
-    dense = [layer for layer in layers[::2] if isinstance(layer, eqx.nn.Linear) and layer.bias is not None]
+    dense = [
+        layer
+        for layer in layers[::2]
+        if isinstance(layer, eqx.nn.Linear) and layer.bias is not None
+    ]
     between = [layer.fn for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda)]
     arrays = [leaf for leaf in jax.tree.leaves(psi) if eqx.is_array(leaf)]
-    if len(dense) + len(between) != len(layers) or len(arrays) != 2 * len(dense):  # it has parts that are not known
+    if len(dense) + len(between) != len(layers) or len(arrays) != 2 * len(
+        dense
+    ):  # it has parts that are not known
         return None
     return tuple(zip(dense, [*between, None], strict=True))
 
 
 def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
     """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
-    psi = getattr(policy, "psi", None) if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed) else None
+    psi = (
+        getattr(policy, "psi", None)
+        if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed)
+        else None
+    )
     layers = layers_of(psi)
     if layers is None or getattr(psi, "num_states", None) is not None:
         return None
@@ -65,18 +79,29 @@ def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
     if isinstance(policy, Categorical):
         logits = _tried(env, policy.logits, observation)
         if not isinstance(logits, jax.ShapeDtypeStruct):
-            raise ValueError(f"policy must return an array of logits for {env.num_actions} actions, got {logits!r}.")
+            raise ValueError(
+                f"policy must return an array of logits for {env.num_actions} actions, got {logits!r}."
+            )
         if logits.shape != (env.num_actions,):
-            raise ValueError(f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}.")
+            raise ValueError(
+                f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}."
+            )
         if jnp.issubdtype(logits.dtype, jnp.complexfloating):
-            raise ValueError(f"policy must return logits that are real numbers, got {logits.dtype}.")
+            raise ValueError(
+                f"policy must return logits that are real numbers, got {logits.dtype}."
+            )
         return
     action, drawn = _tried(env, policy.draw, observation, jax.random.key(0))
     wanted = space.spec()
     number = jnp.floating if jnp.issubdtype(wanted.dtype, jnp.floating) else jnp.integer
     if action.shape != wanted.shape or not jnp.issubdtype(action.dtype, number):
-        raise ValueError(f"draw of the policy must return an action such as {wanted}, got {action}.")
-    for name, found in (("draw", drawn), ("log_prob", _tried(env, policy.log_prob, observation, action))):
+        raise ValueError(
+            f"draw of the policy must return an action such as {wanted}, got {action}."
+        )
+    for name, found in (
+        ("draw", drawn),
+        ("log_prob", _tried(env, policy.log_prob, observation, action)),
+    ):
         if found.shape != () or not jnp.issubdtype(found.dtype, jnp.floating):
             raise ValueError(f"{name} of the policy must return one log-probability, got {found}.")
 
@@ -87,12 +112,17 @@ def _tried(env: DecisionProcess, method: Callable[..., Any], *given: Any) -> Any
         return jax.eval_shape(method, *given)
     except Exception as error:
         said = f"{type(error).__name__}: {str(error).partition(chr(10))[0].rstrip('.')}"
-        raise ValueError(f"policy does not take the observations of {type(env).__name__}. {said}.") from error
+        raise ValueError(
+            f"policy does not take the observations of {type(env).__name__}. {said}."
+        ) from error
 
 
 def refuse_other_states(policy: Policy, env: DecisionProcess) -> None:
     """Refuse a policy made for another number of states than that of the environment."""
-    states, table = number_of_states(env), len(policy.table) if isinstance(policy, Tabular) else None
+    states, table = (
+        number_of_states(env),
+        len(policy.table) if isinstance(policy, Tabular) else None,
+    )
     made_for = getattr(getattr(policy, "psi", None), "num_states", table)
     if made_for not in (None, states):
         got = "observations that are not states" if states is None else f"{states} states"

@@ -27,8 +27,8 @@ Vector = Float[Array, " n"]
 class Normal(Policy):
     """A normal law with independent entries z, in units of the box: -1 and 1 are its bounds.
 
-    `psi` returns the means and, unless `log_deviation` is a vector of parameters, behind them the logarithms of the
-    deviations. Subclasses say which action z stands for.
+    `psi` returns the means and, unless `log_deviation` is a vector of parameters, behind them the
+    logarithms of the deviations. Subclasses say which action z stands for.
     """
 
     psi: Callable[[Any], Float[Array, " m"]]
@@ -39,7 +39,9 @@ class Normal(Policy):
         entries = len(self.box.low)
         if self.log_deviation is not None and self.log_deviation.shape != (entries,):
             got = f"an array of shape {self.log_deviation.shape}"
-            raise ValueError(f"log_deviation must have a number for each of the {entries} of an action, got {got}.")
+            raise ValueError(
+                f"log_deviation must have a number for each of the {entries} of an action, got {got}."
+            )
 
     @final
     def law(self, observation: Any) -> tuple[Vector, Vector]:
@@ -93,7 +95,9 @@ class Gaussian(Normal):
 
     def z(self, drawn: Vector) -> Vector:
         """The action in units of the box."""
-        middle, reach = (jnp.asarray(part, drawn.dtype) for part in (self.box.middle, self.box.reach))
+        middle, reach = (
+            jnp.asarray(part, drawn.dtype) for part in (self.box.middle, self.box.reach)
+        )
         return (drawn - middle) / reach
 
     def log_prob(self, observation: Any, action: Vector) -> Float[Array, ""]:
@@ -105,7 +109,8 @@ class Gaussian(Normal):
 class Squashed(Normal):
     """Actions tanh(z), stretched to the bounds of a box, of which z has a normal law.
 
-    What is drawn and recorded is z: an action at a bound, where tanh(z) is 1 to the last bit, does not tell its z.
+    What is drawn and recorded is z: an action at a bound, where tanh(z) is 1 to the last bit, does
+    not tell its z.
     """
 
     action_space = "squashed"
@@ -147,12 +152,13 @@ def gaussian(
     The first means are next to the middle of the box.
 
     Args:
-        hidden: width of each hidden layer of the network from the observation, flattened, to the means; with () they
-            are linear in the observation.
+        hidden: width of each hidden layer of the network from the observation, flattened, to the
+            means; with () they are linear in the observation.
         activation: name of the activation between the layers.
-        deviation: the first standard deviation, in units of half the width of the box (where it is unbounded, of 1).
-        by_observation: whether the logarithm of the deviation is a function of the observation, by the same network;
-            otherwise it is a parameter.
+        deviation: the first standard deviation, in units of half the width of the box (where it is
+            unbounded, of 1).
+        by_observation: whether the logarithm of the deviation is a function of the observation, by
+            the same network; otherwise it is a parameter.
         normalise: how the network sees observations; see `mlp`.
     """
     return _initialiser(Gaussian, Layers(hidden, activation, normalise), deviation, by_observation)
@@ -181,9 +187,13 @@ def _initialiser(
         refuse_unless_environment(env)
         box = env.action_space
         if not isinstance(box, BoxActions):
-            raise ValueError(f"normal policies need actions in a box, got {box}; use policies.mlp() or linear().")
+            raise ValueError(
+                f"normal policies need actions in a box, got {box}; use policies.mlp() or linear()."
+            )
         if kind is Squashed and not np.isfinite(box.low + box.high).all():
-            raise ValueError(f"squashed policies need a box with bounds on all sides, got {box}; use gaussian().")
+            raise ValueError(
+                f"squashed policies need a box with bounds on all sides, got {box}; use gaussian()."
+            )
         n = len(box.low)
         psi = layers(env, 2 * n if by_observation else n, key, FIRST_MEANS)
         if by_observation:

@@ -58,5 +58,7 @@ def greedy(policy: Policy, env: DecisionProcess) -> Greedy:
     discrete = isinstance(env.action_space, DiscreteActions)
     if not discrete and not isinstance(policy, SoftmaxProduct | Normal):
         kind = type(policy).__name__
-        raise ValueError(f"deterministic must be False, because the most probable action of {kind} is not known.")
+        raise ValueError(
+            f"deterministic must be False, because the most probable action of {kind} is not known."
+        )
     return Greedy(policy, env.num_actions if discrete else 0)

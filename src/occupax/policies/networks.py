@@ -71,13 +71,18 @@ class Layers:
             raise unknown("activation", activation, ACTIVATIONS)
         self._activation = ACTIVATIONS[activation]
 
-    def __call__(self, env: DecisionProcess, outputs: int, key: Key[Array, ""], last: float) -> Flat:
+    def __call__(
+        self, env: DecisionProcess, outputs: int, key: Key[Array, ""], last: float
+    ) -> Flat:
         """A network from the observations of an environment; `last` is a factor of the weights of the last layer."""
         sizes = (input_size(env), *self._widths, outputs)
         keys = jax.random.split(key, len(sizes) - 1)
         layers: list[Any] = []
         for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
-            layers += [eqx.nn.Linear(fan_in, fan_out, key=layer_key), eqx.nn.Lambda(self._activation)]
+            layers += [
+                eqx.nn.Linear(fan_in, fan_out, key=layer_key),
+                eqx.nn.Lambda(self._activation),
+            ]
         layers[-2] = jax.tree.map(lambda leaf: last * leaf, layers[-2])
         if self._normalise is None and not self.running(env):
             layers[0] = _for_bounds(layers[0], env)
@@ -88,7 +93,9 @@ class Layers:
         vectors = number_of_states(env) is None
         if self._normalise and not vectors:
             got = f"{type(env).__name__}, whose observations are states"
-            raise ValueError(f"normalise=True is for observations that are numbers, got {got}; use normalise=None.")
+            raise ValueError(
+                f"normalise=True is for observations that are numbers, got {got}; use normalise=None."
+            )
         if self._normalise is not None:
             return self._normalise
         return vectors and isinstance(env, GymnasiumEnv) and not all(_bounded(env))
@@ -97,9 +104,10 @@ class Layers:
 def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
     """The layer that sees observations as `layer` sees them once their bounds, where there are any, are -1 and 1.
 
-    Otherwise a small number such as a velocity of at most 0.07 would hardly count in a first policy, nor for long. The
-    same would come of a wide range of which little is visited: Acrobot's speeds may be 28, and are seldom above 3. So
-    every second unit sees a number of a wide range as it is, but for the middle.
+    Otherwise a small number such as a velocity of at most 0.07 would hardly count in a first
+    policy, nor for long. The same would come of a wide range of which little is visited: Acrobot's
+    speeds may be 28, and are seldom above 3. So every second unit sees a number of a wide range as
+    it is, but for the middle.
     """
     if number_of_states(env) is not None or len(env.observation_bounds) == 0:
         return layer

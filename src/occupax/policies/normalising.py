@@ -1,8 +1,9 @@
 """Observations that a network sees in units of what was seen before: running statistics, which are no parameters.
 
-They are part of the policy, so that they are saved with it, and that every policy is asked about with its own: weights
-between two policies are the ratios of the laws by which they acted. No gradient flows into them. Training replaces
-those of the policy that acts next after each iteration, and within an iteration nothing changes.
+They are part of the policy, so that they are saved with it, and that every policy is asked about
+with its own: weights between two policies are the ratios of the laws by which they acted. No
+gradient flows into them. Training replaces those of the policy that acts next after each iteration,
+and within an iteration nothing changes.
 """
 
 from typing import Any
@@ -50,14 +51,23 @@ class Normalised(eqx.Module):
         first = self.network.network.layers[0]  # pyright: ignore[reportFunctionMemberAccess]
         weight = first.weight / deviation
         places = (weight, first.bias - weight @ middle)
-        return eqx.tree_at(lambda it: (it.network.layers[0].weight, it.network.layers[0].bias), self.network, places)
+        return eqx.tree_at(
+            lambda it: (it.network.layers[0].weight, it.network.layers[0].bias),
+            self.network,
+            places,
+        )
 
     def later(self, seen: Observed) -> "Normalised":
         """The same network with the statistics of all that was seen so far, and these steps."""
         total = jnp.maximum(self.count + seen.count, 1.0)
         moved = seen.first / total
         second = self.count * self.variance + seen.second - total * moved**2
-        return Normalised(self.network, self.mean + moved, jnp.maximum(second / total, 0.0), self.count + seen.count)
+        return Normalised(
+            self.network,
+            self.mean + moved,
+            jnp.maximum(second / total, 0.0),
+            self.count + seen.count,
+        )
 
     def _units(self) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Mean and deviation; before anything was seen, 0 and 1."""
@@ -76,7 +86,9 @@ def normaliser_of(policy: Policy | None) -> Normalised | None:
     return psi if isinstance(psi, Normalised) else None
 
 
-def observed(policy: Policy, observations: Num[Array, "B H *shape"], live: Bool[Array, "B H"]) -> Observed:
+def observed(
+    policy: Policy, observations: Num[Array, "B H *shape"], live: Bool[Array, "B H"]
+) -> Observed:
     """The sums over the live steps of trajectories, around the mean that a policy knows."""
     psi = normaliser_of(policy)
     if psi is None:

@@ -1,7 +1,8 @@
 """The policies of this package evaluated by NumPy, for many observations at once, without a call of JAX.
 
-They draw with given noise what `Policy.draw` draws with it, up to rounding. What is drawn for an observation does not
-depend on the others to the last bit: products are those of one row each, by one call of the same function.
+They draw with given noise what `Policy.draw` draws with it, up to rounding. What is drawn for an
+observation does not depend on the others to the last bit: products are those of one row each, by
+one call of the same function.
 """
 
 from collections.abc import Callable
@@ -23,14 +24,17 @@ from occupax.policies.networks import activation_name
 
 Array = np.ndarray
 Drawn = tuple[Num[Array, "P *k"], Num[Array, "P *k"], Float[Array, " P"]]
-"""What was drawn for each observation, the actions that it stands for, and its log-probabilities."""
+"""What was drawn for each observation, the actions that it stands for, and its
+log-probabilities."""
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x * expit(x),
     "softplus": lambda x: np.logaddexp(x, 0),
-    "gelu": lambda x: x * expit(x.dtype.type(np.sqrt(8 / np.pi)) * (x + x.dtype.type(0.044715) * x**3)),
+    "gelu": lambda x: (
+        x * expit(x.dtype.type(np.sqrt(8 / np.pi)) * (x + x.dtype.type(0.044715) * x**3))
+    ),
 }
 """The activations of `networks.ACTIVATIONS` by NumPy."""
 
@@ -39,7 +43,8 @@ class HostPolicy(NamedTuple):
     """A policy that NumPy evaluates."""
 
     law: Literal["gumbel", "normal"]
-    """That of the noise which actions are drawn with, by the function of `jax.random` of this name."""
+    """That of the noise which actions are drawn with, by the function of `jax.random` of this
+    name."""
     shape: tuple[int, ...]
     """Of the noise of one action."""
     dtype: np.dtype[Any]
@@ -79,7 +84,9 @@ def with_outputs_of_jax(policy: Policy, num_actions: int) -> HostPolicy | None:
     return _of_outputs(policy, evaluated, num_actions, np.dtype(jnp.result_type(float)))
 
 
-def _of_outputs(policy: Any, outputs: Callable[[Any], Array], size: int, dtype: np.dtype[Any]) -> HostPolicy:
+def _of_outputs(
+    policy: Any, outputs: Callable[[Any], Array], size: int, dtype: np.dtype[Any]
+) -> HostPolicy:
     """Return the policy whose network has these outputs, `size` of them for a single softmax."""
     if isinstance(policy, Gaussian | Squashed):
         return _normal(policy, outputs, dtype)
@@ -122,12 +129,21 @@ def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] |
         if getattr(policy.psi, "num_states", None) is not None:
             found = weight[observations] + bias  # the product with a row that is 1 at the state
         else:
-            found = _rows(observations.reshape(len(observations), -1).astype(number, copy=False), weight) + bias
+            found = (
+                _rows(
+                    observations.reshape(len(observations), -1).astype(number, copy=False), weight
+                )
+                + bias
+            )
         for bend, (more, shift) in zip(bends, parts[1:], strict=True):
             found = _rows(bend(found), more) + shift
         return found
 
-    return outputs, len(parts[-1][1]), np.result_type(number, *(array for pair in parts for array in pair))
+    return (
+        outputs,
+        len(parts[-1][1]),
+        np.result_type(number, *(array for pair in parts for array in pair)),
+    )
 
 
 def _rows(rows: Float[Array, "P n"], weight: Float[Array, "n m"]) -> Float[Array, "P m"]:
@@ -135,7 +151,9 @@ def _rows(rows: Float[Array, "P n"], weight: Float[Array, "n m"]) -> Float[Array
     return np.matmul(rows[:, None], weight)[:, 0]
 
 
-def _categorical(logits_of: Callable[[Any], Array], shape: tuple[int, ...], dtype: np.dtype[Any]) -> HostPolicy:
+def _categorical(
+    logits_of: Callable[[Any], Array], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> HostPolicy:
     """One softmax or, where noise has two axes, one for each entry of an action."""
 
     def draw(observations: Any, noise: Array) -> Drawn:
@@ -143,17 +161,30 @@ def _categorical(logits_of: Callable[[Any], Array], shape: tuple[int, ...], dtyp
             logits = logits_of(observations).reshape(-1, shape[-1])
             drawn = (logits + noise.reshape(logits.shape)).argmax(-1)
             logits = logits - np.maximum.reduce(logits, -1, keepdims=True)
-            log_probs = logits[np.arange(len(drawn)), drawn] - np.log(np.add.reduce(np.exp(logits), -1))
+            log_probs = logits[np.arange(len(drawn)), drawn] - np.log(
+                np.add.reduce(np.exp(logits), -1)
+            )
         actions = drawn.astype(np.int32).reshape(len(noise), *shape[:-1])
-        return actions, actions, log_probs if len(shape) == 1 else log_probs.reshape(actions.shape).sum(-1)
+        return (
+            actions,
+            actions,
+            log_probs if len(shape) == 1 else log_probs.reshape(actions.shape).sum(-1),
+        )
 
     return HostPolicy("gumbel", shape, dtype, draw)
 
 
-def _normal(policy: Gaussian | Squashed, outputs: Callable[[Any], Array], dtype: np.dtype[Any]) -> HostPolicy:
-    box, shared = policy.box, None if policy.log_deviation is None else np.asarray(policy.log_deviation)
+def _normal(
+    policy: Gaussian | Squashed, outputs: Callable[[Any], Array], dtype: np.dtype[Any]
+) -> HostPolicy:
+    box, shared = (
+        policy.box,
+        None if policy.log_deviation is None else np.asarray(policy.log_deviation),
+    )
     dtype = dtype if shared is None else np.result_type(dtype, shared)
-    middle, reach, low, high = (np.asarray(part, dtype) for part in (box.middle, box.reach, box.low, box.high))
+    middle, reach, low, high = (
+        np.asarray(part, dtype) for part in (box.middle, box.reach, box.low, box.high)
+    )
     constant = np.asarray(0.5 * log(2 * np.pi) + np.log(box.reach), dtype)
 
     def draw(observations: Any, noise: Array) -> Drawn:

@@ -20,19 +20,28 @@ MOST_ACTORS = 16
 """How many policies are kept ready to predict."""
 
 Choose = Callable[[np.ndarray, np.random.Generator | None], np.ndarray]
-"""Actions for encoded observations, the most probable ones if there is no source of random numbers."""
+"""Actions for encoded observations, the most probable ones if there is no source of random
+numbers."""
 
 
 class Actor:
     """A policy between the spaces of an environment, with random numbers of its own."""
 
     def __init__(self, policy: Policy, spaces: Spaces):
-        self._spaces, self._choose, self._random = spaces, _choosing(policy, spaces), np.random.default_rng()
+        self._spaces, self._choose, self._random = (
+            spaces,
+            _choosing(policy, spaces),
+            np.random.default_rng(),
+        )
         self._write = writing_actions(spaces.action)
 
     def act(self, observation: Any, deterministic: bool, seed: int | None) -> Any:
         """The action for an observation, or the actions for a batch of them."""
-        random = self._random if seed is None else np.random.default_rng(check_integer("seed", seed, minimum=0))
+        random = (
+            self._random
+            if seed is None
+            else np.random.default_rng(check_integer("seed", seed, minimum=0))
+        )
         count, taken = _batch_size(self._spaces.observation, observation), self._spaces.action
         if count == 0:
             return np.zeros((0, *taken.shape), taken.dtype)
@@ -71,10 +80,16 @@ class StableBaselinesPolicy:
     def __init__(self, policy: Policy, seed: int | None = None):
         refuse_unless_policy(policy)
         self._policy = policy
-        self._seeds = None if seed is None else np.random.default_rng(check_integer("seed", seed, minimum=0))
+        self._seeds = (
+            None if seed is None else np.random.default_rng(check_integer("seed", seed, minimum=0))
+        )
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
     ) -> tuple[np.ndarray, Any]:
         """Choose actions as `Policy.predict` does; `state` is returned as it is, and `episode_start` is of no account.
 
@@ -89,20 +104,26 @@ class StableBaselinesPolicy:
 def _batch_size(space: Any, observation: Any) -> int | None:
     """How many observations there are; None for one that is not in a batch."""
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
-        keys: Any = list(space.spaces) if isinstance(space, gym.spaces.Dict) else range(len(space.spaces))
+        keys: Any = (
+            list(space.spaces) if isinstance(space, gym.spaces.Dict) else range(len(space.spaces))
+        )
         try:
             sizes = {_batch_size(space[key], observation[key]) for key in keys}
         except (KeyError, IndexError, TypeError):
             sizes = set()
         if len(sizes) != 1:
-            raise ValueError(f"observation must have the parts of {space}, got {observation!r:.60}.")
+            raise ValueError(
+                f"observation must have the parts of {space}, got {observation!r:.60}."
+            )
         return sizes.pop()
     shape, wanted = real_array("observation", observation).shape, space.shape
     if shape == wanted:
         return None
     if shape[1:] == wanted and len(shape) == len(wanted) + 1:
         return shape[0]
-    raise ValueError(f"observation must have the shape {wanted}, or {('n', *wanted)} for a batch, got {shape}.")
+    raise ValueError(
+        f"observation must have the shape {wanted}, or {('n', *wanted)} for a batch, got {shape}."
+    )
 
 
 def _encode(spaces: Spaces, observation: Any, count: int | None) -> np.ndarray:
@@ -111,11 +132,17 @@ def _encode(spaces: Spaces, observation: Any, count: int | None) -> np.ndarray:
     if isinstance(space, gym.spaces.Discrete):
         seen = np.atleast_1d(np.asarray(observation))
         states = seen - int(space.start)
-        if not np.issubdtype(seen.dtype, np.integer) or (states < 0).any() or (states >= space.n).any():
+        if (
+            not np.issubdtype(seen.dtype, np.integer)
+            or (states < 0).any()
+            or (states >= space.n).any()
+        ):
             raise ValueError(f"observation must be a state of {space}, got {observation!r:.60}.")
         return states
     if isinstance(space, gym.spaces.Box):
-        rows = np.asarray(observation, space.dtype).reshape(1 if count is None else count, *space.shape)
+        rows = np.asarray(observation, space.dtype).reshape(
+            1 if count is None else count, *space.shape
+        )
         return rows.reshape(len(rows), -1) if spaces.flat else rows
     single = [observation] if count is None else [_at(space, observation, i) for i in range(count)]
     return np.array([gym.spaces.flatten(space, one) for one in single])
@@ -125,7 +152,9 @@ def _at(space: Any, batch: Any, i: int) -> Any:
     if isinstance(space, gym.spaces.Dict):
         return {name: _at(part, batch[name], i) for name, part in space.spaces.items()}
     if isinstance(space, gym.spaces.Tuple):
-        return tuple(_at(part, entries, i) for part, entries in zip(space.spaces, batch, strict=True))
+        return tuple(
+            _at(part, entries, i) for part, entries in zip(space.spaces, batch, strict=True)
+        )
     return batch[i]
 
 
@@ -153,7 +182,9 @@ def _choosing_by_draws(policy: Policy, spaces: Spaces) -> Choose:
             return np.asarray(draw(rows, jax.random.split(key, len(rows))))
         if not isinstance(spaces.action, gym.spaces.Discrete):
             kind = type(policy).__name__
-            raise ValueError(f"deterministic must be False, because the most probable action of {kind} is not known.")
+            raise ValueError(
+                f"deterministic must be False, because the most probable action of {kind} is not known."
+            )
         probs = jax.vmap(lambda row: action_probs(policy, row, int(spaces.action.n)))(rows)
         return np.asarray(jnp.argmax(probs, -1))
 
@@ -168,5 +199,7 @@ def _noise(law: str, shape: tuple[int, ...], random: np.random.Generator | None)
 
 def _finite(actions: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     if not np.isfinite(numbers).all():
-        raise ValueError("policy must have finite probabilities, but those for this observation are not.")
+        raise ValueError(
+            "policy must have finite probabilities, but those for this observation are not."
+        )
     return actions

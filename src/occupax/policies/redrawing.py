@@ -10,7 +10,8 @@ from occupax.policies.base import Policy
 from occupax.policies.categorical import Softmax, SoftmaxProduct
 
 BOLDNESS = 3.0
-"""What the new weights, drawn like those of any layer, are multiplied by; the first ones of `mlp` are by 0.01."""
+"""What the new weights, drawn like those of any layer, are multiplied by; the first ones of `mlp`
+are by 0.01."""
 
 
 def can_be_redrawn(policy: Policy) -> bool:

@@ -11,18 +11,21 @@ from occupax.policies.redrawing import linear_layers
 FLAT = 2.0
 """The |z| from which on an entry tanh(z) counts as saturated: its slope is below 0.07."""
 SHRINKAGE = 0.7
-"""The factor by which a mean is drawn back in each iteration. It was chosen on three batteries in JAX."""
+"""The factor by which a mean is drawn back in each iteration. It was chosen on three batteries in
+JAX."""
 OUTSIDE = 0.5
-"""The fraction of the steps from which on a mean is drawn back: it is outside of the bounds itself."""
+"""The fraction of the steps from which on a mean is drawn back: it is outside of the bounds
+itself."""
 SATURATED = 0.9
-"""The fraction of the steps from which on an entry is saturated: one step in ten has a gradient left."""
+"""The fraction of the steps from which on an entry is saturated: one step in ten has a gradient
+left."""
 
 
 def draw_back(policy: Policy, outside: Bool[Array, " n"]) -> Policy:
     """Return the policy with the means of some entries closer to the middle of the box.
 
-    Scaling the output layer scales the means by the same factor at every observation, however far out they are. Other
-    policies than Gaussian ones with an output layer are returned unchanged.
+    Scaling the output layer scales the means by the same factor at every observation, however far
+    out they are. Other policies than Gaussian ones with an output layer are returned unchanged.
     """
     layers = linear_layers(policy)
     if not isinstance(policy, Normal) or not layers or not outside.size:
@@ -30,7 +33,9 @@ def draw_back(policy: Policy, outside: Bool[Array, " n"]) -> Policy:
     weight, bias = layers[-1].weight, layers[-1].bias
     factors = jnp.where(outside, SHRINKAGE, 1.0).astype(weight.dtype)
     factors = jnp.concatenate([factors, jnp.ones(len(weight) - len(factors), weight.dtype)])
-    scaled = eqx.tree_at(lambda tree: linear_layers(tree)[-1].weight, policy, factors[:, None] * weight)
+    scaled = eqx.tree_at(
+        lambda tree: linear_layers(tree)[-1].weight, policy, factors[:, None] * weight
+    )
     if bias is None:
         return scaled
     return eqx.tree_at(lambda tree: linear_layers(tree)[-1].bias, scaled, factors * bias)

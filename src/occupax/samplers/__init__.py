@@ -1,12 +1,12 @@
 """How trajectories are sampled.
 
 * `base`: the abstract `Sampler`, and the `Source` of batches that it opens.
-* `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`), which has the simulation of episodes, with
-  random keys that compile well in `fused_keys`; or C++ (`Kernel`), with the sources of the kernels in `tabular_kernel`
-  and `network_kernel`.
-* `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the episodes of
-  Gymnasium in `episodes`, who draws their actions in `acting`, `processes` for environments in processes of their own,
-  and `cluster` and `workers` for Ray.
+* `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`), which has the simulation
+  of episodes, with random keys that compile well in `fused_keys`; or C++ (`Kernel`), with the
+  sources of the kernels in `tabular_kernel` and `network_kernel`.
+* `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the
+  episodes of Gymnasium in `episodes`, who draws their actions in `acting`, `processes` for
+  environments in processes of their own, and `cluster` and `workers` for Ray.
 * `stepped`: episodes of agents in environments in JAX, for `occupax.evaluate`.
 * `blocks`, `shards`: batches in parts, inside of the program and outside of it.
 """
@@ -43,13 +43,16 @@ SAMPLERS = {"jax": Jax, "kernel": Kernel, "host": Host, "ray": Ray}
 def choose_sampler(sampler: Sampler | str, problem: Problem, policy: Policy) -> Sampler:
     """The sampler that a name in any case stands for; one that is a sampler already is returned as it is.
 
-    "auto" is the host for environments of Gymnasium, the kernel where it can be used, and plain JAX otherwise.
+    "auto" is the host for environments of Gymnasium, the kernel where it can be used, and plain JAX
+    otherwise.
     """
     given: Any = sampler
     if isinstance(given, Sampler):
         return given
     if not isinstance(given, str):
-        raise ValueError(f"sampler must be a sampler such as occupax.samplers.Host(...), or a name, got {given!r:.60}.")
+        raise ValueError(
+            f"sampler must be a sampler such as occupax.samplers.Host(...), or a name, got {given!r:.60}."
+        )
     name = given.lower()
     if name == "auto":
         return Host() if isinstance(problem.env, GymnasiumEnv) else program_sampler(problem, policy)

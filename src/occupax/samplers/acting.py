@@ -1,7 +1,7 @@
 """Who draws the actions of episodes that are played outside of JAX.
 
-The action of step t of an episode depends on the observation, t and the key of the episode alone: neither the number of
-environments nor that of episodes changes a bit of it.
+The action of step t of an episode depends on the observation, t and the key of the episode alone:
+neither the number of environments nor that of episodes changes a bit of it.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,25 @@ from occupax.policies.agents import Agent
 from occupax.policies.on_host import HostPolicy, on_host
 
 STEPS, EPISODES, BLOCKS = 32, 32, 64
-"""How much noise is drawn by one call of JAX, and for how many calls it is kept, besides those that are in use."""
+"""How much noise is drawn by one call of JAX, and for how many calls it is kept, besides those that
+are in use."""
 
 Places = Int[np.ndarray, " P"]
 Actions = tuple[Num[np.ndarray, "P *k"], Num[np.ndarray, "P *k"], Float[np.ndarray, " P"]]
-"""What was drawn, the actions that environments are given, and the log-probabilities of what was drawn."""
+"""What was drawn, the actions that environments are given, and the log-probabilities of what was
+drawn."""
 Act = Callable[[Any, Places, Places, Places], Actions]
-"""Draws for P observations, of environments at P places that play P episodes, by their rows, at P times."""
+"""Draws for P observations, of environments at P places that play P episodes, by their rows, at P
+times."""
 
 
-def acting(policy: Policy | Agent, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int, flat: bool) -> Act:
+def acting(
+    policy: Policy | Agent,
+    space: ActionSpace,
+    keys: UInt32[np.ndarray, "n 2"],
+    envs: int,
+    flat: bool,
+) -> Act:
     """Who acts for a policy: NumPy where it can, with noise that JAX draws for many steps at once, or else JAX.
 
     Args:
@@ -45,14 +54,24 @@ def acting(policy: Policy | Agent, space: ActionSpace, keys: UInt32[np.ndarray, 
     if isinstance(policy, Agent):
         return _acting_by_agent(policy)
     found = on_host(policy) if flat else None
-    return _acting_by_jax(policy, space, keys, envs) if found is None else _acting_here(found, space, keys, envs)
+    return (
+        _acting_by_jax(policy, space, keys, envs)
+        if found is None
+        else _acting_here(found, space, keys, envs)
+    )
 
 
-def _acting_here(policy: HostPolicy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int) -> Act:
+def _acting_here(
+    policy: HostPolicy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int
+) -> Act:
     padded = np.concatenate([keys, np.zeros((-len(keys) % EPISODES, 2), keys.dtype)])
     held = np.zeros((envs, STEPS, *policy.shape), policy.dtype)
     fixed = policy.law, policy.shape, policy.dtype
-    bounds = [np.asarray(it, policy.dtype) for it in (space.low, space.high)] if isinstance(space, BoxActions) else []
+    bounds = (
+        [np.asarray(it, policy.dtype) for it in (space.low, space.high)]
+        if isinstance(space, BoxActions)
+        else []
+    )
 
     @lru_cache(maxsize=2 * envs + BLOCKS)
     def noise(block: int, time: int) -> np.ndarray:
@@ -91,13 +110,17 @@ def _acting_by_agent(agent: Agent) -> Act:
     def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
         del rows
         entries = zip(observations, times == 0, places.tolist(), strict=True)
-        actions = np.stack([agent.act_on_row(row, bool(begins), place) for row, begins, place in entries])
+        actions = np.stack(
+            [agent.act_on_row(row, bool(begins), place) for row, begins, place in entries]
+        )
         return actions, actions, np.zeros(len(actions))
 
     return act
 
 
-def _acting_by_jax(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int) -> Act:
+def _acting_by_jax(
+    policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int
+) -> Act:
     draw = bind(_draw, (policy, space))
     room = max(envs, 2)  # arrays of one row the compiler would simplify
 
@@ -107,7 +130,9 @@ def _acting_by_jax(policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, 
     def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
         del places
         given = jax.tree.map(filled, (observations, keys[rows], times))
-        found: Any = (np.asarray(column)[: len(rows)] for column in draw(*given, np.int32(len(rows))))
+        found: Any = (
+            np.asarray(column)[: len(rows)] for column in draw(*given, np.int32(len(rows)))
+        )
         return tuple(found)
 
     return act
@@ -122,8 +147,8 @@ def _draw(
 ) -> Any:
     """The actions for the first `count` observations.
 
-    They are drawn one after the other, by a program that does the same for any number of them: how many there are must
-    not change a bit of the numbers.
+    They are drawn one after the other, by a program that does the same for any number of them: how
+    many there are must not change a bit of the numbers.
     """
     policy, space = acting
 
@@ -135,5 +160,8 @@ def _draw(
     shapes = jax.eval_shape(draw, 0)
     nothing = jax.tree.map(lambda leaf: jnp.zeros((len(times), *leaf.shape), leaf.dtype), shapes)
     return jax.lax.fori_loop(
-        0, count, lambda i, kept: jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, draw(i)), nothing
+        0,
+        count,
+        lambda i, kept: jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, draw(i)),
+        nothing,
     )

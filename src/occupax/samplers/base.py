@@ -26,8 +26,9 @@ class Source(eqx.Module):
         Args:
             policy: the policy that acts.
             n: how many trajectories.
-            key: of the random numbers. The same policy and key give the same trajectories, whenever and wherever they
-                are drawn: this is what makes a run that was interrupted go on to the same result.
+            key: of the random numbers. The same policy and key give the same trajectories, whenever
+                and wherever they are drawn: this is what makes a run that was interrupted go on to
+                the same result.
 
         Returns:
             The batch; `occupax.SampledBatch` makes one of trajectories in memory.
@@ -57,11 +58,15 @@ class ProgramSource(Source):
         return max(1, self.block_steps // self.problem.sampling_horizon())
 
     @abstractmethod
-    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> Batch:
+    def block(
+        self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
+    ) -> Batch:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
 
     @final
-    def draw(self, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True) -> Batch:
+    def draw(
+        self, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True
+    ) -> Batch:
         """Draw a batch, which is streamed if it is large; if it is not wanted, all of its trajectories are empty."""
         from occupax.samplers.blocks import Numbered  # which needs this module
 
@@ -71,8 +76,9 @@ class ProgramSource(Source):
 class Sampler(ABC):
     """How trajectories are sampled: settings, from which a source of batches is opened for each training.
 
-    A sampler of your own defines `open`. If its source is a `ProgramSource`, training is one compiled program;
-    otherwise the algorithm runs outside of it, on batches that answer when they are asked.
+    A sampler of your own defines `open`. If its source is a `ProgramSource`, training is one
+    compiled program; otherwise the algorithm runs outside of it, on batches that answer when they
+    are asked.
     """
 
     @abstractmethod

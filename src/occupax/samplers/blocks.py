@@ -53,7 +53,9 @@ class Numbered(eqx.Module):
         """Return the first and the second half of the numbers."""
         half = half_of(self.size)
         middle = self.first + half
-        first = Numbered(self.source, self.policy, self.key, self.first, jnp.minimum(self.stop, middle), half)
+        first = Numbered(
+            self.source, self.policy, self.key, self.first, jnp.minimum(self.stop, middle), half
+        )
         return first, Numbered(self.source, self.policy, self.key, middle, self.stop, half)
 
 
@@ -87,7 +89,9 @@ class Blocks(Parts):
         def step(merged: Answer, number: Int[Array, ""]) -> tuple[Answer, None]:
             answer = answer_of(number)
             both = query.merge(merged, answer)
-            return jax.tree.map(lambda one, two: jnp.where(number == 0, one, two), answer, both), None
+            return jax.tree.map(
+                lambda one, two: jnp.where(number == 0, one, two), answer, both
+            ), None
 
         shapes = jax.eval_shape(answer_of, jnp.zeros((), int))
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -125,8 +129,12 @@ class Devices(Parts):
 
     def answer(self, query: Query[Answer]) -> Answer:
         """Return the answers of all devices, merged in order."""
-        of_devices = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS), self.part.answer(query))
-        answers: list[Any] = [jax.tree.map(lambda leaf, i=i: leaf[i], of_devices) for i in range(self.devices)]
+        of_devices = jax.tree.map(
+            lambda leaf: jax.lax.all_gather(leaf, AXIS), self.part.answer(query)
+        )
+        answers: list[Any] = [
+            jax.tree.map(lambda leaf, i=i: leaf[i], of_devices) for i in range(self.devices)
+        ]
         return reduce(query.merge, answers)
 
     def halves(self) -> tuple[Parts, Parts]:

@@ -36,12 +36,21 @@ class Cluster:
             fresh: dict[str, Any] = {"num_cpus": cores, "include_dashboard": False}
             more = fresh if address == "local" else {}
             try:
-                with warnings.catch_warnings():  # of a fork, which is followed by another program at once
+                with (
+                    warnings.catch_warnings()
+                ):  # of a fork, which is followed by another program at once
                     warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
                     with _kept_handler():
-                        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **more)
+                        ray.init(
+                            address=address,
+                            log_to_driver=False,
+                            logging_level=logging.ERROR,
+                            **more,
+                        )
             except (OSError, ValueError, RuntimeError, RayError) as error:
-                why = str(error).strip().splitlines()[-1].rstrip(".")  # Ray adds what its server printed
+                why = (
+                    str(error).strip().splitlines()[-1].rstrip(".")
+                )  # Ray adds what its server printed
                 raise ValueError(
                     f"no Ray cluster at {address!r} could be joined: {why}. If it asks for a token, set "
                     "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment."

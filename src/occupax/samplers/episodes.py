@@ -1,8 +1,9 @@
 """Episodes of a Gymnasium environment, many at once.
 
-No environment resets itself: every one plays the episodes it is given, each from its own seed, and waits when there are
-none left. So no step of a reset is ever taken for a transition, every episode that is begun is finished or cut at the
-horizon, and which environment plays which episode makes no difference.
+No environment resets itself: every one plays the episodes it is given, each from its own seed, and
+waits when there are none left. So no step of a reset is ever taken for a transition, every episode
+that is begun is finished or cut at the horizon, and which environment plays which episode makes no
+difference.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,7 +53,8 @@ class VectorStep(NamedTuple):
     """As the policy drew them."""
     log_probs: Float[np.ndarray, " P"]
     returned: np.ndarray
-    """What the environments returned: an array with the fields of `occupax.envs.slots.slot_type`."""
+    """What the environments returned: an array with the fields of
+    `occupax.envs.slots.slot_type`."""
     over: Bool[np.ndarray, " P"]
     """Whether it was the last step of the episode."""
 
@@ -67,8 +69,8 @@ class EpisodeRunner:
     Args:
         env: the environment.
         envs: how many of it run at once.
-        processes: in how many processes of their own they run: True is a process for each, False is one after the
-            other in this one.
+        processes: in how many processes of their own they run: True is a process for each, False is
+            one after the other in this one.
         timeout: how many seconds a step, or a reset, of all of them may take.
         flat: whether policies see observations of several parts as one vector.
     """
@@ -89,7 +91,13 @@ class EpisodeRunner:
         """Number and seed of the episode that each environment plays, if any."""
 
     def draw(
-        self, policy: Policy | Agent, key: Key[Array, ""], first: int, stop: int, n: int, horizon: int
+        self,
+        policy: Policy | Agent,
+        key: Key[Array, ""],
+        first: int,
+        stop: int,
+        n: int,
+        horizon: int,
     ) -> Trajectories:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = range(first, min(first + n, stop))
@@ -145,13 +153,17 @@ class EpisodeRunner:
             with ignoring_rounded_bounds():
                 return watch.run(self._make, whole=True)
         except HungError:
-            raise EpisodeError(f"the environments were not made within {watch.seconds:g} seconds.") from None
+            raise EpisodeError(
+                f"the environments were not made within {watch.seconds:g} seconds."
+            ) from None
         except (ValueError, SystemExit) as error:
             raise EpisodeError(f"the environments could not be made: {error!s:.200}") from error
         except (EOFError, ConnectionError) as error:
             needs = "it must be possible to make an environment in one, and a script must do its work under"
             why = f"{needs} `if __name__ == '__main__':`, because they import it"
-            raise EpisodeError(f"the processes of the environments could not be started: {why}.") from error
+            raise EpisodeError(
+                f"the processes of the environments could not be started: {why}."
+            ) from error
 
     def _make(self) -> Any:
         from occupax.envs.slots import Slots, slot_type
@@ -208,7 +220,9 @@ class EpisodeRunner:
         """Name the first episode that these environments play; if they play none, it is one of all."""
         played = [self._playing[i] for i in places] + self._playing
         number, seed = next(episode for episode in played if episode is not None)
-        raise EpisodeError(f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed}).")
+        raise EpisodeError(
+            f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed})."
+        )
 
     def _abandon(self) -> None:
         """Give up the environments without closing them, because one of them does not answer any more."""
@@ -223,15 +237,28 @@ def number_of_processes(processes: bool | int, envs: int) -> int:
     return min(check_integer("processes", processes), envs)
 
 
-def _record(env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: Iterator[VectorStep]) -> Trajectories:
+def _record(
+    env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: Iterator[VectorStep]
+) -> Trajectories:
     """All that happens in at most `n` episodes; after the end of an episode stands what was observed last."""
     spec, action, number = env.observation_spec(), env.action_space.spec(), jnp.result_type(float)
-    kinds = (spec.shape, spec.dtype), (action.shape, action.dtype), *[((), number)] * 2, ((len(env.info),), number)
+    kinds = (
+        (spec.shape, spec.dtype),
+        (action.shape, action.dtype),
+        *[((), number)] * 2,
+        ((len(env.info),), number),
+    )
     columns = [np.zeros((n * horizon, *shape), dtype) for shape, dtype in kinds]
-    lengths, terminated, last = np.zeros(n, int), np.zeros(n, bool), np.zeros((n, *spec.shape), spec.dtype)
+    lengths, terminated, last = (
+        np.zeros(n, int),
+        np.zeros(n, bool),
+        np.zeros((n, *spec.shape), spec.dtype),
+    )
     while block := list(islice(steps, STEPS_A_BLOCK)):
         row, time, *drawn, returned, over = map(np.concatenate, zip(*block, strict=True))
-        for column, values in zip(columns, [*drawn, returned["reward"], returned["info"]], strict=True):
+        for column, values in zip(
+            columns, [*drawn, returned["reward"], returned["info"]], strict=True
+        ):
             column[row * horizon + time] = values
         row = row[over]
         lengths[row], terminated[row], last[row] = (
@@ -240,7 +267,18 @@ def _record(env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: 
             returned["following"][over],
         )
     live = np.arange(horizon) < lengths[:, None]
-    observations, actions, log_probs, rewards, info = (it.reshape(n, horizon, *it.shape[1:]) for it in columns)
+    observations, actions, log_probs, rewards, info = (
+        it.reshape(n, horizon, *it.shape[1:]) for it in columns
+    )
     np.copyto(observations, last[:, None], where=~live.reshape(n, horizon, *[1] * len(spec.shape)))
-    arrays = observations, actions, log_probs, rewards, live, terminated, last, info if env.info else None
+    arrays = (
+        observations,
+        actions,
+        log_probs,
+        rewards,
+        live,
+        terminated,
+        last,
+        info if env.info else None,
+    )
     return Trajectories(*jax.device_put(arrays), action_space=action_space)

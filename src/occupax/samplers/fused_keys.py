@@ -1,8 +1,9 @@
 """Keys of `jax.random` whose hash is compiled in one piece.
 
-On the CPU, JAX compiles the hash behind its random numbers as a loop of many small operations. Inside a loop over time
-each of them handles a few hundred numbers, and takes longer to be started than to be done. The keys here give the same
-numbers, bit by bit, by the same hash without that loop.
+On the CPU, JAX compiles the hash behind its random numbers as a loop of many small operations.
+Inside a loop over time each of them handles a few hundred numbers, and takes longer to be started
+than to be done. The keys here give the same numbers, bit by bit, by the same hash without that
+loop.
 """
 
 from typing import Any
@@ -21,7 +22,9 @@ Words = tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]
 
 
 @jax.jit  # its hundred operations are traced once for each shape
-def _hash(key: UInt32[Array, "2"], high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]) -> Words:
+def _hash(
+    key: UInt32[Array, "2"], high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]
+) -> Words:
     """Threefry-2x32 in 20 rounds (Salmon et al., 2011)."""
     words = key[0], key[1], key[0] ^ key[1] ^ PARITY
     x, y = high + words[0], low + words[1]

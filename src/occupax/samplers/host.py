@@ -30,14 +30,15 @@ class Host(Sampler):
 
     Args:
         envs: how many environments of Gymnasium run at once. It does not change the results.
-        processes: in how many processes of their own they run, several in each; True is a process for each. It pays
-            for environments that take a tenth of a millisecond a step or longer; by default they take turns in this
-            process. It does not change the results.
-        timeout: how many seconds a step of all of them may take before the training ends with an error.
-        shards: in how many parts a batch is summed up. Equal shards give results that are equal to the last bit,
-            whoever samples; others differ by rounding.
-        engine: what computes the estimates (and draws, where the environment is one in JAX): "kernel", "jax", or "auto"
-            for the kernel where it can be used.
+        processes: in how many processes of their own they run, several in each; True is a process
+            for each. It pays for environments that take a tenth of a millisecond a step or longer;
+            by default they take turns in this process. It does not change the results.
+        timeout: how many seconds a step of all of them may take before the training ends with an
+            error.
+        shards: in how many parts a batch is summed up. Equal shards give results that are equal to
+            the last bit, whoever samples; others differ by rounding.
+        engine: what computes the estimates (and draws, where the environment is one in JAX):
+            "kernel", "jax", or "auto" for the kernel where it can be used.
     """
 
     envs: int = 8
@@ -91,7 +92,11 @@ class HostSource(Source):
         if isinstance(self.inside, EpisodeRunner):
             drawn = self.inside.draw(policy, key, *shard, size, self.problem.sampling_horizon())
             return SampledBatch(self.problem, drawn, policy, self.scorer)
-        return _draw(Numbered(self.inside, policy, key, jnp.asarray(shard.first), jnp.asarray(shard.stop), size))
+        return _draw(
+            Numbered(
+                self.inside, policy, key, jnp.asarray(shard.first), jnp.asarray(shard.stop), size
+            )
+        )
 
     def close(self) -> None:
         """End the environments."""

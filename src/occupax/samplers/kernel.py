@@ -17,14 +17,16 @@ from occupax.samplers.plain import Jax
 from occupax.samplers.tabular_kernel import TabularKernelSource
 
 Engine = Literal["auto", "kernel", "jax"]
-"""What computes inside a program: the kernels, plain JAX, or the first of these that can be used."""
+"""What computes inside a program: the kernels, plain JAX, or the first of these that can be
+used."""
 
 
 @dataclass(frozen=True)
 class Kernel(Sampler):
     """Samples with the compiled kernels, inside the compiled program, on the CPU.
 
-    One is for tabular environments and policies, the other for networks of tanh layers fed with vectors.
+    One is for tabular environments and policies, the other for networks of tanh layers fed with
+    vectors.
     """
 
     def open(self, problem: Problem, policy: Policy) -> ProgramSource:
@@ -32,7 +34,11 @@ class Kernel(Sampler):
         reason = _unfit(problem, policy) or kernels.missing()
         if reason:
             raise ValueError(f"the compiled kernel cannot be used: {reason}.")
-        return TabularKernelSource(problem) if _is_table(problem, policy) else NetworkKernelSource(problem)
+        return (
+            TabularKernelSource(problem)
+            if _is_table(problem, policy)
+            else NetworkKernelSource(problem)
+        )
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
         """Those of the kernels, which are counted by trajectory and step."""

@@ -1,7 +1,8 @@
 """Trajectories of policies over a network of tanh layers, whose actions the compiled kernel draws.
 
-Of a softmax the kernel draws the actions. Of all other policies it gives the outputs of the network, from which JAX
-draws. In both cases the network computes nothing for steps that are not live.
+Of a softmax the kernel draws the actions. Of all other policies it gives the outputs of the
+network, from which JAX draws. In both cases the network computes nothing for steps that are not
+live.
 """
 
 from dataclasses import replace
@@ -23,7 +24,8 @@ from occupax.samplers.plain import Actions, Draws, Keeping, rollout
 from occupax.trajectories import Trajectories
 
 LIVE_ONLY = Keeping(kernels.room, kernels.keep)
-"""Of observations only those of live steps are written; the rest of their memory is not even touched."""
+"""Of observations only those of live steps are written; the rest of their memory is not even
+touched."""
 
 
 class NetworkKernelSource(ProgramSource):
@@ -32,22 +34,32 @@ class NetworkKernelSource(ProgramSource):
     problem: Problem
     block_steps = 200_000
 
-    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> SampledBatch:
+    def block(
+        self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
+    ) -> SampledBatch:
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
         acting = eqx.Partial(_act, *network_of(policy))
         if not isinstance(policy, Softmax):
             acting = eqx.Partial(_act_on_outputs, head_of(policy), *network_of(policy))
-        drawn = rollout(self.problem, policy.action_space, acting, numbers, numbers < stop, key, LIVE_ONLY)
-        return SampledBatch(self.problem, _with_ends(drawn), policy, NetworkScorer(drawn.observations))
+        drawn = rollout(
+            self.problem, policy.action_space, acting, numbers, numbers < stop, key, LIVE_ONLY
+        )
+        return SampledBatch(
+            self.problem, _with_ends(drawn), policy, NetworkScorer(drawn.observations)
+        )
 
 
 def _act(parameters: Float[Array, " P"], sizes: Sizes, observations: Any, at: Draws) -> Actions:
     """Draw by inversion, with one number for (key, trajectory, t)."""
-    outputs = [jax.ShapeDtypeStruct(at.live.shape, dtype) for dtype in (jnp.int32, parameters.dtype)]
+    outputs = [
+        jax.ShapeDtypeStruct(at.live.shape, dtype) for dtype in (jnp.int32, parameters.dtype)
+    ]
     drawn_with = at.live, jax.random.key_data(at.key)[:2], at.numbers, at.t
     operands = parameters, rows_of(observations, 1, parameters.dtype), *drawn_with
-    actions, log_probs = kernels.call("network_act", parameters.dtype, outputs, *operands, sizes=np.array(sizes))
+    actions, log_probs = kernels.call(
+        "network_act", parameters.dtype, outputs, *operands, sizes=np.array(sizes)
+    )
     return actions, actions, log_probs
 
 

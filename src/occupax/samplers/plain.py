@@ -28,7 +28,8 @@ from occupax.trajectories import Trajectories
 def sample(problem: ProblemSource, policy: Policy, n: int, key: Key[Array, ""]) -> Trajectories:
     """Draw trajectories under a policy.
 
-    Trajectory i depends on (key, i) alone, so the first ones of a larger batch are those of a smaller one.
+    Trajectory i depends on (key, i) alone, so the first ones of a larger batch are those of a
+    smaller one.
 
     Args:
         problem: what to sample: a problem, an environment or its name.
@@ -51,7 +52,9 @@ def sample(problem: ProblemSource, policy: Policy, n: int, key: Key[Array, ""]) 
 
 
 @eqx.filter_jit
-def trajectories(problem: Problem, policy: Policy, numbers: Int[Array, " n"], key: Key[Array, ""]) -> Trajectories:
+def trajectories(
+    problem: Problem, policy: Policy, numbers: Int[Array, " n"], key: Key[Array, ""]
+) -> Trajectories:
     """The trajectories of these numbers out of all those that `key` stands for."""
     there = jnp.ones(numbers.shape, bool)
     return rollout(problem, policy.action_space, eqx.Partial(_act, policy), numbers, there, key)
@@ -75,7 +78,9 @@ class JaxSource(ProgramSource):
 
     problem: Problem
 
-    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> SampledBatch:
+    def block(
+        self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
+    ) -> SampledBatch:
         """Draw trajectories number `first` to `first + n`; those from number `stop` on have no live step."""
         numbers = first + jnp.arange(n)
         acting = eqx.Partial(_act, policy)
@@ -98,9 +103,11 @@ class Draws(NamedTuple):
 
 
 Actions = tuple[Num[Array, "n *k"], Num[Array, "n *k"], Float[Array, " n"]]
-"""What was drawn, the actions that it stands for, and its log-probabilities; of any value where not `live`."""
+"""What was drawn, the actions that it stands for, and its log-probabilities; of any value where not
+`live`."""
 Acting = Callable[[Any, Draws], Actions]
-"""Draws the actions for observations of episodes that are simulated side by side; its arrays may be batched."""
+"""Draws the actions for observations of episodes that are simulated side by side; its arrays may be
+batched."""
 
 
 class Keeping(NamedTuple):
@@ -111,7 +118,8 @@ class Keeping(NamedTuple):
     put: Callable[[Array, Array, Bool[Array, "R n"], Int[Array, ""]], Array]
     """The array with what is seen at a time, by those at least that are live."""
     fill: Callable[[Array, Array, Int[Array, ""]], Array] | None = None
-    """The array with what is seen at the end from a time on; without it, steps that are not live have any value."""
+    """The array with what is seen at the end from a time on; without it, steps that are not live
+    have any value."""
 
 
 def _act(policy: Policy, observations: Any, at: Draws) -> Actions:
@@ -129,8 +137,8 @@ def rollout(
 ) -> Trajectories:
     """The trajectories of these numbers out of all those that `key` stands for; those not `there` take no step.
 
-    A trajectory depends on (key, number) and the acting alone. Under vmap all runs go through one loop, which ends with
-    the last episode of any.
+    A trajectory depends on (key, number) and the acting alone. Under vmap all runs go through one
+    loop, which ends with the last episode of any.
     """
     usual = Keeping(_zeros, _put, _filled)
     arrays, fixed = eqx.partition((problem, acting), eqx.is_array)
@@ -151,7 +159,9 @@ def rollout(
             axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(batched))
             drawn = jax.vmap(partial(one_run, usual), axes)(of_problem, *of_run)
         else:
-            drawn = all_runs(keeping or usual, of_problem, *jax.tree.map(spread, of_run, tuple(batched[1:])))
+            drawn = all_runs(
+                keeping or usual, of_problem, *jax.tree.map(spread, of_run, tuple(batched[1:]))
+            )
         return drawn, jax.tree.map(lambda _: True, drawn)
 
     draw = custom_vmap(partial(one_run, keeping or usual))
@@ -170,13 +180,17 @@ def _side_by_side(
     """The trajectories of several runs; the entries are in the order of the fields of `Trajectories`."""
     env, horizon = problem.env, problem.sampling_horizon()
     if not isinstance(env, Environment):
-        raise ValueError(f"{type(env).__name__} does not run in JAX and cannot be part of a compiled program.")
+        raise ValueError(
+            f"{type(env).__name__} does not run in JAX and cannot be part of a compiled program."
+        )
     keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))(fused(run_keys), numbers)
 
     def each(function: Any, *arguments: Any) -> Any:
         return jax.vmap(jax.vmap(function))(*arguments)
 
-    def act(t: Int[Array, ""], observations: Any, live: Bool[Array, "R n"], step_keys: Key[Array, "R n"]) -> Any:
+    def act(
+        t: Int[Array, ""], observations: Any, live: Bool[Array, "R n"], step_keys: Key[Array, "R n"]
+    ) -> Any:
         parts, fixed = eqx.partition(acting, eqx.is_array)
 
         def in_run(part: Any, observations: Any, *given: Any) -> Any:
@@ -185,11 +199,15 @@ def _side_by_side(
         return jax.vmap(in_run)(parts, observations, live, run_keys, numbers, step_keys)
 
     @partial(jax.jit, inline=True)  # traced once, for the shapes and for the loop
-    def step(t: Int[Array, ""], state: Any, ended: Bool[Array, "R n"]) -> tuple[Any, Any, tuple[Any, ...]]:
+    def step(
+        t: Int[Array, ""], state: Any, ended: Bool[Array, "R n"]
+    ) -> tuple[Any, Any, tuple[Any, ...]]:
         step_keys = each(lambda key: jax.random.split(jax.random.fold_in(key, t + 1)), keys)
         live, observations = ~ended, each(env.observe, state)
         drawn, actions, log_probs = act(t, observations, live, step_keys[..., 0])
-        following, rewards = each(env.step, state, env.action_space.clip(actions), unfused(step_keys[..., 1]))
+        following, rewards = each(
+            env.step, state, env.action_space.clip(actions), unfused(step_keys[..., 1])
+        )
         state = jax.tree.map(lambda old, new: _where(live, new, old), state, following)
         ended = ended | each(env.terminated, state) | each(env.truncated, state)
         taken = (_where(live, leaf, jnp.zeros_like(leaf)) for leaf in (drawn, log_probs, rewards))
@@ -199,7 +217,12 @@ def _side_by_side(
         t, state, ended, (seen, *kept) = carry
         live, (state, ended, (new, *row)) = ~ended, step(t, state, ended)
         seen = jax.tree.map(lambda rows, new: keeping.put(rows, new, live, t), seen, new)
-        return t + 1, state, ended, (seen, *(_put(rows, new, live, t) for rows, new in zip(kept, row, strict=True)))
+        return (
+            t + 1,
+            state,
+            ended,
+            (seen, *(_put(rows, new, live, t) for rows, new in zip(kept, row, strict=True))),
+        )
 
     def room(make: Any, like: Any) -> Any:
         shape = *ended.shape, horizon, *like.shape[2:]
@@ -209,7 +232,10 @@ def _side_by_side(
     ended = each(env.terminated, first) | ~there
     start = jnp.zeros((), jnp.int32)
     of_seen, *others = jax.eval_shape(step, start, first, ended)[2]
-    empty = jax.tree.map(partial(room, keeping.room), of_seen), *(room(_zeros, like) for like in others)
+    empty = (
+        jax.tree.map(partial(room, keeping.room), of_seen),
+        *(room(_zeros, like) for like in others),
+    )
     stop, last, _, (observations, *numbers_of_steps) = jax.lax.while_loop(
         lambda carry: (carry[0] < horizon) & ~jnp.all(carry[2]), write, (start, first, ended, empty)
     )
@@ -224,11 +250,15 @@ def _zeros(like: jax.ShapeDtypeStruct, _: Any) -> Array:
     return jnp.zeros(like.shape, like.dtype)
 
 
-def _put(rows: Shaped[Array, "R n H *shape"], new: Shaped[Array, "R n *shape"], _: Any, t: Int[Array, ""]) -> Array:
+def _put(
+    rows: Shaped[Array, "R n H *shape"], new: Shaped[Array, "R n *shape"], _: Any, t: Int[Array, ""]
+) -> Array:
     return jax.lax.dynamic_update_slice_in_dim(rows, new[:, :, None], t, 2)
 
 
-def _filled(rows: Shaped[Array, "R n H *shape"], end: Shaped[Array, "R n *shape"], stop: Int[Array, ""]) -> Array:
+def _filled(
+    rows: Shaped[Array, "R n H *shape"], end: Shaped[Array, "R n *shape"], stop: Int[Array, ""]
+) -> Array:
     """The rows with `end` from time `stop` on; a few at a time, because those before may be most of the memory."""
     horizon = rows.shape[2]
     size = min(FILLED, horizon)
@@ -237,7 +267,9 @@ def _filled(rows: Shaped[Array, "R n H *shape"], end: Shaped[Array, "R n *shape"
         first = jnp.minimum(block * size, horizon - size)
         after = (first + jnp.arange(size) >= stop).reshape(size, *(1 for _ in rows.shape[3:]))
         part = jax.lax.dynamic_slice_in_dim(rows, first, size, 2)
-        return jax.lax.dynamic_update_slice_in_dim(rows, jnp.where(after, end[:, :, None], part), first, 2)
+        return jax.lax.dynamic_update_slice_in_dim(
+            rows, jnp.where(after, end[:, :, None], part), first, 2
+        )
 
     return jax.lax.fori_loop(stop // size, -(-horizon // size), fill, rows)
 

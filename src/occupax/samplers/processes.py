@@ -17,7 +17,8 @@ from occupax.envs.lookup import ignoring_rounded_bounds
 from occupax.envs.slots import Failures, Slots, slot_type
 
 SHIELDED = (signal.SIGINT, signal.SIGHUP)
-"""Signals of the terminal. They reach all processes of a command, and are for the process that trains."""
+"""Signals of the terminal. They reach all processes of a command, and are for the process that
+trains."""
 SECONDS_TO_DIE = 5.0
 """How long is waited to see which process has died."""
 
@@ -25,15 +26,17 @@ SECONDS_TO_DIE = 5.0
 class ProcessSlots:
     """Does what `Slots` does, in `count` processes that share the environments evenly.
 
-    `EOFError` and `ConnectionError` mean that a process is no longer there, and `ValueError` that one could not make
-    its environments.
+    `EOFError` and `ConnectionError` mean that a process is no longer there, and `ValueError` that
+    one could not make its environments.
     """
 
     def __init__(self, env: GymnasiumEnv, envs: int, count: int):
         from gymnasium.vector.utils import CloudpickleWrapper
 
         context = multiprocessing.get_context("forkserver")  # not forked, because JAX has threads
-        context.set_forkserver_preload(["__main__", "gymnasium", __name__])  # imported once, not by each process
+        context.set_forkserver_preload(
+            ["__main__", "gymnasium", __name__]
+        )  # imported once, not by each process
         kind = slot_type(env)
         memory: Any = context.RawArray(ctypes.c_byte, envs * kind.itemsize)
         self.entries = np.frombuffer(memory, kind)
@@ -44,7 +47,9 @@ class ProcessSlots:
         for share in self._shares:
             ours, theirs = context.Pipe()
             made: Any = partial(_make, env, int(share[0]), len(share))
-            process = context.Process(target=_serve, args=(CloudpickleWrapper(made), memory, theirs), daemon=True)
+            process = context.Process(
+                target=_serve, args=(CloudpickleWrapper(made), memory, theirs), daemon=True
+            )
             with _blocked_signals():
                 process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
@@ -61,14 +66,18 @@ class ProcessSlots:
             self._playing[place] = seed is not None
         asked: dict[int, dict[int, int | None]] = {}
         for i, share in enumerate(self._shares):
-            given = {place - int(share[0]): seeds[place] for place in share.tolist() if place in seeds}
+            given = {
+                place - int(share[0]): seeds[place] for place in share.tolist() if place in seeds
+            }
             if given:
                 asked[i] = given
         return self._ask("reset", asked)
 
     def step(self) -> Failures:
         """Take a step with the actions of the entries in all episodes."""
-        return self._ask("step", {i: None for i, share in enumerate(self._shares) if self._playing[share].any()})
+        return self._ask(
+            "step", {i: None for i, share in enumerate(self._shares) if self._playing[share].any()}
+        )
 
     def observations(self, places: np.ndarray) -> Any:
         """What was observed last at these places."""
@@ -87,7 +96,12 @@ class ProcessSlots:
     def dead(self) -> list[int]:
         """The places of the environments whose process has died."""
         ends = {process.sentinel: i for i, process in enumerate(self._processes)}
-        return self._called([ends[end] for end in multiprocessing.connection.wait(list(ends), timeout=SECONDS_TO_DIE)])
+        return self._called(
+            [
+                ends[end]
+                for end in multiprocessing.connection.wait(list(ends), timeout=SECONDS_TO_DIE)
+            ]
+        )
 
     def kill(self) -> None:
         """End the processes without closing the environments."""
@@ -110,7 +124,11 @@ class ProcessSlots:
             self._pipes[i].send((what, given))
         answers: list[Failures] = self._answers()
         firsts = [int(self._shares[i][0]) for i in asked]
-        return {first + place: it for first, told in zip(firsts, answers, strict=True) for place, it in told.items()}
+        return {
+            first + place: it
+            for first, told in zip(firsts, answers, strict=True)
+            for place, it in told.items()
+        }
 
     def _answers(self) -> list[Any]:
         """The answers of all processes that were asked, in their order."""

@@ -1,8 +1,8 @@
 """Sampling on a cluster, with Ray.
 
-Every worker is an actor of Ray with environments of its own. It is given tasks, one at a time: to draw shards of a
-batch, if it has not drawn them already, and to answer a query about them. If a worker or its machine is lost, its
-task is given to another; the answer would have been the same.
+Every worker is an actor of Ray with environments of its own. It is given tasks, one at a time: to
+draw shards of a batch, if it has not drawn them already, and to answer a query about them. If a
+worker or its machine is lost, its task is given to another; the answer would have been the same.
 """
 
 from collections import OrderedDict, defaultdict
@@ -42,10 +42,12 @@ from occupax.samplers.wire import (
 from occupax.samplers.workers import Workers
 
 LARGE = 100_000
-"""Policies of more bytes are put into the memory of the cluster once, instead of being sent with every task."""
+"""Policies of more bytes are put into the memory of the cluster once, instead of being sent with
+every task."""
 
 RUNS_AT_ONCE = 16
-"""How many runs draw from a cluster at the same time; a worker keeps the shards of as many batches."""
+"""How many runs draw from a cluster at the same time; a worker keeps the shards of as many
+batches."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,18 @@ class Ray(Sampler):
     """Samples on a cluster of machines with Ray, or on all cores of this one.
 
     Args:
-        address: of the cluster, such as "auto" or "ray://head:10001"; by default the one that the environment variable
-            RAY_ADDRESS names or, if there is none, a new one on this machine.
-        workers: how many; by default one for each core of the cluster. It does not change the results.
+        address: of the cluster, such as "auto" or "ray://head:10001"; by default the one that the
+            environment variable RAY_ADDRESS names or, if there is none, a new one on this machine.
+        workers: how many; by default one for each core of the cluster. It does not change the
+            results.
         envs: how many environments of Gymnasium each worker has, which take turns.
-        timeout: how many seconds a step of all environments of a worker may take; beyond it the training ends with an
-            error.
-        patience: how many seconds to wait for a first worker, or for another after the last was lost. If a worker takes
-            longer over a task, one that has nothing else to do is given it too.
-        shards: in how many parts a batch is split up, of which a worker has one at a time. Equal shards give results
-            that are equal to the last bit, whoever samples.
+        timeout: how many seconds a step of all environments of a worker may take; beyond it the
+            training ends with an error.
+        patience: how many seconds to wait for a first worker, or for another after the last was
+            lost. If a worker takes longer over a task, one that has nothing else to do is given it
+            too.
+        shards: in how many parts a batch is split up, of which a worker has one at a time. Equal
+            shards give results that are equal to the last bit, whoever samples.
         engine: what computes the estimates, as for `Host`.
     """
 
@@ -76,7 +80,9 @@ class Ray(Sampler):
 
     def __post_init__(self) -> None:
         if self.address is not None and not isinstance(self.address, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"address must be a text such as 'ray://head:10001', got {self.address!r}.")
+            raise ValueError(
+                f"address must be a text such as 'ray://head:10001', got {self.address!r}."
+            )
         for name in ("envs", "shards", *([] if self.workers is None else ["workers"])):
             check_integer(name, getattr(self, name))
         for name in ("timeout", "patience"):
@@ -123,7 +129,9 @@ class RaySource(Source):
         """A batch whose shards are drawn by the workers at the first query."""
         shards, size = split(n, self.shards)
         batch = RemoteBatch(next(self.numbers), size, np.asarray(jax.random.key_data(key)))
-        return PartedBatch(self.problem, Shards(shards, n, size, RemoteAnswers(self.workers, batch, policy)))
+        return PartedBatch(
+            self.problem, Shards(shards, n, size, RemoteAnswers(self.workers, batch, policy))
+        )
 
     def close(self) -> None:
         """End the workers, and the connection to the cluster."""
@@ -147,7 +155,8 @@ class RemoteAnswers:
         self._policy = policy
         self._sent = Known()
         self._tallies: dict[tuple[tuple[Shard, ...], Path], Known] = defaultdict(Known)
-        """Sums for the log, which cost little beside an occupancy, and would be a journey of their own later."""
+        """Sums for the log, which cost little beside an occupancy, and would be a journey of their
+        own later."""
 
     def __call__(self, shards: tuple[Shard, ...], query: Query[Any], path: Path) -> list[Any]:
         """Return the answers about some shards."""
@@ -162,7 +171,9 @@ class RemoteAnswers:
         tallies.add(tally, sums)
         return answers
 
-    def _ask(self, shards: tuple[Shard, ...], path: Path, queries: list[Query[Any]]) -> list[list[Any]]:
+    def _ask(
+        self, shards: tuple[Shard, ...], path: Path, queries: list[Query[Any]]
+    ) -> list[list[Any]]:
         """Return, for each query, the answers about the shards."""
         policies = [self._send(self._policy)]
 
@@ -172,7 +183,10 @@ class RemoteAnswers:
 
         questions = [sent(query, place) for query in queries]
         by_shard = self._workers.ask(self._batch, shards, path, questions, *policies)
-        return [[received(answers[i], self._policy) for answers in by_shard] for i in range(len(queries))]
+        return [
+            [received(answers[i], self._policy) for answers in by_shard]
+            for i in range(len(queries))
+        ]
 
     def _send(self, policy: Policy) -> Any:
         """Return a policy as it is sent; a large one is put into the memory of the cluster once."""
@@ -197,7 +211,12 @@ class RemoteWorker:
         """Return as soon as the worker has been made."""
 
     def answer(
-        self, batch: RemoteBatch, shards: Sequence[Shard], path: Path, questions: list[Any], *policies: SentPolicy
+        self,
+        batch: RemoteBatch,
+        shards: Sequence[Shard],
+        path: Path,
+        questions: list[Any],
+        *policies: SentPolicy,
     ) -> list[list[Any]]:
         """Return, for each shard, the answers to some queries, as they are sent.
 
@@ -227,4 +246,6 @@ class RemoteWorker:
 
 
 def _with_policies(question: Any, policies: list[Policy]) -> Query[Any]:
-    return jax.tree.map(lambda leaf: policies[leaf.index] if isinstance(leaf, Place) else leaf, question)
+    return jax.tree.map(
+        lambda leaf: policies[leaf.index] if isinstance(leaf, Place) else leaf, question
+    )

@@ -1,7 +1,7 @@
 """Batches in shards: each is drawn and queried on its own, anywhere, any number of times, with the same answer.
 
-Answers are merged in the order of the shards. So neither who computed them, nor when, nor how often changes a bit of
-the result.
+Answers are merged in the order of the shards. So neither who computed them, nor when, nor how often
+changes a bit of the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,8 @@ from occupax.batches.query import Query
 
 Answer = TypeVar("Answer")
 Path = tuple[int, ...]
-"""Which half of a shard is queried (0 or 1), which half of that half, and so on; empty for all of the shard."""
+"""Which half of a shard is queried (0 or 1), which half of that half, and so on; empty for all of
+the shard."""
 
 
 class Shard(NamedTuple):
@@ -75,7 +76,8 @@ class Shards(Parts):
 def split(n: int, shards: int) -> tuple[tuple[Shard, ...], int]:
     """Split `n` trajectories into at most about `shards` parts, and return for how many each makes space.
 
-    No part reaches over the middle of an even number of trajectories, because a batch may be halved.
+    No part reaches over the middle of an even number of trajectories, because a batch may be
+    halved.
     """
     if shards == 1:
         return (Shard(0, n),), n

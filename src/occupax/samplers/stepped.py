@@ -20,7 +20,8 @@ Look = tuple[Any, Any, Bool[Array, " n"]]
 def draw_with_agent(problem: Problem, agent: Agent, n: int, key: Key[Array, ""]) -> Trajectories:
     """Draw n trajectories of an agent in an environment in JAX.
 
-    Trajectory i takes from (key, i) what it takes in `occupax.sample`, except for the actions, which are the agent's.
+    Trajectory i takes from (key, i) what it takes in `occupax.sample`, except for the actions,
+    which are the agent's.
     """
     env, horizon = problem.env, problem.sampling_horizon()
     assert isinstance(env, Environment)  # noqa: S101  all others are those of Gymnasium

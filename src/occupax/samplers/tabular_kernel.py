@@ -23,7 +23,9 @@ class TabularKernelSource(ProgramSource):
         self.problem = problem
         self.table = Events(problem)
 
-    def block(self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int) -> TabularBatch:
+    def block(
+        self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
+    ) -> TabularBatch:
         """Trajectories number `first` to `first + n`; those from number `stop` on are empty."""
         env = table_of(self.problem)
         probs = probs_of(policy)
@@ -32,7 +34,14 @@ class TabularKernelSource(ProgramSource):
         thresholds = jnp.asarray(self.table.thresholds, probs.dtype)
         initial = jnp.asarray(env.initial_thresholds, probs.dtype)
         numbers = jnp.stack([jnp.asarray(first, jnp.int32), jnp.asarray(stop, jnp.int32)])
-        operands = successors, thresholds, initial, jnp.asarray(env.terminal), probs, jax.random.key_data(key)[:2]
+        operands = (
+            successors,
+            thresholds,
+            initial,
+            jnp.asarray(env.terminal),
+            probs,
+            jax.random.key_data(key)[:2],
+        )
         sizes = [jax.ShapeDtypeStruct((length,), jnp.int32) for length in (n * horizon, n, n)]
         settings = {"horizon": horizon, "shift": self.table.shift}
         drawn = kernels.call("tabular_sample", probs.dtype, sizes, *operands, numbers, **settings)

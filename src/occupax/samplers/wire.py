@@ -1,7 +1,8 @@
 """Policies, queries and answers as they are sent to a cluster and back.
 
-The functions of a policy stay where they are: functions of JAX cannot be sent, and a function that is received is
-another one every time, for which everything would be compiled anew. A receiver has a policy of the same structure.
+The functions of a policy stay where they are: functions of JAX cannot be sent, and a function that
+is received is another one every time, for which everything would be compiled anew. A receiver has a
+policy of the same structure.
 """
 
 from collections.abc import Callable
@@ -93,7 +94,9 @@ def with_function_names(policy: Policy) -> Policy:
 
 def with_functions(policy: Policy) -> Policy:
     """Return a policy that was sent as a whole, with its functions."""
-    return jax.tree.map(lambda leaf: FUNCTIONS[leaf.name] if isinstance(leaf, FunctionName) else leaf, policy)
+    return jax.tree.map(
+        lambda leaf: FUNCTIONS[leaf.name] if isinstance(leaf, FunctionName) else leaf, policy
+    )
 
 
 def _named(leaf: Any) -> Any:

@@ -46,12 +46,18 @@ class Worker:
 class Workers:
     """Gives tasks to workers: each of them has a thread here, which waits for its answers.
 
-    The actors are of the class `kind`, each made from `package`. After `patience` seconds a worker is late, and an idle
-    one takes over its task; as long is waited when no worker is there. After ten times as long it is replaced.
+    The actors are of the class `kind`, each made from `package`. After `patience` seconds a worker
+    is late, and an idle one takes over its task; as long is waited when no worker is there. After
+    ten times as long it is replaced.
     """
 
     def __init__(self, cluster: Cluster, kind: type, package: Any, count: int, patience: float):
-        self._cluster, self._ray, self._patience, self._package = cluster, cluster.ray, patience, package
+        self._cluster, self._ray, self._patience, self._package = (
+            cluster,
+            cluster.ray,
+            patience,
+            package,
+        )
         self._kind = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(kind)
         self._changed = threading.Condition()
         self._tasks: list[Task] = []
@@ -60,7 +66,9 @@ class Workers:
         self._failed_starts, self._failure = 0, ""
         self._closed = False
         self._workers = [Worker(self._kind.remote(package)) for _ in range(count)]
-        self._threads = [threading.Thread(target=self._serve, args=(it,), daemon=True) for it in self._workers]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(it,), daemon=True) for it in self._workers
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -72,7 +80,11 @@ class Workers:
         """What the workers answer about each shard; it waits until all have answered."""
         with self._changed:
             homes = {shard: self._home.get((batch.number, shard)) for shard in shards}
-            tasks = [Task(batch, (shard,), arguments, None) for shard, home in homes.items() if home is None]
+            tasks = [
+                Task(batch, (shard,), arguments, None)
+                for shard, home in homes.items()
+                if home is None
+            ]
             for worker in dict.fromkeys(home for home in homes.values() if home is not None):
                 drawn = tuple(shard for shard, home in homes.items() if home is worker)
                 tasks.append(Task(batch, drawn, arguments, worker))
@@ -81,7 +93,9 @@ class Workers:
         try:
             self._wait(tasks)
             found = {
-                shard: part for task in tasks for shard, part in zip(task.shards, task.answer.result(), strict=True)
+                shard: part
+                for task in tasks
+                for shard, part in zip(task.shards, task.answer.result(), strict=True)
             }
         finally:
             with self._changed:
@@ -91,7 +105,8 @@ class Workers:
     def close(self) -> None:
         """End the workers, and the connection to the cluster.
 
-        Ray must not be shut down under a thread that waits inside of it: that ends the whole process.
+        Ray must not be shut down under a thread that waits inside of it: that ends the whole
+        process.
         """
         with self._changed:
             self._closed = True
@@ -122,8 +137,13 @@ class Workers:
     def _give_up_stuck(self) -> None:
         """End workers that have been at their task for so long that they count as lost, and are replaced."""
         for worker in self._workers:
-            if worker.since is not None and time.monotonic() - worker.since > GIVEN_UP * self._patience:
-                worker.since = time.monotonic()  # so that its end is waited for as long, should it not come
+            if (
+                worker.since is not None
+                and time.monotonic() - worker.since > GIVEN_UP * self._patience
+            ):
+                worker.since = (
+                    time.monotonic()
+                )  # so that its end is waited for as long, should it not come
                 self._ray.kill(worker.actor)
 
     def _serve(self, worker: Worker) -> None:
@@ -158,9 +178,15 @@ class Workers:
 
     def _next(self, worker: Worker) -> Task | None:
         """A task whose shards the worker has drawn, or one that nobody has begun, or one whose worker is late."""
-        waiting = [task for task in self._tasks if not task.answer.done() and worker not in task.workers]
+        waiting = [
+            task for task in self._tasks if not task.answer.done() and worker not in task.workers
+        ]
         mine = [task for task in waiting if task.home is worker and not task.workers]
-        free = [task for task in waiting if not task.workers and (task.home is None or self._is_late(task.home))]
+        free = [
+            task
+            for task in waiting
+            if not task.workers and (task.home is None or self._is_late(task.home))
+        ]
         late = [task for task in waiting if task.workers and all(map(self._is_late, task.workers))]
         return next(iter([*mine, *free, *late]), None)
 
@@ -169,7 +195,9 @@ class Workers:
 
     def _do(self, worker: Worker, task: Task) -> None:
         try:
-            answer = self._ray.get(worker.actor.answer.remote(task.batch, task.shards, *task.arguments))
+            answer = self._ray.get(
+                worker.actor.answer.remote(task.batch, task.shards, *task.arguments)
+            )
         except self._ray.exceptions.RayTaskError as error:
             known = isinstance(error.cause, EpisodeError)
             reason = "" if known else f"a worker failed. {type(error.cause).__name__}: "
@@ -182,7 +210,11 @@ class Workers:
             with self._changed:
                 if task.batch.number > self._newest:
                     self._newest = task.batch.number
-                    self._home = {key: home for key, home in self._home.items() if key[0] > self._newest - 1000}
+                    self._home = {
+                        key: home
+                        for key, home in self._home.items()
+                        if key[0] > self._newest - 1000
+                    }
                 self._home.update({(task.batch.number, shard): worker for shard in task.shards})
             self._end(worker, task, answer)
 

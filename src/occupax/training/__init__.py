@@ -1,9 +1,11 @@
 """Training policies, and what they are worth.
 
-* `loop`: `train`, around the executors in `execution/`; `sweeps`: many settings side by side, of the `grid`.
-* `setup`: what is trained, checked; `schedule`: the phases of its iterations; `records`: what is written down of them.
-* `result`: what is returned, and its files, which `loading` and `policy_files` read; `folder`: the folder of a run,
-  with its checkpoints.
+* `loop`: `train`, around the executors in `execution/`; `sweeps`: many settings side by side, of
+  the `grid`.
+* `setup`: what is trained, checked; `schedule`: the phases of its iterations; `records`: what is
+  written down of them.
+* `result`: what is returned, and its files, which `loading` and `policy_files` read; `folder`: the
+  folder of a run, with its checkpoints.
 * `assessment`: what trained policies are worth, and others to compare them with;
   `evaluation`: what a policy earns in episodes of its own.
 * `recording`: episodes as moving pictures.

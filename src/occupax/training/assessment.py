@@ -31,9 +31,9 @@ GYMNASIUM_EPISODES = 100
 SECONDS_A_STEP = 3600.0
 """Those who train with a longer time limit than the default do not have to say so again."""
 MOST_NUMBERS, MOST_PAIRS, MOST_ITERATIONS = 300_000, 500, 200
-"""The optimum of a concave utility is looked for if there are at most so many pairs of state and action, and so many
-numbers in a policy that depends on time (pairs times horizon), in so many iterations: up to 3 seconds on two cores,
-where 800 pairs took 9."""
+"""The optimum of a concave utility is looked for if there are at most so many pairs of state and
+action, and so many numbers in a policy that depends on time (pairs times horizon), in so many
+iterations: up to 3 seconds on two cores, where 800 pairs took 9."""
 MOST_NUMBERS_LINEAR = 2_000_000
 """For a linear utility, which is one planning problem, this many numbers take one second."""
 ROUGHLY = 0.002
@@ -45,11 +45,13 @@ class References:
     """What other policies of a problem are worth; None where it is not known."""
 
     first: float
-    """The policy that the first seed began with: exact for a table, else estimated as that of the trained ones is."""
+    """The policy that the first seed began with: exact for a table, else estimated as that of the
+    trained ones is."""
     uniform: float | None = None
     """The policy that takes all actions alike, on a table."""
     optimum: float | None = None
-    """The best policy, where it can be found in a few seconds; with a horizon it may depend on time."""
+    """The best policy, where it can be found in a few seconds; with a horizon it may depend on
+    time."""
     gap: float | None = None
     """By how much at most any policy is better than `optimum`."""
 
@@ -79,10 +81,11 @@ class Assessment:
     reason: str = ""
     """Why there are no gaps, where they were tried."""
     visits: Float[np.ndarray, "seed S"] | None = None
-    """How often each policy visits each state of a table in an episode, discounted and exact; for features that are a
-    grid over observations, each cell of it, estimated."""
+    """How often each policy visits each state of a table in an episode, discounted and exact; for
+    features that are a grid over observations, each cell of it, estimated."""
     excesses: Float[np.ndarray, "seed K"] | None = None
-    """By how much each policy violates each constraint, if there are any; negative where there is slack."""
+    """By how much each policy violates each constraint, if there are any; negative where there is
+    slack."""
     references: References | None = None
     """What to compare the utilities with; None in folders that were written before it was saved."""
 
@@ -92,8 +95,12 @@ class Assessment:
         arrays = {name: array for name, array in known.items() if array is not None}
         if self.references is not None:  # as arrays, because JSON knows no infinities
             others = asdict(self.references).items()
-            arrays |= {f"references/{name}": np.array(value) for name, value in others if value is not None}
-        serial.write(folder / FILE, arrays, {"format": FORMAT, "source": self.source, "reason": self.reason})
+            arrays |= {
+                f"references/{name}": np.array(value) for name, value in others if value is not None
+            }
+        serial.write(
+            folder / FILE, arrays, {"format": FORMAT, "source": self.source, "reason": self.reason}
+        )
 
 
 def load_assessment(folder: Path, seeds: int) -> Assessment | None:
@@ -107,9 +114,13 @@ def load_assessment(folder: Path, seeds: int) -> Assessment | None:
     for name, axes in (("utilities", 1), ("gaps", 1), ("visits", 2)):
         array = arrays.get(name, np.zeros((seeds,) * axes))
         if array.ndim != axes or len(array) != seeds or array.dtype.kind != "f":
-            raise ValueError(f"{file} must have {name} of {seeds} seeds, got {array.dtype} of shape {array.shape}.")
+            raise ValueError(
+                f"{file} must have {name} of {seeds} seeds, got {array.dtype} of shape {array.shape}."
+            )
     others = {field.name: arrays.get(f"references/{field.name}") for field in fields(References)}
-    if any(value is not None and (value.shape or value.dtype.kind != "f") for value in others.values()):
+    if any(
+        value is not None and (value.shape or value.dtype.kind != "f") for value in others.values()
+    ):
         raise ValueError(f"{file} must have a number for each of its references.")
     if others["first"] is None and any(value is not None for value in others.values()):
         raise ValueError(f"{file} must say what the first policy is worth.")
@@ -128,21 +139,37 @@ def load_assessment(folder: Path, seeds: int) -> Assessment | None:
 def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
     """Find out what policies are worth: exactly for a table, else from episodes that were not trained on."""
     if isinstance(problem.env, TabularMDP):
-        return _assess_tables(problem, np.array([probabilities(problem, policy) for policy in policies]))
+        return _assess_tables(
+            problem, np.array([probabilities(problem, policy) for policy in policies])
+        )
     if isinstance(problem.env, GymnasiumEnv):
         with closing(EpisodeRunner(problem.env, timeout=SECONDS_A_STEP)) as runner:
             played = [_play(runner, problem, policy) for policy in policies]
         return _assess_estimates(problem, played, GYMNASIUM_EPISODES)
     source = program_sampler(problem, policies[0]).open(problem, policies[0])
-    return _assess_estimates(problem, [_estimate(source, it, jax.random.key(0)) for it in policies], EPISODES)
+    return _assess_estimates(
+        problem, [_estimate(source, it, jax.random.key(0)) for it in policies], EPISODES
+    )
 
 
-def _assess_estimates(problem: Problem, occupancies: Sequence[Float[Array, " d"]], episodes: int) -> Assessment:
+def _assess_estimates(
+    problem: Problem, occupancies: Sequence[Float[Array, " d"]], episodes: int
+) -> Assessment:
     utilities = np.array([problem.estimated_utility(it) for it in occupancies], float)
-    excesses = np.array([problem.excesses(it) for it in occupancies], float) if problem.constraints else None
+    excesses = (
+        np.array([problem.excesses(it) for it in occupancies], float)
+        if problem.constraints
+        else None
+    )
     grid = counted_grid(problem)
-    visits = None if grid is None else np.array([it[: math.prod(grid.bins)] for it in occupancies], float)
-    return Assessment(utilities, f"estimate from {episodes:,} new episodes", visits=visits, excesses=excesses)
+    visits = (
+        None
+        if grid is None
+        else np.array([it[: math.prod(grid.bins)] for it in occupancies], float)
+    )
+    return Assessment(
+        utilities, f"estimate from {episodes:,} new episodes", visits=visits, excesses=excesses
+    )
 
 
 def counted_grid(problem: Problem) -> Grid | None:
@@ -156,14 +183,20 @@ def find_references(problem: Problem, first: Policy) -> References:
     env = problem.env
     if not isinstance(env, TabularMDP):
         return References(float(assess(problem, [first]).utilities[0]))
-    uniform, evaluator = np.full((env.num_states, env.num_actions), 1 / env.num_actions), exact.Evaluator(problem)
-    values = evaluator.utilities(evaluator.occupancies(np.array([probabilities(problem, first), uniform])))
+    uniform, evaluator = (
+        np.full((env.num_states, env.num_actions), 1 / env.num_actions),
+        exact.Evaluator(problem),
+    )
+    values = evaluator.utilities(
+        evaluator.occupancies(np.array([probabilities(problem, first), uniform]))
+    )
     best = quick_optimum(problem)
     return References(*map(float, values), *(() if best is None else (best.value, best.gap)))
 
 
 _solved: list[tuple[Problem, Optimum | None]] = []
-"""The problem that was solved last, and its optimum: the references and the map of a report need the same one."""
+"""The problem that was solved last, and its optimum: the references and the map of a report need
+the same one."""
 
 
 def quick_optimum(problem: Problem) -> Optimum | None:
@@ -201,7 +234,9 @@ def _assess_tables(problem: Problem, tables: Float[np.ndarray, "seed S A"]) -> A
     if problem.utility.concave and (not problem.constraints or _quick(problem)):
         try:
             gaps = evaluator.gaps(occupancies)
-        except ValueError as error:  # infinitely steep where a policy never goes, or limits that nobody can keep
+        except (
+            ValueError
+        ) as error:  # infinitely steep where a policy never goes, or limits that nobody can keep
             reason = f"There is no certificate: {error}"
     nothing = np.full(tables.shape[:2], np.nan)
     visits = [
@@ -209,7 +244,9 @@ def _assess_tables(problem: Problem, tables: Float[np.ndarray, "seed S A"]) -> A
         for it, no in zip(tables, nothing, strict=True)
     ]
     excesses = evaluator.excesses(occupancies) if problem.constraints else None
-    return Assessment(evaluator.utilities(occupancies), "exact", gaps, reason, np.array(visits), excesses)
+    return Assessment(
+        evaluator.utilities(occupancies), "exact", gaps, reason, np.array(visits), excesses
+    )
 
 
 @eqx.filter_jit

@@ -64,7 +64,9 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
     config = check_seal(file, config)
     arrays, _ = serial.read(folder / ARRAYS)
     if _fingerprint(config.get("setup"), arrays) != config.get("fingerprint"):
-        raise ValueError(f"{file} was changed after it was written: its set-up does not match its fingerprint.")
+        raise ValueError(
+            f"{file} was changed after it was written: its set-up does not match its fingerprint."
+        )
     try:
         _check_config(config)
     except (KeyError, TypeError, ValueError) as error:
@@ -79,8 +81,12 @@ def _check_config(config: dict[str, Any]) -> None:
     setup = config["setup"]
     for name in ("problem", "algorithm", "policy"):
         if not isinstance(setup[name], dict | list):
-            raise ValueError(f"{name} must be the description of an object, got {setup[name]!r:.60}.")
-    if not isinstance(setup["seeds"], list) or not check_integers("seeds", setup["seeds"], 0, 2**32 - 1):
+            raise ValueError(
+                f"{name} must be the description of an object, got {setup[name]!r:.60}."
+            )
+    if not isinstance(setup["seeds"], list) or not check_integers(
+        "seeds", setup["seeds"], 0, 2**32 - 1
+    ):
         raise ValueError(f"seeds must be a list of numbers, got {setup['seeds']!r:.60}.")
     check_integer("seed", setup["seed"], 0, 2**32 - 1)
     check_integer("record_every", setup["record_every"])
@@ -108,30 +114,46 @@ def untrusted_module(description: Any) -> str:
 
 def refuse_others_files(folder: Path, own: Iterable[str]) -> None:
     """Refuse a folder that is not empty, unless one of these files or folders shows that it is ours."""
-    files = [file for file in folder.iterdir() if not serial.UNFINISHED.fullmatch(file.name)] if folder.is_dir() else []
+    files = (
+        [file for file in folder.iterdir() if not serial.UNFINISHED.fullmatch(file.name)]
+        if folder.is_dir()
+        else []
+    )
     if files and not any((folder / name).exists() for name in own):
-        raise ValueError(f"{folder} is not empty and holds no run: choose another folder, or an empty one.")
+        raise ValueError(
+            f"{folder} is not empty and holds no run: choose another folder, or an empty one."
+        )
 
 
 def refuse_another_run(folder: Path, config: dict[str, Any], arrays: Arrays, resume: bool) -> None:
     """Refuse a folder in which another run lives or, unless it is to be resumed, this one, or files of someone else."""
     written = (folder / CONFIG).exists()
     if not resume and (written or (folder / "checkpoint").exists()):
-        raise ValueError(f"{folder} holds a run already: resume it (resume=True, --resume) or choose another.")
+        raise ValueError(
+            f"{folder} holds a run already: resume it (resume=True, --resume) or choose another."
+        )
     for name in ("checkpoint", "policies", "models"):
         if (folder / name).is_symlink():
-            raise ValueError(f"{folder / name} must be a folder of its own, but it is a link to another place.")
+            raise ValueError(
+                f"{folder / name} must be a folder of its own, but it is a link to another place."
+            )
     if not written:
         refuse_others_files(folder, (ARRAYS, "checkpoint"))
         return
     found, found_arrays = read_config(folder)
     if (double := found["versions"]["float64"]) != config["versions"]["float64"]:
-        precision, hint = ("float64", "JAX_ENABLE_X64=1") if double else ("float32", "JAX_ENABLE_X64=0")
-        raise ValueError(f"{folder} holds a run in {precision}: resume it with {hint} in the environment.")
+        precision, hint = (
+            ("float64", "JAX_ENABLE_X64=1") if double else ("float32", "JAX_ENABLE_X64=0")
+        )
+        raise ValueError(
+            f"{folder} holds a run in {precision}: resume it with {hint} in the environment."
+        )
     if found["fingerprint"] != config["fingerprint"]:
         place = serial.difference(found["setup"], config["setup"])
         if place is None:  # the numbers are not in the description
-            place = next((name for name in arrays if not _same(arrays[name], found_arrays.get(name))), "")
+            place = next(
+                (name for name in arrays if not _same(arrays[name], found_arrays.get(name))), ""
+            )
         where = " in " + ".".join(re.findall(r"\w+", place)) if place else ""
         raise ValueError(
             f"{folder} holds another run, which differs{where}: resume it with what it was started with, or choose "
@@ -149,12 +171,16 @@ def locked(folder: Path | None) -> Generator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"out must be a folder, but {folder} is none, or lies in something that is none.") from None
+        raise ValueError(
+            f"out must be a folder, but {folder} is none, or lies in something that is none."
+        ) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"{folder} is in use by another training: wait for its end, or choose another.") from None
+            raise ValueError(
+                f"{folder} is in use by another training: wait for its end, or choose another."
+            ) from None
         yield
     finally:
         os.close(descriptor)
@@ -174,7 +200,9 @@ class Checkpoints:
     def __init__(self, folder: Path, fingerprint: str):
         self._folder, self._fingerprint = folder, fingerprint
 
-    def save(self, iteration: int, seconds: float, metrics: dict[str, Any] | None, arrays: Arrays) -> None:
+    def save(
+        self, iteration: int, seconds: float, metrics: dict[str, Any] | None, arrays: Arrays
+    ) -> None:
         """Write a checkpoint, then remove those before the last two; `metrics` is the mark of `metrics.csv`."""
         content = {"format": CHECKPOINT, "version": VERSION, "fingerprint": self._fingerprint}
         content |= {"iteration": iteration, "seconds": seconds, "metrics": metrics}
@@ -198,9 +226,13 @@ class Checkpoints:
             raise ValueError(f"{file} is not a checkpoint of occupax.")
         version = content.get("version")
         if version != VERSION:
-            raise ValueError(f"{file} has version {version!r} of the format; this occupax reads {VERSION}.")
+            raise ValueError(
+                f"{file} has version {version!r} of the format; this occupax reads {VERSION}."
+            )
         if content.get("fingerprint") != self._fingerprint:
-            raise ValueError(f"{file} is a checkpoint of another run: problem, algorithm, policy or seeds differ.")
+            raise ValueError(
+                f"{file} is a checkpoint of another run: problem, algorithm, policy or seeds differ."
+            )
         check_integer("iteration", content.get("iteration"), 0, 2**63)
         check_number(f"seconds in {file}", content.get("seconds"), low=0.0)
         match content.get("metrics", ""):
@@ -224,7 +256,11 @@ class Checkpoints:
 
 
 def _same(one: np.ndarray, other: np.ndarray | None) -> bool:
-    return other is not None and (one.dtype, one.shape) == (other.dtype, other.shape) and bool((one == other).all())
+    return (
+        other is not None
+        and (one.dtype, one.shape) == (other.dtype, other.shape)
+        and bool((one == other).all())
+    )
 
 
 def _fingerprint(description: Any, arrays: Arrays) -> str:

@@ -71,7 +71,9 @@ class Base:
             bar.update(checked)
             for block in blocks:
                 algorithms = tuple(whole.algorithms[i] for i in block)
-                groups.append(Group([numbers[i] for i in block], replace(whole, algorithms=algorithms)))
+                groups.append(
+                    Group([numbers[i] for i in block], replace(whole, algorithms=algorithms))
+                )
         return groups
 
     def _setup(self, points: Sequence[Point]) -> Setup:
@@ -88,9 +90,13 @@ class Base:
             own = {name: value for name, value in point.items() if name not in shared}
             for name in own:
                 if name not in known:
-                    raise unknown("setting", name, [*known, *PROBLEM_SETTINGS, *self._policy_settings()])
+                    raise unknown(
+                        "setting", name, [*known, *PROBLEM_SETTINGS, *self._policy_settings()]
+                    )
             variants.append(replace(algorithm, **own))
-        return make_setup(problem, variants, policy, self.seeds, self.seed, self.record_every, False, self.sampler)
+        return make_setup(
+            problem, variants, policy, self.seeds, self.seed, self.record_every, False, self.sampler
+        )
 
     def _algorithm(self, problem: Problem, policy: PolicySource) -> Algorithm[Any]:
         if self.algorithm is not None:
@@ -99,25 +105,35 @@ class Base:
 
     def _policy_settings(self) -> list[str]:
         source = source_of_policies(self.problem.env, self.policy)
-        return [POLICY + name for name in source.settings] if isinstance(source, ConfiguredInitialiser) else []
+        return (
+            [POLICY + name for name in source.settings]
+            if isinstance(source, ConfiguredInitialiser)
+            else []
+        )
 
     def _initialiser(self, changes: Mapping[str, Any]) -> ConfiguredInitialiser:
         source = source_of_policies(self.problem.env, self.policy)
         if not isinstance(source, ConfiguredInitialiser):
             names = " and ".join(changes)
             kinds = "a name or an initialiser of occupax.policies such as mlp()"
-            raise ValueError(f"policy must be {kinds} for a sweep over {names}, got {source!r:.60}.")
+            raise ValueError(
+                f"policy must be {kinds} for a sweep over {names}, got {source!r:.60}."
+            )
         for name in changes:
             if name.removeprefix(POLICY) not in source.settings:
                 raise unknown("setting", name, self._policy_settings())
-        return source.with_settings({name.removeprefix(POLICY): value for name, value in changes.items()})
+        return source.with_settings(
+            {name.removeprefix(POLICY): value for name, value in changes.items()}
+        )
 
 
 def read_grid(over: Any) -> list[Point]:
     """Return every combination of the values to try."""
     if not isinstance(over, Mapping) or not over:
         example = "{'step_size': [0.1]}"
-        raise ValueError(f"over must be values to try for each setting, such as {example}, got {over!r:.60}.")
+        raise ValueError(
+            f"over must be values to try for each setting, such as {example}, got {over!r:.60}."
+        )
     tried: dict[str, list[Any]] = {}
     for name, values in over.items():
         several = isinstance(values, Iterable) and not isinstance(values, str)
@@ -135,7 +151,11 @@ def read_grid(over: Any) -> list[Point]:
 
 def _shared(point: Point) -> Point:
     """Return the settings of the problem and of the policy, which points of one program share."""
-    return {name: value for name, value in point.items() if name in PROBLEM_SETTINGS or str(name).startswith(POLICY)}
+    return {
+        name: value
+        for name, value in point.items()
+        if name in PROBLEM_SETTINGS or str(name).startswith(POLICY)
+    }
 
 
 def _numbers_of_programs(points: Sequence[Point]) -> list[list[int]]:

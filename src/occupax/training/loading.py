@@ -16,7 +16,16 @@ from occupax.training.folder import read_config, untrusted_module
 from occupax.training.loggers import read_csv
 from occupax.training.policy_files import load_policy
 from occupax.training.records import EXACT, RECORDED
-from occupax.training.result import MODEL, RECORDS, SUMMARY, Finding, Result, comparison, model_file, policy_file
+from occupax.training.result import (
+    MODEL,
+    RECORDS,
+    SUMMARY,
+    Finding,
+    Result,
+    comparison,
+    model_file,
+    policy_file,
+)
 from occupax.training.sealed import check_seal, read_json
 from occupax.training.setup import refuse_unless_path
 
@@ -32,33 +41,45 @@ def load_result(
 
     Args:
         folder: the folder of a finished run.
-        problem: the problem as for `train`, where it holds functions of your own, which no file can restore.
+        problem: the problem as for `train`, where it holds functions of your own, which no file can
+            restore.
         policy: likewise, a policy of the same structure as those that were trained.
-        algorithm: likewise, an algorithm of your own, or its class, which is given the settings that were saved.
-        trust: whether to restore an environment of Gymnasium whose id names a module, which is imported to make it.
+        algorithm: likewise, an algorithm of your own, or its class, which is given the settings
+            that were saved.
+        trust: whether to restore an environment of Gymnasium whose id names a module, which is
+            imported to make it.
 
     Returns:
-        The result. Its problem is None if it cannot be restored; for an algorithm there is a warning, too.
+        The result. Its problem is None if it cannot be restored; for an algorithm there is a
+        warning, too.
     """
     refuse_unless_path(folder, "folder")
     path = Path(folder)
     config, arrays = read_config(path)
     setup, seeds = config["setup"], tuple(config["setup"]["seeds"])
     if isinstance(setup["algorithm"], list):
-        raise ValueError(f"{path} is a part of a sweep, whose results are in the folders of its points.")
+        raise ValueError(
+            f"{path} is a part of a sweep, whose results are in the folders of its points."
+        )
     summary = _read_summary(path, config, seeds)
     found, table = read_csv(path / RECORDS)
     if found != seeds:
         raise ValueError(f"{path / RECORDS} must have the seeds {seeds}, got {found}.")
     if missing := set(RECORDED) - set(table.metrics):
-        raise ValueError(f"{path / RECORDS} must have a column {min(missing)!r}, which every run records.")
+        raise ValueError(
+            f"{path / RECORDS} must have a column {min(missing)!r}, which every run records."
+        )
     if problem is None and (module := untrusted_module(setup)) and not trust:
         hint = "load_result(folder, trust=True), or --trust, allows it if you trust the folder"
         said = f"the environment is not restored, because to make it the module {module!r} is imported: {hint}."
         warnings.warn(said, OccupaxWarning, stacklevel=2)
         restored = None
     else:
-        restored = _unpack_if_possible(setup["problem"], arrays) if problem is None else as_problem(problem)
+        restored = (
+            _unpack_if_possible(setup["problem"], arrays)
+            if problem is None
+            else as_problem(problem)
+        )
     first = _unpack_if_possible(setup["policy"], arrays, policy)
     if not isinstance(first, Policy | None):
         raise ValueError(f"config.json must describe a policy, got {type(first).__name__}.")
@@ -76,14 +97,18 @@ def load_result(
         seeds=seeds,
         episodes=table.episodes,
         steps=table.steps,
-        metrics={name: values.astype(_precision(name, config)) for name, values in table.metrics.items()},
+        metrics={
+            name: values.astype(_precision(name, config)) for name, values in table.metrics.items()
+        },
         policies=policies,
         status=tuple(summary["status"]),
         seconds=summary["seconds"],
         config=config,
         arrays=arrays,
         saved_assessment=load_assessment(path, len(seeds)),
-        saved_diagnosis=None if findings is None else tuple(Finding(**finding) for finding in findings),
+        saved_diagnosis=None
+        if findings is None
+        else tuple(Finding(**finding) for finding in findings),
         compare=None if restored is None or first is None else comparison(restored, first),
         models=tuple(_load_model(path / model_file(seed)) for seed in seeds),
     )
@@ -105,13 +130,19 @@ def _read_summary(path: Path, config: dict[str, Any], seeds: tuple[int, ...]) ->
         raise ValueError(f"{file} must have a status for each seed, got {status!r:.60}.")
     check_number(f"seconds in {file}", seconds, low=0.0)
     fields = dict.fromkeys(Finding._fields, str)
-    known = [{key: type(value) for key, value in it.items()} for it in findings or () if isinstance(it, dict)]
+    known = [
+        {key: type(value) for key, value in it.items()}
+        for it in findings or ()
+        if isinstance(it, dict)
+    ]
     if not isinstance(findings, list | None) or known != [fields] * len(findings or ()):
         raise ValueError(f"{file} must have findings of {', '.join(fields)}, got {findings!r:.60}.")
     return summary
 
 
-def _refuse_other_policy(file: Path, policy: Policy, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def _refuse_other_policy(
+    file: Path, policy: Policy, config: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> None:
     """Refuse a policy of another structure, or of other sizes, than that which training began with."""
     description, own = serial.pack({"policy": policy})
     place = serial.difference(description["dict"]["policy"], config["setup"]["policy"])
@@ -119,10 +150,14 @@ def _refuse_other_policy(file: Path, policy: Policy, config: dict[str, Any], arr
         if place is None and getattr(arrays.get(name), "shape", None) != array.shape:
             place = name
     if place is not None:
-        raise ValueError(f"{file} is the policy of another run: it differs at {place or 'the top'}.")
+        raise ValueError(
+            f"{file} is the policy of another run: it differs at {place or 'the top'}."
+        )
 
 
-def _refuse_other_problem(problem: Problem, config: dict[str, Any], policies: tuple[Policy, ...]) -> None:
+def _refuse_other_problem(
+    problem: Problem, config: dict[str, Any], policies: tuple[Policy, ...]
+) -> None:
     """Refuse a problem that the policies do not fit, or whose occupancy has another size than that which was saved."""
     match config["setup"]["problem"]:
         case {"fields": {"size": int() as size}}:
@@ -130,7 +165,9 @@ def _refuse_other_problem(problem: Problem, config: dict[str, Any], policies: tu
         case _:
             size = problem.size
     if problem.size != size:
-        raise ValueError(f"problem must have {size} features, as that which was trained on, got {problem.size}.")
+        raise ValueError(
+            f"problem must have {size} features, as that which was trained on, got {problem.size}."
+        )
     for policy in policies:
         try:
             refuse_unless_fitting(policy, problem.env)
@@ -146,7 +183,9 @@ def _load_model(file: Path) -> Any:
         return None
     arrays, content = serial.read(file)
     if content.get("format") != MODEL:
-        raise ValueError(f"{file} must have the format {MODEL}, but has {content.get('format')!r:.60}.")
+        raise ValueError(
+            f"{file} must have the format {MODEL}, but has {content.get('format')!r:.60}."
+        )
     return serial.unpack(content.get("model"), arrays)
 
 
@@ -163,19 +202,29 @@ def _unpack_if_possible(description: Any, arrays: dict[str, np.ndarray], like: A
 
 
 def _restore_algorithm(
-    description: Any, arrays: dict[str, np.ndarray], given: Algorithm[Any] | type[Algorithm[Any]] | None
+    description: Any,
+    arrays: dict[str, np.ndarray],
+    given: Algorithm[Any] | type[Algorithm[Any]] | None,
 ) -> Algorithm[Any] | None:
     name = serial.class_name(description)
     if given is None:
         restored = _unpack_if_possible(description, arrays)
         if not isinstance(restored, Algorithm | None):
-            raise ValueError(f"config.json must describe an algorithm, got {type(restored).__name__}.")
+            raise ValueError(
+                f"config.json must describe an algorithm, got {type(restored).__name__}."
+            )
         if restored is None:
             reason = "because it is or holds something that no file can restore"
             hint = "load_result(folder, algorithm=...) takes it or, if it is one of your own, its class"
-            warnings.warn(f"the algorithm {name} is not restored, {reason}: {hint}.", OccupaxWarning, stacklevel=3)
+            warnings.warn(
+                f"the algorithm {name} is not restored, {reason}: {hint}.",
+                OccupaxWarning,
+                stacklevel=3,
+            )
         return restored
     kind = given if isinstance(given, type) else type(given)
     if kind.__name__ != name:
-        raise ValueError(f"algorithm must be the {name} that was trained with, or its class, got {kind.__name__}.")
+        raise ValueError(
+            f"algorithm must be the {name} that was trained with, or its class, got {kind.__name__}."
+        )
     return serial.unpack_as(kind, description, arrays) if isinstance(given, type) else given

@@ -77,7 +77,9 @@ class MetricsFile:
 
     def _open(self, mode: str) -> Any:
         if self._path.is_symlink() or not self._path.is_file():
-            raise ValueError(f"{self._path} must be a file: the run cannot go on without its records.")
+            raise ValueError(
+                f"{self._path} must be a file: the run cannot go on without its records."
+            )
         return self._path.open(mode)
 
 
@@ -90,7 +92,14 @@ def csv_text(seeds: Sequence[int], table: RecordTable, header: bool = True) -> s
     for j, episodes in enumerate(table.episodes):
         for i, seed in enumerate(seeds):
             numbers = (values[i, j] for values in table.metrics.values())
-            writer.writerow([seed, episodes, table.steps[i, j], *("" if np.isnan(x) else str(x) for x in numbers)])
+            writer.writerow(
+                [
+                    seed,
+                    episodes,
+                    table.steps[i, j],
+                    *("" if np.isnan(x) else str(x) for x in numbers),
+                ]
+            )
     return stream.getvalue()
 
 
@@ -108,7 +117,12 @@ def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
                     break
                 seeds.append(row[0])
         total, left = divmod(sum(ended) - 1, max(len(seeds), 1))
-        if left or names[:3] != ["seed", "episodes", "steps"] or len(set(names)) != len(names) or not seeds:
+        if (
+            left
+            or names[:3] != ["seed", "episodes", "steps"]
+            or len(set(names)) != len(names)
+            or not seeds
+        ):
             raise ValueError  # noqa: TRY301 - all that is wrong with a file is said below
         with path.open(newline="") as file:
             kept = list(_kept_rows(csv.reader(file), len(seeds), total))
@@ -118,7 +132,12 @@ def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
         columns = {name: _numbers(shaped[:, :, i]) for i, name in enumerate(names) if i > 2}
         episodes, steps = (shaped[:, :, i].astype(np.int64).T for i in (1, 2))
         increasing = (np.diff(episodes, axis=1) > 0).all() and (np.diff(steps, axis=1) >= 0).all()
-        if not increasing or (episodes != episodes[0]).any() or episodes[0, 0] < 1 or (steps < 0).any():
+        if (
+            not increasing
+            or (episodes != episodes[0]).any()
+            or episodes[0, 0] < 1
+            or (steps < 0).any()
+        ):
             raise ValueError  # noqa: TRY301
         return tuple(map(int, seeds)), RecordTable(episodes[0], steps, columns)
     except (ValueError, IndexError, OverflowError, csv.Error):
@@ -149,7 +168,9 @@ class Console(Logger):
         """Show how much is done already."""
         episodes, self._first_steps = _reached(table)
         self._budget, self._began = budget, time.monotonic()
-        self._bar = ProgressBar(budget, f"{len(seeds)} run{'s' if len(seeds) > 1 else ''}, compiling", episodes)
+        self._bar = ProgressBar(
+            budget, f"{len(seeds)} run{'s' if len(seeds) > 1 else ''}, compiling", episodes
+        )
 
     def log(self, table: RecordTable) -> None:
         """Show how far the training is, how fast, and the median utility."""
@@ -168,4 +189,6 @@ class Console(Logger):
 
 
 def _reached(table: RecordTable) -> tuple[int, int]:
-    return (int(table.episodes[-1]), int(table.steps[:, -1].sum())) if len(table.episodes) else (0, 0)
+    return (
+        (int(table.episodes[-1]), int(table.steps[:, -1].sum())) if len(table.episodes) else (0, 0)
+    )

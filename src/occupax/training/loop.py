@@ -79,30 +79,31 @@ def train(
     """Train a policy for each seed.
 
     Args:
-        problem: what to maximise, and where; an environment or its name stands for its discounted return.
-        algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.PlugIn()` for tables of up to
-            128 states without constraints, and `occupax.REINFORCE()` otherwise, with the linear baseline where
-            actions are real numbers and the goal is a return.
-        episodes: trajectories each seed may sample; it must be given. Never exceeded: an iteration that does not
-            fit is not begun.
+        problem: what to maximise, and where; an environment or its name stands for its discounted
+            return.
+        algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.PlugIn()`
+            for tables of up to 128 states without constraints, and `occupax.REINFORCE()` otherwise,
+            with the linear baseline where actions are real numbers and the goal is a return.
+        episodes: trajectories each seed may sample; it must be given. Never exceeded: an iteration
+            that does not fit is not begun.
         seeds: how many seeds, or which.
         seed: of everything: run k depends on (seed, k) alone.
-        policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", or a policy for all seeds to start
-            from; by default a normal law for actions that are real numbers, a table for a tabular environment, and an
-            MLP otherwise.
-        callbacks: functions that are called with a `Progress` at every record, and end the training by returning True;
-            or loggers such as `occupax.training.TensorBoard(folder)`.
+        policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", or a policy for
+            all seeds to start from; by default a normal law for actions that are real numbers, a
+            table for a tabular environment, and an MLP otherwise.
+        callbacks: functions that are called with a `Progress` at every record, and end the training
+            by returning True; or loggers such as `occupax.training.TensorBoard(folder)`.
         out: folder for configuration, metrics, checkpoints, policies and `report.html`.
         resume: go on from the last checkpoint in `out`, if there is one.
         progress: show a progress bar.
         record_every: iterations in a record.
-        exact: record the exact utility and, for a concave utility, the certified gap of the present policies (tabular
-            problems only). It takes time at every record: raise `record_every`.
+        exact: record the exact utility and, for a concave utility, the certified gap of the present
+            policies (tabular problems only). It takes time at every record: raise `record_every`.
         checkpoint_every: seconds between checkpoints.
-        sampler: how trajectories are sampled: `occupax.samplers.Kernel()` or `Jax()` inside the compiled program,
-            `Host(...)` in this process, batch by batch, `Ray(...)` on a cluster, one of your own, or the name of one.
-            "auto" is the host for an environment of Gymnasium, the kernel where it can be used, and plain JAX
-            otherwise.
+        sampler: how trajectories are sampled: `occupax.samplers.Kernel()` or `Jax()` inside the
+            compiled program, `Host(...)` in this process, batch by batch, `Ray(...)` on a cluster,
+            one of your own, or the name of one. "auto" is the host for an environment of Gymnasium,
+            the kernel where it can be used, and plain JAX otherwise.
 
     Returns:
         Records, policies and status of every seed.
@@ -112,7 +113,9 @@ def train(
     budget = given_episodes(episodes)
     chosen = None if algorithm is None else as_algorithm(algorithm)
     setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
-    folder = None if out is None else Path(out).absolute()  # callbacks may change the working directory
+    folder = (
+        None if out is None else Path(out).absolute()
+    )  # callbacks may change the working directory
     hint = _resume_hint(setup.problem.env, out)
     with run_folder.locked(folder):
         result = run(setup, budget, callbacks, folder, resume, progress, checkpoint_every, hint)[0]
@@ -154,13 +157,19 @@ def run(
         raise ValueError("resume=True needs out, the folder of the run to go on with.")
     check_number("checkpoint_every", checkpoint_every, low=0.0)
     if not isinstance(callbacks, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"callbacks must be a list of functions of a Progress or loggers, got {callbacks!r:.60}.")
+        raise ValueError(
+            f"callbacks must be a list of functions of a Progress or loggers, got {callbacks!r:.60}."
+        )
     for callback in callbacks:
         if not isinstance(callback, Logger) and not callable(callback):
-            raise ValueError(f"callbacks must be functions of a Progress or loggers, got {callback!r:.60}.")
+            raise ValueError(
+                f"callbacks must be functions of a Progress or loggers, got {callback!r:.60}."
+            )
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
-    training = Training(setup, check_integer("episodes", episodes, maximum=MOST_EPISODES), functions, loggers)
+    training = Training(
+        setup, check_integer("episodes", episodes, maximum=MOST_EPISODES), functions, loggers
+    )
     _warn_of_steep_utility(setup.problem)
     if out is not None:
         training.open(out, resume, resume_hint)
@@ -183,7 +192,9 @@ def paid_iterations(setup: Setup, episodes: int) -> int:
     paid = setup.schedule.iterations(check_integer("episodes", episodes, maximum=MOST_EPISODES))
     if paid == 0:
         first = setup.schedule.episodes(1)
-        raise ValueError(f"episodes must pay for a first batch of {first} trajectories, got {episodes}.")
+        raise ValueError(
+            f"episodes must pay for a first batch of {first} trajectories, got {episodes}."
+        )
     return paid
 
 
@@ -191,9 +202,18 @@ class Training:
     """A set of runs on their way; nothing is started before `go`."""
 
     def __init__(
-        self, setup: Setup, episodes: int, functions: Sequence[Callable[[Progress], Any]], loggers: Sequence[Logger]
+        self,
+        setup: Setup,
+        episodes: int,
+        functions: Sequence[Callable[[Progress], Any]],
+        loggers: Sequence[Logger],
     ):
-        self._setup, self._episodes, self._functions, self._loggers = setup, episodes, functions, loggers
+        self._setup, self._episodes, self._functions, self._loggers = (
+            setup,
+            episodes,
+            functions,
+            loggers,
+        )
         self._last = paid_iterations(setup, episodes)
         self._records = Records(setup.record_every, setup.schedule)
         self._checkpoints: run_folder.Checkpoints | None = None
@@ -211,7 +231,10 @@ class Training:
         found, mark = self._checkpoints.load(), None
         if found is not None:
             saved, content = found
-            runs, mark = {name: array for name, array in saved.items() if name.startswith(".")}, content["metrics"]
+            runs, mark = (
+                {name: array for name, array in saved.items() if name.startswith(".")},
+                content["metrics"],
+            )
             self._saved = runs, content["iteration"]
             records = {name: array for name, array in saved.items() if name not in runs}
             with _saying("the run cannot be resumed"):
@@ -219,7 +242,9 @@ class Training:
             self._seconds = content["seconds"]
             if content["iteration"] > self._last:
                 done = self._setup.schedule.episodes(content["iteration"])
-                raise ValueError(f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already.")
+                raise ValueError(
+                    f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already."
+                )
         run_folder.remove_unfinished(folder)
         run_folder.write_config(folder, config, arrays)
         if len(self._setup.algorithms) == 1:
@@ -274,7 +299,9 @@ class Training:
             began = time.monotonic()
             records = self._records.add(self._advance(count))
             took = time.monotonic() - began
-            count = max(1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MOST_ITERATIONS))
+            count = max(
+                1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MOST_ITERATIONS)
+            )
             if records is not None:
                 if self._metrics is not None:
                     self._metrics.append(records)
@@ -290,7 +317,10 @@ class Training:
         """Run iterations: never beyond the budget nor, where that matters, the end of a record."""
         count = min(count, self._last - self._executor.iteration)
         if self._functions or self._setup.exact:
-            count = min(count, self._setup.record_every - self._executor.iteration % self._setup.record_every)
+            count = min(
+                count,
+                self._setup.record_every - self._executor.iteration % self._setup.record_every,
+            )
         iterations = self._executor.advance(count)
         return iterations | self._exact_values(count) if self._setup.exact else iterations
 
@@ -299,7 +329,9 @@ class Training:
         problem, iteration = self._setup.problem, self._executor.iteration
         columns = {name: np.full((count, self._executor.count), np.nan) for name in EXACT}
         if iteration % self._setup.record_every == 0 or iteration == self._last:
-            tables = np.array([probabilities(problem, policy) for policy in self._executor.outputs()])
+            tables = np.array(
+                [probabilities(problem, policy) for policy in self._executor.outputs()]
+            )
             for name, values in zip(EXACT, Evaluator(problem).values(tables), strict=True):
                 columns[name][-1] = np.nan if values is None else values
         return columns if problem.utility.concave else {EXACT[0]: columns[EXACT[0]]}
@@ -308,10 +340,16 @@ class Training:
         """Call all functions; whether one of them returned True, be it Python's, NumPy's or JAX's."""
         if not self._functions:
             return False
-        metrics = {"steps": records.steps[:, -1]} | {name: values[:, -1] for name, values in records.metrics.items()}
-        progress = Progress(int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs())
+        metrics = {"steps": records.steps[:, -1]} | {
+            name: values[:, -1] for name, values in records.metrics.items()
+        }
+        progress = Progress(
+            int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs()
+        )
         answers = [function(progress) for function in self._functions]
-        return any(it is True or (getattr(it, "dtype", None) == np.bool_ and bool(it)) for it in answers)
+        return any(
+            it is True or (getattr(it, "dtype", None) == np.bool_ and bool(it)) for it in answers
+        )
 
     def _save(self) -> None:
         if self._checkpoints is not None:
@@ -337,17 +375,32 @@ class Training:
         policies, status = self._executor.outputs(), self._executor.status()
         models = [
             algorithm.model(self._setup.problem, state)
-            for (algorithm, _, _), state in zip(self._setup.runs, self._executor.states(), strict=True)
+            for (algorithm, _, _), state in zip(
+                self._setup.runs, self._executor.states(), strict=True
+            )
         ]
         compare = comparison(self._setup.problem, self._setup.policies[0])
         results: list[Result] = []
         for i, algorithm in enumerate(self._setup.algorithms):
             runs = slice(i * len(seeds), (i + 1) * len(seeds))
-            config, arrays = run_folder.make_config(replace(self._setup, algorithms=(algorithm,)), self._episodes)
+            config, arrays = run_folder.make_config(
+                replace(self._setup, algorithms=(algorithm,)), self._episodes
+            )
             metrics = {name: values[runs] for name, values in table.metrics.items()}
-            recorded = self._setup.problem, algorithm, seeds, table.episodes, table.steps[runs], metrics
+            recorded = (
+                self._setup.problem,
+                algorithm,
+                seeds,
+                table.episodes,
+                table.steps[runs],
+                metrics,
+            )
             ended = tuple(policies[runs]), tuple(status[runs]), self._seconds
-            results.append(Result(*recorded, *ended, config, arrays, compare=compare, models=tuple(models[runs])))
+            results.append(
+                Result(
+                    *recorded, *ended, config, arrays, compare=compare, models=tuple(models[runs])
+                )
+            )
         return results
 
 

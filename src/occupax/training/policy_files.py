@@ -16,8 +16,9 @@ def save_policy(policy: Policy, path: str | Path) -> None:
     """Save a policy as one safetensors file that holds its arrays and, as JSON, all else there is to know of it.
 
     Args:
-        policy: any policy; `load_policy` restores those of `occupax.policies` and of layers of equinox.nn by itself,
-            and needs one of the same structure for those with classes or functions of your own.
+        policy: any policy; `load_policy` restores those of `occupax.policies` and of layers of
+            equinox.nn by itself, and needs one of the same structure for those with classes or
+            functions of your own.
         path: the file, by habit with the suffix .safetensors; folders on the way are made.
     """
     refuse_unless_policy(policy)
@@ -38,15 +39,17 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
 
     Args:
         path: the file.
-        like: a policy of the same structure, needed for one with classes or functions of your own; its arrays are
-            replaced by those of the file.
+        like: a policy of the same structure, needed for one with classes or functions of your own;
+            its arrays are replaced by those of the file.
     """
     if like is not None:
         refuse_unless_policy(like)
     refuse_unless_path(path, "path")
     arrays, content = serial.read(path)
     if content.get("format") != POLICY:
-        raise ValueError(f"{path} must have the format {POLICY}, but has {content.get('format')!r:.60}.")
+        raise ValueError(
+            f"{path} must have the format {POLICY}, but has {content.get('format')!r:.60}."
+        )
     if content.get("version") != POLICY_VERSION:
         raise ValueError(
             f"{path} has version {content.get('version')!r:.20} of the format {POLICY}, but this occupax reads version "

@@ -36,12 +36,13 @@ TWINS = {
 MOST_STEPS = 500
 """An episode is drawn so far, unless told otherwise."""
 SMALL, FEW, FRAMES_A_SECOND, SECONDS = 240, 50, 12.0, 3.0
-"""The width in pixels of a picture for a page, how many frames it has at most, how fast they are shown, and how long it
-may take to draw them."""
+"""The width in pixels of a picture for a page, how many frames it has at most, how fast they are
+shown, and how long it may take to draw them."""
 LEAST_FPS, MOST_FPS = 0.01, 1_000
 """The fewest and the most frames a second."""
 PATIENCE = 20.0
-"""After so many seconds an environment that does not answer is left behind, and the page has no picture."""
+"""After so many seconds an environment that does not answer is left behind, and the page has no
+picture."""
 SILENT = {"SDL_AUDIODRIVER": "dummy", "SDL_VIDEODRIVER": "dummy"}
 """Settings with which pygame looks neither for a screen nor for loudspeakers."""
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -62,15 +63,16 @@ def record(
     """Play an episode in Gymnasium, and save it as a GIF or, with the extra `video`, as an MP4.
 
     Args:
-        policy: a policy for the environment, an agent with `predict`, or a function of the observation; as for
-            `occupax.evaluate`.
-        env: a Gymnasium id, a function that makes an environment with a given `render_mode`, an environment that was
-            made with render_mode="rgb_array", which stays open, or one of occupax that is like one of Gymnasium.
+        policy: a policy for the environment, an agent with `predict`, or a function of the
+            observation; as for `occupax.evaluate`.
+        env: a Gymnasium id, a function that makes an environment with a given `render_mode`, an
+            environment that was made with render_mode="rgb_array", which stays open, or one of
+            occupax that is like one of Gymnasium.
         path: the file; its suffix, .gif or .mp4, says which kind.
         seed: of the environment and the actions.
         max_steps: where the episode is cut.
-        deterministic: whether the policy takes its most probable actions; it is passed on to the `predict` of an
-            agent.
+        deterministic: whether the policy takes its most probable actions; it is passed on to the
+            `predict` of an agent.
         fps: frames a second, from 0.01 to 1,000; by default as the environment suggests.
 
     Returns:
@@ -84,7 +86,10 @@ def record(
         raise ValueError(f"path must end in .gif or .mp4, got {str(path)!r:.80}.")
     with _drawn(env) as made:
         pace = _read_pace((made.metadata.get("render_fps") or 30) if fps is None else fps)
-        frames = (_frame(made) for _ in _play(policy, made, check_integer("seed", seed, 0), limit, deterministic))
+        frames = (
+            _frame(made)
+            for _ in _play(policy, made, check_integer("seed", seed, 0), limit, deterministic)
+        )
         serial.write_bytes(file, writers[file.suffix](frames, pace))
     return file
 
@@ -125,7 +130,9 @@ def _drawn(env: Any) -> Generator[Any]:
     import gymnasium as gym
 
     if isinstance(env, gym.Env) and env.render_mode != "rgb_array":
-        raise ValueError(f'env must be made with render_mode="rgb_array" to be recorded, got {env.render_mode!r}.')
+        raise ValueError(
+            f'env must be made with render_mode="rgb_array" to be recorded, got {env.render_mode!r}.'
+        )
     with _without_display():
         if isinstance(env, gym.Env):
             yield env
@@ -157,20 +164,32 @@ def _make(env: Any) -> Any:
     if isinstance(source, GymnasiumEnv):
         source, options = source.source, dict(source.options) | options
     elif isinstance(source, DecisionProcess):
-        name = table_name(source) if isinstance(source, TabularMDP) else TWINS.get(type(source).__name__)
+        name = (
+            table_name(source)
+            if isinstance(source, TabularMDP)
+            else TWINS.get(type(source).__name__)
+        )
         if name is None:
-            raise ValueError(f"env must be one that Gymnasium can draw, got {source!r:.60}; give an id instead.")
+            raise ValueError(
+                f"env must be one that Gymnasium can draw, got {source!r:.60}; give an id instead."
+            )
         source, options["max_episode_steps"] = name, source.time_limit
     if not isinstance(source, str) and not callable(source):
-        kinds = "a Gymnasium id, an environment of Gymnasium or occupax, or a function that makes one"
+        kinds = (
+            "a Gymnasium id, an environment of Gymnasium or occupax, or a function that makes one"
+        )
         raise ValueError(f"env must be {kinds}, got {shown(env)}.")
     try:
         with ignoring_rounded_bounds():
             made = gym.make(source, **options) if isinstance(source, str) else source(**options)
     except Exception as error:
-        raise ValueError(f"{env!r:.60} cannot be made with render_mode='rgb_array': {error}") from error
+        raise ValueError(
+            f"{env!r:.60} cannot be made with render_mode='rgb_array': {error}"
+        ) from error
     if not isinstance(made, gym.Env):
-        raise ValueError(f"env must be a Gymnasium id or make an environment of Gymnasium, got {type(made).__name__}.")
+        raise ValueError(
+            f"env must be a Gymnasium id or make an environment of Gymnasium, got {type(made).__name__}."
+        )
     return made
 
 
@@ -204,10 +223,14 @@ def _frame(env: Any) -> Frame:
         if _needs_opengl(env):
             chosen = os.environ.get("MUJOCO_GL", "glfw")
             remedy = "install libegl1 and libgl1-mesa-dri, or libosmesa6 with MUJOCO_GL=osmesa"
-            raise ValueError(f"MuJoCo could not draw with MUJOCO_GL={chosen}: {remedy}. {error}") from error
+            raise ValueError(
+                f"MuJoCo could not draw with MUJOCO_GL={chosen}: {remedy}. {error}"
+            ) from error
         raise ValueError(f"the environment could not be drawn: {error}") from error
     if drawn.ndim != 3 or drawn.shape[2] != 3:
-        raise ValueError(f"render() must return an image [rows, columns, 3], got an array of shape {drawn.shape}.")
+        raise ValueError(
+            f"render() must return an image [rows, columns, 3], got an array of shape {drawn.shape}."
+        )
     return drawn.astype(np.uint8)
 
 
@@ -229,7 +252,10 @@ def _gif(frames: Iterable[Frame], fps: float, width: int | None = None) -> bytes
             image = image.resize((width, max(1, round(image.height * width / image.width))))
         images.append(image.quantize(64, Image.Quantize.FASTOCTREE))
     written = io.BytesIO()
-    times = {"duration": max(20, round(1000 / fps)), "loop": 0}  # browsers slow down what is faster than 20 ms
+    times = {
+        "duration": max(20, round(1000 / fps)),
+        "loop": 0,
+    }  # browsers slow down what is faster than 20 ms
     images[0].save(written, "GIF", save_all=True, append_images=images[1:], **times)
     return written.getvalue()
 
@@ -238,9 +264,13 @@ def _mp4(frames: Iterable[Frame], fps: float) -> bytes:
     try:
         import imageio_ffmpeg
     except ImportError:
-        raise ValueError("an .mp4 file needs imageio-ffmpeg: install occupax[video], or use .gif.") from None
+        raise ValueError(
+            "an .mp4 file needs imageio-ffmpeg: install occupax[video], or use .gif."
+        ) from None
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # ffmpeg is a process, and shares nothing with JAX
+        warnings.filterwarnings(
+            "ignore", "os.fork", RuntimeWarning
+        )  # ffmpeg is a process, and shares nothing with JAX
         file, pace, writer = Path(folder) / "episode.mp4", cast("int", fps), None
         for frame in frames:
             if writer is None:

@@ -31,9 +31,10 @@ class RecordTable(NamedTuple):
 class Records:
     """Turns iterations into records of `every` of them, and keeps so many of these in memory as a page can show.
 
-    A record has the mean over its iterations, weighted by their trajectories; of the importance weights the largest; of
-    exact values, which are computed where a record ends, the last. Iterations that do not fill a record yet wait. Of
-    many records every k-th is kept, and the last one; see `stride`.
+    A record has the mean over its iterations, weighted by their trajectories; of the importance
+    weights the largest; of exact values, which are computed where a record ends, the last.
+    Iterations that do not fill a record yet wait. Of many records every k-th is kept, and the last
+    one; see `stride`.
     """
 
     def __init__(self, every: int, schedule: Schedule):
@@ -58,7 +59,9 @@ class Records:
         numbers = np.arange(self._count - _length(made), self._count) + 1
         self._last = {name: column[-1:].copy() for name, column in made.items()}
         if (numbers % before == 0).any():
-            self._kept.append({name: column[numbers % before == 0] for name, column in made.items()})
+            self._kept.append(
+                {name: column[numbers % before == 0] for name, column in made.items()}
+            )
         if stride(self._count) > before:
             self._kept = [_thin(_join(self._kept), stride(self._count) // before)]
         return self._as_table(made, numbers)
@@ -86,13 +89,21 @@ class Records:
     def arrays(self) -> Columns:
         """Everything, by name."""
         kinds = {"records": _join(self._kept), "last": self._last, "waiting": self._waiting}
-        named = {f"{kind}/{name}": column for kind, columns in kinds.items() for name, column in columns.items()}
+        named = {
+            f"{kind}/{name}": column
+            for kind, columns in kinds.items()
+            for name, column in columns.items()
+        }
         return named | {"count": np.array(self._count)}
 
     def restore(self, arrays: Columns, iteration: int, runs: int) -> None:
         """Go back to where `arrays` was taken, after so many iterations of so many runs."""
         parts = [
-            {name.removeprefix(kind): column for name, column in arrays.items() if name.startswith(kind)}
+            {
+                name.removeprefix(kind): column
+                for name, column in arrays.items()
+                if name.startswith(kind)
+            }
             for kind in ("records/", "last/", "waiting/")
         ]
         count = arrays.get("count")
@@ -100,18 +111,26 @@ class Records:
             raise ValueError("the checkpoint does not say how many records there are.")
         kept, last, waiting = parts
         self._count = int(count)
-        wanted = self._count // stride(self._count), min(self._count, 1), iteration - self._count * self._every
+        wanted = (
+            self._count // stride(self._count),
+            min(self._count, 1),
+            iteration - self._count * self._every,
+        )
         for columns, length in zip(parts, wanted, strict=True):
             shapes = {column.shape for column in columns.values()} or {(0, runs)}
             if any(column.dtype.kind not in "fi" for column in columns.values()):
                 raise ValueError("the checkpoint has records that are not numbers.")
             if shapes != {(length, runs)} or (columns and "steps" not in columns):
-                raise ValueError(f"the checkpoint must have {length} records of {runs} runs, got shapes {shapes}.")
+                raise ValueError(
+                    f"the checkpoint must have {length} records of {runs} runs, got shapes {shapes}."
+                )
         if last and (last.keys() != kept.keys() or last["steps"].dtype != np.int64):
             raise ValueError("the checkpoint has records of different kinds.")
         self._kept, self._last, self._waiting = [kept], last, waiting
 
-    def _as_table(self, records: Columns, numbers: Int[np.ndarray, " record"], waiting: int = 0) -> RecordTable:
+    def _as_table(
+        self, records: Columns, numbers: Int[np.ndarray, " record"], waiting: int = 0
+    ) -> RecordTable:
         """Records with the numbers that they end, from 1 on; the last may have fewer iterations than the others."""
         ends = [int(number) * self._every for number in numbers]
         if waiting:
@@ -124,7 +143,9 @@ class Records:
 
     def _reduce(self, iterations: Columns, every: int) -> Columns:
         first = self._count * self._every
-        drawn = np.diff([self._schedule.episodes(first + i) for i in range(_length(iterations) + 1)]).reshape(-1, every)
+        drawn = np.diff(
+            [self._schedule.episodes(first + i) for i in range(_length(iterations) + 1)]
+        ).reshape(-1, every)
         share = (drawn / drawn.sum(1, keepdims=True))[..., None]
         before = self._last["steps"][-1] if self._count else 0
 
@@ -133,9 +154,16 @@ class Records:
                 return before + rows.sum(1, dtype=np.int64).cumsum(0)
             if name in EXACT or every == 1:
                 return rows[:, -1]
-            return rows.max(1) if name == "largest_weight" else (rows * share).sum(1).astype(rows.dtype)
+            return (
+                rows.max(1)
+                if name == "largest_weight"
+                else (rows * share).sum(1).astype(rows.dtype)
+            )
 
-        return {name: reduce(name, rows.reshape(-1, every, rows.shape[1])) for name, rows in iterations.items()}
+        return {
+            name: reduce(name, rows.reshape(-1, every, rows.shape[1]))
+            for name, rows in iterations.items()
+        }
 
 
 def stride(records: int) -> int:
@@ -148,8 +176,13 @@ def _thin(table: Columns, every: int) -> Columns:
 
 
 def _join(tables: list[Columns]) -> Columns:
-    filled = [table for table in tables if _length(table)] or [table for table in tables if table][:1]
-    return {name: np.concatenate([table[name] for table in filled]) for name in (filled[0] if filled else ())}
+    filled = [table for table in tables if _length(table)] or [table for table in tables if table][
+        :1
+    ]
+    return {
+        name: np.concatenate([table[name] for table in filled])
+        for name in (filled[0] if filled else ())
+    }
 
 
 def _length(table: Columns) -> int:

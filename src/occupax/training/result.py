@@ -70,13 +70,15 @@ class Result:
     arrays: dict[str, np.ndarray]
     """What `config.json` says, and the arrays that belong to it."""
     saved_assessment: Assessment | None = None
-    """What was found out about the policies at the end of training, if this was loaded from a file."""
+    """What was found out about the policies at the end of training, if this was loaded from a
+    file."""
     saved_diagnosis: tuple[Finding, ...] | None = None
     """What went wrong, likewise."""
     compare: Callable[[], References] | None = None
     """Finds out what other policies are worth, once for all results that share this function."""
     models: tuple[Any, ...] = ()
-    """What the algorithm has learned of the environment, for each seed; None for most algorithms."""
+    """What the algorithm has learned of the environment, for each seed; None for most
+    algorithms."""
 
     def policy(self, seed: int | None = None) -> Policy:
         """The policy of a seed; by default the first. Its `predict` is for the environment of the problem."""
@@ -105,12 +107,16 @@ class Result:
 
     def _place(self, seed: int | None) -> int:
         if seed is not None and seed not in self.seeds:
-            raise ValueError(f"seed must be one of {', '.join(map(str, self.seeds))}, got {seed!r}.")
+            raise ValueError(
+                f"seed must be one of {', '.join(map(str, self.seeds))}, got {seed!r}."
+            )
         return 0 if seed is None else self.seeds.index(seed)
 
     def certificate(self, seed: int | None = None) -> exact.Certificate:
         """How far at most a seed's policy is from the best one; for tabular problems with a concave utility."""
-        return exact.certificate(self._problem(), probabilities(self._problem(), self.policy(seed)), self._multipliers)
+        return exact.certificate(
+            self._problem(), probabilities(self._problem(), self.policy(seed)), self._multipliers
+        )
 
     @cached_property
     def _multipliers(self) -> dict[str, float] | None:
@@ -134,7 +140,9 @@ class Result:
     def excesses(self) -> dict[str, Float[np.ndarray, " seed"]]:
         """By how much each policy violates each constraint, by its name; negative where there is slack."""
         names = [constraint.name for constraint in self._problem().constraints]
-        return {name: self.assessment.excesses[:, k] for k, name in enumerate(names)} if names else {}  # pyright: ignore[reportOptionalSubscript]
+        return (
+            {name: self.assessment.excesses[:, k] for k, name in enumerate(names)} if names else {}
+        )  # pyright: ignore[reportOptionalSubscript]
 
     @cached_property
     def references(self) -> References | None:
@@ -176,8 +184,14 @@ class Result:
         """The records as a data frame of pandas: a row for each seed and record, a column for each metric."""
         pandas, shape = import_pandas(), self.steps.shape
         seeds = np.broadcast_to(np.array(self.seeds)[:, None], shape)
-        columns = {"seed": seeds, "episodes": np.broadcast_to(self.episodes, shape), "steps": self.steps}
-        return pandas.DataFrame({name: values.ravel() for name, values in {**columns, **self.metrics}.items()})
+        columns = {
+            "seed": seeds,
+            "episodes": np.broadcast_to(self.episodes, shape),
+            "steps": self.steps,
+        }
+        return pandas.DataFrame(
+            {name: values.ravel() for name, values in {**columns, **self.metrics}.items()}
+        )
 
     def report(self, path: str | Path, name: str | None = None) -> None:
         """Write a page of HTML about the training, which needs no other file.
@@ -201,7 +215,9 @@ class Result:
         if self.assessment.excesses is not None:
             violation = np.maximum(self.assessment.excesses, 0.0).max(1)
         least = violation <= np.nanmin(np.where(np.isnan(self.utilities), np.nan, violation))
-        return self._with_spaces(self.policies[int(np.nanargmax(np.where(least, self.utilities, -np.inf)))])
+        return self._with_spaces(
+            self.policies[int(np.nanargmax(np.where(least, self.utilities, -np.inf)))]
+        )
 
     def plot(self, metric: str = "utility") -> Any:
         """A Matplotlib figure: median and quartiles over the seeds against sampled episodes."""
@@ -228,22 +244,36 @@ class Result:
         for seed, model in zip(self.seeds, self.models, strict=False):
             if model is not None:
                 description, arrays = serial.pack(model)
-                serial.write(path / model_file(seed), arrays, {"format": MODEL, "model": description})
+                serial.write(
+                    path / model_file(seed), arrays, {"format": MODEL, "model": description}
+                )
                 files.append(model_file(seed))
         (path / FILE).unlink(missing_ok=True)
-        summary: dict[str, Any] = {"seeds": self.seeds, "status": self.status, "seconds": self.seconds}
+        summary: dict[str, Any] = {
+            "seeds": self.seeds,
+            "status": self.status,
+            "seconds": self.seconds,
+        }
         if self.problem is not None or self.saved_assessment is not None:
             try:
                 replace(self.assessment, references=self.references).save(path)
                 files.append(FILE)
                 summary["diagnosis"] = [finding._asdict() for finding in self.diagnosis]
             except EpisodeError as error:
-                warnings.warn(f"the trained policies could not be evaluated: {error}", OccupaxWarning, stacklevel=2)
-        write_sealed(path / SUMMARY, summary | {"fingerprint": self.config.get("fingerprint")}, files)
+                warnings.warn(
+                    f"the trained policies could not be evaluated: {error}",
+                    OccupaxWarning,
+                    stacklevel=2,
+                )
+        write_sealed(
+            path / SUMMARY, summary | {"fingerprint": self.config.get("fingerprint")}, files
+        )
 
     def _problem(self) -> Problem:
         if self.problem is None:
-            raise ValueError("the problem cannot be restored from a file: load_result(folder, problem=...) takes it.")
+            raise ValueError(
+                "the problem cannot be restored from a file: load_result(folder, problem=...) takes it."
+            )
         return self.problem
 
 
@@ -252,7 +282,9 @@ def import_pandas() -> Any:
     try:
         import pandas as pd
     except ImportError:
-        raise ValueError("to_dataframe() needs pandas, which is not installed: pip install pandas.") from None
+        raise ValueError(
+            "to_dataframe() needs pandas, which is not installed: pip install pandas."
+        ) from None
     return pd
 
 

@@ -20,7 +20,10 @@ class Schedule:
 
     def __init__(self, algorithm: Algorithm[Any]):
         self._algorithm = algorithm
-        self.sizes = tuple(check_integer("trajectories of a phase", phase.trajectories) for phase in algorithm.phases)
+        self.sizes = tuple(
+            check_integer("trajectories of a phase", phase.trajectories)
+            for phase in algorithm.phases
+        )
         """How many trajectories each phase draws."""
         self._ends = [0]  # trajectories drawn before each block, as far as they are known
         self._block = lru_cache(maxsize=64)(self._look_up)
@@ -56,7 +59,9 @@ class Schedule:
     def period(self) -> int:
         """After how many iterations the phases repeat; 1 if they do not."""
         phases = self.phases(0, BLOCK)
-        repeats = (length for length in range(1, BLOCK // 2) if (phases[length:] == phases[:-length]).all())
+        repeats = (
+            length for length in range(1, BLOCK // 2) if (phases[length:] == phases[:-length]).all()
+        )
         return next(repeats, 1)
 
     @cached_property
@@ -70,7 +75,9 @@ class Schedule:
 
     def same_as(self, other: "Schedule") -> bool:
         """Whether both have the same phases in the same order, as far as is looked ahead at once."""
-        return self.sizes == other.sizes and np.array_equal(self.phases(0, BLOCK), other.phases(0, BLOCK))
+        return self.sizes == other.sizes and np.array_equal(
+            self.phases(0, BLOCK), other.phases(0, BLOCK)
+        )
 
     def _drawn(self, block: int) -> Int[np.ndarray, " count"]:
         return np.array(self.sizes, np.int64)[self._block(block)]

@@ -1,6 +1,7 @@
 """JSON files with a checksum of their own, and of the files that belong with them.
 
-A checksum shows damage, and files of another run; it is no signature, and anyone can make a new one.
+A checksum shows damage, and files of another run; it is no signature, and anyone can make a new
+one.
 """
 
 import json
@@ -31,7 +32,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read: {error}.") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: it must hold an object of JSON, got a {type(content).__name__}.")
+        raise ValueError(
+            f"{path} is damaged: it must hold an object of JSON, got a {type(content).__name__}."
+        )
     return content
 
 
@@ -43,13 +46,17 @@ def check_seal(path: Path, content: dict[str, Any], files: Iterable[str] = ()) -
     """
     sealed = {name: value for name, value in content.items() if name != CHECKSUM}
     if content.get(CHECKSUM) != _checksum(sealed) or not isinstance(content.get(FILES), dict):
-        raise ValueError(f"{path} was changed after it was written: its checksum does not match its content.")
+        raise ValueError(
+            f"{path} was changed after it was written: its checksum does not match its content."
+        )
     for name in files:
         file = path.parent / name
         if not file.is_file():
             raise ValueError(f"{file} is missing.")
         if content[FILES].get(name) != _digest(file):
-            raise ValueError(f"{file} was changed after it was written, or is that of another run or another seed.")
+            raise ValueError(
+                f"{file} was changed after it was written, or is that of another run or another seed."
+            )
     return {name: value for name, value in sealed.items() if name != FILES}
 
 

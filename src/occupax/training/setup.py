@@ -35,7 +35,8 @@ from occupax.samplers import Sampler, choose_sampler
 from occupax.training.schedule import Schedule
 
 PLANNED_STATES = 128
-"""Up to how many states a table is planned by default; beyond, planning takes longer than sampling."""
+"""Up to how many states a table is planned by default; beyond, planning takes longer than
+sampling."""
 AlgorithmSource = Algorithm[Any] | str | None
 MOST_SEEDS = 2**20
 PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
@@ -54,7 +55,8 @@ class Setup:
     record_every: int
     exact: bool
     sampler: Sampler
-    """How trajectories are sampled; its random numbers decide the results, all else but for rounding does not."""
+    """How trajectories are sampled; its random numbers decide the results, all else but for
+    rounding does not."""
 
     @property
     def runs(self) -> list[tuple[Algorithm[Any], int, Policy]]:
@@ -107,11 +109,15 @@ def make_setup(
             as_algorithm(algorithm)
     problem.sampling_horizon()
     if exact and not isinstance(problem.env, TabularMDP):
-        raise ValueError("exact=True needs a tabular environment: only there is the utility known exactly.")
+        raise ValueError(
+            "exact=True needs a tabular environment: only there is the utility known exactly."
+        )
     seed = check_integer("seed", seed, minimum=0, maximum=2**63)
     chosen = _read_seeds(seeds)
     if max(seed, *chosen) >= 2**32:
-        raise ValueError(f"seed and seeds must be below 2**32, the numbers of a random key, got {max(seed, *chosen)}.")
+        raise ValueError(
+            f"seed and seeds must be below 2**32, the numbers of a random key, got {max(seed, *chosen)}."
+        )
     policies = tuple(first_policy(problem, policy, seed, number) for number in chosen)
     for distinct in {_form(first): first for first in reversed(policies)}.values():
         refuse_unless_fitting(distinct, problem.env)
@@ -130,16 +136,19 @@ def make_setup(
 def default_algorithm(problem: Problem, policy: Policy) -> Algorithm[Any]:
     """What trains when no algorithm is given; docs/bench.md says how it was chosen.
 
-    A small table is planned in a model that is learned, which takes the fewest episodes by far. Elsewhere what is
-    observed may not be all of the state, and under constraints multipliers change with every batch, which plans do not.
-    Where actions are real numbers and the goal is a return, the linear baseline is the better one (docs/actions.md).
+    A small table is planned in a model that is learned, which takes the fewest episodes by far.
+    Elsewhere what is observed may not be all of the state, and under constraints multipliers change
+    with every batch, which plans do not. Where actions are real numbers and the goal is a return,
+    the linear baseline is the better one (docs/actions.md).
     """
     small = isinstance(problem.env, TabularMDP) and problem.env.num_states <= PLANNED_STATES
     if small and type(policy) is Tabular and not problem.constraints:
         return PlugIn()
     is_return = problem.utility.linear and not problem.constraints
     real_actions = policy.action_space in ("box", "squashed")
-    return REINFORCE(baseline="linear" if is_return and real_actions and can_be_fitted(problem) else "mean")
+    return REINFORCE(
+        baseline="linear" if is_return and real_actions and can_be_fitted(problem) else "mean"
+    )
 
 
 def as_algorithm(algorithm: Any) -> Algorithm[Any]:
@@ -147,21 +156,27 @@ def as_algorithm(algorithm: Any) -> Algorithm[Any]:
     if isinstance(algorithm, str):
         return named("algorithm", algorithm, ALGORITHMS)
     if not isinstance(algorithm, Algorithm):
-        raise ValueError(f"algorithm must be an occupax algorithm such as TSIVRPG(), or a name, got {algorithm!r:.60}.")
+        raise ValueError(
+            f"algorithm must be an occupax algorithm such as TSIVRPG(), or a name, got {algorithm!r:.60}."
+        )
     return algorithm
 
 
 def given_episodes(episodes: int | None) -> int:
     """Return the number of episodes, which has no default."""
     if episodes is None:
-        raise ValueError("episodes must say how many trajectories each seed may sample, for example episodes=10_000.")
+        raise ValueError(
+            "episodes must say how many trajectories each seed may sample, for example episodes=10_000."
+        )
     return episodes
 
 
 def refuse_unless_path(path: Any, name: str = "out") -> None:
     """Refuse what names no file or folder; `out` may be nothing."""
     if not (path is None and name == "out") and (not isinstance(path, str | Path) or path == ""):
-        raise ValueError(f"{name} must be the path of a {'file' if name == 'path' else 'folder'}, got {path!r:.60}.")
+        raise ValueError(
+            f"{name} must be the path of a {'file' if name == 'path' else 'folder'}, got {path!r:.60}."
+        )
 
 
 def versions() -> dict[str, Any]:
@@ -183,7 +198,9 @@ def _read_seeds(seeds: Any) -> tuple[int, ...]:
         return tuple(range(check_integer("seeds", seeds, maximum=MOST_SEEDS)))
     chosen = check_integers("seeds", seeds, minimum=0, maximum=2**63)
     if not chosen or len(set(chosen)) != len(chosen):
-        raise ValueError(f"seeds must be a number of seeds or a list of different ones, got {seeds!r}.")
+        raise ValueError(
+            f"seeds must be a number of seeds or a list of different ones, got {seeds!r}."
+        )
     return chosen
 
 
@@ -194,7 +211,9 @@ def source_of_policies(env: DecisionProcess, source: PolicySource) -> Policy | I
     if isinstance(source, str):
         source = named("policy", source, INITIALISERS)
     if any(source is initialiser for initialiser in INITIALISERS.values()):
-        raise ValueError("policy must be an initialiser that was called, such as occupax.policies.mlp().")
+        raise ValueError(
+            "policy must be an initialiser that was called, such as occupax.policies.mlp()."
+        )
     if not isinstance(source, Policy) and not callable(source):
         kinds = "a policy, an initialiser such as occupax.policies.mlp(), or a name"
         raise ValueError(f"policy must be {kinds}, got {source!r:.60}.")
@@ -207,7 +226,9 @@ def first_policy(problem: Problem, source: PolicySource, seed: int, number: int)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
     policy = initial if isinstance(initial, Policy) else _initialised(initial, problem.env, key)
     refuse_unless_policy(policy)
-    return with_spaces(jax.tree.map(_in_default_precision, policy), "")  # those of the result are the problem's
+    return with_spaces(
+        jax.tree.map(_in_default_precision, policy), ""
+    )  # those of the result are the problem's
 
 
 def _initialised(source: Callable[[Any, Any], Any], env: DecisionProcess, key: Any) -> Any:
@@ -238,7 +259,11 @@ def _form(policy: Policy) -> tuple[Any, ...]:
 def _in_default_precision(leaf: Any) -> Any:
     """Parameters in the precision that everything else is computed in; NumPy's become JAX's."""
     is_array = isinstance(leaf, np.ndarray | jax.Array)
-    return jnp.asarray(leaf, jnp.result_type(float)) if is_array and jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
+    return (
+        jnp.asarray(leaf, jnp.result_type(float))
+        if is_array and jnp.issubdtype(leaf.dtype, jnp.inexact)
+        else leaf
+    )
 
 
 def _resolve(algorithm: Algorithm[Any] | None, problem: Problem, policy: Policy) -> Algorithm[Any]:

@@ -26,9 +26,17 @@ from occupax.training.grid import CHECKING, Base, Group, read_grid
 from occupax.training.loading import load_result
 from occupax.training.loop import paid_iterations, run
 from occupax.training.result import SUMMARY, Result, comparison, import_pandas
-from occupax.training.setup import AlgorithmSource, PolicySource, Setup, given_episodes, refuse_unless_path
+from occupax.training.setup import (
+    AlgorithmSource,
+    PolicySource,
+    Setup,
+    given_episodes,
+    refuse_unless_path,
+)
 
-NOTHING_LEARNED = "no setting learned anything: none is clearly better than the policy that training began with"
+NOTHING_LEARNED = (
+    "no setting learned anything: none is clearly better than the policy that training began with"
+)
 QUICK = 100
 """A sweep of more points shows a progress bar while the points are checked."""
 MOST_CURVES = 6
@@ -81,7 +89,9 @@ class Sweep:
 
     def to_dataframe(self) -> Any:
         """Return a data frame of pandas with a row for each point: its settings, `score`, `violation` and `learned`."""
-        columns: dict[str, Any] = {name: [point[name] for point in self.points] for name in self.points[0]}
+        columns: dict[str, Any] = {
+            name: [point[name] for point in self.points] for name in self.points[0]
+        }
         columns |= {"score": self.scores, "violation": self.violations, "learned": self.learned}
         return import_pandas().DataFrame(columns)
 
@@ -98,7 +108,10 @@ class Sweep:
         return assessments
 
     def __repr__(self) -> str:
-        lines = [f"{'score':>12}  settings", *(f"{score:>12}  {settings}" for settings, score in self._ranking())]
+        lines = [
+            f"{'score':>12}  settings",
+            *(f"{score:>12}  {settings}" for settings, score in self._ranking()),
+        ]
         return "\n".join([*lines, *([] if self.learned.any() else [NOTHING_LEARNED])])
 
     def _repr_html_(self) -> str:
@@ -115,7 +128,12 @@ class Sweep:
         rows: list[tuple[str, str]] = []
         for i in np.argsort(-self.scores, kind="stable"):
             settings = ", ".join(f"{name}={setting}" for name, setting in self.points[i].items())
-            rows.append((settings + ("" if self.learned[i] else "  (learned nothing)"), f"{self.scores[i]:.5g}"))
+            rows.append(
+                (
+                    settings + ("" if self.learned[i] else "  (learned nothing)"),
+                    f"{self.scores[i]:.5g}",
+                )
+            )
         return rows
 
 
@@ -135,25 +153,28 @@ def sweep(
 ) -> Sweep:
     """Train with every combination of the settings in `over`.
 
-    Settings that are numbers inside the mathematics (`step_size`, `radius`, `mixing`, `weight_bound`) are batched with
-    the seeds into one program. All others (sizes, rules, policies, discounts) are looped over.
+    Settings that are numbers inside the mathematics (`step_size`, `radius`, `mixing`,
+    `weight_bound`) are batched with the seeds into one program. All others (sizes, rules, policies,
+    discounts) are looped over.
 
     Args:
         problem: as for `train`.
-        algorithm: has the settings that are not swept over; a name such as "tsivr-pg" stands for its defaults. By
-            default the algorithm that `train` takes for the problem.
-        over: values to try for each setting: a field of the algorithm; an argument of the policy's initialiser, such
-            as "policy.hidden"; "discount" or "horizon". All points are scored with the discount and the horizon of
-            `problem`.
+        algorithm: has the settings that are not swept over; a name such as "tsivr-pg" stands for
+            its defaults. By default the algorithm that `train` takes for the problem.
+        over: values to try for each setting: a field of the algorithm; an argument of the policy's
+            initialiser, such as "policy.hidden"; "discount" or "horizon". All points are scored
+            with the discount and the horizon of `problem`.
         episodes: trajectories each run may sample; the same for every point. It must be given.
         seeds: how many seeds, or which; the same for every point.
         seed: of everything.
         policy: as for `train`.
-        out: folder; gets one folder a point, `sweep.json`, and what is needed to go on after an interruption.
+        out: folder; gets one folder a point, `sweep.json`, and what is needed to go on after an
+            interruption.
         resume: go on with what is in `out`.
         progress: show a progress bar.
         record_every: iterations in a record.
-        sampler: as for `train`; `occupax.samplers.Ray(...)` spreads the points over a cluster, one a task.
+        sampler: as for `train`; `occupax.samplers.Ray(...)` spreads the points over a cluster, one
+            a task.
 
     Returns:
         Settings, result and score of every point.
@@ -173,7 +194,9 @@ def sweep(
     folder = None if out is None else Path(out).absolute()
     with locked(folder):
         if folder is not None:
-            refuse_others_files(folder, ("groups", "sweep.json", *(f"point-{i}" for i in range(len(points)))))
+            refuse_others_files(
+                folder, ("groups", "sweep.json", *(f"point-{i}" for i in range(len(points))))
+            )
         if on_cluster:
             setups = {group.numbers[0]: group.setup for group in groups}
             results = _run_trials(setups, sampler, budget, folder, resume, progress)
@@ -198,7 +221,12 @@ def _run_groups(
 
 
 def _run_trials(
-    setups: Mapping[int, Setup], sampler: Ray, episodes: int, out: Path | None, resume: bool, progress: bool
+    setups: Mapping[int, Setup],
+    sampler: Ray,
+    episodes: int,
+    out: Path | None,
+    resume: bool,
+    progress: bool,
 ) -> dict[int, Result]:
     """Run set-ups of one algorithm each. Those that end are saved in `out` at once and, to resume, not run again."""
     results: dict[int, Result] = {}
@@ -210,7 +238,9 @@ def _run_trials(
                 saved = load_result(folder, setup.problem, setup.policies[0])
                 has = saved.config["episodes"]
                 if has > episodes:
-                    raise ValueError(f"episodes is {episodes:,}, but the run in {folder} has {has:,} already.")
+                    raise ValueError(
+                        f"episodes is {episodes:,}, but the run in {folder} has {has:,} already."
+                    )
                 if has == episodes:
                     results[i] = replace(saved, algorithm=setup.algorithms[0])
     left = {i: setup for i, setup in setups.items() if i not in results}
@@ -223,7 +253,9 @@ def _run_trials(
     return results
 
 
-def _run_tasks(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterator[tuple[int, Result]]:
+def _run_tasks(
+    setups: dict[int, Setup], sampler: Ray, episodes: int
+) -> Iterator[tuple[int, Result]]:
     """The results of set-ups with their numbers, in the order in which they end."""
     if not setups:
         return
@@ -232,7 +264,9 @@ def _run_tasks(setups: dict[int, Setup], sampler: Ray, episodes: int) -> Iterato
 
     under_way: dict[Any, int] = {}
     try:
-        trial = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(_trial)
+        trial = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(
+            _trial
+        )
         double = bool(jax.config.read("jax_enable_x64"))
         for i, setup in setups.items():
             under_way[trial.remote(cluster.send(_to_send(setup, sampler), episodes, double))] = i
@@ -271,15 +305,25 @@ def _trial(package: Package) -> tuple[Result, list[Arrays]]:
             result = run(setup, episodes, progress=False)[0]
         except EpisodeError as error:
             raise error.__cause__ or error from None  # how far it came is known over there
-        bare = replace(result, problem=None, algorithm=None, policies=(), config={}, arrays={}, compare=None)
+        bare = replace(
+            result, problem=None, algorithm=None, policies=(), config={}, arrays={}, compare=None
+        )
         return bare, [named_arrays(policy) for policy in result.policies]
 
 
 def _received(result: Result, policies: list[Arrays], setup: Setup, episodes: int) -> Result:
     config, arrays = make_config(setup, episodes)
-    trained = tuple(with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True))
-    made = {"config": config, "arrays": arrays, "compare": comparison(setup.problem, setup.policies[0])}
-    return replace(result, problem=setup.problem, algorithm=setup.algorithms[0], policies=trained, **made)
+    trained = tuple(
+        with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True)
+    )
+    made = {
+        "config": config,
+        "arrays": arrays,
+        "compare": comparison(setup.problem, setup.policies[0]),
+    }
+    return replace(
+        result, problem=setup.problem, algorithm=setup.algorithms[0], policies=trained, **made
+    )
 
 
 def _save(done: Sweep, folder: Path) -> None:
@@ -288,5 +332,7 @@ def _save(done: Sweep, folder: Path) -> None:
     summary: list[dict[str, Any]] = []
     for i, (point, score) in enumerate(zip(done.points, map(float, done.scores), strict=True)):
         known = score if np.isfinite(score) else None
-        summary.append({"folder": f"point-{i}", "score": known, "settings": serial.pack(point)[0]["dict"]})
+        summary.append(
+            {"folder": f"point-{i}", "score": known, "settings": serial.pack(point)[0]["dict"]}
+        )
     serial.write_text(folder / "sweep.json", json.dumps(summary, indent=1))

@@ -24,7 +24,9 @@ class TensorBoard(Logger):
         try:
             from tensorboardX import SummaryWriter
         except ImportError:
-            raise ValueError("TensorBoard(folder) needs tensorboardX: install occupax[tensorboard].") from None
+            raise ValueError(
+                "TensorBoard(folder) needs tensorboardX: install occupax[tensorboard]."
+            ) from None
         refuse_unless_path(folder, "folder")
         self._make, self._folder = SummaryWriter, Path(folder)
         self._writers: list[Any] = []
@@ -34,9 +36,13 @@ class TensorBoard(Logger):
         """Begin new files; with records of an earlier part of the training, behind what its files have."""
         folders = [self._folder / f"seed-{seed}" for seed in seeds]
         self._done = [_last_steps(folder) if len(table.episodes) else {} for folder in folders]
-        suffixes = [f".{len(list(folder.glob(EVENTS)))}" for folder in folders]  # names have the second, no more
+        suffixes = [
+            f".{len(list(folder.glob(EVENTS)))}" for folder in folders
+        ]  # names have the second, no more
         pairs = zip(folders, suffixes, strict=True)
-        self._writers = [self._make(str(folder), filename_suffix=suffix) for folder, suffix in pairs]
+        self._writers = [
+            self._make(str(folder), filename_suffix=suffix) for folder, suffix in pairs
+        ]
         self.log(table)
 
     def log(self, table: RecordTable) -> None:
@@ -60,11 +66,15 @@ def _last_steps(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for file in folder.glob(EVENTS):
         content, place = file.read_bytes(), 0
-        while place + 12 <= len(content):  # a length in 8 bytes, its checksum in 4, the event, and its checksum
+        while place + 12 <= len(
+            content
+        ):  # a length in 8 bytes, its checksum in 4, the event, and its checksum
             (length,) = struct.unpack_from("<Q", content, place)
             if place + 16 + length > len(content):
                 break
-            event: Any = cast("Any", event_pb2).Event.FromString(content[place + 12 : place + 12 + length])
+            event: Any = cast("Any", event_pb2).Event.FromString(
+                content[place + 12 : place + 12 + length]
+            )
             place += 16 + length
             found |= {it.tag: max(event.step, found.get(it.tag, -1)) for it in event.summary.value}
     return found
@@ -82,14 +92,18 @@ class WeightsAndBiases(Logger):
         try:
             import wandb
         except ImportError:
-            raise ValueError("WeightsAndBiases(project) needs wandb: install occupax[wandb].") from None
+            raise ValueError(
+                "WeightsAndBiases(project) needs wandb: install occupax[wandb]."
+            ) from None
         self._wandb, self._project, self._options = wandb, project, {"group": "occupax"} | options
         self._runs: list[Any] = []
 
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
         """Begin a run for each seed, and log what there is already."""
         fixed = {"project": self._project, "reinit": "create_new"}
-        self._runs = [self._wandb.init(**{"name": f"seed-{seed}"} | self._options | fixed) for seed in seeds]
+        self._runs = [
+            self._wandb.init(**{"name": f"seed-{seed}"} | self._options | fixed) for seed in seeds
+        ]
         self.log(table)
 
     def log(self, table: RecordTable) -> None:

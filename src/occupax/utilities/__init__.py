@@ -2,7 +2,15 @@
 
 from occupax.utilities.base import Smoothness, Sum, Utility
 from occupax.utilities.custom import OF_SOMETHING, Custom, as_utility, check
-from occupax.utilities.library import UTILITIES, Entropy, Linear, LogCoverage, Reward, SetDistance, Total
+from occupax.utilities.library import (
+    UTILITIES,
+    Entropy,
+    Linear,
+    LogCoverage,
+    Reward,
+    SetDistance,
+    Total,
+)
 from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
 from occupax.utilities.several import LogDet, NashWelfare, SoftMin
 from occupax.utilities.targets import KL, ForwardKL

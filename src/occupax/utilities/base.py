@@ -102,7 +102,9 @@ class Sum(Utility):
     def __check_init__(self) -> None:
         lengths = {len(part) for part in (self.terms, self.weights, self.sizes) if part is not None}
         if len(lengths) != 1 or not self.terms:
-            raise ValueError("a sum needs a weight, and a size if there are any, for each of its terms.")
+            raise ValueError(
+                "a sum needs a weight, and a size if there are any, for each of its terms."
+            )
         if not all(isfinite(weight) for weight in self.weights if isinstance(weight, int | float)):
             raise ValueError(f"the weights of a sum must be finite, got {self.weights}.")
         if self.sizes is not None:
@@ -113,12 +115,16 @@ class Sum(Utility):
         seen = [occupancy] * len(self.terms)
         if self.sizes is not None:
             stops = accumulate(self.sizes)
-            seen = [occupancy[stop - size : stop] for stop, size in zip(stops, self.sizes, strict=True)]
+            seen = [
+                occupancy[stop - size : stop] for stop, size in zip(stops, self.sizes, strict=True)
+            ]
         return list(zip(self.weights, self.terms, seen, strict=True))
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """The weighted sum of the values."""
-        return jnp.sum(jnp.stack([weight * term.value(part) for weight, term, part in self.parts(occupancy)]))
+        return jnp.sum(
+            jnp.stack([weight * term.value(part) for weight, term, part in self.parts(occupancy)])
+        )
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """The weighted gradients: side by side when each term has its own part, added otherwise."""
@@ -137,13 +143,18 @@ class Sum(Utility):
     def concave(self) -> bool:
         """Whether every term is concave with a positive weight, linear, or multiplied by zero."""
         pairs = zip(self.terms, self.weights, strict=True)
-        return all(term.linear or (term.concave if weight > 0 else weight == 0) for term, weight in pairs)
+        return all(
+            term.linear or (term.concave if weight > 0 else weight == 0) for term, weight in pairs
+        )
 
     @property
     def smoothness(self) -> Smoothness:
         """The weighted sum of the constants, or their largest when each term has its own part."""
         pairs = zip(self.terms, self.weights, strict=True)
-        scaled = [[abs(weight) * it if weight else 0.0 for it in term.smoothness] for term, weight in pairs]
+        scaled = [
+            [abs(weight) * it if weight else 0.0 for it in term.smoothness]
+            for term, weight in pairs
+        ]
         combine = sum if self.sizes is None else max
         return Smoothness(*(combine(column) for column in zip(*scaled, strict=True)))
 

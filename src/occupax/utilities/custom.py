@@ -27,7 +27,8 @@ OF_SOMETHING: dict[str, Callable[..., Utility]] = {
     "nash-welfare": NashWelfare,
     "log-det": LogDet,
 }
-"""Utilities that need a target, rewards or regressors; on the command line these follow the name and a colon."""
+"""Utilities that need a target, rewards or regressors; on the command line these follow the name
+and a colon."""
 
 SLACK = 1e-6
 """By how much what is measured may exceed what is declared."""
@@ -41,7 +42,8 @@ class Custom(Utility):
         features: what the occupancy counts; pairs of state and action by default, entry s * A + a.
         concave: whether the function is concave; `occupax.utilities.check` tests the claim.
         smoothness: the constants of the theory, where known.
-        domain: projection on where the function is defined; by default non-negative vectors for features of visits.
+        domain: projection on where the function is defined; by default non-negative vectors for
+            features of visits.
     """
 
     function: Callable[[Float[Array, " d"]], Any]
@@ -59,18 +61,24 @@ class Custom(Utility):
         domain: Callable[[Any], Any] | None = None,
     ):
         if not callable(function) or isinstance(function, type):
-            raise ValueError(f"a utility must be one of occupax.utilities or a function, got {function!r}.")
+            raise ValueError(
+                f"a utility must be one of occupax.utilities or a function, got {function!r}."
+            )
         self.function, self.declared_concave, self.projection = function, concave, domain
         self.counted = None if features is None else as_feature(features)
         if np.shape(smoothness) != (len(Smoothness._fields),):
-            raise ValueError(f"smoothness must be the constants {', '.join(Smoothness._fields)}, got {smoothness!r}.")
+            raise ValueError(
+                f"smoothness must be the constants {', '.join(Smoothness._fields)}, got {smoothness!r}."
+            )
         self.declared_smoothness = Smoothness(*smoothness)
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
         """What the function returns."""
         value = jnp.asarray(self.function(occupancy))
         if value.shape != ():
-            raise ValueError(f"a utility must return a single number, got an array of shape {value.shape}.")
+            raise ValueError(
+                f"a utility must return a single number, got an array of shape {value.shape}."
+            )
         if jnp.iscomplexobj(value):
             raise ValueError(f"a utility must return a real number, got {value.dtype}.")
         return value
@@ -83,7 +91,11 @@ class Custom(Utility):
         """The given projection, or one that suits the features."""
         if self.projection is not None:
             return self.projection(occupancy)
-        return nonnegative(occupancy) if isinstance(self.features(), feature_maps.VISITS) else occupancy
+        return (
+            nonnegative(occupancy)
+            if isinstance(self.features(), feature_maps.VISITS)
+            else occupancy
+        )
 
     @property
     def concave(self) -> bool:
@@ -105,7 +117,9 @@ def as_utility(value: Any) -> Utility:
     if isinstance(value, str):
         if value in OF_SOMETHING:
             kind = OF_SOMETHING[value].__name__
-            needed = {"kl": "target", "forward-kl": "target", "log-det": "regressors"}.get(value, "rewards")
+            needed = {"kl": "target", "forward-kl": "target", "log-det": "regressors"}.get(
+                value, "rewards"
+            )
             given = f"give occupax.utilities.{kind}({needed}), or {value}:{needed.upper()} on the command line"
             raise ValueError(f"utility {value!r} needs its {needed}, which no name has: {given}.")
         if value not in UTILITIES:
@@ -114,7 +128,9 @@ def as_utility(value: Any) -> Utility:
     return value if isinstance(value, Utility) else Custom(value)
 
 
-def bind(utility: Utility, env: DecisionProcess, discount: float, features: Feature | None) -> Utility:
+def bind(
+    utility: Utility, env: DecisionProcess, discount: float, features: Feature | None
+) -> Utility:
     """Fill in what only the problem knows; `features` are those given by hand, which all terms then share."""
     if isinstance(utility, Sum):
         terms = tuple(bind(term, env, discount, features) for term in utility.terms)
@@ -133,9 +149,13 @@ def bind(utility: Utility, env: DecisionProcess, discount: float, features: Feat
     if isinstance(utility, Reward) and features is not None:
         return _return_of(env, features)
     if isinstance(utility, Total) and features is not None:
-        raise ValueError("the utility Total has a feature of its own; leave features out, or give Linear(weights).")
+        raise ValueError(
+            "the utility Total has a feature of its own; leave features out, or give Linear(weights)."
+        )
     if isinstance(utility, Custom) and features is not None:
-        return eqx.tree_at(lambda it: it.counted, utility, features, is_leaf=lambda leaf: leaf is None)
+        return eqx.tree_at(
+            lambda it: it.counted, utility, features, is_leaf=lambda leaf: leaf is None
+        )
     return utility
 
 
@@ -162,7 +182,9 @@ def _return_of(env: DecisionProcess, features: Feature) -> Utility:
     )
 
 
-def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, seed: int = 0) -> Smoothness:
+def check(
+    utility: object, size: int, mass: float = 1.0, samples: int = 200, seed: int = 0
+) -> Smoothness:
     """Test a utility's gradient, concavity and constants on random occupancies of a size, with totals up to a mass.
 
     Returns:
@@ -175,19 +197,25 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     size, samples = check_integer("size", size), check_integer("samples", samples)
     seed = check_integer("seed", seed, minimum=0)
     refuse_unless_fitting(subject, size)
-    points = _occupancies(size, check_number("mass", mass, low=0.0, open_low=True), 2 * samples, seed)
+    points = _occupancies(
+        size, check_number("mass", mass, low=0.0, open_low=True), 2 * samples, seed
+    )
     with jax.enable_x64(True):
         points = np.asarray(jax.vmap(subject.domain)(jnp.asarray(points)))
         _refuse_infinite_at_zero(subject, size)
     steps = 1e-5 * mass * np.random.default_rng(seed + 1).dirichlet(np.ones(size), 2 * samples)
-    tried = np.concatenate([points, points + steps, points - steps, (points[::2] + points[1::2]) / 2])
+    tried = np.concatenate(
+        [points, points + steps, points - steps, (points[::2] + points[1::2]) / 2]
+    )
     with jax.enable_x64(True):
         values = np.asarray(jax.jit(jax.vmap(subject.value))(tried))
         gradients = np.asarray(jax.jit(jax.vmap(subject.gradient))(points))
 
     # NaN would pass every comparison below.
     if not (np.isfinite(values).all() and np.isfinite(gradients).all()):
-        raise ValueError(f"{type(subject).__name__} has values or gradients that are not finite on occupancies.")
+        raise ValueError(
+            f"{type(subject).__name__} has values or gradients that are not finite on occupancies."
+        )
 
     values, forward, backward, middle = np.split(values, np.arange(1, 4) * len(points))
     slope, predicted = (forward - backward) / 2, (gradients * steps).sum(1)
@@ -208,9 +236,13 @@ def check(utility: object, size: int, mass: float = 1.0, samples: int = 200, see
     seen = Smoothness(float(np.abs(gradients).max()), *rates)
     for name, measured, declared in zip(Smoothness._fields, seen, subject.smoothness, strict=True):
         if isfinite(declared) and measured > declared * (1 + SLACK) + SLACK:
-            faults.append(f"smoothness.{name}: declared {declared:.6g}, but {measured:.6g} was seen.")
+            faults.append(
+                f"smoothness.{name}: declared {declared:.6g}, but {measured:.6g} was seen."
+            )
     if faults:
-        raise ValueError(f"{type(subject).__name__} does not keep what it declares: " + " ".join(faults))
+        raise ValueError(
+            f"{type(subject).__name__} does not keep what it declares: " + " ".join(faults)
+        )
     return seen
 
 

@@ -107,7 +107,9 @@ class Linear(_Everywhere):
         """The weights, whatever the occupancy."""
         wanted, got = occupancy.size, self.weights.size
         if occupancy.shape != self.weights.shape:
-            raise ValueError(f"weights of Linear must have one entry for each of the {wanted} features, got {got}.")
+            raise ValueError(
+                f"weights of Linear must have one entry for each of the {wanted} features, got {got}."
+            )
         return jnp.asarray(self.weights, occupancy.dtype)
 
     @property
@@ -125,7 +127,8 @@ class Entropy(_OfVisits):
 
     Args:
         smoothing: keeps the gradient finite where nothing is visited; 0 is the entropy itself.
-        scale: what turns the occupancy into a distribution: 1 - discount in a problem, unless given; 1 outside one.
+        scale: what turns the occupancy into a distribution: 1 - discount in a problem, unless
+            given; 1 outside one.
     """
 
     smoothing: float = eqx.field(static=True, default=1e-6)
@@ -183,7 +186,8 @@ class SetDistance(_Everywhere):
     """-dist^2(u, set), where u is the discounted sum of a vector feedback: reinforcement learning with constraints.
 
     Args:
-        feedback: the vector z(s, a): an array [S, A, k], a function of (observation, action), or a feature.
+        feedback: the vector z(s, a): an array [S, A, k], a function of (observation, action), or a
+            feature.
         set: where its discounted sum should end.
     """
 
@@ -192,13 +196,17 @@ class SetDistance(_Everywhere):
 
     def __init__(self, feedback: Any, set: ConvexSet):  # noqa: A002
         if not isinstance(set, ConvexSet):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"set must be one of Box, Ball, Halfspace, Polyhedron, Point, got {set!r}.")
+            raise ValueError(
+                f"set must be one of Box, Ball, Halfspace, Polyhedron, Point, got {set!r}."
+            )
         self.feedback, self.set = as_feedback("feedback", feedback), set
 
     def _excess(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         size, wanted = self.set.size, occupancy.size
         if size != wanted:
-            raise ValueError(f"set must have as many dimensions as the feedback, {wanted}, got one of {size}.")
+            raise ValueError(
+                f"set must have as many dimensions as the feedback, {wanted}, got one of {size}."
+            )
         # under the square, the envelope theorem allows to hold the projection constant
         return occupancy - self.set.project(jax.lax.stop_gradient(occupancy))
 

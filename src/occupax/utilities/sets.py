@@ -1,6 +1,7 @@
 """Closed convex sets and the exact projection onto each, in plain JAX, which returns a point of the set as it is.
 
-A set keeps its numbers as float64 NumPy arrays, so its projections are as precise as JAX is set to be.
+A set keeps its numbers as float64 NumPy arrays, so its projections are as precise as JAX is set to
+be.
 """
 
 from abc import abstractmethod
@@ -42,14 +43,19 @@ class Box(ConvexSet):
     high: Float[np.ndarray, " k"]
 
     def __init__(self, low: Numbers, high: Numbers):
-        self.low, self.high = _numbers("low", low, 1, finite=False), _numbers("high", high, 1, finite=False)
+        self.low, self.high = (
+            _numbers("low", low, 1, finite=False),
+            _numbers("high", high, 1, finite=False),
+        )
 
     def __check_init__(self) -> None:
         for name, bounds in (("low", self.low), ("high", self.high)):
             _numbers(name, bounds, 1, finite=False)
         sizes = self.low.size, self.high.size
         if sizes[0] != sizes[1]:
-            raise ValueError(f"high must be as long as low, but low has {sizes[0]} and high {sizes[1]} numbers.")
+            raise ValueError(
+                f"high must be as long as low, but low has {sizes[0]} and high {sizes[1]} numbers."
+            )
         _require("low", self.low, self.low < np.inf, "finite or -inf")
         _require("high", self.high, self.high > -np.inf, "finite or inf")
         if np.any(crossed := self.low > self.high):
@@ -95,7 +101,10 @@ class Halfspace(ConvexSet):
         length = np.linalg.norm(given)
         if length == 0:
             raise ValueError(f"normal must have a number other than 0, but it is {given.tolist()}.")
-        self.normal, self.offset = given / length, np.asarray(_numbers("offset", offset, 0) / length)
+        self.normal, self.offset = (
+            given / length,
+            np.asarray(_numbers("offset", offset, 0) / length),
+        )
 
     def __check_init__(self) -> None:
         _numbers("offset", self.offset, 0)
@@ -111,8 +120,9 @@ class Halfspace(ConvexSet):
 class Polyhedron(ConvexSet):
     """The vectors `x` for which `matrix @ x <= bounds`, row by row.
 
-    Each row is kept divided by its length, together with its bound. A row of zeros rules nothing out. The projection is
-    as exact as the corners are well defined: where the normals that meet are nearly dependent, use float64.
+    Each row is kept divided by its length, together with its bound. A row of zeros rules nothing
+    out. The projection is as exact as the corners are well defined: where the normals that meet are
+    nearly dependent, use float64.
     """
 
     matrix: Float[np.ndarray, "rows k"]
@@ -124,7 +134,12 @@ class Polyhedron(ConvexSet):
             counts = f"matrix has {rows.shape[0]} rows and bounds {limits.size} numbers"
             raise ValueError(f"bounds must have a number for each row of matrix, but {counts}.")
         lengths = np.linalg.norm(rows, axis=1)
-        _require("bounds", limits, (lengths > 0) | (limits >= 0), "at least 0 where a row of matrix is zero")
+        _require(
+            "bounds",
+            limits,
+            (lengths > 0) | (limits >= 0),
+            "at least 0 where a row of matrix is zero",
+        )
         lengths = np.where(lengths == 0, 1, lengths)
         self.matrix, self.bounds = rows / lengths[:, None], limits / lengths
 
@@ -134,19 +149,29 @@ class Polyhedron(ConvexSet):
         rows, limits = _numbers("matrix", self.matrix, 2), _numbers("bounds", self.bounds, 1)
         lengths = np.linalg.norm(rows, axis=1)
         if not ((abs(lengths - 1) < ROUNDING) | (lengths == 0)).all():
-            raise ValueError(f"the rows of matrix must have length 1 or 0, but their lengths are {lengths.tolist()}.")
-        scale = np.max(np.abs(self.bounds)) or 1.0  # the solver has an absolute tolerance, of about 1e-7
-        if not linprog(np.zeros(rows.shape[1]), self.matrix, self.bounds / scale, bounds=(None, None)).success:
+            raise ValueError(
+                f"the rows of matrix must have length 1 or 0, but their lengths are {lengths.tolist()}."
+            )
+        scale = (
+            np.max(np.abs(self.bounds)) or 1.0
+        )  # the solver has an absolute tolerance, of about 1e-7
+        if not linprog(
+            np.zeros(rows.shape[1]), self.matrix, self.bounds / scale, bounds=(None, None)
+        ).success:
             rule = "bounds must leave some x with matrix @ x <= bounds"
             raise ValueError(f"{rule}, but, of unit rows, {limits.tolist()} leaves none.")
 
     def project(self, point: Float[Array, " k"]) -> Float[Array, " k"]:
         """Find the point of the polyhedron nearest to `point`."""
         dtype = jnp.result_type(self.matrix, self.bounds, point)
-        matrix, bounds, point = (jnp.asarray(array, dtype) for array in (self.matrix, self.bounds, point))
+        matrix, bounds, point = (
+            jnp.asarray(array, dtype) for array in (self.matrix, self.bounds, point)
+        )
         # Accelerators otherwise multiply float32 matrices with fewer digits.
         with jax.default_matmul_precision("highest"):
-            return jnp.where(jnp.all(matrix @ point <= bounds), point, _nearest(matrix, bounds, point))
+            return jnp.where(
+                jnp.all(matrix @ point <= bounds), point, _nearest(matrix, bounds, point)
+            )
 
 
 class Point(ConvexSet):
@@ -181,10 +206,11 @@ def _nearest(
 ) -> Float[Array, " k"]:
     """Find the point of `matrix @ x <= bounds` nearest to `start`; rows have length one or zero.
 
-    This is the dual active-set method of Goldfarb and Idnani (1983). The point is always the nearest to `start` among
-    those that meet the active constraints with equality, and moves away from `start` as the most violated constraint
-    enters, until none is violated. Unlike least-distance programming by nonnegative least squares, it does not cycle by
-    rounding where more constraints meet than there are dimensions.
+    This is the dual active-set method of Goldfarb and Idnani (1983). The point is always the
+    nearest to `start` among those that meet the active constraints with equality, and moves away
+    from `start` as the most violated constraint enters, until none is violated. Unlike
+    least-distance programming by nonnegative least squares, it does not cycle by rounding where
+    more constraints meet than there are dimensions.
     """
     rows, size = matrix.shape
     precision = float(jnp.finfo(matrix.dtype).eps)
@@ -193,8 +219,9 @@ def _nearest(
 
     def step(state: _State) -> _State:
         inverse = jnp.linalg.pinv(jnp.where(state.active[:, None], matrix, 0), rtol=cutoff)
-        # What rounding leaves of the active constraints shrinks with every correction, down to the size of the point
-        # itself: from a start 1000 away, a set of size 1 is still met to a few 1e-7 in float32.
+        # What rounding leaves of the active constraints shrinks with every correction, down to the
+        # size of the point itself: from a start 1000 away, a set of size 1 is still met to a few
+        # 1e-7 in float32.
         point = state.point - inverse @ jnp.where(state.active, matrix @ state.point - bounds, 0)
         tolerance = 4 * size**0.5 * precision * (jnp.abs(bounds) + jnp.linalg.norm(state.point))
         violation = matrix @ point - bounds
@@ -213,14 +240,19 @@ def _nearest(
         leaving = jnp.argmin(releases)
         enters = full <= releases[leaving]
         length = jnp.where(enters, full, releases[leaving])
-        # No step is left only if the constraints contradict each other, by rounding since the set is not empty.
+        # No step is left only if the constraints contradict each other, by rounding since the set
+        # is not empty.
         done = met | jnp.isinf(length)
         length = jnp.where(done, 0, length)
 
         return _State(
             point=point - length * direction,
-            multipliers=jnp.maximum(state.multipliers - length * weights, 0).at[entering].add(length),
-            active=jnp.where(enters, state.active.at[entering].set(True), state.active.at[leaving].set(False)),
+            multipliers=jnp.maximum(state.multipliers - length * weights, 0)
+            .at[entering]
+            .add(length),
+            active=jnp.where(
+                enters, state.active.at[entering].set(True), state.active.at[leaving].set(False)
+            ),
             entering=entering,
             pending=~enters,
             steps=state.steps + 1,
@@ -234,7 +266,9 @@ def _nearest(
     return lax.while_loop(lambda state: ~state.done & (state.steps < limit), step, first).point
 
 
-def _numbers(name: str, value: Numbers, dimensions: int, finite: bool = True) -> Float[np.ndarray, "..."]:
+def _numbers(
+    name: str, value: Numbers, dimensions: int, finite: bool = True
+) -> Float[np.ndarray, "..."]:
     kind = ("a number", "a vector of numbers", "a matrix of numbers")[dimensions]
     array = real_array(name, value).astype(np.float64)
     if array.ndim != dimensions or array.size == 0:

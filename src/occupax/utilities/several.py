@@ -40,12 +40,14 @@ class SoftMin(SeveralRewards):
     """-t log sum_k exp(-J_k / t): raise the smallest of several rewards; the smaller t, the nearer to the minimum.
 
     Args:
-        *rewards: features, such as `features.Info("speed", "comfort")`, functions of (observation, action), or arrays
-            [S, A] or [S, A, k].
+        *rewards: features, such as `features.Info("speed", "comfort")`, functions of (observation,
+            action), or arrays [S, A] or [S, A, k].
         temperature: t, in the units of the rewards.
     """
 
-    temperature: float = eqx.field(static=True, converter=lambda it: check_positive("temperature", it))
+    temperature: float = eqx.field(
+        static=True, converter=lambda it: check_positive("temperature", it)
+    )
 
     def __init__(self, *rewards: Any, temperature: float = 1.0):
         self.rewards, self.temperature = _stacked(rewards), temperature
@@ -96,7 +98,9 @@ class NashWelfare(SeveralRewards):
         """The weights, one for each entry of an occupancy."""
         weights = np.ones(occupancy.size) if self.weights is None else self.weights
         if weights.size != occupancy.size:
-            raise ValueError(f"weights must have one for each reward, {occupancy.size}, got {weights.size}.")
+            raise ValueError(
+                f"weights must have one for each reward, {occupancy.size}, got {weights.size}."
+            )
         return weights
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
@@ -122,7 +126,8 @@ class LogDet(Utility):
     """log det(sum_t gamma^t phi phi' + sigma I): the D-optimal design of an experiment whose regressors are phi.
 
     Args:
-        regressors: the vector phi(s, a): a feature, a function of (observation, action), or an array [S, A, k].
+        regressors: the vector phi(s, a): a feature, a function of (observation, action), or an
+            array [S, A, k].
         sigma: what is known beforehand, in the units of the sum.
     """
 

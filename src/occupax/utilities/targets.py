@@ -31,7 +31,9 @@ class Imitation(Utility):
     ):
         table = read_array("target", target)
         if features is None and table.ndim not in (1, 2):
-            raise ValueError(f"target must be an array [S] of states or [S, A] of pairs, got shape {table.shape}.")
+            raise ValueError(
+                f"target must be an array [S] of states or [S, A] of pairs, got shape {table.shape}."
+            )
         self.counted = (
             as_feature(features)
             if features is not None
@@ -59,7 +61,9 @@ class Imitation(Utility):
     def smoothed(self, occupancy: Any) -> tuple[Any, Any]:
         """The distribution of visits and the target, both moved away from 0."""
         if occupancy.size != self.target.size:
-            raise ValueError(f"target must have an entry for each feature, {occupancy.size}, got {self.target.size}.")
+            raise ValueError(
+                f"target must have an entry for each feature, {occupancy.size}, got {self.target.size}."
+            )
         return self.factor * occupancy + self.smoothing, self.target + self.smoothing
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -82,10 +86,12 @@ class KL(Imitation):
     It avoids what the target avoids. It is 0 where rho is the target, and negative elsewhere.
 
     Args:
-        target: the distribution of visits, an array [S] or [S, A], or [d] of given features; `occupax.demonstrations`
-            makes it from a policy or from recorded episodes.
-        smoothing: what is added to both, so that the gradient stays finite where nothing is visited.
-        scale: what turns the occupancy into a distribution: 1 - discount in a problem, unless given.
+        target: the distribution of visits, an array [S] or [S, A], or [d] of given features;
+            `occupax.demonstrations` makes it from a policy or from recorded episodes.
+        smoothing: what is added to both, so that the gradient stays finite where nothing is
+            visited.
+        scale: what turns the occupancy into a distribution: 1 - discount in a problem, unless
+            given.
         features: what the target counts, if it is neither states nor pairs of state and action.
     """
 

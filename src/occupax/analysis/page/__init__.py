@@ -28,11 +28,17 @@ def environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     found: Any = Environment(
-        loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader(__name__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     found.filters["interactive"] = interactive
-    style, script = (files(__name__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    style, script = (
+        files(__name__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
+    )
     checksum = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     found.globals.update(style=style, script=script, checksum=checksum)
     return found

@@ -9,17 +9,26 @@ from occupax.analysis import plots
 from occupax.analysis.charts import Chart, Maps, Series, thin
 from occupax.analysis.describe import number
 
-SHOWN = {colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)} | {"#000000": "currentColor"}
-"""The colour in the page of each colour of the figures; the page has others in the light than in the dark."""
+SHOWN = {colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)} | {
+    "#000000": "currentColor"
+}
+"""The colour in the page of each colour of the figures; the page has others in the light than in
+the dark."""
 
 
 def interactive(chart: Chart | Maps) -> dict[str, Any]:
     """What the template of a figure needs: the drawing, a button for each part of it, and the numbers."""
     from matplotlib import style
 
-    with style.context("default"):  # the page has its own colours, whatever the user's figures look like
+    with style.context(
+        "default"
+    ):  # the page has its own colours, whatever the user's figures look like
         figure = plots.draw(chart, bare=True)
-        drawn = drawing(figure, chart, _describe_maps(chart) if isinstance(chart, Maps) else describe_chart(chart))
+        drawn = drawing(
+            figure,
+            chart,
+            _describe_maps(chart) if isinstance(chart, Maps) else describe_chart(chart),
+        )
     if isinstance(chart, Maps):
         return {**drawn, "buttons": [], "numbers": _maps(chart, figure)}
     return {**drawn, "buttons": _buttons(chart), "numbers": _chart(chart, figure)}
@@ -36,7 +45,12 @@ def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any
     svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
     for drawn, shown in SHOWN.items():
         svg = svg.replace(drawn, shown)
-    words = {"name": chart.name, "title": chart.title, "caption": chart.caption, "description": description}
+    words = {
+        "name": chart.name,
+        "title": chart.title,
+        "caption": chart.caption,
+        "description": description,
+    }
     return {**words, "box": box[1] if box else "", "svg": svg.rstrip()}
 
 
@@ -53,8 +67,14 @@ def describe_chart(chart: Chart) -> str:
 
 
 def _describe_maps(maps: Maps) -> str:
-    seen = [np.count_nonzero(grid.values > plots.VISITS_SHOWN * grid.values.max()) for grid in maps.grids]
-    texts = [f"{count} of {grid.values.size}, {grid.title}" for count, grid in zip(seen, maps.grids, strict=True)]
+    seen = [
+        np.count_nonzero(grid.values > plots.VISITS_SHOWN * grid.values.max())
+        for grid in maps.grids
+    ]
+    texts = [
+        f"{count} of {grid.values.size}, {grid.title}"
+        for count, grid in zip(seen, maps.grids, strict=True)
+    ]
     return f"Maps of the cells visited: {'; '.join(texts)}."
 
 
@@ -66,12 +86,20 @@ def _buttons(chart: Chart) -> list[dict[str, Any]]:
         buttons.append(_button("singles", "single seeds", thin_line, width=0.8, opacity=0.6))
     for i, level in enumerate(chart.levels):
         pattern = plots.LEVEL_DASHES[i % len(plots.LEVEL_DASHES)]
-        buttons.append(_button(f"l{i}", level.name, plots.Look("#000000", pattern, None), width=1.2))
+        buttons.append(
+            _button(f"l{i}", level.name, plots.Look("#000000", pattern, None), width=1.2)
+        )
     return buttons
 
 
-def _button(part: str, name: str, look: plots.Look, width: float = 1.8, opacity: float = 1.0) -> dict[str, Any]:
-    dashes = None if look.dashes is None else " ".join(f"{width * length:g}" for length in look.dashes) or "none"
+def _button(
+    part: str, name: str, look: plots.Look, width: float = 1.8, opacity: float = 1.0
+) -> dict[str, Any]:
+    dashes = (
+        None
+        if look.dashes is None
+        else " ".join(f"{width * length:g}" for length in look.dashes) or "none"
+    )
     line = {"colour": SHOWN[look.colour], "width": width, "dashes": dashes, "opacity": opacity}
     return {"part": part, "name": name, "outline": look.marker and _outline(look.marker), **line}
 
@@ -82,7 +110,10 @@ def _outline(marker: str) -> str:
     if marker == "o":
         return "M12 5a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z"
     style = MarkerStyle(marker)
-    corners = np.asarray(style.get_path().transformed(style.get_transform()).to_polygons()[0]) * (6.0, -6.0) + (15, 5)
+    corners = np.asarray(style.get_path().transformed(style.get_transform()).to_polygons()[0]) * (
+        6.0,
+        -6.0,
+    ) + (15, 5)
     return f"M{'L'.join(f'{x:.1f} {y:.1f}' for x, y in corners)}z"
 
 
@@ -93,13 +124,20 @@ def _chart(chart: Chart, figure: Any) -> dict[str, Any]:
         "box": _box(figure, axes),
         "across": [*map(float, axes.get_xlim()), axes.get_xscale() == "log"],
         "up": [*map(float, axes.get_ylim()), axes.get_yscale() == "log"],
-        "series": [{"part": f"s{i}", **_series(chart, series)} for i, series in enumerate(chart.series)],
-        "levels": [{"part": f"l{i}", "name": chart.levels[i].name, "y": y} for i, y in enumerate(heights)],
+        "series": [
+            {"part": f"s{i}", **_series(chart, series)} for i, series in enumerate(chart.series)
+        ],
+        "levels": [
+            {"part": f"l{i}", "name": chart.levels[i].name, "y": y} for i, y in enumerate(heights)
+        ],
     }
 
 
 def _series(chart: Chart, series: Series) -> dict[str, Any]:
-    numbers = {name: _numbers(array, 10 if name == "x" else 6) for name, array in thin(series).arrays().items()}
+    numbers = {
+        name: _numbers(array, 10 if name == "x" else 6)
+        for name, array in thin(series).arrays().items()
+    }
     return {"name": series.name, "colour": SHOWN[plots.look(chart, series).colour], **numbers}
 
 
@@ -121,4 +159,7 @@ def _box(figure: Any, axes: Any) -> list[float]:
 
 def _numbers(array: np.ndarray, digits: int) -> list[float | int | None]:
     rounded = [float(f"{number:.{digits}g}") for number in array]
-    return [None if not np.isfinite(number) else int(number) if number.is_integer() else number for number in rounded]
+    return [
+        None if not np.isfinite(number) else int(number) if number.is_integer() else number
+        for number in rounded
+    ]

@@ -16,7 +16,9 @@ from occupax.training.setup import as_algorithm
 def bench(
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")],
     suite: Literal["quick", "full"] = "quick",
-    algorithm: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, shown("ox.train", "NAME")] = (),
+    algorithm: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, shown("ox.train", "NAME")
+    ] = (),
     tuned: Flag = False,
     half: Literal["development", "test", "both"] = "both",
     fresh: Annotated[int | None, number(int), shown("the problems that all have")] = None,

@@ -20,7 +20,9 @@ MOST_SAMPLED_STEPS = 1000
 
 Env = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
 Utility = Annotated[str, tyro.conf.arg(metavar="NAME")]
-Settings = Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")]
+Settings = Annotated[
+    tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")
+]
 
 
 def solve(
@@ -33,13 +35,17 @@ def solve(
     tolerance: Annotated[float, number(float)] = 1e-6,
     trajectories: Annotated[int, number(int)] = 10_000,
     seed: Annotated[int, number(int)] = 0,
-    constrain: Annotated[tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")] = (),
+    constrain: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")
+    ] = (),
     given: Settings = (),
     json: Flag = False,
 ) -> None:
     """Solve a tabular problem exactly, and check the exact values by sampling."""
     chosen = settings.parse(given)
-    problem, reason = make_problem(env, utility, chosen, constrain, horizon, discount=discount, termination=termination)
+    problem, reason = make_problem(
+        env, utility, chosen, constrain, horizon, discount=discount, termination=termination
+    )
     best = ox.solve(problem, method=method, tolerance=tolerance)
     S, A = best.occupancy.shape
     uniform = np.full((S, A), 1 / A)
@@ -48,13 +54,25 @@ def solve(
         {"policy": name, "utility": found.value, "gap": found.gap}
         | _excesses(problem, table)
         | _sampled(problem, table, trajectories, seed)
-        for name, found, table in (("uniform", certificate, uniform), ("optimal", best, best.policy))
+        for name, found, table in (
+            ("uniform", certificate, uniform),
+            ("optimal", best, best.policy),
+        )
     ]
     if json:
-        solved = {"discount": problem.discount, "horizon": problem.horizon, "method": best.method, "policies": rows}
+        solved = {
+            "discount": problem.discount,
+            "horizon": problem.horizon,
+            "method": best.method,
+            "policies": rows,
+        }
         print_json(solved | ({"multipliers": dict(best.multipliers)} if best.multipliers else {}))
     else:
-        print_table(f"{utility} on {env}: {describe_future(problem, reason)}", rows, missing="depends on time")
+        print_table(
+            f"{utility} on {env}: {describe_future(problem, reason)}",
+            rows,
+            missing="depends on time",
+        )
         print_line(_describe_optimum(problem))
         for name, multiplier in best.multipliers.items():
             print_line(f"multiplier of {name}: {multiplier:.6g}")
@@ -74,10 +92,14 @@ def _excesses(problem: ox.Problem, table: np.ndarray) -> dict[str, float]:
     if not problem.constraints:
         return {}
     found = ox.exact.evaluation.excesses_of(problem, ox.exact.feature_occupancy(problem, table))
-    return {f"excess of {one}": float(it) for one, it in zip(problem.constraints, found, strict=True)}
+    return {
+        f"excess of {one}": float(it) for one, it in zip(problem.constraints, found, strict=True)
+    }
 
 
-def _sampled(problem: ox.Problem, table: np.ndarray, trajectories: int, seed: int) -> dict[str, Any]:
+def _sampled(
+    problem: ox.Problem, table: np.ndarray, trajectories: int, seed: int
+) -> dict[str, Any]:
     if table.ndim != 2 or not trajectories:
         return {}
     steps = min(problem.effective_horizon, MOST_SAMPLED_STEPS)
@@ -86,7 +108,11 @@ def _sampled(problem: ox.Problem, table: np.ndarray, trajectories: int, seed: in
     policy = ox.policies.Tabular(jnp.log(jnp.asarray(table)))
     batch = ox.sample(short, policy, trajectories, jax.random.key(seed))
     sampled = float(short.utility.value(ox.estimators.occupancy(short, batch, policy)))
-    return {"steps": steps, "exact at these steps": ox.exact.value(short, table), "sampled": sampled}
+    return {
+        "steps": steps,
+        "exact at these steps": ox.exact.value(short, table),
+        "sampled": sampled,
+    }
 
 
 def theory(
@@ -101,9 +127,13 @@ def theory(
     json: Flag = False,
 ) -> None:
     """Show what the theory of TSIVR-PG prescribes for a problem: batches, step sizes, and what they cost."""
-    problem, _ = make_problem(env, utility, settings.parse(given), horizon=INFINITE, discount=discount)
+    problem, _ = make_problem(
+        env, utility, settings.parse(given), horizon=INFINITE, discount=discount
+    )
     try:
-        constants = ox.theory.problem_constants(problem, lipschitz_psi, smoothness_psi, reward_bound)
+        constants = ox.theory.problem_constants(
+            problem, lipschitz_psi, smoothness_psi, reward_bound
+        )
         plan = ox.theory.plan(epsilon, constants)
     except ArithmeticError:
         raise ValueError(
@@ -111,7 +141,9 @@ def theory(
             f"smoothness_psi {smoothness_psi} leads to numbers too large to write down."
         ) from None
     if json:
-        print_json({"env": env, "utility": utility, **asdict(plan), "variance": plan.variance._asdict()})
+        print_json(
+            {"env": env, "utility": utility, **asdict(plan), "variance": plan.variance._asdict()}
+        )
         return
     print_line(ox.theory.WARNING)
     if lipschitz_psi is None and problem.utility.linear:

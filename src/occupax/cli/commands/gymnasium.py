@@ -30,7 +30,14 @@ def check_env(
         findings = ox.check_env(find(env), episodes, seed, max_steps, timeout)
     errors = sum(finding.severity == "error" for finding in findings)
     if json:
-        print_json({"env": env, "episodes": episodes, "seed": seed, "findings": [asdict(it) for it in findings]})
+        print_json(
+            {
+                "env": env,
+                "episodes": episodes,
+                "seed": seed,
+                "findings": [asdict(it) for it in findings],
+            }
+        )
     elif findings:
         print_line("\n\n".join(map(_text, findings)))
     else:
@@ -40,8 +47,13 @@ def check_env(
 
 
 def _text(finding: ox.envs.Finding) -> str:
-    details = {name: value for name, value in asdict(finding).items() if name not in ("severity", "what")}
-    lines = [f"{finding.severity}: {finding.what}", *(f"  {name:8}  {value}" for name, value in details.items())]
+    details = {
+        name: value for name, value in asdict(finding).items() if name not in ("severity", "what")
+    }
+    lines = [
+        f"{finding.severity}: {finding.what}",
+        *(f"  {name:8}  {value}" for name, value in details.items()),
+    ]
     return "\n".join(lines)
 
 
@@ -50,7 +62,9 @@ def evaluate(
     env: Annotated[str | None, tyro.conf.Positional, shown("that of the run", "ENV")] = None,
     episodes: Annotated[int, number(int)] = 100,
     seed: Annotated[int, number(int)] = 0,
-    max_steps: Annotated[int | None, number(int), shown("the time limit of the environment")] = None,
+    max_steps: Annotated[
+        int | None, number(int), shown("the time limit of the environment")
+    ] = None,
     deterministic: Flag = False,
     trust: Flag = False,
     json: Flag = False,
@@ -58,23 +72,33 @@ def evaluate(
     """Show what trained policies are worth: utility and constraints of their problem, and return without discount."""
     policies, problem = _read(policy, trust)
     if env is None and problem is None:
-        raise ValueError("ENV must be given, because a policy file, or a run that cannot be restored, has no problem.")
+        raise ValueError(
+            "ENV must be given, because a policy file, or a run that cannot be restored, has no problem."
+        )
     rows: list[dict[str, Any]] = []
     mode: dict[str, Any] = {"deterministic": deterministic}
     for name, one in policies.items():
         objective = None if problem is None else ox.evaluate(one, problem, episodes, seed, **mode)
-        found = objective if env is None else ox.evaluate(one, env, episodes, seed, max_steps, **mode)
+        found = (
+            objective if env is None else ox.evaluate(one, env, episodes, seed, max_steps, **mode)
+        )
         assert found is not None  # noqa: S101
         known = {} if objective is None else objective.objective
         row = {"policy": name, **known, "return": found.mean}
-        row |= {"standard_error": found.standard_error if episodes > 1 else None, "length": found.mean_length}
+        row |= {
+            "standard_error": found.standard_error if episodes > 1 else None,
+            "length": found.mean_length,
+        }
         rows.append(row | {"terminated": float(found.terminated.mean())})
     where = env or "as trained"
     if json:
         plain = [{key: _plain(value) for key, value in row.items()} for row in rows]
         print_json({"env": env, "episodes": episodes, "policies": plain})
     else:
-        titled = [{HEADINGS.get(name, name): _text_of(value) for name, value in row.items()} for row in rows]
+        titled = [
+            {HEADINGS.get(name, name): _text_of(value) for name, value in row.items()}
+            for row in rows
+        ]
         print_table(f"{where}, {episodes:,} episodes each; in brackets intervals of 95%", titled)
 
 

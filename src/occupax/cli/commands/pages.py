@@ -22,7 +22,11 @@ def report(
     if not runs:
         raise ValueError("RUN must be given: the folder of a finished run, for example runs/a.")
     write_report(
-        [(name, ox.load_result(run, trust=trust)) for name, run in zip(run_names(runs), runs, strict=True)], out
+        [
+            (name, ox.load_result(run, trust=trust))
+            for name, run in zip(run_names(runs), runs, strict=True)
+        ],
+        out,
     )
     print_line(f"report: {out}")
 
@@ -34,14 +38,18 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         names = ["/".join(place[-length:]) for place in places]
         if len(set(names)) == len(names):
             return names
-    twice = next(folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1)
+    twice = next(
+        folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1
+    )
     raise ValueError(f"RUN {twice} is given twice.")
 
 
 def reproduce(
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")],
     scale: Literal["quick", "full"] = "quick",
-    only: Annotated[Literal["reward", "rate", "utility"] | None, shown("all", "{reward,rate,utility}")] = None,
+    only: Annotated[
+        Literal["reward", "rate", "utility"] | None, shown("all", "{reward,rate,utility}")
+    ] = None,
     progress: Annotated[bool, shown("")] = True,
 ) -> None:
     """Run the experiments of the paper's section 6, and judge each of its claims."""

@@ -10,7 +10,13 @@ import tyro
 
 import occupax as ox
 from occupax.cli import names, settings
-from occupax.cli.choices import Choices, TrainingArguments, build, refuse_settings_of_others, restore
+from occupax.cli.choices import (
+    Choices,
+    TrainingArguments,
+    build,
+    refuse_settings_of_others,
+    restore,
+)
 from occupax.cli.grid import read_values, set_text, value_text
 from occupax.cli.options import FOLDER, Flag, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
@@ -42,7 +48,9 @@ def train(
     callbacks = [] if tensorboard is None else [ox.training.TensorBoard(tensorboard)]
     if not json:
         print_line(training.title)
-    result = ox.train(training.problem, training.algorithm, episodes, callbacks=callbacks, **training.options)
+    result = ox.train(
+        training.problem, training.algorithm, episodes, callbacks=callbacks, **training.options
+    )
     summary, verdict = summarise(training.problem, result)
     done = int(result.episodes[-1])
     if not json:
@@ -53,9 +61,18 @@ def train(
         print_line(result.summary())
     report = None if out is None else _report_in(out)
     if json:
-        given = {name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")}
+        given = {
+            name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")
+        }
         print_json(
-            {**given, "episodes": done, "seconds": result.seconds, **summary, **_judged(result), "report": report}
+            {
+                **given,
+                "episodes": done,
+                "seconds": result.seconds,
+                **summary,
+                **_judged(result),
+                "report": report,
+            }
         )
     else:
         print_line(_files_text(out, report))
@@ -95,12 +112,18 @@ def _arguments(
 ) -> tuple[TrainingArguments, int]:
     if choices.env is None and resume and out is not None:
         if used := [name for name, value in vars(choices).items() if value not in (None, ())]:
-            given = ", ".join("--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used)
-            raise ValueError(f"the folder says what is resumed: leave out {given}, or give all of it with ENV.")
+            given = ", ".join(
+                "--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used
+            )
+            raise ValueError(
+                f"the folder says what is resumed: leave out {given}, or give all of it with ENV."
+            )
         training, before = restore(out, trust)
         return training, before if episodes is None else episodes
     if choices.env is None:
-        raise ValueError("ENV must be given, or --out FOLDER --resume to go on with the run in a folder.")
+        raise ValueError(
+            "ENV must be given, or --out FOLDER --resume to go on with the run in a folder."
+        )
     if episodes is None:
         raise ValueError("--episodes must be given, for example --episodes 50000.")
     return build(choices), episodes
@@ -109,7 +132,8 @@ def _arguments(
 def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], str]:
     """What the policies of all seeds are worth: exactly, where there is a table.
 
-    Returns the numbers of all seeds, their medians and the certificate of the best; and a sentence on the certificate.
+    Returns the numbers of all seeds, their medians and the certificate of the best; and a sentence
+    on the certificate.
     """
     certificates: list[ox.exact.Certificate] = []
     verdict = ""
@@ -122,12 +146,16 @@ def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], s
         "seed": list(result.seeds),
         "utility": [float(utility) for utility in result.utilities],
         "gap": [it.gap for it in certificates] or [None] * len(result.seeds),
-        "return": [float(last) if np.isfinite(last) else None for last in result.metrics["return"][:, -1]],
+        "return": [
+            float(last) if np.isfinite(last) else None for last in result.metrics["return"][:, -1]
+        ],
         "status": list(result.status),
     }
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     known = {name: [number for number in columns[name] if number is not None] for name in NUMBERS}
-    median = {name: float(np.median(numbers)) if numbers else None for name, numbers in known.items()}
+    median = {
+        name: float(np.median(numbers)) if numbers else None for name, numbers in known.items()
+    }
     summary: dict[str, Any] = {"seeds": rows, "median": median, "certificate": None}
     if not certificates:
         return summary, verdict
@@ -143,13 +171,18 @@ def _print_text(title: str, seeds: list[dict[str, Any]], median: dict[str, float
     several = len(seeds) > 1
     rows = [*seeds, *([{"seed": "median", **median, "status": ""}] if several else [])]
     known = [name for name in NUMBERS if any(row[name] is not None for row in rows)]
-    table = [{HEADINGS.get(name, name): row[name] for name in ("seed", *known, "status")} for row in rows]
+    table = [
+        {HEADINGS.get(name, name): row[name] for name in ("seed", *known, "status")} for row in rows
+    ]
     print_table(title, table, last_apart=several)
 
 
 def sweep(
     choices: Annotated[Choices, tyro.conf.arg(name="")],
-    over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE ...", help_behavior_hint="(required)")],
+    over: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(metavar="NAME=VALUE,VALUE ...", help_behavior_hint="(required)"),
+    ],
     episodes: Annotated[int, number(int)],
     out: Annotated[Path | None, FOLDER, shown("nothing is saved", "FOLDER")] = None,
     resume: Flag = False,
@@ -172,7 +205,11 @@ def sweep(
     try:
         done = ox.sweep(training.problem, training.algorithm, grid, episodes, **training.options)
     except KeyboardInterrupt:
-        onward = "nothing was saved (--out)" if out is None else "go on by repeating the command with --resume"
+        onward = (
+            "nothing was saved (--out)"
+            if out is None
+            else "go on by repeating the command with --resume"
+        )
         raise KeyboardInterrupt(f"stopped; {onward}.") from None
     scores = done.scores
     points: list[dict[str, Any]] = [
@@ -196,12 +233,17 @@ def sweep(
         print_line(f"{NOTHING_LEARNED}." if best is None else f"best: --set {best}")
         print_line(UNSAVED if out is None else f"saved: {out}")
     if all(point["stopped"] == len(done.results[0].seeds) for point in points):
-        raise RuntimeError("every seed was stopped, whatever the settings: lower step_size or radius.")
+        raise RuntimeError(
+            "every seed was stopped, whatever the settings: lower step_size or radius."
+        )
 
 
 def _print_points(points: list[dict[str, Any]]) -> None:
     rows = [
-        {"score": point["score"], **{name: value_text(value) for name, value in point["settings"].items()}}
+        {
+            "score": point["score"],
+            **{name: value_text(value) for name, value in point["settings"].items()},
+        }
         | {"learned": "yes" if point["learned"] else "nothing", "stopped seeds": point["stopped"]}
         | ({} if point["folder"] is None else {"folder": Path(point["folder"]).name})
         for point in points

@@ -3,7 +3,8 @@
 * `environment`: plays random episodes of Gymnasium and looks at all that is returned.
 * `jax_environment`: traces and plays an environment in JAX.
 * `observations`: what observations and their space must be like.
-* `findings`: what is found, with its texts in `findings.toml`, and the calls that may raise or hang.
+* `findings`: what is found, with its texts in `findings.toml`, and the calls that may raise or
+  hang.
 """
 
 from typing import Any
@@ -19,21 +20,22 @@ def check_env(
 ) -> tuple[Finding, ...]:
     """Check an environment by looking at its spaces and playing random episodes, each of them twice.
 
-    An environment in JAX must be made of pure functions that can be compiled, keep the shapes and types of its state,
-    and leave the reset at the end of an episode to others.
+    An environment in JAX must be made of pure functions that can be compiled, keep the shapes and
+    types of its state, and leave the reset at the end of an episode to others.
 
-    Nothing is printed, and what an environment does wrong ends in a finding, not in an error. Each kind of finding is
-    reported once, where it was met first. Episode i depends on (seed, i) alone. The environment is called from a thread
-    of its own, which is left behind if it hangs.
+    Nothing is printed, and what an environment does wrong ends in a finding, not in an error. Each
+    kind of finding is reported once, where it was met first. Episode i depends on (seed, i) alone.
+    The environment is called from a thread of its own, which is left behind if it hangs.
 
     Args:
-        env: a Gymnasium id, an environment, or a function that makes one; or one in JAX, by its class, a name of gymnax
-            such as "gymnax/CartPole-v1", or as it is; or one with the functions of gymnax and its `default_params`.
-            What is made here is closed in the end.
+        env: a Gymnasium id, an environment, or a function that makes one; or one in JAX, by its
+            class, a name of gymnax such as "gymnax/CartPole-v1", or as it is; or one with the
+            functions of gymnax and its `default_params`. What is made here is closed in the end.
         episodes: how many.
         seed: of the environment and the actions.
         max_steps: where episodes are cut; one that has not ended by then should have a time limit.
-        timeout: how many seconds each call of the environment may take; one that takes longer ends the check.
+        timeout: how many seconds each call of the environment may take; one that takes longer ends
+            the check.
 
     Returns:
         The findings; none if all is well.

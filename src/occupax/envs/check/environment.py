@@ -14,12 +14,21 @@ import numpy as np
 
 from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
 from occupax.envs.check.observations import check_observation, check_space
-from occupax.envs.episode import Episode, EpisodeFailedError, StructureError, episode_seeds, read_number, time_limit
+from occupax.envs.episode import (
+    Episode,
+    EpisodeFailedError,
+    StructureError,
+    episode_seeds,
+    read_number,
+    time_limit,
+)
 from occupax.envs.gymnasium_actions import read_actions
 from occupax.envs.lookup import not_made
 
 
-def check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> tuple[Finding, ...]:
+def check(
+    env: Any, episodes: int, seed: int, max_steps: int, findings: Findings
+) -> tuple[Finding, ...]:
     """Play `episodes` random episodes of at most `max_steps` steps, each of them twice; see `check_env`."""
 
     def work() -> None:
@@ -28,23 +37,35 @@ def check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings
             findings.refuse("no_environment", f"an object of type {type(made).__name__}", "env")
         try:
             _check(made, episodes, seed, max_steps, findings)
-        except (SystemExit, KeyboardInterrupt) as error:  # what is returned may do anything when it is looked at
-            findings.add(raised(error, "reading what was returned", "env", "return plain numbers and arrays."))
+        except (
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # what is returned may do anything when it is looked at
+            findings.add(
+                raised(
+                    error, "reading what was returned", "env", "return plain numbers and arrays."
+                )
+            )
         finally:
             if made is not env:
                 with contextlib.suppress(BrokenError):
                     remedy = "let close do nothing if there is nothing to close."
                     findings.call(made.close, "close", "env.close()", remedy)
 
-    with warnings.catch_warnings():  # not in the thread that may be left behind: the filters are those of all threads
-        # Gymnasium warns of some of what is found here, and of old versions; its import, above, sets its own filters
+    with (
+        warnings.catch_warnings()
+    ):  # not in the thread that may be left behind: the filters are those of all threads
+        # Gymnasium warns of some of what is found here, and of old versions; its import, above,
+        # sets its own filters
         warnings.simplefilter("ignore")
         return findings.collect(work)
 
 
 def _make(env: Any, findings: Findings) -> Any:
     remedy = "call it yourself to see all of the error"
-    if isinstance(env, str):  # without Gymnasium's own checks, which would raise some of what is found here as errors
+    if isinstance(
+        env, str
+    ):  # without Gymnasium's own checks, which would raise some of what is found here as errors
         make, where = partial(gym.make, env, disable_env_checker=True), f"gymnasium.make({env!r})"
     elif isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
         make, where = env, f"{getattr(env, '__name__', type(env).__name__)}()"
@@ -58,15 +79,22 @@ def _make(env: Any, findings: Findings) -> Any:
         return findings.call(make, "making the environment", where, f"{remedy}.")
     except BrokenError as broken:
         error = broken.__cause__
-        # a name that is not known, of the wrong form or no longer offered, or one in a module that is not there
+        # a name that is not known, of the wrong form or no longer offered, or one in a module that
+        # is not there
         refused = type(error) in (gym.error.Error, gym.error.DeprecatedEnv, ModuleNotFoundError)
-        if isinstance(env, str) and error and (refused or isinstance(error, gym.error.UnregisteredEnv)):
+        if (
+            isinstance(env, str)
+            and error
+            and (refused or isinstance(error, gym.error.UnregisteredEnv))
+        ):
             raise not_made(env, error) from error
         raise
 
 
 def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> None:
-    actions, observations = (_space(env, name, findings) for name in ("action_space", "observation_space"))
+    actions, observations = (
+        _space(env, name, findings) for name in ("action_space", "observation_space")
+    )
     if read_actions(actions) is None:
         findings.add(found("kind_of_actions", text(actions), "env.action_space"))
     findings.add(*check_space(observations))
@@ -77,14 +105,20 @@ def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Finding
             draw = _drawing(actions, of_env + 1, findings)
             first, taken, ended = checker.play(number, of_env, (draw() for _ in range(max_steps)))
             spec = env.unwrapped.spec
-            if not ended and time_limit(env) is None and (getattr(spec, "max_episode_steps", 0) or 0) <= max_steps:
+            if (
+                not ended
+                and time_limit(env) is None
+                and (getattr(spec, "max_episode_steps", 0) or 0) <= max_steps
+            ):
                 actual = f"no end after {max_steps:,} steps, and no time limit"
                 findings.add(found("no_end", actual, f"episode {number}, seed {of_env}"))
             again, _, _ = checker.play(number, of_env, taken)
             for step, (one, other) in enumerate(zip(first, again, strict=False)):
                 if not _same(one, other):
                     name = f"{'step' if step else 'reset'}_not_deterministic"
-                    findings.add(found(name, text(other), _place(number, of_env, step), before=text(one)))
+                    findings.add(
+                        found(name, text(other), _place(number, of_env, step), before=text(one))
+                    )
                     break
 
 
@@ -119,7 +153,9 @@ class _EpisodeChecker:
         self._env, self._space, self._findings = env, space, findings
         self._last: tuple[Any, Any, str] | None = None
 
-    def play(self, number: int, seed: int, actions: Iterable[Any]) -> tuple[list[Any], list[Any], bool]:
+    def play(
+        self, number: int, seed: int, actions: Iterable[Any]
+    ) -> tuple[list[Any], list[Any], bool]:
         """Play as long as there are actions; return copies of what was returned, the actions, and whether it ended."""
         episode, where, taken = Episode(self._env, seed), _place(number, seed), list[Any]()
         observation, info = self._call(episode, where, taken)
@@ -145,7 +181,9 @@ class _EpisodeChecker:
         name, repeat = "reset", f"env.reset(seed={episode.seed})"
         remedy = f"repeat it: {repeat}; reset must take the arguments seed and options."
         if actions:
-            shown = f"{', '.join(map(str, actions[:30]))}{' and so on' if len(actions) > 30 else ''}"
+            shown = (
+                f"{', '.join(map(str, actions[:30]))}{' and so on' if len(actions) > 30 else ''}"
+            )
             name, repeat = "step", f"{repeat}, then the actions {shown}"
             remedy = f"repeat it: {repeat}."
         try:
@@ -156,7 +194,9 @@ class _EpisodeChecker:
         except EpisodeFailedError as error:
             finding = raised(error.__cause__, name, where, remedy)
             if actions and self._env.unwrapped is not self._env:
-                self._check_inside(Episode(self._env.unwrapped, episode.seed), actions[-1], where, finding)
+                self._check_inside(
+                    Episode(self._env.unwrapped, episode.seed), actions[-1], where, finding
+                )
             self._findings.add(finding)
             raise BrokenError from error
 
@@ -164,10 +204,14 @@ class _EpisodeChecker:
         """See what a step returns inside of all wrappers, whose own errors do not tell that it is not five values."""
         repeat = f"env.unwrapped.reset(seed={inner.seed}), then env.unwrapped.step({action})"
         try:
-            with self._findings.watch("the environment inside of all wrappers", where, repeat, finding):
+            with self._findings.watch(
+                "the environment inside of all wrappers", where, repeat, finding
+            ):
                 inner.begin()
                 inner.step(action)
-        except EpisodeFailedError as error:  # what is raised is reported as it came from the outside
+        except (
+            EpisodeFailedError
+        ) as error:  # what is raised is reported as it came from the outside
             if inner.steps and isinstance(error, StructureError):
                 self._refuse_structure("step", error.returned, where)
 
@@ -185,7 +229,9 @@ class _EpisodeChecker:
     def _check_reward(self, reward: Any, where: str) -> None:
         declared = getattr(self._env.unwrapped, "reward_space", None)
         if declared is not None and np.ndim(reward):
-            self._findings.add(*check_observation(declared, np.asarray(reward, declared.dtype), where, "reward"))
+            self._findings.add(
+                *check_observation(declared, np.asarray(reward, declared.dtype), where, "reward")
+            )
             return
         try:
             number = read_number(reward)

@@ -9,7 +9,9 @@ from typing import Any, Literal, NoReturn
 
 from occupax._watch import HungError, Watch
 
-TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+TEXTS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text("utf-8")
+)
 CHARACTERS_SHOWN = 160
 
 
@@ -23,7 +25,8 @@ class Finding:
     expected: str
     actual: str
     where: str
-    """A part of the environment, or a call with what it takes to repeat it: episode, step, seed, action."""
+    """A part of the environment, or a call with what it takes to repeat it: episode, step, seed,
+    action."""
     remedy: str
 
 
@@ -87,10 +90,15 @@ class Findings:
                 self.add(raised(error, name, where, remedy))
                 raise BrokenError from error
 
-    def watch(self, name: str, where: str, repeat: str, *before: Finding) -> AbstractContextManager[None]:
+    def watch(
+        self, name: str, where: str, repeat: str, *before: Finding
+    ) -> AbstractContextManager[None]:
         """Announce a call into the environment; if it hangs, that is found, after `before`, and the check ends."""
         seconds = f"{self._watch.seconds:g} second{'' if self._watch.seconds == 1 else 's'}"
-        self._if_hung = (*before, found("hangs", "no answer", where, name=name, seconds=seconds, repeat=repeat))
+        self._if_hung = (
+            *before,
+            found("hangs", "no answer", where, name=name, seconds=seconds, repeat=repeat),
+        )
         return self._watch.call()
 
 

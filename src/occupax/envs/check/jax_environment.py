@@ -16,9 +16,7 @@ from occupax.envs.check.findings import BrokenError, Finding, Findings, found, k
 from occupax.envs.gymnax import from_gymnax
 from occupax.envs.gymnax_functions import find_fault
 
-COMPILED = (
-    "write it in jax.numpy: jnp.where instead of if, no float(), int() or NumPy on what depends on the arguments."
-)
+COMPILED = "write it in jax.numpy: jnp.where instead of if, no float(), int() or NumPy on what depends on the arguments."
 
 
 class _Played(NamedTuple):
@@ -31,14 +29,18 @@ class _Played(NamedTuple):
     like_reset: Any
 
 
-def check_in_jax(source: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> tuple[Finding, ...]:
+def check_in_jax(
+    source: Any, episodes: int, seed: int, max_steps: int, findings: Findings
+) -> tuple[Finding, ...]:
     """Check an environment in JAX or of gymnax, or a class, which is made without arguments; see `check_env`."""
 
     def work() -> None:
         env = source
         if isinstance(source, type):
             name = f"{source.__name__}()"
-            env = findings.call(source, "making the environment", name, "it must work without arguments.")
+            env = findings.call(
+                source, "making the environment", name, "it must work without arguments."
+            )
         elif not isinstance(source, Environment):
             env = _adapt(source, findings)
         _check_types(env, findings)
@@ -75,10 +77,14 @@ def _check_types(env: Environment, findings: Findings) -> None:
         _check_kind(name, flag, jnp.bool_, "bool", f"env.{name}(state)", findings)
     seen = _trace(env.observe, "observe", "env.observe(state)", findings, state)
     if not isinstance(seen, jax.ShapeDtypeStruct):
-        findings.refuse("jax_observation", f"{type(seen).__name__} {text(seen)}", "env.observe(state)")
+        findings.refuse(
+            "jax_observation", f"{type(seen).__name__} {text(seen)}", "env.observe(state)"
+        )
 
 
-def _trace(function: Callable[..., Any], name: str, where: str, findings: Findings, *arguments: Any) -> Any:
+def _trace(
+    function: Callable[..., Any], name: str, where: str, findings: Findings, *arguments: Any
+) -> Any:
     def trace() -> Any:
         with jax.checking_leaks():
             return jax.eval_shape(function, *arguments)
@@ -87,9 +93,17 @@ def _trace(function: Callable[..., Any], name: str, where: str, findings: Findin
 
 
 def _compare_states(state: Any, following: Any, findings: Findings) -> None:
-    (before, structure), (after, other) = tree_flatten_with_path(state), tree_flatten_with_path(following)
+    (before, structure), (after, other) = (
+        tree_flatten_with_path(state),
+        tree_flatten_with_path(following),
+    )
     if structure != other:
-        findings.refuse("jax_state_structure", text(other), "env.step(state, action, key)", before=text(structure))
+        findings.refuse(
+            "jax_state_structure",
+            text(other),
+            "env.step(state, action, key)",
+            before=text(structure),
+        )
     for (path, old), (_, new) in zip(before, after, strict=True):
         expected, actual = (f"{leaf.dtype} of shape {leaf.shape}" for leaf in (old, new))
         if expected != actual:
@@ -97,27 +111,35 @@ def _compare_states(state: Any, following: Any, findings: Findings) -> None:
             findings.refuse("jax_state_type", actual, place, expected=expected, dtype=old.dtype)
 
 
-def _check_kind(name: str, value: Any, wanted: Any, dtype: str, where: str, findings: Findings) -> None:
+def _check_kind(
+    name: str, value: Any, wanted: Any, dtype: str, where: str, findings: Findings
+) -> None:
     is_array = isinstance(value, jax.ShapeDtypeStruct)
     if not is_array or value.shape != () or not jnp.issubdtype(value.dtype, wanted):
         actual = f"{value.dtype} of shape {value.shape}" if is_array else kind(value)
         findings.refuse("jax_number", actual, where, name=name, dtype=dtype)
 
 
-def _check_episodes(env: Environment, episodes: int, seed: int, max_steps: int, findings: Findings) -> None:
+def _check_episodes(
+    env: Environment, episodes: int, seed: int, max_steps: int, findings: Findings
+) -> None:
     """Play all episodes in two programs that are traced one after the other, and look at all that they return."""
     limit = env.time_limit
     steps = max_steps if limit is None else min(limit, max_steps)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(episodes))
     held = [np.array(leaf) for leaf in jax.tree.leaves(env) if isinstance(leaf, np.ndarray)]
     first, again = (_play(env, keys, steps, findings) for _ in range(2))
-    for before, now in zip(held, (it for it in jax.tree.leaves(env) if isinstance(it, np.ndarray)), strict=True):
+    for before, now in zip(
+        held, (it for it in jax.tree.leaves(env) if isinstance(it, np.ndarray)), strict=True
+    ):
         if before.tobytes() != now.tobytes():
             findings.add(found("jax_changes_itself", text(now), "env", before=text(before)))
     for name, one, other in zip(_Played._fields, first, again, strict=True):
         same = np.array([a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True)])
         if not same.all():
-            findings.add(found("jax_not_pure", f"another {name}", _place(int(np.argmin(same)), 0, seed)))
+            findings.add(
+                found("jax_not_pure", f"another {name}", _place(int(np.argmin(same)), 0, seed))
+            )
             return
     for number in range(episodes):
         episode = _Played(*(part[number] for part in first))
@@ -143,9 +165,15 @@ def _play(env: Environment, keys: Any, steps: int, findings: Findings) -> _Playe
         zero = jnp.zeros((), bool)
         start = env.observe(first), jnp.zeros(()), zero, zero, jnp.zeros(3, bool)
         rows = jax.lax.scan(step, first, jax.random.split(rest, steps))[1]
-        return jax.tree.map(lambda one, more: jnp.concatenate([jnp.asarray(one, more.dtype)[None], more]), start, rows)
+        return jax.tree.map(
+            lambda one, more: jnp.concatenate([jnp.asarray(one, more.dtype)[None], more]),
+            start,
+            rows,
+        )
 
-    compiled = jax.jit(jax.vmap(episode)).lower(keys).compile()  # a new function each time, so that it is traced again
+    compiled = (
+        jax.jit(jax.vmap(episode)).lower(keys).compile()
+    )  # a new function each time, so that it is traced again
     run = lambda: jax.block_until_ready(compiled(keys))  # noqa: E731
     played = findings.call(run, "an episode", f"{steps} steps", "make sure that all loops end.")
     return _Played(*(np.asarray(part) for part in played))
@@ -157,11 +185,15 @@ def _draw(space: ActionSpace, key: Array) -> Array:
         case DiscreteActions():
             return jax.random.randint(key, (), 0, space.n, jnp.int32)
         case MultiDiscreteActions():
-            return jax.random.randint(key, (len(space.sizes),), 0, jnp.array(space.sizes), jnp.int32)
+            return jax.random.randint(
+                key, (len(space.sizes),), 0, jnp.array(space.sizes), jnp.int32
+            )
         case BoxActions():
             uniform = jax.random.uniform(key, (len(space.low),), minval=-1.0, maxval=1.0)
             normal = jax.random.normal(key, (len(space.low),))
-            both = jnp.array([math.isfinite(high - low) for low, high in zip(space.low, space.high, strict=True)])
+            both = jnp.array(
+                [math.isfinite(high - low) for low, high in zip(space.low, space.high, strict=True)]
+            )
             return space.clip(jnp.where(both, space.middle + space.reach * uniform, normal))
         case _:
             raise ValueError(f"actions of {space} cannot be drawn.")
@@ -186,7 +218,9 @@ def _check_numbers(episode: _Played, last: int, number: int, seed: int, findings
             findings.add(found("array_not_finite", text(values[step]), where, part=name))
 
 
-def _check_end(episode: _Played, limit: int | None, number: int, seed: int, findings: Findings) -> None:
+def _check_end(
+    episode: _Played, limit: int | None, number: int, seed: int, findings: Findings
+) -> None:
     steps, ended = len(episode.reward) - 1, bool((episode.terminated | episode.truncated).any())
     if ended:
         return
@@ -207,8 +241,14 @@ def _check_resets(played: _Played, findings: Findings) -> None:
         last = _until_end(episode)
         moved = (episode.observation[: last + 1] != episode.observation[0]).any()
         alike = episode.like_reset[1:].any(1)
-        at_end = bool(episode.terminated[last] | episode.truncated[last]) and bool(alike[last - 1]) and bool(moved)
+        at_end = (
+            bool(episode.terminated[last] | episode.truncated[last])
+            and bool(alike[last - 1])
+            and bool(moved)
+        )
         if (many and alike.any()) or (not many and at_end):
             step = 1 + (int(np.argmax(alike)) if many else last - 1)
             name = "jax_resets" if many else "jax_ends_at_start"
-            findings.add(found(name, text(episode.observation[step]), f"step {step} of episode {number}"))
+            findings.add(
+                found(name, text(episode.observation[step]), f"step {step} of episode {number}")
+            )

@@ -1,8 +1,9 @@
 """All runs of a set-up inside one compiled program.
 
-Runs are batched in groups of a fixed width, the last one filled up with copies that have stopped and cost next to
-nothing, and the groups share the cores of the machine. The compiled program is therefore the same whatever the number
-of runs: more seeds neither compile anew nor change a bit of the earlier ones.
+Runs are batched in groups of a fixed width, the last one filled up with copies that have stopped
+and cost next to nothing, and the groups share the cores of the machine. The compiled program is
+therefore the same whatever the number of runs: more seeds neither compile anew nor change a bit of
+the earlier ones.
 """
 
 import os
@@ -45,19 +46,28 @@ class CompiledExecutor(Executor):
         super().__init__(setup, source)
         self._program_source = source
         made = [
-            Group(with_array_settings(algorithm), first_run(setup.problem, algorithm, policy), setup.key(seed))
+            Group(
+                with_array_settings(algorithm),
+                first_run(setup.problem, algorithm, policy),
+                setup.key(seed),
+            )
             for algorithm, seed, policy in setup.runs
         ]
         self._mesh = _mesh(jax.local_devices(), -(-self.count // WIDTH))
         self._width = WIDTH if self._mesh is None else WIDTH * self._mesh.shape[RUNS]
         made += [made[-1]] * (-self.count % self._width)
-        self._groups = [jax.tree.map(_stack, *made[i : i + self._width]) for i in range(0, len(made), self._width)]
+        self._groups = [
+            jax.tree.map(_stack, *made[i : i + self._width])
+            for i in range(0, len(made), self._width)
+        ]
         self._stop_filling()
         self._compiled = False
 
     def advance(self, count: int) -> Arrays:
         """Carry out `count` iterations of all runs."""
-        double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself
+        double = bool(
+            jax.config.read("jax_enable_x64")
+        )  # which a thread does not take over by itself
         order = np.pad(self._schedule.phases(self.iteration, count), (0, MOST_ITERATIONS - count))
 
         def go(group: Group) -> tuple[Group, Arrays]:
@@ -66,19 +76,25 @@ class CompiledExecutor(Executor):
                 stretch = Stretch(self._schedule.sizes, self._schedule.judging, *when)
                 of_group = group.algorithms, group.runs, group.keys
                 runs, rows = advance(self._program_source, *of_group, stretch, self._mesh)
-                table = self._table(np.asarray(rows.numbers)[:count], np.asarray(rows.steps)[:count])
+                table = self._table(
+                    np.asarray(rows.numbers)[:count], np.asarray(rows.steps)[:count]
+                )
             return Group(group.algorithms, runs, group.keys), table
 
         done: list[tuple[Group, Arrays]] = []
         if not self._compiled:  # by one thread, or every one of them would compile the same program
             done, self._compiled = [go(self._groups[0])], True
-        # groups that are spread over all devices go one after the other, or they would wait for each other
+        # groups that are spread over all devices go one after the other, or they would wait for
+        # each other
         with ThreadPoolExecutor(os.cpu_count() if self._mesh is None else 1) as threads:
             done += threads.map(go, self._groups[len(done) :])
         self._groups = [group for group, _ in done]
         self.iteration += count
         tables = [table for _, table in done]
-        return {name: np.concatenate([table[name] for table in tables], 1)[:, : self.count] for name in tables[0]}
+        return {
+            name: np.concatenate([table[name] for table in tables], 1)[:, : self.count]
+            for name in tables[0]
+        }
 
     def outputs(self) -> list[Policy]:
         """The policy each run would return now."""
@@ -95,13 +111,21 @@ class CompiledExecutor(Executor):
     def arrays(self) -> Arrays:
         """Everything that is needed to go on, by name, [run, ...]."""
         named = [named_arrays(group.runs) for group in self._groups]
-        return {name: np.concatenate([arrays[name] for arrays in named])[: self.count] for name in named[0]}
+        return {
+            name: np.concatenate([arrays[name] for arrays in named])[: self.count]
+            for name in named[0]
+        }
 
     def _restore(self, arrays: Arrays) -> None:
         padding = -self.count % self._width
-        filled = {name: np.concatenate([array, *[array[-1:]] * padding]) for name, array in arrays.items()}
+        filled = {
+            name: np.concatenate([array, *[array[-1:]] * padding]) for name, array in arrays.items()
+        }
         for i, group in enumerate(self._groups):
-            part = {name: array[i * self._width : (i + 1) * self._width] for name, array in filled.items()}
+            part = {
+                name: array[i * self._width : (i + 1) * self._width]
+                for name, array in filled.items()
+            }
             self._groups[i] = Group(group.algorithms, with_arrays_of(group.runs, part), group.keys)
         self._stop_filling()
 
@@ -109,7 +133,9 @@ class CompiledExecutor(Executor):
         """Let the copies that fill up the last group draw nothing."""
         last = self._groups[-1]
         is_run = np.arange(self._width) < self._width - -self.count % self._width
-        failure = jax.device_put(np.where(is_run, np.asarray(last.runs.failure), 1).astype(np.int32))
+        failure = jax.device_put(
+            np.where(is_run, np.asarray(last.runs.failure), 1).astype(np.int32)
+        )
         self._groups[-1] = eqx.tree_at(lambda it: it.runs.failure, last, failure)
 
 
@@ -127,10 +153,15 @@ def _stack(*leaves: Any) -> Any:
         return leaves[0]
     if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
         return jnp.stack(leaves)
-    return jax.device_put(np.stack(leaves))  # jnp.stack and jnp.asarray would compile a program for every shape
+    return jax.device_put(
+        np.stack(leaves)
+    )  # jnp.stack and jnp.asarray would compile a program for every shape
 
 
 def _unstack(tree: Any, width: int) -> list[Any]:
     arrays, rest = eqx.partition(tree, eqx.is_array)
     known = jax.tree.map(np.asarray, arrays)
-    return [eqx.combine(jax.tree.map(lambda leaf, i=i: jax.device_put(leaf[i]), known), rest) for i in range(width)]
+    return [
+        eqx.combine(jax.tree.map(lambda leaf, i=i: jax.device_put(leaf[i]), known), rest)
+        for i in range(width)
+    ]

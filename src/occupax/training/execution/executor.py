@@ -14,7 +14,15 @@ from occupax.policies import Policy
 from occupax.samplers import EpisodeError
 from occupax.samplers.base import Source
 from occupax.serial import Arrays, named_arrays, with_arrays_of
-from occupax.training.execution.iteration import FAILURES, Row, Run, conclude, first_run, iterate, recorded
+from occupax.training.execution.iteration import (
+    FAILURES,
+    Row,
+    Run,
+    conclude,
+    first_run,
+    iterate,
+    recorded,
+)
 from occupax.training.schedule import Schedule
 from occupax.training.setup import Setup
 
@@ -51,7 +59,9 @@ class Executor(ABC):
     @final
     def restore(self, arrays: Arrays, iteration: int) -> None:
         """Go back to where `arrays` was taken."""
-        if {name: _form(array) for name, array in arrays.items()} != {n: _form(a) for n, a in self.arrays().items()}:
+        if {name: _form(array) for name, array in arrays.items()} != {
+            n: _form(a) for n, a in self.arrays().items()
+        }:
             raise ValueError(
                 "the arrays of the checkpoint are not those of these runs; another version of occupax or another "
                 "precision may have made it."
@@ -84,19 +94,23 @@ class Executor(ABC):
 class EagerExecutor(Executor):
     """Runs whose trajectories are sampled outside of the compiled program, and perhaps far away.
 
-    The algorithm runs as ordinary Python, on batches that answer when they are asked. Runs that may draw at the same
-    time have a thread each, which waits for the answers.
+    The algorithm runs as ordinary Python, on batches that answer when they are asked. Runs that may
+    draw at the same time have a thread each, which waits for the answers.
     """
 
     def __init__(self, setup: Setup, source: Source):
         super().__init__(setup, source)
         self._algorithms = [with_array_settings(algorithm) for algorithm, _, _ in setup.runs]
         self._keys = [setup.key(seed) for _, seed, _ in setup.runs]
-        self._runs = [first_run(setup.problem, algorithm, policy) for algorithm, _, policy in setup.runs]
+        self._runs = [
+            first_run(setup.problem, algorithm, policy) for algorithm, _, policy in setup.runs
+        ]
 
     def advance(self, count: int) -> Arrays:
         """Carry out `count` iterations of all runs."""
-        double = bool(jax.config.read("jax_enable_x64"))  # which a thread does not take over by itself
+        double = bool(
+            jax.config.read("jax_enable_x64")
+        )  # which a thread does not take over by itself
 
         def go(number: int) -> tuple[Run, list[Row]]:
             run, rows = self._runs[number], []
@@ -114,15 +128,24 @@ class EagerExecutor(Executor):
                 done = list(threads.map(go, range(self.count)))
         self._runs = [run for run, _ in done]
         self.iteration += count
-        table = [[np.array([getattr(row, part) for row in rows]) for _, rows in done] for part in ("numbers", "steps")]
+        table = [
+            [np.array([getattr(row, part) for row in rows]) for _, rows in done]
+            for part in ("numbers", "steps")
+        ]
         return self._table(*(np.stack(columns, 1) for columns in table))
 
     def _iterate(self, number: int, run: Run, iteration: int) -> tuple[Run, Row]:
         if int(run.failure):
             return run, Row(jnp.full(len(self._names), jnp.nan), jnp.zeros((), jnp.int32))
-        key, phase = jax.random.fold_in(self._keys[number], iteration), int(self._schedule.phases(iteration, 1)[0])
+        key, phase = (
+            jax.random.fold_in(self._keys[number], iteration),
+            int(self._schedule.phases(iteration, 1)[0]),
+        )
         size, judging = self._schedule.sizes[phase], self._schedule.judging[phase]
-        draw, when = (lambda policy: self._source.draw(policy, size, key)), jnp.asarray(iteration, jnp.int32)
+        draw, when = (
+            (lambda policy: self._source.draw(policy, size, key)),
+            jnp.asarray(iteration, jnp.int32),
+        )
         try:
             return iterate(self._algorithms[number], phase, judging, run, draw, key, when, conclude)
         except EpisodeError as error:
@@ -143,13 +166,16 @@ class EagerExecutor(Executor):
 
     def _restore(self, arrays: Arrays) -> None:
         for i, run in enumerate(self._runs):
-            self._runs[i] = with_arrays_of(run, {name: np.asarray(array[i]) for name, array in arrays.items()})
+            self._runs[i] = with_arrays_of(
+                run, {name: np.asarray(array[i]) for name, array in arrays.items()}
+            )
 
 
 def with_array_settings(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     """The algorithm with its numbers as arrays, which a program takes as arguments."""
     return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf, jnp.result_type(float)) if eqx.is_array_like(leaf) else leaf, algorithm
+        lambda leaf: jnp.asarray(leaf, jnp.result_type(float)) if eqx.is_array_like(leaf) else leaf,
+        algorithm,
     )
 
 

@@ -35,8 +35,8 @@ RECORDED = ("utility", "running_utility", "return", *OF_STEP, "negative_occupanc
 """What is recorded of every algorithm; docs/records.md explains each number."""
 
 OUTPUT, UPDATE, BEHAVIOUR = (np.uint32(2**32 - number) for number in (1, 2, 3))
-"""Numbers that no trajectory has: their streams of random numbers are free for the choice of the output, for the update
-and for the choice of who acts."""
+"""Numbers that no trajectory has: their streams of random numbers are free for the choice of the
+output, for the update and for the choice of who acts."""
 
 
 AVERAGED = 4.0
@@ -86,7 +86,10 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
     return Run(
         state=state,
         kept=None if algorithm.output in (None, "last") else policy,
-        kept_score=(jnp.full((), jnp.inf, state.occupancy.dtype), jnp.full((), -jnp.inf, state.occupancy.dtype)),
+        kept_score=(
+            jnp.full((), jnp.inf, state.occupancy.dtype),
+            jnp.full((), -jnp.inf, state.occupancy.dtype),
+        ),
         multipliers=first_multipliers(problem),
         failure=jnp.zeros((), jnp.int32),
         failed_at=jnp.zeros((), jnp.int32),
@@ -97,16 +100,35 @@ def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Ru
 def recorded(problem: Problem, algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
     """The names of the numbers of a row."""
     own = tuple(eqx.filter_eval_shape(algorithm.metrics, state))
-    reserved = *RECORDED, "actions_clipped", "feasible", "steps", "episodes", "seed", "exact_utility", "gap"
+    reserved = (
+        *RECORDED,
+        "actions_clipped",
+        "feasible",
+        "steps",
+        "episodes",
+        "seed",
+        "exact_utility",
+        "gap",
+    )
     taken = [name for name in own if name in reserved]
     if taken:
-        raise ValueError(f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken.")
-    return RECORDED + _of_actions(problem) + _of_constraints(problem) + _of_output(problem, algorithm) + own
+        raise ValueError(
+            f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken."
+        )
+    return (
+        RECORDED
+        + _of_actions(problem)
+        + _of_constraints(problem)
+        + _of_output(problem, algorithm)
+        + own
+    )
 
 
 def _of_constraints(problem: Problem) -> tuple[str, ...]:
     """What is recorded of each constraint."""
-    return tuple(f"{what}/{one.name}" for what in ("multiplier", "violation") for one in problem.constraints)
+    return tuple(
+        f"{what}/{one.name}" for what in ("multiplier", "violation") for one in problem.constraints
+    )
 
 
 def _of_output(problem: Problem, algorithm: Algorithm[Any]) -> tuple[str, ...]:
@@ -132,8 +154,8 @@ def iterate(
 ) -> tuple[Run, Row]:
     """Carry out one iteration of one run, which stays at its last good iterate if it fails, and say what is recorded.
 
-    `judging` is whether the iteration tells how good the policy is, for output "best"; `draw` draws its batch under a
-    policy; `conclude` is a compiled version of the end of the iteration.
+    `judging` is whether the iteration tells how good the policy is, for output "best"; `draw` draws
+    its batch under a policy; `conclude` is a compiled version of the end of the iteration.
     """
     chosen = algorithm.phases[phase]
     current = run.state.policy
@@ -189,7 +211,9 @@ def _conclude(
     multipliers = run.multipliers
     if multipliers is not None:
         saturated = jnp.any(statistics.saturated > SATURATED)
-        multipliers = follow(multipliers, problem, fresh, trajectories, gains(state.policy), saturated)
+        multipliers = follow(
+            multipliers, problem, fresh, trajectories, gains(state.policy), saturated
+        )
         policy = draw_back(state.policy, statistics.saturated > OUTSIDE)
         state = eqx.tree_at(lambda tree: tree.policy, state, policy)
     score = _score(problem, utility, multipliers, trajectories)
@@ -199,8 +223,14 @@ def _conclude(
     failed_at = jnp.where(failed_before, run.failed_at, iteration)
     numbers = _numbers(problem, algorithm, state, utility, statistics, multipliers, kept_score[0])
     row = Row(jnp.where(failure > 0, jnp.nan, numbers), jnp.where(failure > 0, 0, statistics.steps))
-    frozen = Run(run.state, run.kept, run.kept_score, run.multipliers, failure, failed_at, run.regression)
-    return choose(failure > 0, frozen, Run(state, kept, kept_score, multipliers, failure, failed_at, regression)), row
+    frozen = Run(
+        run.state, run.kept, run.kept_score, run.multipliers, failure, failed_at, run.regression
+    )
+    return choose(
+        failure > 0,
+        frozen,
+        Run(state, kept, kept_score, multipliers, failure, failed_at, regression),
+    ), row
 
 
 conclude = eqx.filter_jit(_conclude)
@@ -215,12 +245,15 @@ def _score(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the violation and the utility by which output "best" compares policies.
 
-    With constraints, both are the worse of the last batch and the recent mean: the mean lags behind the policy.
+    With constraints, both are the worse of the last batch and the recent mean: the mean lags behind
+    the policy.
     """
     if multipliers is None:
         return jnp.zeros_like(utility), utility
     mean = multipliers.occupancy / multipliers.weight[0]
-    return multipliers.violation(trajectories), jnp.minimum(utility, problem.estimated_utility(mean))
+    return multipliers.violation(trajectories), jnp.minimum(
+        utility, problem.estimated_utility(mean)
+    )
 
 
 def _keep(
@@ -233,9 +266,10 @@ def _keep(
 ) -> tuple[Policy | None, tuple[Float[Array, ""], Float[Array, ""]]]:
     """The policy to return, if it is not the last, with its score: the one kept so far, or the present one.
 
-    For "uniform", the k-th of k policies takes the place of the one that is kept with probability 1/k. For "average",
-    it counts for 4 / k of the average, so that the last half has nearly all of the weight (Shamir and Zhang 2013). For
-    "best", violations are compared first and, where they are alike, estimated utilities.
+    For "uniform", the k-th of k policies takes the place of the one that is kept with probability
+    1/k. For "average", it counts for 4 / k of the average, so that the last half has nearly all of
+    the weight (Shamir and Zhang 2013). For "best", violations are compared first and, where they
+    are alike, estimated utilities.
     """
     if run.kept is None or (output == "best" and not judging):
         return run.kept, run.kept_score
@@ -252,7 +286,9 @@ def _keep(
 
 def _mixed(share: Float[Array, ""], new: Policy, old: Policy) -> Policy:
     """A policy whose parameters are a mean of those of two, with a share for the new ones."""
-    return jax.tree.map(lambda a, b: b + share.astype(b.dtype) * (a - b) if eqx.is_inexact_array(b) else b, new, old)
+    return jax.tree.map(
+        lambda a, b: b + share.astype(b.dtype) * (a - b) if eqx.is_inexact_array(b) else b, new, old
+    )
 
 
 def _numbers(
@@ -277,22 +313,34 @@ def _numbers(
             {}
             if multipliers is None
             else dict(
-                zip(_of_constraints(problem), jnp.concatenate([multipliers.value, multipliers.excess]), strict=True)
+                zip(
+                    _of_constraints(problem),
+                    jnp.concatenate([multipliers.value, multipliers.excess]),
+                    strict=True,
+                )
             )
         ),
-        **dict.fromkeys(_of_output(problem, algorithm), (kept_violation == 0).astype(utility.dtype)),
+        **dict.fromkeys(
+            _of_output(problem, algorithm), (kept_violation == 0).astype(utility.dtype)
+        ),
         **algorithm.metrics(state),
     }
     for name, number in numbers.items():
         if jnp.shape(number):
-            raise ValueError(f"the metric {name!r} must be one number, got an array of shape {jnp.shape(number)}.")
+            raise ValueError(
+                f"the metric {name!r} must be one number, got an array of shape {jnp.shape(number)}."
+            )
     return jnp.stack([jnp.asarray(number, utility.dtype) for number in numbers.values()])
 
 
 def _failure(state: AlgorithmState) -> Int[Array, ""]:
     """Index into `FAILURES`: of the gradient, the parameters or anything else in the state."""
     found = jnp.zeros((), jnp.int32)
-    for number, tree in ((3, state), (2, state.policy), (1, state.gradient)):  # the first failure counts
+    for number, tree in (
+        (3, state),
+        (2, state.policy),
+        (1, state.gradient),
+    ):  # the first failure counts
         leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
         finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])
         found = jnp.where(jnp.all(finite), found, number)

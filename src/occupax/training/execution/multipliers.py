@@ -1,12 +1,14 @@
 """The multipliers of the constraints of a run, and how they follow what the policy does.
 
-An algorithm ascends along the Lagrangian; after each of its iterations the multipliers are set anew, from the excess
-over each limit in the trajectories of that iteration. Plain dual ascent, mu <- max(0, mu + beta * excess), oscillates,
-because the policy is late. Here a term that is proportional to the recent excess is added to its integral (Stooke,
-Achiam and Abbeel 2020), which dampens that.
+An algorithm ascends along the Lagrangian; after each of its iterations the multipliers are set
+anew, from the excess over each limit in the trajectories of that iteration. Plain dual ascent, mu
+<- max(0, mu + beta * excess), oscillates, because the policy is late. Here a term that is
+proportional to the recent excess is added to its integral (Stooke, Achiam and Abbeel 2020), which
+dampens that.
 
-Nothing depends on the units of utility and limits. An excess is measured in standard deviations of what one trajectory
-adds up, and a multiplier is the ratio of that of the utility to that of the limit times a number of the order of one.
+Nothing depends on the units of utility and limits. An excess is measured in standard deviations of
+what one trajectory adds up, and a multiplier is the ratio of that of the utility to that of the
+limit times a number of the order of one.
 """
 
 from typing import NamedTuple
@@ -21,7 +23,8 @@ from occupax.problem import Problem
 INTEGRAL = 0.01
 """What an excess adds to a multiplier for good in each iteration, at most."""
 CAUTION = 2.0
-"""How many standard errors of the mean of all trajectories so far are kept away from a limit: no more can be known."""
+"""How many standard errors of the mean of all trajectories so far are kept away from a limit: no
+more can be known."""
 MEMORY, LONG_MEMORY = 0.9, 0.99
 """The weight of the past in the recent excess and in the standard deviations."""
 
@@ -34,8 +37,8 @@ class Multipliers(eqx.Module):
     integral: Float[Array, " K"]
     """What all excesses so far have added up to, in units of the order of one."""
     occupancy: Float[Array, " d"]
-    """The mean of the estimates of the last iterations, weighted by how recent they are: it has less noise, which
-    biases what is not linear."""
+    """The mean of the estimates of the last iterations, weighted by how recent they are: it has
+    less noise, which biases what is not linear."""
     excess: Float[Array, " K"]
     """By how much that occupancy violates each limit."""
     last: Float[Array, " K1"]
@@ -50,7 +53,9 @@ class Multipliers(eqx.Module):
     @property
     def deviation(self) -> Float[Array, " K1"]:
         """The standard deviation of the utility and of the excesses of one trajectory; 0 where none was seen."""
-        return jnp.sqrt(self.variance / jnp.maximum(self.weight[1], jnp.finfo(self.variance.dtype).tiny))
+        return jnp.sqrt(
+            self.variance / jnp.maximum(self.weight[1], jnp.finfo(self.variance.dtype).tiny)
+        )
 
     @property
     def relative_excess(self) -> Float[Array, " K"]:
@@ -60,8 +65,9 @@ class Multipliers(eqx.Module):
     def violation(self, trajectories: int | Float[Array, ""]) -> Float[Array, ""]:
         """Return by how much the policy may violate the constraints, in standard deviations of one trajectory.
 
-        The policy is feasible, with a violation of 0, if the recent mean is below every threshold by `CAUTION` standard
-        errors and the last batch is not above one. Before the second batch no error is known, and the result is inf.
+        The policy is feasible, with a violation of 0, if the recent mean is below every threshold
+        by `CAUTION` standard errors and the last batch is not above one. Before the second batch no
+        error is known, and the result is inf.
 
         Args:
             trajectories: the number of trajectories in the last batch.
@@ -84,22 +90,25 @@ def first_multipliers(problem: Problem) -> Multipliers | None:
     if not count:
         return None
     none, more = jnp.zeros(count), jnp.zeros(count + 1)
-    return Multipliers(none, none, jnp.zeros(problem.size), none, more, more, jnp.zeros(()), jnp.zeros(2))
+    return Multipliers(
+        none, none, jnp.zeros(problem.size), none, more, more, jnp.zeros(()), jnp.zeros(2)
+    )
 
 
 class Gains(NamedTuple):
     """How multipliers follow excesses, which are measured in standard deviations."""
 
     proportional: float
-    """What a recent excess of one adds to a multiplier, relative to one plus its integral, though never more than all
-    of that."""
+    """What a recent excess of one adds to a multiplier, relative to one plus its integral, though
+    never more than all of that."""
     noticed: float
     """The excess from which on `INTEGRAL` is added in each iteration; smaller ones add less."""
 
 
 OF_TABLES, OF_NETWORKS = Gains(3.0, 0.05), Gains(0.1, 0.5)
-"""Those of tables keep a limit closely. A network changes all of its behaviour with each step: where multipliers jump,
-it gives up its utility for good. How they were chosen is said in examples/limits.py."""
+"""Those of tables keep a limit closely. A network changes all of its behaviour with each step:
+where multipliers jump, it gives up its utility for good. How they were chosen is said in
+examples/limits.py."""
 
 
 def gains(policy: Policy) -> Gains:
@@ -123,8 +132,8 @@ def follow(
         fresh: the estimate of the occupancy.
         trajectories: how many trajectories the estimate is made of.
         gains: the gains for the kind of policy.
-        saturated: whether the actions are saturated. The integral does not grow meanwhile (conditional integration),
-            because a policy without a gradient cannot respond.
+        saturated: whether the actions are saturated. The integral does not grow meanwhile
+            (conditional integration), because a policy without a gradient cannot respond.
     """
     now = jnp.concatenate([problem.estimated_utility(fresh)[None], problem.excesses(fresh)])
     is_first = multipliers.weight[0] == 0
@@ -145,11 +154,17 @@ def follow(
     )
     relative = seen.relative_excess + CAUTION / jnp.sqrt(seen.trajectories)
     integral = jnp.maximum(
-        seen.integral + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / gains.noticed, -1.0, 1.0), 0.0
+        seen.integral
+        + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / gains.noticed, -1.0, 1.0),
+        0.0,
     )
     integral = jnp.where(saturated, jnp.minimum(integral, seen.integral), integral)
-    size = jnp.maximum(integral + (1 + integral) * jnp.clip(gains.proportional * relative, -1.0, 1.0), 0.0)
+    size = jnp.maximum(
+        integral + (1 + integral) * jnp.clip(gains.proportional * relative, -1.0, 1.0), 0.0
+    )
     utility, *limits = seen.deviation
     unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
     value = jnp.where(is_first, 0.0, size * unit)
-    return eqx.tree_at(lambda it: (it.value, it.integral), seen, (value, jnp.where(is_first, 0.0, integral)))
+    return eqx.tree_at(
+        lambda it: (it.value, it.integral), seen, (value, jnp.where(is_first, 0.0, integral))
+    )

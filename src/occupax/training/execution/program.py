@@ -1,8 +1,8 @@
 """The part of training that is compiled: many runs, many iterations, one program.
 
-Runs are batched by vmap; the number of the iteration is not, so that the choice between phases stays a choice. What an
-iteration does depends on the key of the run and the number of the iteration alone, not on where a call of the program
-begins or ends, nor on the other runs.
+Runs are batched by vmap; the number of the iteration is not, so that the choice between phases
+stays a choice. What an iteration does depends on the key of the run and the number of the iteration
+alone, not on where a call of the program begins or ends, nor on the other runs.
 """
 
 from functools import partial
@@ -43,15 +43,22 @@ class Stretch(eqx.Module):
 
 @eqx.filter_jit
 def advance(
-    source: ProgramSource, algorithms: Algorithm[Any], runs: Run, keys: Key[Array, " R"], stretch: Stretch, mesh: Any
+    source: ProgramSource,
+    algorithms: Algorithm[Any],
+    runs: Run,
+    keys: Key[Array, " R"],
+    stretch: Stretch,
+    mesh: Any,
 ) -> tuple[Run, Row]:
     """Carry out the iterations of a stretch.
 
-    Every array of `algorithms` and `runs` has one entry for each run. A mesh of devices, if there is one, has the axes
-    `RUNS`, over which the runs are spread, and `AXIS`, over which the trajectories of each are.
+    Every array of `algorithms` and `runs` has one entry for each run. A mesh of devices, if there
+    is one, has the axes `RUNS`, over which the runs are spread, and `AXIS`, over which the
+    trajectories of each are.
 
     Returns:
-        The runs, and what is recorded, [iteration, run, ...], of which the first entries are filled.
+        The runs, and what is recorded, [iteration, run, ...], of which the first entries are
+        filled.
     """
     if mesh is None:
         return _advance(source, algorithms, runs, keys, stretch, 1)
@@ -74,14 +81,21 @@ def advance(
 
 
 def _advance(
-    source: ProgramSource, algorithms: Algorithm[Any], runs: Run, keys: Key[Array, " R"], stretch: Stretch, devices: int
+    source: ProgramSource,
+    algorithms: Algorithm[Any],
+    runs: Run,
+    keys: Key[Array, " R"],
+    stretch: Stretch,
+    devices: int,
 ) -> tuple[Run, Row]:
     iterations = stretch.first + jnp.arange(MOST_ITERATIONS)
     batch_keys = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))(keys, iterations)
     moving, fixed = eqx.partition(runs, eqx.is_array)
     numbers, settings = eqx.partition(algorithms, eqx.is_array)
 
-    def one_run(phase: int, i: Int[Array, ""], numbers: Any, moving: Any, key: Key[Array, ""]) -> tuple[Any, Row]:
+    def one_run(
+        phase: int, i: Int[Array, ""], numbers: Any, moving: Any, key: Key[Array, ""]
+    ) -> tuple[Any, Row]:
         algorithm, run = eqx.combine(numbers, settings), eqx.combine(moving, fixed)
 
         def draw(policy: Policy) -> Batch:  # a run that failed draws nothing
@@ -91,12 +105,16 @@ def _advance(
             numbers = Numbered(source, policy, key, 0, jnp.where(goes_on, n, 0), n)
             return PartedBatch(source.problem, numbers.spread(devices))
 
-        run, row = iterate(algorithm, phase, stretch.judging[phase], run, draw, key, stretch.first + i)
+        run, row = iterate(
+            algorithm, phase, stretch.judging[phase], run, draw, key, stretch.first + i
+        )
         return eqx.filter(run, eqx.is_array), row
 
     def iteration_of(phase: int) -> Any:
         def all_runs(moving: Any, i: Int[Array, ""]) -> tuple[Any, Row]:
-            return jax.vmap(lambda *of_run: one_run(phase, i, *of_run))(numbers, moving, batch_keys[i])
+            return jax.vmap(lambda *of_run: one_run(phase, i, *of_run))(
+                numbers, moving, batch_keys[i]
+            )
 
         return all_runs
 
