@@ -13,7 +13,7 @@ import pytest
 from gymnasium import spaces
 
 import occupax as ox
-from occupax._errors import real_array
+from occupax.errors import real_array
 from sentences import Case, Outcomes, assert_sentence, outcomes_of, print_outcomes
 
 KEY = jax.random.key(0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.envs import elsewhere
+from occupax.envs import missing_envs as elsewhere
 from occupax.training.setup import as_algorithm, make_setup
 
 EMPTY, ABSENT = "MiniGrid-Empty-5x5-v0", "which is not installed: `pip install"

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from occupax.serial import class_name
+from occupax.io.codec import class_name
 
 MOST_NUMBERS = 6
 """Larger arrays are given by their shape."""
@@ -110,7 +110,7 @@ def module_text(module: Any) -> str:
 
 
 def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """What `serial.pack` made of a value, in words, much as Python would write it."""
+    """What `codec.pack` made of a value, in words, much as Python would write it."""
     match description:
         case {"class": str(), "fields": dict() as fields}:
             parts = ", ".join(
@@ -141,7 +141,7 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def environment_words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """What `serial.pack` made of an environment, in words."""
+    """What `codec.pack` made of an environment, in words."""
     if class_name(description) != "TabularMDP":
         return words(description, arrays)
     states, actions, _ = arrays[description["fields"]["successors"]["array"]].shape

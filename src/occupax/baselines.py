@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, Shaped
 
-from occupax._errors import unknown
 from occupax.envs.base import number_of_states, observation_spec
+from occupax.errors import unknown
 from occupax.policies.networks import input_size
 from occupax.problem import Problem
 from occupax.trajectories import Trajectories

@@ -9,8 +9,8 @@ from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
 from occupax._display import in_words
-from occupax._errors import check_number
 from occupax.envs.base import DecisionProcess
+from occupax.errors import check_number
 from occupax.features import Feature, Stack
 from occupax.utilities.base import Sum, Utility
 from occupax.utilities.custom import as_utility, bind

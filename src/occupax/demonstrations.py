@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import estimators, exact
-from occupax._errors import real_array, shown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import real_array, shown
 from occupax.exact.probabilities import probabilities
 from occupax.features import Feature, StateAction, Visit, as_feature
 from occupax.policies import Policy, refuse_unless_fitting

@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Num
 
-from occupax._errors import (
+from occupax.envs.actions import DiscreteActions
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
+from occupax.errors import (
     MOST_SIZE,
     check_integers,
     read_array,
@@ -23,8 +25,6 @@ from occupax._errors import (
     tracing_error,
     unknown,
 )
-from occupax.envs.actions import DiscreteActions
-from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
 
 
 class Visit(NamedTuple):

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from occupax._display import Description, in_words
-from occupax._errors import check_integer, unknown
 from occupax.constraints import Constraint, excesses, lagrangian, read_constraints, with_constraints
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
 from occupax.envs.registry import episode_limit, make
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import check_integer, unknown
 from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Sum, Utility
 from occupax.utilities.custom import as_utility, bind, refuse_unless_fitting, rescaled

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from occupax._errors import check_number, first_line, is_traced, shown, unknown
 from occupax.batches import Batch
+from occupax.errors import check_number, first_line, is_traced, shown, unknown
 from occupax.policies import Policy, Tabular
 
 RULES = ("adam", "gradient", "natural", "normalised")

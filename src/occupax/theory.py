@@ -15,8 +15,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from occupax._errors import check_number
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import check_number
 from occupax.exact.dynamics import dynamics
 from occupax.features import Reward
 from occupax.problem import Problem, ProblemSource, as_problem

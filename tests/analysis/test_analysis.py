@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax import serial
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
 from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, plot_metric, settings, words
 from occupax.analysis.page import environment
 from occupax.analysis.report import write_report
 from occupax.analysis.statistics import moving_average, quartiles
+from occupax.io import codec
 from occupax.training.assessment import Assessment
 from results import Page, make_problem, make_result, written
 
@@ -398,11 +398,11 @@ def test_descriptions_read_like_python():
         np.inf,
         None,
     )
-    text = words(*serial.pack(value))
+    text = words(*codec.pack(value))
     assert text.startswith("(Sum(terms=(Reward(")
     assert text.endswith("weights=(1, 0.5)), [1, 2.5], array 3 x 4, inf, none)")
     assert (
-        words(*serial.pack([jnp.float32(0.25), np.array([True]), jnp.tanh])) == "(0.25, [1], tanh)"
+        words(*codec.pack([jnp.float32(0.25), np.array([True]), jnp.tanh])) == "(0.25, [1], tanh)"
     )
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax._errors import OccupaxWarning
-from occupax.analysis.evidence import Evidence
+from occupax.analysis.run_statistics import Evidence
+from occupax.errors import OccupaxWarning
 from tables import arms
 
 LENGTH, STEPS = 16, 18

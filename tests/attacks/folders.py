@@ -15,9 +15,9 @@ import numpy as np
 
 import occupax as ox
 from folders import reseal
-from occupax import serial
 from occupax.analysis import write_report
 from occupax.cli.choices import restore
+from occupax.io import codec
 
 EPISODES, MORE = 40, 60
 HOSTILE: list[Any] = [
@@ -166,9 +166,7 @@ def content_of(result: ox.Result) -> dict[str, Any]:
     """All that a result says of what was trained."""
     arrays = {f"metrics/{name}": values for name, values in result.metrics.items()}
     for i, policy in enumerate(result.policies):
-        arrays |= {
-            f"policy-{i}{name}": array for name, array in serial.named_arrays(policy).items()
-        }
+        arrays |= {f"policy-{i}{name}": array for name, array in codec.named_arrays(policy).items()}
     arrays |= {"episodes": result.episodes, "steps": result.steps, "utilities": result.utilities}
     return {name: (str(it.dtype), it.shape, it.tobytes()) for name, it in arrays.items()} | {
         "status": result.status
@@ -225,7 +223,7 @@ def change_file(file: Path, random: np.random.Generator) -> str:
             del rows[row]
         file.write_text("\n".join(",".join(row) for row in rows) + "\n")
         return f"line {row}, column {column} is {word!r:.20}"
-    arrays, content = serial.read(file)
+    arrays, content = codec.read(file)
     if random.integers(2) and content:
         said = change_json(content, random)
     else:
@@ -237,7 +235,7 @@ def change_file(file: Path, random: np.random.Generator) -> str:
         else:
             arrays[name] = ARRAYS[way](arrays[name], random)
             said = f"{name} is {way}"
-    serial.write(file, arrays, content)
+    codec.write(file, arrays, content)
     return said
 
 

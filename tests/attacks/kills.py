@@ -30,18 +30,18 @@ COMMAND = [
 CHILD = """
 import os, random, signal, sys
 import occupax.training.loop as loop
-from occupax import serial
-real, often = serial.write_bytes, float(os.environ.get("KILL_WRITES", "0"))
+from occupax.io import codec
+real, often = codec.write_bytes, float(os.environ.get("KILL_WRITES", "0"))
 
 def write(path, content):
     if random.random() < often:  # in the middle of a write, as a power failure does
-        half = serial.Path(path).with_name("." + serial.Path(path).name + ".0123abcd")
+        half = codec.Path(path).with_name("." + codec.Path(path).name + ".0123abcd")
         half.parent.mkdir(parents=True, exist_ok=True)
         half.write_bytes(content[: len(content) // 2])
         os.kill(os.getpid(), signal.SIGKILL)
     real(path, content)
 
-serial.write_bytes = write
+codec.write_bytes = write
 loop.SECONDS_A_CALL = 0.02
 loop.train.__defaults__ = tuple(0.05 if value == 30.0 else value for value in
 loop.train.__defaults__) from occupax.cli import main

@@ -21,8 +21,8 @@ from occupax.analysis.comparison import interval, overlapping
 from occupax.analysis.page import TableCell
 from occupax.analysis.visits import is_grid, visits
 from occupax.cli.commands.pages import run_names
+from occupax.io.run_folder import _fingerprint
 from occupax.training.execution.iteration import RECORDED
-from occupax.training.folder import _fingerprint
 from results import LAKE, make_problem, make_result, written
 
 

@@ -16,7 +16,7 @@ from occupax import cli
 from occupax.cli.choices import Choices, build, restore
 from occupax.cli.commands.training import summarise
 from occupax.cli.output import number_text
-from occupax.training import folder as run_folder
+from occupax.io import run_folder
 from occupax.training.execution.compiled import CompiledExecutor
 from occupax.training.setup import make_setup
 

@@ -13,9 +13,9 @@ import pytest
 
 import occupax as ox
 from gymnax_like import Params, SixValues, Walk
-from occupax import serial
 from occupax.envs import BoxActions, DiscreteActions, GymnaxEnv
 from occupax.envs import gymnax as adapter
+from occupax.io import codec
 
 KEY = jax.random.key(3)
 
@@ -127,7 +127,7 @@ def test_training_stays_in_the_compiled_program():
 
 def test_an_environment_by_name_is_saved_with_its_name_and_options():
     env = ox.make("gymnax/CartPole-v1", max_steps_in_episode=9)
-    again = serial.unpack(*serial.pack(env))
+    again = codec.unpack(*codec.pack(env))
     assert eqx.tree_equal(env, again)
     assert again.env_and_params()[1].max_steps_in_episode == 9
 

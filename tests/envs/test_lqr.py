@@ -210,6 +210,6 @@ def test_a_random_system_is_that_of_its_seed_and_comes_back_from_a_file():
     assert eqx.tree_equal(ox.envs.LQR.random(3, 2, seed=4), SYSTEM)
     assert not eqx.tree_equal(ox.envs.LQR.random(3, 2, seed=5), SYSTEM)
     assert np.abs(np.linalg.eigvals(SYSTEM.drift)).max() == pytest.approx(0.95)
-    from occupax import serial
+    from occupax.io import codec
 
-    assert eqx.tree_equal(serial.unpack(*serial.pack(SYSTEM)), SYSTEM)
+    assert eqx.tree_equal(codec.unpack(*codec.pack(SYSTEM)), SYSTEM)

@@ -17,9 +17,9 @@ from occupax.experiments import (
     ablations,
     cells,
     convergence,
+    episodes_to_gap,
     inference,
     methods,
-    payoff,
     rate,
     readings,
     reward,
@@ -480,12 +480,12 @@ def test_reinforce_has_as_many_episodes_and_steps():
 
 
 def test_the_envelope_has_the_best_setting_for_each_gap():
-    times = np.full((2, 12, len(payoff.SHARES), 5), inf)
+    times = np.full((2, 12, len(episodes_to_gap.SHARES), 5), inf)
     times[0, 2] = 500.0
     times[1, 10, 3:] = 200.0
-    found = payoff.envelope(LAKE, "TSIVR-PG", times)
+    found = episodes_to_gap.envelope(LAKE, "TSIVR-PG", times)
     np.testing.assert_array_equal(found.medians, [500] * 3 + [200] * 5)
-    sizes = payoff.grounds()[LAKE].step_sizes
+    sizes = episodes_to_gap.grounds()[LAKE].step_sizes
     assert found.settings[0] == f"N 32, eta {sizes[2]:g}"
     assert found.settings[-1] == f"N 512, eta {sizes[4]:g}, delta 0.1"
     np.testing.assert_array_equal(found.times[-1], np.full(5, 200.0))

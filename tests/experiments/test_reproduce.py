@@ -9,13 +9,12 @@ import pytest
 
 import occupax as ox
 from commands import occupax
-from occupax import serial
 from occupax.analysis import plots
 from occupax.analysis.charts import csv_text
 from occupax.experiments import (
     cells,
     convergence,
-    payoff,
+    episodes_to_gap,
     progress,
     rate,
     reproduce,
@@ -31,6 +30,7 @@ from occupax.experiments.sections import TEXTS
 from occupax.experiments.sections import text as words
 from occupax.experiments.store import Unit
 from occupax.experiments.tasks import LAKE, Task, tasks
+from occupax.io import codec
 from occupax.training.loggers import Console
 from pages import opened
 
@@ -90,7 +90,7 @@ def use_made_up(patch: pytest.MonkeyPatch) -> None:
         Task, "optimum", property(lambda task: 0.412 if task.name.startswith(LAKE) else -23.0)
     )
     patch.setattr(rate, "ways", ways)
-    for module in (cells, tuning, convergence, payoff):
+    for module in (cells, tuning, convergence, episodes_to_gap):
         patch.setattr(module, "judged", made_up)
     for module in (rate, convergence):
         patch.setattr(
@@ -107,7 +107,7 @@ def use_made_up(patch: pytest.MonkeyPatch) -> None:
 
 def save_numbers(figure, folder) -> None:
     """Of a figure the numbers alone, because drawing takes long."""
-    serial.write_text(folder / f"{figure.name}.csv", csv_text(figure))
+    codec.write_text(folder / f"{figure.name}.csv", csv_text(figure))
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import occupax as ox
-from occupax import serial
 from occupax.analysis.describe import DIAGNOSTICS
 from occupax.analysis.report import write_report
+from occupax.io import codec
 
 LAKE = ox.make("FrozenLake-v1")
 
@@ -38,7 +38,7 @@ def make_result(
         for _ in range(seeds)
     )
     parts = {"problem": problem, "algorithm": algorithm, "policy": policies[0], "record_every": 5}
-    description, arrays = serial.pack(parts)
+    description, arrays = codec.pack(parts)
     versions = {"occupax": "1.2.3", "jax": "4.5.6", "float64": False}
     made = ox.Result(
         problem=problem,

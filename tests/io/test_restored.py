@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax import serial
+from occupax.io import codec
 from occupax.utilities import Ball, Box, Halfspace, Point, Polyhedron, SetDistance
 
 KEY = jax.random.key(0)
@@ -32,7 +32,7 @@ GYMNAX = ox.make("gymnax/CartPole-v1")
 
 def changed(value, place, new):
     """What a file of the value says, with another number, text or array at a place such as ("env", "successors")."""
-    description, arrays = serial.pack(value)
+    description, arrays = codec.pack(value)
     description, arrays = copy.deepcopy(description), dict(arrays)
     at = description
     for step in place[:-1]:
@@ -97,7 +97,7 @@ CASES = {
     "an environment that is a utility": (
         problem(),
         ("env",),
-        serial.pack(ox.utilities.Reward())[0],
+        codec.pack(ox.utilities.Reward())[0],
     ),
     "another size": (problem(), ("size",), 7),
     "features that are a list": (problem(), ("features",), []),
@@ -129,7 +129,7 @@ CASES = {
     "a set that is a feature": (
         SetDistance(FEEDBACK, Point([1, 2])),
         ("set",),
-        serial.pack(ox.features.State())[0],
+        codec.pack(ox.features.State())[0],
     ),
     "a target below zero": (
         problem(ox.utilities.KL(TARGET)),
@@ -151,7 +151,7 @@ CASES = {
     "regressors without products": (
         ox.utilities.LogDet(FEEDBACK),
         ("regressors",),
-        serial.pack(ox.features.State())[0],
+        codec.pack(ox.features.State())[0],
     ),
     "a limit of infinity": (ox.Constraint(COSTS, at_most=1.0), ("limit",), {"float": "inf"}),
     "a limit without a name": (ox.Constraint(COSTS, at_most=1.0), ("name",), ""),
@@ -160,7 +160,7 @@ CASES = {
     "limits that the utility does not have": (
         problem(constraints=[CURVED]),
         ("utility",),
-        serial.pack(ox.utilities.Reward())[0],
+        codec.pack(ox.utilities.Reward())[0],
     ),
     "a limit that was paid for before": (
         problem(constraints=[CURVED]),
@@ -242,7 +242,7 @@ def test_what_no_constructor_makes_is_not_restored(case):
     with pytest.raises(
         ValueError, match=r"(was saved with a value that it cannot have: .+\.|jax.enable_x64)"
     ):
-        serial.unpack(description, arrays)
+        codec.unpack(description, arrays)
 
 
 def test_layers_that_do_not_follow_each_other_are_refused():
@@ -256,7 +256,7 @@ def test_layers_that_do_not_follow_each_other_are_refused():
 
 def test_what_a_constructor_makes_is_restored():
     for value, _, _ in CASES.values():
-        assert eqx.tree_equal(serial.unpack(*serial.pack(value)), value), value
+        assert eqx.tree_equal(codec.unpack(*codec.pack(value)), value), value
 
 
 # The kernels

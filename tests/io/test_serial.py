@@ -14,7 +14,7 @@ import pytest
 import safetensors.numpy
 
 import occupax as ox
-from occupax import serial
+from occupax.io import codec
 from occupax.utilities import Ball, Box, Halfspace, Point, Polyhedron, SetDistance, Smoothness
 
 KEY = jax.random.key(0)
@@ -26,13 +26,13 @@ GRID = ox.features.Grid([-1.0, -2.0], [1.0, 2.0], [3, 4], coordinates=[0, 2])
 
 
 def through_json(value):
-    description, arrays = serial.pack(value)
-    return serial.unpack(json.loads(json.dumps(description, allow_nan=False)), arrays)
+    description, arrays = codec.pack(value)
+    return codec.unpack(json.loads(json.dumps(description, allow_nan=False)), arrays)
 
 
 def fingerprint(value):
-    description, arrays = serial.pack(value)
-    return serial.checksum(json.dumps(description), arrays)
+    description, arrays = codec.pack(value)
+    return codec.checksum(json.dumps(description), arrays)
 
 
 def with_distance(convex_set):
@@ -145,10 +145,10 @@ def test_plain_values_come_back_the_same():
     ids=repr,
 )
 def test_arrays_come_back_the_same_from_a_file(array, tmp_path):
-    description, arrays = serial.pack([array])
-    serial.write(tmp_path / "file", arrays, {"it": description})
-    stored, metadata = serial.read(tmp_path / "file")
-    (restored,) = serial.unpack(metadata["it"], stored)
+    description, arrays = codec.pack([array])
+    codec.write(tmp_path / "file", arrays, {"it": description})
+    stored, metadata = codec.read(tmp_path / "file")
+    (restored,) = codec.unpack(metadata["it"], stored)
     assert type(restored) is type(array)
     assert restored.shape == array.shape
     assert restored.dtype == array.dtype.newbyteorder("=")
@@ -163,14 +163,14 @@ def test_random_keys_come_back_the_same():
 
 def test_a_wide_array_of_jax_needs_wide_numbers(x64):
     array = jnp.array([1 / 3])
-    description, arrays = serial.pack(array)
-    assert serial.unpack(description, arrays).dtype == np.float64
-    assert serial.unpack(description, arrays) == array
+    description, arrays = codec.pack(array)
+    assert codec.unpack(description, arrays).dtype == np.float64
+    assert codec.unpack(description, arrays) == array
     with (
         jax.enable_x64(False),
         pytest.raises(ValueError, match=r"is float64 of JAX, which needs jax\.enable_x64\.$"),
     ):
-        serial.unpack(description, arrays)
+        codec.unpack(description, arrays)
 
 
 def test_restored_numpy_arrays_are_read_only():
@@ -205,14 +205,14 @@ class Mine(eqx.Module):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_cannot_be_restored_is_named_and_refused(value, name):
-    description, arrays = serial.pack((value, 1))
+    description, arrays = codec.pack((value, 1))
     assert description == {"tuple": [{"opaque": name}, 1]}
     assert arrays == {}
     with pytest.raises(
         ValueError,
         match=r"cannot be restored from a file; pass like=, a value of the same structure\.$",
     ):
-        serial.unpack(description, arrays)
+        codec.unpack(description, arrays)
 
 
 def test_opaque_values_show_what_they_hold_and_come_back_with_like():
@@ -222,14 +222,14 @@ def test_opaque_values_show_what_they_hold_and_come_back_with_like():
         "keys": {0: jnp.array(3)},
         "step": optax.adam(1),
     }
-    description, arrays = serial.pack(value)
+    description, arrays = codec.pack(value)
     assert set(arrays) == {"['mine'].weight", "['theirs'].weight", "['keys'][0]"}
     assert description["dict"]["mine"] == {
         "opaque": "tests.io.test_serial.Mine",
         "parts": {".weight": {"array": "['mine'].weight", "kind": "jax"}, ".name": "mine"},
     }
     like = jax.tree.map(lambda leaf: 7 * leaf if eqx.is_array(leaf) else leaf, value)
-    restored = serial.unpack(description, arrays, like)
+    restored = codec.unpack(description, arrays, like)
     assert bool(eqx.tree_equal(restored, value))
     assert restored["step"] is not None
 
@@ -240,11 +240,11 @@ def test_a_problem_with_a_function_keeps_it_through_like():
             CHAIN, ox.utilities.Custom(lambda u: scale * u.sum(), concave=True), horizon=3
         )
 
-    description, arrays = serial.pack(problem(1.0))
-    restored = serial.unpack(description, arrays, problem(2.0))
+    description, arrays = codec.pack(problem(1.0))
+    restored = codec.unpack(description, arrays, problem(2.0))
     assert restored.utility.value(jnp.ones(6)) == 12
     with pytest.raises(ValueError, match="cannot be restored"):
-        serial.unpack(description, arrays)
+        codec.unpack(description, arrays)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_problem_with_a_function_keeps_it_through_like():
 )
 def test_like_of_another_structure_is_refused(like, sentence):
     with pytest.raises(ValueError, match=sentence):
-        serial.unpack(*serial.pack(Mine(jnp.zeros(2))), like)
+        codec.unpack(*codec.pack(Mine(jnp.zeros(2))), like)
 
 
 def test_static_arrays_of_like_must_be_those_that_were_saved():
@@ -274,12 +274,12 @@ def test_static_arrays_of_like_must_be_those_that_were_saved():
         object.__setattr__(module, "weight", np.array(numbers))
         return module
 
-    saved = serial.pack(fixed(1, 2))
-    assert serial.unpack(*saved, fixed(1, 2)).weight.tolist() == [1, 2]
+    saved = codec.pack(fixed(1, 2))
+    assert codec.unpack(*saved, fixed(1, 2)).weight.tolist() == [1, 2]
     with pytest.raises(
         ValueError, match="like must hold the saved numbers at weight already, because it is static"
     ):
-        serial.unpack(*saved, fixed(1, 3))
+        codec.unpack(*saved, fixed(1, 3))
 
 
 @pytest.mark.parametrize(
@@ -303,18 +303,18 @@ def test_whatever_differs_changes_the_fingerprint(other):
 
 ELSEWHERE = """
 import sys, json, jax, jax.numpy as jnp, numpy as np, occupax as ox
-from occupax import serial
+from occupax.io import codec
 
 folder = sys.argv[1]
 for i in range(8):
     ox.save_policy(ox.policies.Tabular(jnp.ones((3, 2))), f"{folder}/policy-{i}")
     arrays = {"snow \N{SNOWMAN}": np.ones(3, np.int8), "b": np.ones(2), "a": np.array(True)}
-    serial.write(f"{folder}/file-{i}", arrays, {"title": "snow \N{SNOWMAN}"})
+    codec.write(f"{folder}/file-{i}", arrays, {"title": "snow \N{SNOWMAN}"})
 lake = ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(0.25), 0.9, 20, "absorbing")
 own = ox.utilities.Custom(lambda u: u.sum(), domain=print)
-description, arrays = serial.pack((lake, own, ox.policies.mlp()(lake.env, jax.random.key(1)),
-object())) print(serial.checksum(json.dumps(description), arrays), serial.checksum(*[
-    f(serial.pack(lake)) for f in (lambda p: json.dumps(p[0]), lambda p: p[1])]))
+description, arrays = codec.pack((lake, own, ox.policies.mlp()(lake.env, jax.random.key(1)),
+object())) print(codec.checksum(json.dumps(description), arrays), codec.checksum(*[
+    f(codec.pack(lake)) for f in (lambda p: json.dumps(p[0]), lambda p: p[1])]))
 """
 
 
@@ -345,8 +345,8 @@ def test_fingerprints_are_the_same_in_another_process(elsewhere):
     [
         {"class": "os.system", "fields": {}},
         {"class": "subprocess.Popen", "fields": {"args": "touch executed"}},
-        {"class": "occupax.serial.os.system", "fields": {}},
-        {"class": "occupax.serial.Path", "fields": {}},
+        {"class": "occupax.io.codec.os.system", "fields": {}},
+        {"class": "occupax.io.codec.Path", "fields": {}},
         {"class": "occupax.policies.__builtins__", "fields": {}},
         {"class": "occupax.__init__.make", "fields": {}},
         {"class": "occupax.make", "fields": {}},
@@ -394,7 +394,7 @@ def test_descriptions_that_pack_does_not_write_are_refused_and_nothing_is_execut
     monkeypatch.setattr(os, "system", executed.append)
     monkeypatch.setattr(subprocess, "Popen", executed.append)
     with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
-        serial.unpack([{"dict": {"inside": description}}], {"there": np.zeros(2)})
+        codec.unpack([{"dict": {"inside": description}}], {"there": np.zeros(2)})
     assert executed == []
 
 
@@ -402,7 +402,7 @@ def test_modules_outside_are_not_even_imported():
     assert "antigravity" not in sys.modules
     for address in ("antigravity.Thing", "occupax.antigravity.Thing"):
         with pytest.raises(ValueError, match="is not a class that occupax restores"):
-            serial.unpack({"class": address, "fields": {}}, {})
+            codec.unpack({"class": address, "fields": {}}, {})
     assert "antigravity" not in sys.modules
 
 
@@ -411,7 +411,7 @@ def test_endless_nesting_is_refused():
     for _ in range(100_000):
         description = [description]
     with pytest.raises(ValueError, match="nested too deeply"):
-        serial.unpack(description, {})
+        codec.unpack(description, {})
     while description:  # taken apart here, since comparing or printing it would go as deep
         description = description[0]
 
@@ -419,16 +419,16 @@ def test_endless_nesting_is_refused():
 @pytest.fixture
 def written(tmp_path):
     file = tmp_path / "file.safetensors"
-    serial.write(
+    codec.write(
         file, {"a": np.arange(20.0), "b": np.array(True)}, {"title": "of a test", "number": 1}
     )
     return file
 
 
 def test_writing_replaces_a_file_and_leaves_nothing_beside_it(written):
-    serial.write(written, {}, {"title": "new"})
-    assert serial.read(str(written)) == ({}, {"title": "new"})
-    serial.write_text(written.parent / "deeper" / "text.json", "\u2603\n")
+    codec.write(written, {}, {"title": "new"})
+    assert codec.read(str(written)) == ({}, {"title": "new"})
+    codec.write_text(written.parent / "deeper" / "text.json", "\u2603\n")
     assert (written.parent / "deeper" / "text.json").read_text(encoding="utf-8") == "\u2603\n"
     assert sorted(path.name for path in written.parent.rglob("*")) == [
         "deeper",
@@ -444,7 +444,7 @@ def test_equal_content_is_written_as_equal_bytes_by_every_process(elsewhere):
     for kind in ("policy", "file"):
         files = sorted(folder.rglob(f"{kind}-*"))
         assert (len(files), len({file.read_bytes() for file in files})) == (16, 1)
-    arrays, content = serial.read(folder / "1" / "file-0")
+    arrays, content = codec.read(folder / "1" / "file-0")
     assert (arrays.keys(), content) == ({"snow \u2603", "b", "a"}, {"title": "snow \u2603"})
     np.testing.assert_array_equal(arrays["b"], [1.0, 1.0])
 
@@ -453,10 +453,10 @@ def test_files_of_earlier_versions_are_read(tmp_path):
     text, arrays = '{"title": "old"}', {"a": np.arange(3.0)}
     # the keys of the metadata come in any order
     old = safetensors.numpy.save(
-        arrays, {"occupax": text, "occupax-sha256": serial.checksum(text, arrays)}
+        arrays, {"occupax": text, "occupax-sha256": codec.checksum(text, arrays)}
     )
     (tmp_path / "old").write_bytes(old)
-    found, content = serial.read(tmp_path / "old")
+    found, content = codec.read(tmp_path / "old")
     assert content == {"title": "old"}
     np.testing.assert_array_equal(found["a"], arrays["a"])
 
@@ -469,10 +469,10 @@ class Holder(eqx.Module):
 
 def test_the_arrays_of_a_tree_have_names_and_can_be_put_back():
     tree = Holder([jnp.arange(3), jnp.ones((2, 2))], "word", 1.5)
-    named = serial.named_arrays(tree)
+    named = codec.named_arrays(tree)
     assert named.keys() == {".arrays[0]", ".arrays[1]"}
     assert all(type(array) is np.ndarray for array in named.values())
-    back = serial.with_arrays_of(tree, {name: array + 1 for name, array in named.items()})
+    back = codec.with_arrays_of(tree, {name: array + 1 for name, array in named.items()})
     assert (back.word, back.number, type(back.arrays[0])) == ("word", 1.5, type(tree.arrays[0]))
     np.testing.assert_array_equal(back.arrays[0], [1, 2, 3])
     np.testing.assert_array_equal(back.arrays[1], np.full((2, 2), 2.0))
@@ -486,7 +486,7 @@ def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(written, monkey
     before = written.read_bytes()
     monkeypatch.setattr(os if failing == "fsync" else type(written), failing, fail)
     with pytest.raises(OSError, match="no space left"):
-        serial.write(written, {}, {})
+        codec.write(written, {}, {})
     assert written.read_bytes() == before
     assert list(written.parent.iterdir()) == [written]
 
@@ -494,13 +494,13 @@ def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(written, monkey
 def test_what_cannot_be_written_is_refused(written):
     folder = written.parent
     with pytest.raises(ValueError, match=r"path must name a file, but .* is a folder\.$"):
-        serial.write(folder, {}, {})
+        codec.write(folder, {}, {})
     with pytest.raises(ValueError, match=r"path must name a file in a folder, but .* is none\.$"):
-        serial.write(written / "inside" / "file", {}, {})
+        codec.write(written / "inside" / "file", {}, {})
     with pytest.raises(
         ValueError, match=r"arrays must be of a type that safetensors can hold: .*complex128"
     ):
-        serial.write(folder / "other", {"a": np.ones(1, complex)}, {})
+        codec.write(folder / "other", {"a": np.ones(1, complex)}, {})
     assert list(folder.iterdir()) == [written]
 
 
@@ -514,9 +514,9 @@ def test_every_flipped_bit_is_noticed(written):
                 whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
             )
             with pytest.raises(ValueError, match=r"file\.safetensors (is|was) .*\.$"):
-                serial.read(written)
+                codec.read(written)
     written.write_bytes(whole)
-    assert serial.read(written)[1] == {"title": "of a test", "number": 1}
+    assert codec.read(written)[1] == {"title": "of a test", "number": 1}
 
 
 def test_every_truncation_is_noticed(written):
@@ -526,7 +526,7 @@ def test_every_truncation_is_noticed(written):
         with pytest.raises(
             ValueError, match=r"file\.safetensors is damaged or not a safetensors file: "
         ):
-            serial.read(written)
+            codec.read(written)
 
 
 @pytest.mark.parametrize(
@@ -544,7 +544,7 @@ def test_every_truncation_is_noticed(written):
         ),
         (
             safetensors.numpy.save(
-                {}, {"occupax": "[1]", "occupax-sha256": serial.checksum("[1]", {})}
+                {}, {"occupax": "[1]", "occupax-sha256": codec.checksum("[1]", {})}
             ),
             r"is a safetensors file, but not one that occupax wrote\.$",
         ),
@@ -572,11 +572,11 @@ def test_every_truncation_is_noticed(written):
 def test_files_of_others_are_refused(tmp_path, content, sentence):
     (tmp_path / "theirs").write_bytes(content)
     with pytest.raises(ValueError, match=f"theirs {sentence}"):
-        serial.read(tmp_path / "theirs")
+        codec.read(tmp_path / "theirs")
 
 
 def test_what_is_no_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"nothing does not exist\.$"):
-        serial.read(tmp_path / "nothing")
+        codec.read(tmp_path / "nothing")
     with pytest.raises(ValueError, match=r" is not a file\.$"):
-        serial.read(tmp_path)
+        codec.read(tmp_path)

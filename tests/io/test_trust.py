@@ -21,10 +21,11 @@ from attacks import folders as attacked
 from attacks import simulators as rogues
 from commands import occupax
 from folders import reseal
-from occupax import cli, serial
+from occupax import cli
 from occupax._signals import ending_signals
 from occupax.cli.cache import keep_compiled_programs, remove_oldest
 from occupax.experiments import reproduce
+from occupax.io import codec
 from occupax.training.loop import Terminated
 from occupax.training.records import Records
 from occupax.training.schedule import Schedule
@@ -81,9 +82,9 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_a_table_that_no_constructor_makes_is_neither_trained_nor_reported(run, what):
     name, change = BAD[what]
-    arrays, content = serial.read(run / "config.safetensors")
+    arrays, content = codec.read(run / "config.safetensors")
     name = next(it for it in arrays if it.endswith(name.rpartition(".")[2]))
-    serial.write(run / "config.safetensors", arrays | {name: change(arrays[name])}, content)
+    codec.write(run / "config.safetensors", arrays | {name: change(arrays[name])}, content)
     reseal(run)
     code, _, err = occupax("train", "--out", run, "--resume", "--episodes", "60")
     assert (code, "was saved with a value that it cannot have" in err) == (2, True), err
@@ -129,7 +130,7 @@ def with_module(run, monkeypatch, tmp_path):
     (tmp_path / "intruder.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    made = serial.pack(ox.GymnasiumEnv("CartPole-v1"))[0]
+    made = codec.pack(ox.GymnasiumEnv("CartPole-v1"))[0]
     made["fields"]["source"] = "intruder:CartPole-v1"
     edit(
         run / "config.json", lambda content: content["setup"]["problem"]["fields"].update(env=made)
@@ -214,7 +215,7 @@ def test_links_are_replaced_and_never_written_through(run, tmp_path):
     for name in ("plot.png", "report.html", "metrics.csv", "config.json"):
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(treasure)
-    serial.write_bytes(run / "plot.png", b"drawn")
+    codec.write_bytes(run / "plot.png", b"drawn")
     assert not (run / "plot.png").is_symlink()
     shutil.rmtree(run / "policies")
     (run / "policies").symlink_to(tmp_path)

@@ -8,8 +8,8 @@ import pytest
 import safetensors.numpy
 
 import occupax as ox
-from occupax import serial
-from occupax.training.policy_files import load_policy, save_policy
+from occupax.io import codec
+from occupax.io.policies import load_policy, save_policy
 
 KEY = jax.random.key(0)
 LAKE = ox.make("FrozenLake-v1")
@@ -130,9 +130,9 @@ def test_another_activation_is_not_like_it(tmp_path):
 )
 def test_what_is_no_policy_of_this_version_is_refused(change, sentence, tmp_path):
     save_policy(ox.policies.tabular()(LAKE, KEY), tmp_path / "policy")
-    arrays, content = serial.read(tmp_path / "policy")
+    arrays, content = codec.read(tmp_path / "policy")
     assert json.dumps(content["policy"])
-    serial.write(tmp_path / "policy", arrays, content | change)
+    codec.write(tmp_path / "policy", arrays, content | change)
     with pytest.raises(ValueError, match=f"policy.*{sentence}"):
         load_policy(tmp_path / "policy")
 

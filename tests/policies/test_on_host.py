@@ -19,8 +19,8 @@ from occupax.envs.episode import seeds_and_keys
 from occupax.policies import Flat, Softmax, Tabular
 from occupax.policies import on_host as module
 from occupax.policies.on_host import on_host
-from occupax.samplers import acting as acting_module
-from occupax.samplers.acting import EPISODES, STEPS, acting
+from occupax.samplers import action_selection
+from occupax.samplers.action_selection import EPISODES, STEPS, acting
 from occupax.samplers.episodes import EpisodeRunner
 
 KEY = jax.random.key(4)
@@ -276,7 +276,7 @@ def test_trajectories_are_the_same_whoever_acts(monkeypatch):
     np.testing.assert_allclose(
         ox.estimators.weights(here, policy) * here.live, here.live, atol=1e-4
     )  # products of the weights of 12 steps
-    monkeypatch.setattr(acting_module, "on_host", lambda _: None)
+    monkeypatch.setattr(action_selection, "on_host", lambda _: None)
     there = EpisodeRunner(env, 3).draw(policy, KEY, 0, 5, 5, 12)
     np.testing.assert_array_equal(here.actions, there.actions)
     np.testing.assert_array_equal(here.observations, there.observations)

@@ -9,9 +9,9 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
-from occupax import serial
+from occupax.io import codec
+from occupax.io.run_folder import Checkpoints
 from occupax.training import loop
-from occupax.training.folder import Checkpoints
 from occupax.training.loggers import read_csv
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
@@ -45,7 +45,7 @@ def train(algorithm=TSIVRPG, episodes=40, seeds=2, **options):
 
 def content(file):
     """The bytes of a file; of safetensors what they say, because the order of its header is left open."""
-    return serial.read(file) if file.suffix == ".safetensors" else file.read_bytes()
+    return codec.read(file) if file.suffix == ".safetensors" else file.read_bytes()
 
 
 def assert_same_bits(one, other):
@@ -283,7 +283,7 @@ def test_no_flipped_byte_goes_unnoticed(damaged):
 )
 def test_a_file_that_is_no_checkpoint_of_this_run_is_refused(damaged, tmp_path, kind):
     folder, newer, older = damaged
-    arrays, content = serial.read(newer)
+    arrays, content = codec.read(newer)
     said = {
         "another run": "is a checkpoint of another run: problem, algorithm, policy or seeds differ",
         "a policy": "is not a checkpoint of occupax",
@@ -298,7 +298,7 @@ def test_a_file_that_is_no_checkpoint_of_this_run_is_refused(damaged, tmp_path, 
     elif kind == "a policy":
         shutil.copy(folder / "policies" / "seed-0.safetensors", newer)
     elif kind == "another version":
-        serial.write(newer, arrays, {**content, "version": 1})
+        codec.write(newer, arrays, {**content, "version": 1})
     elif kind == "text":
         newer.write_text("nothing of use")
     elif kind == "foreign":
@@ -328,8 +328,8 @@ def test_no_checkpoint_that_is_whole_means_to_begin_again(damaged):
 
 def test_checkpoints_with_arrays_of_another_shape_are_refused(damaged):
     folder, newer, _ = damaged
-    arrays, content = serial.read(newer)
-    serial.write(
+    arrays, content = codec.read(newer)
+    codec.write(
         newer,
         {name: array[:1] if name.startswith(".") else array for name, array in arrays.items()},
         content,
@@ -358,12 +358,12 @@ def test_an_edited_configuration_is_refused(damaged, what):
     if what == "setup":
         config["setup"]["algorithm"]["fields"]["step_size"] = 0.06
     elif what == "array":
-        arrays, content = serial.read(folder / "config.safetensors")
+        arrays, content = codec.read(folder / "config.safetensors")
         changed = {
             **arrays,
             "policy.table": arrays.get("policy.table", np.zeros(1)) + np.float32(1),
         }
-        serial.write(folder / "config.safetensors", changed, content)
+        codec.write(folder / "config.safetensors", changed, content)
     elif what in said:
         config[what] = 7
     file.write_text({"text": "{", "list": "[]"}.get(what, json.dumps(config)))

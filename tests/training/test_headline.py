@@ -10,8 +10,8 @@ import pytest
 
 import occupax as ox
 from folders import reseal
-from occupax import serial
 from occupax.analysis.verdict import share_text, short
+from occupax.io import codec
 from occupax.training import References, assessment
 from tables import arms
 
@@ -164,8 +164,8 @@ def test_what_was_saved_is_shown_without_being_found_out_again(tmp_path, monkeyp
 def test_a_folder_with_less_in_it_is_loaded_and_the_rest_found_out(tmp_path):
     result = pull(out=tmp_path)
     file, summary = tmp_path / assessment.FILE, tmp_path / "summary.json"
-    arrays, content = serial.read(file)
-    serial.write(
+    arrays, content = codec.read(file)
+    codec.write(
         file, {name: array for name, array in arrays.items() if "references" not in name}, content
     )
     written = json.loads(summary.read_text())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from interrupted import trained
-from occupax import serial
+from occupax.io import codec
 
 SCRIPT = """
 import os, sys, time
@@ -80,8 +80,8 @@ def assert_same_run(one, other):
     assert (one / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
     for seed in (0, 1):
         name = f"policies/seed-{seed}.safetensors"
-        np.testing.assert_equal(serial.read(one / name), serial.read(other / name))
-    arrays = [serial.read(max(folder.glob("checkpoint/iteration-*")))[0] for folder in (one, other)]
+        np.testing.assert_equal(codec.read(one / name), codec.read(other / name))
+    arrays = [codec.read(max(folder.glob("checkpoint/iteration-*")))[0] for folder in (one, other)]
     np.testing.assert_equal(*arrays)
 
 

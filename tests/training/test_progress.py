@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import rich.console
 
-from occupax._progress import ProgressBar
 from occupax.experiments.progress import Job, run_jobs
+from occupax.progress import ProgressBar
 from occupax.training.records import RecordTable
 
 
@@ -13,7 +13,7 @@ from occupax.training.records import RecordTable
 def clock(monkeypatch):
     """The time, which the test sets."""
     now = [1000.0]
-    monkeypatch.setattr("occupax._progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("occupax.progress.time.monotonic", lambda: now[0])
     return now
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
-from occupax._progress import ProgressBar
+from occupax.progress import ProgressBar
 from occupax.training import loop
 from occupax.training.execution.compiled import CompiledExecutor
 
@@ -114,7 +114,7 @@ def test_many_settings_are_checked_under_a_progress_bar(monkeypatch, capsys):
 
     over = {"batch": [2, 3], "step_size": [0.01 * i for i in range(51)]}
     monkeypatch.setattr(ProgressBar, "_left", lambda *_: "a while left")
-    monkeypatch.setattr("occupax._progress.time.monotonic", itertools.count(0, 16).__next__)
+    monkeypatch.setattr("occupax.progress.time.monotonic", itertools.count(0, 16).__next__)
     monkeypatch.setattr("occupax.training.sweeps.run", end)
     for shown in (True, False):
         with pytest.raises(KeyboardInterrupt):

@@ -7,7 +7,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from occupax._errors import check_number, is_traced
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
 from occupax.algorithms.updates import (
     add,
@@ -21,6 +20,7 @@ from occupax.algorithms.updates import (
 )
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.errors import check_number, is_traced
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import Number, Radius

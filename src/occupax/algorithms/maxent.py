@@ -8,11 +8,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase, default_batch
 from occupax.algorithms.updates import resolved, zero_gradient
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.errors import check_share
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import Number, Radius

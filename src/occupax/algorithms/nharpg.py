@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
 from occupax.algorithms.updates import add, scale, subtract, zero_gradient
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.errors import check_share
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import Memory, Number, Radius

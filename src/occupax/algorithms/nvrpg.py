@@ -8,7 +8,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from occupax._errors import check_share
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
 from occupax.algorithms.updates import (
     add,
@@ -22,6 +21,7 @@ from occupax.algorithms.updates import (
 )
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.errors import check_share
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import Number, Radius

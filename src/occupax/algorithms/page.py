@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from occupax._errors import check_integer
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase
 from occupax.algorithms.updates import (
     add,
@@ -22,6 +21,7 @@ from occupax.algorithms.updates import (
 )
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.errors import check_integer
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.steps import Number, Radius

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from occupax._errors import check_integer, check_number, is_traced
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase, default_batch
 from occupax.algorithms.planning import Model, plan, posterior
 from occupax.algorithms.updates import resolved, zero_gradient
 from occupax.baselines import BaselineName
 from occupax.batches import Batch, Transitions
+from occupax.errors import check_integer, check_number, is_traced
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import Number, Radius

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from occupax._errors import check_number, is_traced
 from occupax.batches import Batch
+from occupax.errors import check_number, is_traced
 from occupax.policies import Policy
 from occupax.steps import Number
 

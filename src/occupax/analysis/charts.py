@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Num
 
-from occupax._errors import unknown
 from occupax.analysis.statistics import quartiles
+from occupax.errors import unknown
 
 Style = Literal["line", "points", "dashed"]
 Points = Num[np.ndarray, " point"]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from occupax._display import words
-from occupax._errors import unknown
 from occupax.analysis import plots, verdict
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, figure_name, seeds_series, spread
 from occupax.analysis.statistics import moving_average, quartiles
-from occupax.serial import class_name
+from occupax.errors import unknown
+from occupax.io.codec import class_name
 from occupax.training.records import EXACT
 from occupax.training.result import Result
 from occupax.training.schedule import Schedule

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from occupax.analysis.evidence import (
+from occupax.analysis.run_statistics import (
     FEW,
     GOOD,
     KEPT,

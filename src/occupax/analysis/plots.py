@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from occupax import serial
 from occupax.analysis.charts import Chart, HeatMap, Maps, Series, csv_text, thin
+from occupax.io import codec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,13 +60,13 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
     path = Path(folder) / chart.name
     with style.context("default"):
         figure = draw(chart)
-        serial.write_text(
+        codec.write_text(
             path.with_suffix(".svg"), svg_text(figure, chart.name)
         )  # which makes the folder
         drawn = io.BytesIO()
         figure.savefig(drawn, format="png", dpi=160)
-        serial.write_bytes(path.with_suffix(".png"), drawn.getvalue())
-    serial.write_text(path.with_suffix(".csv"), csv_text(chart))
+        codec.write_bytes(path.with_suffix(".png"), drawn.getvalue())
+    codec.write_text(path.with_suffix(".csv"), csv_text(chart))
 
 
 def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:

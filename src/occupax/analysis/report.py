@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from occupax import serial
-from occupax._errors import OccupaxWarning
 from occupax.analysis import describe, page, statistics, verdict
 from occupax.analysis.charts import Chart, Maps, figure_name
 from occupax.analysis.comparison import Runs, compare, differing, telling_names
@@ -28,7 +26,9 @@ from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
 from occupax.analysis.visits import grid_map, visits, visits_map
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import OccupaxWarning
 from occupax.exact.probabilities import probabilities
+from occupax.io import codec
 from occupax.training.assessment import Assessment, counted_grid
 from occupax.training.recording import small_picture
 from occupax.training.records import EXACT
@@ -61,7 +61,7 @@ def write_report(runs: Runs, path: str | Path) -> None:
         ]
         compared = compare(told, [found.utilities for found in worth]) if len(runs) > 1 else None
         text = page.render("report.html", sections=sections, comparison=compared)
-    serial.write_text(path, text)
+    codec.write_text(path, text)
 
 
 def write_pages(result: Result, folder: Path) -> None:
@@ -70,7 +70,7 @@ def write_pages(result: Result, folder: Path) -> None:
         (folder / REPORT).unlink(missing_ok=True)  # it was about fewer episodes
         drawn = io.BytesIO()
         result.plot().savefig(drawn, format="png")
-        serial.write_bytes(folder / "plot.png", drawn.getvalue())
+        codec.write_bytes(folder / "plot.png", drawn.getvalue())
         write_report([(folder.resolve().name, result)], folder / REPORT)
     except Exception as error:  # noqa: BLE001 - what was trained is saved, and must not be lost for the sake of a page
         warnings.warn(f"the report could not be written: {error}", OccupaxWarning, stacklevel=3)

@@ -11,7 +11,7 @@ from warnings import catch_warnings
 import numpy as np
 from jaxtyping import ArrayLike, Float, Num
 
-from occupax._errors import check_integer, check_number, read_array
+from occupax.errors import check_integer, check_number, read_array
 
 Records = Float[np.ndarray, " record"]
 Curves = Float[np.ndarray, "seed record"]

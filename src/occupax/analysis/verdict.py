@@ -9,8 +9,8 @@ from occupax.analysis import statistics
 from occupax.analysis.charts import Level
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
+from occupax.io.codec import class_name
 from occupax.samplers import EpisodeError
-from occupax.serial import class_name
 from occupax.training.assessment import References
 from occupax.training.result import Finding, Result
 from occupax.utilities import Reward, Sum, Utility

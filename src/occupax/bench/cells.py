@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.bench.families import BenchProblem
 from occupax.bench.measure import Curve, first_policy, train, unmoved
+from occupax.io import codec
 from occupax.problem import Problem
 from occupax.training.loggers import Logger
 from occupax.training.schedule import Schedule
@@ -141,7 +141,7 @@ def describe(algorithm: Algorithm[Any]) -> str:
 def _source(algorithm: Algorithm[Any]) -> str:
     """A checksum of the code of an algorithm, so that one that was changed is run again."""
     try:
-        return serial.checksum(inspect.getsource(type(algorithm)), {})
+        return codec.checksum(inspect.getsource(type(algorithm)), {})
     except OSError:  # it was typed, and is in no file
         return ""
 
@@ -201,7 +201,7 @@ def save(folder: Path, done: Done) -> None:
         "values": values,
         "seconds": round(done.seconds, 1),
     }
-    serial.write_text(folder / f"{done.cell.name}.json", json.dumps(content, indent=1))
+    codec.write_text(folder / f"{done.cell.name}.json", json.dumps(content, indent=1))
 
 
 def load(folder: Path, cell: Cell) -> Done | None:

@@ -9,11 +9,11 @@ from zlib import crc32
 
 import numpy as np
 
-from occupax import serial
-from occupax._errors import check_integer, unknown
 from occupax.bench import tables
 from occupax.bench.objectives import TABULAR, network_arguments
 from occupax.envs import LQR, TabularMDP, make
+from occupax.errors import check_integer, unknown
+from occupax.io import codec
 from occupax.problem import Problem
 
 Half = Literal["development", "test"]
@@ -257,8 +257,8 @@ class BenchProblem:
     @cached_property
     def fingerprint(self) -> str:
         """A checksum of all that the problem is, so that nothing is taken for the outcome of another one."""
-        text, arrays = serial.pack(self.problem)
-        return serial.checksum(json.dumps(text), arrays)
+        text, arrays = codec.pack(self.problem)
+        return codec.checksum(json.dumps(text), arrays)
 
     def _random(self, name: str) -> np.random.Generator:
         return np.random.default_rng(

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from occupax import serial
 from occupax.analysis import page, plots
 from occupax.analysis.charts import Chart, Level, Series, csv_lines
 from occupax.analysis.describe import number
@@ -18,6 +17,7 @@ from occupax.bench.measure import EPISODES, ESTIMATES, LOWEST, RECORDS
 from occupax.bench.references import Reference
 from occupax.bench.summary import Scores, improvement, middle, profile
 from occupax.experiments.sections import TextTable
+from occupax.io import codec
 from occupax.training.setup import versions
 
 DEFAULT = "ox.train"
@@ -134,12 +134,12 @@ class Leaderboard:
             "method": [(name, " ".join(said.split())) for name, said in METHOD.items()],
         }
         for kind in ("md", "html"):
-            serial.write_text(folder / f"bench.{kind}", page.render(f"bench.{kind}", **data))
+            codec.write_text(folder / f"bench.{kind}", page.render(f"bench.{kind}", **data))
         for table in (*shown, *comparison, *problems):
-            serial.write_text(
+            codec.write_text(
                 folder / "numbers" / f"{table.name}.csv", csv_lines([table.header, *table.rows])
             )
-        serial.write_text(folder / "numbers" / "runs.csv", csv_lines(self._runs()))
+        codec.write_text(folder / "numbers" / "runs.csv", csv_lines(self._runs()))
         return folder / "bench.html"
 
     def _labels(self, track: str) -> list[str]:

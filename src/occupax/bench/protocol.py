@@ -5,15 +5,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from occupax._errors import check_integer, shown
 from occupax.algorithms import Algorithm
 from occupax.bench import cells
 from occupax.bench.cells import Cell, Done
 from occupax.bench.families import BenchProblem, Half, Suite, problems
 from occupax.bench.leaderboard import DEFAULT, Leaderboard
 from occupax.bench.references import keep_reference, known_reference
+from occupax.errors import check_integer, shown
 from occupax.experiments.progress import Job, share_jobs
-from occupax.training.folder import refuse_others_files
+from occupax.io.run_folder import refuse_others_files
 from occupax.training.loggers import Logger
 from occupax.training.setup import as_algorithm, refuse_unless_path
 

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
 
-from occupax import exact, serial
+from occupax import exact
 from occupax.algorithms import REINFORCE
 from occupax.bench.families import BenchProblem, problems
 from occupax.bench.measure import train
 from occupax.envs.lqr import LQR
+from occupax.io import codec
 from occupax.policies import Tabular
 from occupax.problem import Problem
 
@@ -63,7 +64,7 @@ def known_reference(it: BenchProblem, folder: Path) -> Reference | None:
 def keep_reference(it: BenchProblem, folder: Path) -> Reference:
     """Work out the reference of a problem, and keep it in a folder."""
     found = work_out(it)
-    serial.write_text(
+    codec.write_text(
         _file(it, folder), json.dumps({"fingerprint": it.fingerprint, **found._asdict()}, indent=1)
     )
     return found
@@ -75,7 +76,7 @@ def store(names: Sequence[str]) -> None:
     for it in problems():
         if it.name in names or not names:
             known[it.name] = {"fingerprint": it.fingerprint, **work_out(it)._asdict()}
-            serial.write_text(str(STORED), json.dumps(known, indent=1) + "\n")
+            codec.write_text(str(STORED), json.dumps(known, indent=1) + "\n")
 
 
 def work_out(it: BenchProblem) -> Reference:

@@ -9,15 +9,15 @@ import equinox as eqx
 import tyro
 
 import occupax as ox
-from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.cli import names, settings
 from occupax.cli.options import INFINITE, Horizon, number, shown
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.io import codec
+from occupax.io.run_folder import read_config, untrusted_module
 from occupax.policies import INITIALISERS
 from occupax.problem import default_horizon
 from occupax.samplers import SAMPLERS
-from occupax.training.folder import read_config, untrusted_module
 from occupax.training.grid import POLICY
 from occupax.training.setup import (
     PolicySource,
@@ -224,7 +224,7 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
             f"to make the environment of {folder} the module {module!r} is imported: {hint}."
         )
     try:
-        options: dict[str, Any] = serial.unpack({"dict": config["setup"]}, arrays)
+        options: dict[str, Any] = codec.unpack({"dict": config["setup"]}, arrays)
     except ValueError as error:
         raise ValueError(
             f"the run in {folder} has parts that no file can restore: repeat the command that began it, with --resume, "

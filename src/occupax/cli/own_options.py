@@ -5,10 +5,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from occupax._errors import unknown
 from occupax.algorithms import ALGORITHMS
 from occupax.cli.choices import Choices
 from occupax.cli.names import algorithms_with
+from occupax.errors import unknown
 from occupax.training.setup import as_algorithm
 
 SET = "--set"

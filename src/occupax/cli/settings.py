@@ -12,7 +12,7 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from occupax._errors import unknown
+from occupax.errors import unknown
 from occupax.policies import ConfiguredInitialiser
 from occupax.problem import Problem
 

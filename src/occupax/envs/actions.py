@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from occupax._errors import check_integer, check_integers, real_array, shown
+from occupax.errors import check_integer, check_integers, real_array, shown
 
 Kind = Literal["discrete", "multi-discrete", "box", "squashed"]
 """In which space a policy acts. "box" and "squashed" are for the same environments: what is drawn

@@ -7,11 +7,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from occupax._errors import check_integer, check_integers, shown
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, DecisionProcess
 from occupax.envs.episode import time_limit
 from occupax.envs.lookup import closing, ignoring_rounded_bounds, make_gymnasium
+from occupax.errors import check_integer, check_integers, shown
 
 PLAIN, HINT = (
     "a number, a text or a list of these",

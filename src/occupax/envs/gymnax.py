@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, Num, PyTree
 
-from occupax._errors import check_integer, shown, unknown
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, Environment
 from occupax.envs.gymnasium import MOST_BOUNDS, hashable_options
@@ -25,6 +24,7 @@ from occupax.envs.gymnax_functions import (
     read_action_space,
     read_bounds,
 )
+from occupax.errors import check_integer, shown, unknown
 
 PREFIX = "gymnax/"
 NEVER = np.iinfo(np.int32).max

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from occupax._errors import REAL, real_array
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions
 from occupax.envs.check.findings import Finding, found, kind, raised, text
+from occupax.errors import REAL, real_array
 
 FUNCTIONS = ("reset_env", "step_env", "action_space", "observation_space")
 RESET, STEP = "env.reset_env(key, params)", "env.step_env(key, state, action, params)"

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from occupax._errors import unknown
 from occupax._watch import Watch
-from occupax.envs.elsewhere import advice
+from occupax.envs.missing_envs import advice
+from occupax.errors import unknown
 
 SECONDS_TO_CLOSE = 10.0
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key
 
-from occupax._errors import check_integer, read_array, refuse_infinite
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import Environment
+from occupax.errors import check_integer, read_array, refuse_infinite
 
 Matrix = Float[np.ndarray, "_ _"]
 

@@ -8,18 +8,18 @@ from typing import Any, Literal, get_args
 
 import equinox as eqx
 
-from occupax._errors import shown, unknown
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
-from occupax.envs.elsewhere import advice
 from occupax.envs.gymnasium import GymnasiumEnv, refuse_unless_names
 from occupax.envs.gymnax import PREFIX, GymnaxEnv
 from occupax.envs.lookup import closing, find, ignoring_rounded_bounds, make_gymnasium
+from occupax.envs.missing_envs import advice
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
 from occupax.envs.tables import NoTableError
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import shown, unknown
 
 Backend = Literal["auto", "gymnasium"]
 

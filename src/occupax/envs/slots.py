@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 
-from occupax._errors import REAL, real_array
 from occupax.envs.episode import (
     Episode,
     EpisodeFailedError,
@@ -23,6 +22,7 @@ from occupax.envs.episode import (
 )
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnasium_actions import writing_actions
+from occupax.errors import REAL, real_array
 
 LARGEST = float(np.finfo(np.float32).max)
 

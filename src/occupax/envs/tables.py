@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Key
 from scipy import sparse
 
-from occupax._errors import check_integer, check_key
+from occupax.errors import check_integer, check_key
 
 Tables = tuple[Any, Any, Any, Any]
 

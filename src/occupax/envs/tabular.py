@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 from scipy import sparse
 
-from occupax._errors import read_array, refuse_infinite
 from occupax.envs import tables
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import Environment
 from occupax.envs.lookup import make_gymnasium
+from occupax.errors import read_array, refuse_infinite
 
 SUM_TOLERANCE = 1e-6
 

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from occupax._errors import real_array
+from occupax.errors import real_array
 
 
 def reward_names(size: int | None) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from scipy import sparse
 from scipy.sparse import linalg
 
-from occupax._errors import real_array
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import real_array
 from occupax.problem import Problem, ProblemSource, as_problem
 
 DENSE_STATES = 1000

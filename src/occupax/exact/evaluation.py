@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from occupax._compiled import bind
 from occupax._display import Description, shown_number
-from occupax._errors import check_number, real_array, shown
+from occupax.compiled import bind
+from occupax.errors import check_number, real_array, shown
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.exact.probabilities import read_policy
 from occupax.policies import PolicyType, refuse_unless_fitting

@@ -14,7 +14,7 @@ One file for each part:
 - `reward`: section 6.1, the cumulative reward; `readings`: what the paper leaves open there, and
   controls.
 - `rate`: section 6.2, the paper's curve; `convergence`: the rate where the theorem applies;
-  `payoff`: the episodes that a gap takes.
+  `episodes_to_gap`: the episodes that a gap takes.
 - `utility`: section 6.3, a utility that is not linear; `ablations`: one ingredient at a time.
 
 What is said of it:

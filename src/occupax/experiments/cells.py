@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from jaxtyping import Float, Int
 
-from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.analysis.describe import words
 from occupax.analysis.statistics import mean_over_grid, on_grid
 from occupax.experiments.judges import EVALUATION, EvaluationJudge, ExactJudge
 from occupax.experiments.store import Unit
 from occupax.experiments.tasks import Task
+from occupax.io import codec
 from occupax.training.loggers import Logger
 from occupax.training.loop import run
 from occupax.training.setup import make_setup
@@ -55,7 +55,7 @@ class Cell:
             judged, self.task, [self.algorithm], self.episodes, range(self.seeds), SEED, records
         )
         sizes = {"episodes": self.episodes, "seeds": self.seeds, "records": records}
-        about = {"algorithm": words(*serial.pack(self.algorithm))} | sizes
+        about = {"algorithm": words(*codec.pack(self.algorithm))} | sizes
         return Unit(
             self.name,
             described(self.task) | about,
@@ -73,9 +73,9 @@ class Cell:
 
 def described(task: Task) -> dict[str, Any]:
     """What results on a task depend on."""
-    text, arrays = serial.pack(task.problem)
+    text, arrays = codec.pack(task.problem)
     judge = "exact" if task.tabular else f"{EVALUATION} episodes"
-    return {"task": task.name, "problem": serial.checksum(json.dumps(text), arrays), "judge": judge}
+    return {"task": task.name, "problem": codec.checksum(json.dumps(text), arrays), "judge": judge}
 
 
 def slug(*parts: str) -> str:

@@ -8,8 +8,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from occupax import algorithms
-from occupax._errors import unknown
 from occupax.algorithms import Algorithm
+from occupax.errors import unknown
 from occupax.experiments.maxent import MaxEntReading
 from occupax.training.schedule import Schedule
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from occupax.experiments import convergence, payoff, rate, utility
+from occupax.experiments import convergence, episodes_to_gap, rate, utility
 from occupax.experiments.cells import Cell, Outcome
 from occupax.experiments.inference import above, difference, mean, median, power_law
 from occupax.experiments.methods import OURS, PLAIN
@@ -99,10 +99,14 @@ def rate_sentences(
     slope, control = _slopes(LAKE, done, made, exactly)
     given, given_control = _slopes(rate.GIVEN, done, made, exactly)
     law, ratio = _convergence(converged, small)
-    place = payoff.SHARES.index(payoff.HEADLINE)
+    place = episodes_to_gap.SHARES.index(episodes_to_gap.HEADLINE)
     found = {
         method: shown(
-            median(payoff.envelope(GARNET, method, times[GARNET, method]["times"]).times[place])
+            median(
+                episodes_to_gap.envelope(GARNET, method, times[GARNET, method]["times"]).times[
+                    place
+                ]
+            )
         )
         for method in (OURS, PLAIN)
     }

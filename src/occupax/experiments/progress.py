@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from occupax._progress import ProgressBar
+from occupax.progress import ProgressBar
 from occupax.training.loggers import Logger
 
 KEPT = 20

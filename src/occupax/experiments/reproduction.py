@@ -6,17 +6,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from occupax import serial
-from occupax._errors import unknown
 from occupax.analysis import page, plots
 from occupax.analysis.charts import csv_lines
+from occupax.errors import unknown
 from occupax.experiments import (
     ablations,
     cells,
     convergence,
+    episodes_to_gap,
     methods,
     opening,
-    payoff,
     rate,
     readings,
     reward,
@@ -30,7 +29,8 @@ from occupax.experiments.sections import Section, text
 from occupax.experiments.store import SECONDS, Arrays, Unit, run_units
 from occupax.experiments.tasks import COVERAGE
 from occupax.experiments.tuning import Search, Trial
-from occupax.training.folder import refuse_others_files
+from occupax.io import codec
+from occupax.io.run_folder import refuse_others_files
 from occupax.training.setup import refuse_unless_path, versions
 
 QUICKLY_COMPILED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
@@ -91,12 +91,12 @@ def rate_part(work: Work) -> tuple[list[Section], list[str]]:
     done, exactly = work.train(made), work.run(rate.controls(made))
     small = convergence.cells(work.scale, work.run(convergence.pilots()))
     converged, controls = work.train(small), work.run(convergence.controls(small))
-    times = work.run(payoff.units(work.scale))
+    times = work.run(episodes_to_gap.units(work.scale))
     told = opening.rate_sentences(done, made, exactly, converged, small, times)
     return [
         *rate.sections(done, made, exactly),
         *convergence.sections(converged, small, controls),
-        *payoff.sections(times),
+        *episodes_to_gap.sections(times),
     ], told
 
 
@@ -175,9 +175,9 @@ def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequ
         for figure in section.figures:
             plots.save(figure, folder / "figures")
     for name, it in numbers.items():
-        serial.write_text(folder / "numbers" / f"{name}.csv", csv_lines([it.header, *it.rows]))
-    serial.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds([*work.cells.values()])))
-    serial.write_text(folder / "numbers" / "search.csv", csv_lines(_trials(work.searches)))
+        codec.write_text(folder / "numbers" / f"{name}.csv", csv_lines([it.header, *it.rows]))
+    codec.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds([*work.cells.values()])))
+    codec.write_text(folder / "numbers" / "search.csv", csv_lines(_trials(work.searches)))
     used = ", ".join(
         f"{name} {version}" for name, version in versions().items() if name != "float64"
     )
@@ -194,7 +194,7 @@ def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequ
         content = page.render(
             f"experiments.{kind}", **words, claims=claims, badges=BADGES, sections=everything
         )
-        serial.write_text(folder / f"report.{kind}", content)
+        codec.write_text(folder / f"report.{kind}", content)
     return folder / "report.html"
 
 

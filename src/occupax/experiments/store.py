@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from occupax import serial
 from occupax.experiments.progress import Job, share_jobs
+from occupax.io import codec
 from occupax.training.loggers import Logger
 from occupax.training.setup import versions
 
@@ -34,14 +34,14 @@ class Unit:
     def stored(self, folder: Path) -> Arrays | None:
         """Its arrays, if the folder has them, from the same description and versions."""
         file = self._file(folder)
-        arrays, content = serial.read(file) if file.exists() else ({}, {})
+        arrays, content = codec.read(file) if file.exists() else ({}, {})
         return dict(arrays) if content.get("of") == self._content() else None
 
     def do(self, folder: Path, logger: Logger) -> Arrays:
         """Do the work, and keep what comes of it."""
         began = time.process_time()
         arrays = self.work(logger) | {SECONDS: np.asarray(time.process_time() - began)}
-        serial.write(self._file(folder), arrays, {"of": self._content()})
+        codec.write(self._file(folder), arrays, {"of": self._content()})
         return arrays
 
     def _content(self) -> dict[str, Any]:

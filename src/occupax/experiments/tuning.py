@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from occupax import serial
 from occupax.algorithms import Algorithm
 from occupax.analysis.describe import words
 from occupax.experiments import methods
@@ -26,6 +25,7 @@ from occupax.experiments.methods import METHODS
 from occupax.experiments.scale import Scale
 from occupax.experiments.store import Arrays, Unit
 from occupax.experiments.tasks import Task
+from occupax.io import codec
 from occupax.training.loggers import Logger
 
 Score = Literal["area", "end"]
@@ -115,7 +115,7 @@ class Search(NamedTuple):
             "changes": kinds,
             "N": list(self.task.snapshots),
         }
-        printed = {} if self.printed is None else {"printed": words(*serial.pack(self.printed))}
+        printed = {} if self.printed is None else {"printed": words(*codec.pack(self.printed))}
         name = slug(
             "search", self.task.name, self.method, *(name for name, value in self.changes if value)
         )

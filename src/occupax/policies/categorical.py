@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from occupax._errors import check_integers, check_number
 from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import (
     DecisionProcess,
@@ -18,6 +17,7 @@ from occupax.envs.base import (
     observation_spec,
     refuse_unless_environment,
 )
+from occupax.errors import check_integers, check_number
 from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.networks import Flat, Layers, input_size, output_length
 from occupax.policies.normalising import normalised

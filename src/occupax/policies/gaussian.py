@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from occupax._errors import check_number
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import DecisionProcess, refuse_unless_environment
+from occupax.errors import check_number
 from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.networks import Layers, input_size
 from occupax.policies.normalising import normalised

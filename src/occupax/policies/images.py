@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from occupax._errors import check_integers, check_number, unknown
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.errors import check_integers, check_number, unknown
 from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.categorical import number_of_logits, softmax
 from occupax.policies.networks import ACTIVATIONS

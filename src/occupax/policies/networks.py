@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from occupax._errors import check_integer, check_integers, tracing_error, unknown
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.errors import check_integer, check_integers, tracing_error, unknown
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     **{name: getattr(jax.nn, name) for name in ("gelu", "silu", "softplus", "relu")},

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax._errors import check_integer, real_array
 from occupax.envs.gymnasium_actions import writing_actions
 from occupax.envs.spaces import Spaces, read_spaces
+from occupax.errors import check_integer, real_array
 from occupax.policies.base import Policy, refuse_unless_policy
 from occupax.policies.categorical import action_probs
 from occupax.policies.on_host import on_host, with_outputs_of_jax

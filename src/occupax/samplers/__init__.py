@@ -13,8 +13,8 @@
 
 from typing import Any
 
-from occupax._errors import unknown
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.errors import unknown
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource, Sampler, Source

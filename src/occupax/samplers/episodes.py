@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Num
 
-from occupax._errors import check_integer, check_number
 from occupax._watch import HungError, Watch
 from occupax.envs.actions import Kind
 from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import SECONDS_TO_CLOSE, ignoring_rounded_bounds
+from occupax.errors import check_integer, check_number
 from occupax.policies import Policy
 from occupax.policies.agents import Agent
-from occupax.samplers.acting import acting
+from occupax.samplers.action_selection import acting
 from occupax.trajectories import Trajectories
 
 __all__ = ["EpisodeError", "EpisodeRunner", "VectorStep", "episode_seeds"]

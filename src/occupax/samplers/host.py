@@ -7,13 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from occupax._errors import check_integer, check_number
 from occupax.batches.batch import Batch
 from occupax.batches.network import NetworkScorer
 from occupax.batches.parted import PartedBatch
 from occupax.batches.query import Query
 from occupax.batches.sampled import SampledBatch
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.errors import check_integer, check_number
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource, Sampler, Source

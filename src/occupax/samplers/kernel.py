@@ -7,8 +7,8 @@ from typing import Literal, get_args
 import jax
 
 from occupax import kernels
-from occupax._errors import OccupaxWarning, unknown
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import OccupaxWarning, unknown
 from occupax.policies import Policy, Tabular, dense_layers
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource, Sampler

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, Key, Num, Shaped
 
-from occupax._errors import check_integer, check_key
 from occupax.batches.sampled import SampledBatch
 from occupax.envs.actions import Kind
 from occupax.envs.base import Environment
 from occupax.envs.gymnasium import GymnasiumEnv
+from occupax.errors import check_integer, check_key
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers.base import Number, ProgramSource, Sampler

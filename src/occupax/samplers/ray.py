@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, UInt32
 
-from occupax._errors import check_integer, check_number
 from occupax.batches.batch import Batch
 from occupax.batches.caching import Known
 from occupax.batches.parted import PartedBatch
 from occupax.batches.queries import Occupancy, Tally
 from occupax.batches.query import Query
+from occupax.errors import check_integer, check_number
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import Sampler, Source

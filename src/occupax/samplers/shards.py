@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar, final
 import equinox as eqx
 import jax
 
-from occupax._compiled import arrays_of, bind, is_array
 from occupax.batches.batch import Batch, half_of
 from occupax.batches.parted import Parts
 from occupax.batches.query import Query
+from occupax.compiled import arrays_of, bind, is_array
 
 Answer = TypeVar("Answer")
 Path = tuple[int, ...]

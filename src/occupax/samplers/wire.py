@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax._compiled import is_array
+from occupax.compiled import is_array
+from occupax.io.codec import FUNCTIONS
 from occupax.policies import Policy
-from occupax.serial import FUNCTIONS
 
 OWN = "own"
 """Stands for a leaf that the receiver has."""
@@ -23,7 +23,7 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class FunctionName:
-    """The name of a function of `serial.FUNCTIONS`."""
+    """The name of a function of `codec.FUNCTIONS`."""
 
     name: str
 

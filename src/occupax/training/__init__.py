@@ -12,12 +12,12 @@
 * `loggers`: the console and `metrics.csv`; `trackers`: TensorBoard and Weights & Biases.
 """
 
+from occupax.io.policies import load_policy, save_policy
 from occupax.training.assessment import References
 from occupax.training.evaluation import Estimate, Evaluation, ProblemEvaluation, evaluate
 from occupax.training.loading import load_result
 from occupax.training.loggers import Logger
 from occupax.training.loop import Progress, train
-from occupax.training.policy_files import load_policy, save_policy
 from occupax.training.recording import record
 from occupax.training.result import Finding, Result
 from occupax.training.sweeps import Sweep, sweep

@@ -12,12 +12,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from occupax import estimators, exact, serial
+from occupax import estimators, exact
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.optimum import Optimum, solve_roughly
 from occupax.exact.probabilities import probabilities
 from occupax.features import Grid, Stack
+from occupax.io import codec
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
@@ -98,7 +99,7 @@ class Assessment:
             arrays |= {
                 f"references/{name}": np.array(value) for name, value in others if value is not None
             }
-        serial.write(
+        codec.write(
             folder / FILE, arrays, {"format": FORMAT, "source": self.source, "reason": self.reason}
         )
 
@@ -108,7 +109,7 @@ def load_assessment(folder: Path, seeds: int) -> Assessment | None:
     file = folder / FILE
     if not file.exists():
         return None
-    arrays, content = serial.read(file)
+    arrays, content = codec.read(file)
     if content.get("format") != FORMAT or "utilities" not in arrays:
         raise ValueError(f"{file} is not the assessment of a run.")
     for name, axes in (("utilities", 1), ("gaps", 1), ("visits", 2)):

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 
 from occupax import estimators
 from occupax._display import Description
-from occupax._errors import check_integer
 from occupax._forking import begin_jax_use
 from occupax.batches import SampledBatch
 from occupax.envs.base import DecisionProcess, observation_spec
@@ -22,6 +21,7 @@ from occupax.envs.gymnax import PREFIX
 from occupax.envs.lookup import closing as closing_environment
 from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import make, wrap
+from occupax.errors import check_integer
 from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting
 from occupax.policies.agents import Agent, check_actor
 from occupax.policies.modes import greedy

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from occupax._errors import unknown
-from occupax._progress import ProgressBar
 from occupax.algorithms import Algorithm
+from occupax.errors import unknown
 from occupax.policies import ConfiguredInitialiser
 from occupax.problem import Problem
+from occupax.progress import ProgressBar
 from occupax.samplers import Sampler
 from occupax.training.execution import Form
 from occupax.training.setup import (

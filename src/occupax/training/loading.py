@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from occupax import serial
-from occupax._errors import OccupaxWarning, check_number
 from occupax.algorithms import Algorithm
+from occupax.errors import OccupaxWarning, check_number
+from occupax.io import codec
+from occupax.io.checksummed_json import check_seal, read_json
+from occupax.io.policies import load_policy
+from occupax.io.run_folder import read_config, untrusted_module
 from occupax.policies import Policy, refuse_unless_fitting
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.training.assessment import FILE, load_assessment
-from occupax.training.folder import read_config, untrusted_module
 from occupax.training.loggers import read_csv
-from occupax.training.policy_files import load_policy
 from occupax.training.records import EXACT, RECORDED
 from occupax.training.result import (
     MODEL,
@@ -26,7 +27,6 @@ from occupax.training.result import (
     model_file,
     policy_file,
 )
-from occupax.training.sealed import check_seal, read_json
 from occupax.training.setup import refuse_unless_path
 
 
@@ -144,8 +144,8 @@ def _refuse_other_policy(
     file: Path, policy: Policy, config: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
     """Refuse a policy of another structure, or of other sizes, than that which training began with."""
-    description, own = serial.pack({"policy": policy})
-    place = serial.difference(description["dict"]["policy"], config["setup"]["policy"])
+    description, own = codec.pack({"policy": policy})
+    place = codec.difference(description["dict"]["policy"], config["setup"]["policy"])
     for name, array in own.items():
         if place is None and getattr(arrays.get(name), "shape", None) != array.shape:
             place = name
@@ -181,12 +181,12 @@ def _load_model(file: Path) -> Any:
     """The model in a file, if there is one."""
     if not file.exists():
         return None
-    arrays, content = serial.read(file)
+    arrays, content = codec.read(file)
     if content.get("format") != MODEL:
         raise ValueError(
             f"{file} must have the format {MODEL}, but has {content.get('format')!r:.60}."
         )
-    return serial.unpack(content.get("model"), arrays)
+    return codec.unpack(content.get("model"), arrays)
 
 
 def _precision(metric: str, config: dict[str, Any]) -> str:
@@ -196,7 +196,7 @@ def _precision(metric: str, config: dict[str, Any]) -> str:
 
 def _unpack_if_possible(description: Any, arrays: dict[str, np.ndarray], like: Any = None) -> Any:
     try:
-        return serial.unpack(description, arrays, like)
+        return codec.unpack(description, arrays, like)
     except ValueError:
         return None
 
@@ -206,7 +206,7 @@ def _restore_algorithm(
     arrays: dict[str, np.ndarray],
     given: Algorithm[Any] | type[Algorithm[Any]] | None,
 ) -> Algorithm[Any] | None:
-    name = serial.class_name(description)
+    name = codec.class_name(description)
     if given is None:
         restored = _unpack_if_possible(description, arrays)
         if not isinstance(restored, Algorithm | None):
@@ -227,4 +227,4 @@ def _restore_algorithm(
         raise ValueError(
             f"algorithm must be the {name} that was trained with, or its class, got {kind.__name__}."
         )
-    return serial.unpack_as(kind, description, arrays) if isinstance(given, type) else given
+    return codec.unpack_as(kind, description, arrays) if isinstance(given, type) else given

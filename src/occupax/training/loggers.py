@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from occupax import serial
-from occupax._progress import ProgressBar
+from occupax.io import codec
+from occupax.progress import ProgressBar
 from occupax.training.records import RecordTable, stride
 
 
@@ -43,7 +43,7 @@ class MetricsFile:
         """Begin a file or, with the mark of a checkpoint, go back to where it was when that was written."""
         self._path, self._seeds, self._hash, self._size = path, seeds, sha256(), 0
         if mark is None:
-            serial.write_text(path, "")
+            codec.write_text(path, "")
             return
         with self._open("r+b") as file:
             while chunk := file.read(min(1 << 20, max(mark["bytes"] - self._size, 0))):

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Num
 
-from occupax._errors import OccupaxWarning, check_integer, check_number
 from occupax._forking import begin_jax_use
 from occupax._signals import noticed_signals
+from occupax.errors import OccupaxWarning, check_integer, check_number
 from occupax.exact import Evaluator
 from occupax.exact.probabilities import probabilities
+from occupax.io import run_folder
 from occupax.policies import Policy
 from occupax.problem import Problem, ProblemSource
 from occupax.samplers import EpisodeError, Sampler
-from occupax.training import folder as run_folder
 from occupax.training.assessment import FILE
 from occupax.training.execution import make_executor
 from occupax.training.execution.program import MOST_ITERATIONS

@@ -13,14 +13,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from occupax import serial
-from occupax._errors import check_integer, check_number, shown
 from occupax._watch import Watch
 from occupax.envs.base import DecisionProcess
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import check_integer, check_number, shown
+from occupax.io import codec
 from occupax.policies import Policy
 from occupax.policies.agents import Agent, check_actor
 from occupax.training.setup import refuse_unless_path
@@ -90,7 +90,7 @@ def record(
             _frame(made)
             for _ in _play(policy, made, check_integer("seed", seed, 0), limit, deterministic)
         )
-        serial.write_bytes(file, writers[file.suffix](frames, pace))
+        codec.write_bytes(file, writers[file.suffix](frames, pace))
     return file
 
 

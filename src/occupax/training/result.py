@@ -10,10 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from occupax import exact, serial
-from occupax._errors import OccupaxWarning
+from occupax import exact
 from occupax.algorithms import Algorithm
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import OccupaxWarning
+from occupax.io import codec
+from occupax.io.checksummed_json import write_sealed
+from occupax.io.policies import save_policy
+from occupax.io.run_folder import CONFIG, refuse_others_files, write_config
 from occupax.policies import Policy, with_spaces
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
@@ -25,11 +29,8 @@ from occupax.training.assessment import (
     find_references,
     probabilities,
 )
-from occupax.training.folder import CONFIG, refuse_others_files, write_config
 from occupax.training.loggers import csv_text
-from occupax.training.policy_files import save_policy
 from occupax.training.records import RecordTable
-from occupax.training.sealed import write_sealed
 from occupax.training.setup import refuse_unless_path
 
 SUMMARY, RECORDS = "summary.json", "metrics.csv"
@@ -231,7 +232,7 @@ class Result:
         path = Path(folder)
         refuse_others_files(path, (CONFIG,))
         table = RecordTable(self.episodes, self.steps, self.metrics)
-        serial.write_text(path / RECORDS, csv_text(self.seeds, table))
+        codec.write_text(path / RECORDS, csv_text(self.seeds, table))
         self.save_beside_records(path)
 
     def save_beside_records(self, path: Path) -> None:
@@ -243,8 +244,8 @@ class Result:
         files = [RECORDS, *map(policy_file, self.seeds)]
         for seed, model in zip(self.seeds, self.models, strict=False):
             if model is not None:
-                description, arrays = serial.pack(model)
-                serial.write(
+                description, arrays = codec.pack(model)
+                codec.write(
                     path / model_file(seed), arrays, {"format": MODEL, "model": description}
                 )
                 files.append(model_file(seed))

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from occupax._errors import check_integer
 from occupax.algorithms import Algorithm
+from occupax.errors import check_integer
 
 BLOCK = 1024
 """Iterations that are looked up at once."""

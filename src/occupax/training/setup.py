@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax import serial
-from occupax._errors import check_integer, check_integers, named
 from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, PlugIn
 from occupax.baselines import can_be_fitted
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import check_integer, check_integers, named
+from occupax.io import codec
 from occupax.policies import (
     INITIALISERS,
     Initialiser,
@@ -84,7 +84,7 @@ class Setup:
             "exact": self.exact,
             "random_numbers": self.sampler.random_numbers(self.problem, self.policies[0]),
         }
-        description, arrays = serial.pack(parts)
+        description, arrays = codec.pack(parts)
         return description["dict"], arrays
 
     def key(self, seed: int) -> Any:

@@ -10,18 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from occupax import serial
 from occupax._display import Description
 from occupax._forking import begin_jax_use
-from occupax._progress import ProgressBar
+from occupax.io import codec
+from occupax.io.codec import Arrays, named_arrays, with_arrays_of
+from occupax.io.run_folder import locked, make_config, refuse_another_run, refuse_others_files
 from occupax.problem import Problem, ProblemSource, as_problem
+from occupax.progress import ProgressBar
 from occupax.samplers import EpisodeError, Host, Ray, Sampler, choose_sampler
 from occupax.samplers.cluster import LOSSES, Cluster, Package
 from occupax.samplers.kernel import program_sampler
 from occupax.samplers.wire import with_function_names, with_functions
-from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.assessment import Assessment, assess
-from occupax.training.folder import locked, make_config, refuse_another_run, refuse_others_files
 from occupax.training.grid import CHECKING, Base, Group, read_grid
 from occupax.training.loading import load_result
 from occupax.training.loop import paid_iterations, run
@@ -333,6 +333,6 @@ def _save(done: Sweep, folder: Path) -> None:
     for i, (point, score) in enumerate(zip(done.points, map(float, done.scores), strict=True)):
         known = score if np.isfinite(score) else None
         summary.append(
-            {"folder": f"point-{i}", "score": known, "settings": serial.pack(point)[0]["dict"]}
+            {"folder": f"point-{i}", "score": known, "settings": codec.pack(point)[0]["dict"]}
         )
-    serial.write_text(folder / "sweep.json", json.dumps(summary, indent=1))
+    codec.write_text(folder / "sweep.json", json.dumps(summary, indent=1))

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from occupax._errors import check_integers
 from occupax.envs.base import DecisionProcess
+from occupax.errors import check_integers
 from occupax.features import Feature, Stack
 
 Weight = float | Float[Array, ""] | Float[np.ndarray, ""]

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_integer, check_number, tracing_error, unknown
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
+from occupax.errors import check_integer, check_number, tracing_error, unknown
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Sum, Utility, nonnegative
 from occupax.utilities.library import UTILITIES, Entropy, Linear, Reward, Total

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_number, check_positive, read_array, refuse_infinite, refuse_tiny
+from occupax.errors import check_number, check_positive, read_array, refuse_infinite, refuse_tiny
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.sets import ConvexSet

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from occupax._errors import real_array
+from occupax.errors import real_array
 
 Numbers = ArrayLike | Sequence[Any]
 

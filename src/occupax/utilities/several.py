@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._errors import check_positive, read_array, refuse_infinite
+from occupax.errors import check_positive, read_array, refuse_infinite
 from occupax.features import Feature, Outer
 from occupax.utilities.base import Smoothness, Utility, nonnegative
 from occupax.utilities.library import as_feedback

@@ -9,8 +9,8 @@
 
 from typing import Any
 
-from occupax._errors import check_integer, check_number
 from occupax.envs.check.findings import Finding, Findings
+from occupax.errors import check_integer, check_number
 
 __all__ = ["Finding", "check_env"]
 

@@ -19,10 +19,10 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Key
 
 from occupax.algorithms import Algorithm
+from occupax.io.codec import named_arrays, with_arrays_of
 from occupax.policies import Policy
 from occupax.samplers.base import ProgramSource
 from occupax.samplers.blocks import AXIS
-from occupax.serial import named_arrays, with_arrays_of
 from occupax.training.execution.executor import Arrays, Executor, with_array_settings
 from occupax.training.execution.iteration import Run, first_run
 from occupax.training.execution.program import MOST_ITERATIONS, RUNS, Stretch, advance

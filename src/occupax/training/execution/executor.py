@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from occupax.algorithms import Algorithm
+from occupax.io.codec import Arrays, named_arrays, with_arrays_of
 from occupax.policies import Policy
 from occupax.samplers import EpisodeError
 from occupax.samplers.base import Source
-from occupax.serial import Arrays, named_arrays, with_arrays_of
 from occupax.training.execution.iteration import (
     FAILURES,
     Row,

@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from occupax import serial
+from occupax.io import codec
 from occupax.policies import Policy, refuse_unless_policy, with_spaces
 from occupax.training.setup import refuse_unless_path
 
@@ -23,7 +23,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
     """
     refuse_unless_policy(policy)
     refuse_unless_path(path, "path")
-    description, arrays = serial.pack(policy)
+    description, arrays = codec.pack(policy)
     leaves = [leaf for leaf in jax.tree.leaves(policy) if isinstance(leaf, (jax.Array, np.ndarray))]
     if len(leaves) > len(arrays):
         raise ValueError(
@@ -31,7 +31,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
             "whose keys are texts."
         )
     content = {"format": POLICY, "version": POLICY_VERSION, "policy": description}
-    serial.write(path, arrays, content | ({"spaces": policy.spaces} if policy.spaces else {}))
+    codec.write(path, arrays, content | ({"spaces": policy.spaces} if policy.spaces else {}))
 
 
 def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
@@ -45,7 +45,7 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
     if like is not None:
         refuse_unless_policy(like)
     refuse_unless_path(path, "path")
-    arrays, content = serial.read(path)
+    arrays, content = codec.read(path)
     if content.get("format") != POLICY:
         raise ValueError(
             f"{path} must have the format {POLICY}, but has {content.get('format')!r:.60}."
@@ -56,7 +56,7 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
             f"{POLICY_VERSION}; a newer occupax may read it."
         )
     try:
-        policy = serial.unpack(content.get("policy"), arrays, like)
+        policy = codec.unpack(content.get("policy"), arrays, like)
     except ValueError as error:
         raise ValueError(f"the policy in {path} could not be restored: {error}") from error
     if not isinstance(policy, Policy):

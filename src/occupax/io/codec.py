@@ -25,7 +25,7 @@ from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from occupax._restored import check_restored
+from occupax.io.checks import check_restored
 from occupax.policies import ACTIVATIONS
 
 Arrays = dict[str, np.ndarray]

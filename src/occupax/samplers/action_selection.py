@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num, UInt32
 
-from occupax._compiled import bind
+from occupax.compiled import bind
 from occupax.envs.actions import ActionSpace, BoxActions
 from occupax.policies import Policy
 from occupax.policies.agents import Agent

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from occupax import serial
-from occupax._errors import check_integer, check_integers, check_number
-from occupax.serial import Arrays
-from occupax.training.sealed import check_seal, read_json, write_sealed
+from occupax.errors import check_integer, check_integers, check_number
+from occupax.io import codec
+from occupax.io.checksummed_json import check_seal, read_json, write_sealed
+from occupax.io.codec import Arrays
 from occupax.training.setup import Setup, versions
 
 try:
@@ -41,7 +41,7 @@ def make_config(setup: Setup, episodes: int) -> tuple[dict[str, Any], Arrays]:
 
 def write_config(folder: Path, config: dict[str, Any], arrays: Arrays) -> None:
     """Write the arrays first: where there is a `config.json`, there is everything."""
-    serial.write(folder / ARRAYS, arrays, {"format": FORMAT})
+    codec.write(folder / ARRAYS, arrays, {"format": FORMAT})
     write_sealed(folder / CONFIG, config)
 
 
@@ -62,7 +62,7 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
             f"occupax {by or 'of another version'}, which wrote it. Its policies can be loaded one by one."
         )
     config = check_seal(file, config)
-    arrays, _ = serial.read(folder / ARRAYS)
+    arrays, _ = codec.read(folder / ARRAYS)
     if _fingerprint(config.get("setup"), arrays) != config.get("fingerprint"):
         raise ValueError(
             f"{file} was changed after it was written: its set-up does not match its fingerprint."
@@ -115,7 +115,7 @@ def untrusted_module(description: Any) -> str:
 def refuse_others_files(folder: Path, own: Iterable[str]) -> None:
     """Refuse a folder that is not empty, unless one of these files or folders shows that it is ours."""
     files = (
-        [file for file in folder.iterdir() if not serial.UNFINISHED.fullmatch(file.name)]
+        [file for file in folder.iterdir() if not codec.UNFINISHED.fullmatch(file.name)]
         if folder.is_dir()
         else []
     )
@@ -149,7 +149,7 @@ def refuse_another_run(folder: Path, config: dict[str, Any], arrays: Arrays, res
             f"{folder} holds a run in {precision}: resume it with {hint} in the environment."
         )
     if found["fingerprint"] != config["fingerprint"]:
-        place = serial.difference(found["setup"], config["setup"])
+        place = codec.difference(found["setup"], config["setup"])
         if place is None:  # the numbers are not in the description
             place = next(
                 (name for name in arrays if not _same(arrays[name], found_arrays.get(name))), ""
@@ -189,7 +189,7 @@ def locked(folder: Path | None) -> Generator[None]:
 def remove_unfinished(folder: Path) -> None:
     """Remove the temporary files that a process left behind when it was killed while it wrote."""
     for file in (*folder.glob(".*"), *folder.glob("*/.*")):
-        if serial.UNFINISHED.fullmatch(file.name) and not file.is_symlink():
+        if codec.UNFINISHED.fullmatch(file.name) and not file.is_symlink():
             with suppress(OSError):
                 file.unlink()
 
@@ -206,7 +206,7 @@ class Checkpoints:
         """Write a checkpoint, then remove those before the last two; `metrics` is the mark of `metrics.csv`."""
         content = {"format": CHECKPOINT, "version": VERSION, "fingerprint": self._fingerprint}
         content |= {"iteration": iteration, "seconds": seconds, "metrics": metrics}
-        serial.write(self._folder / f"iteration-{iteration:012d}.safetensors", arrays, content)
+        codec.write(self._folder / f"iteration-{iteration:012d}.safetensors", arrays, content)
         for old in self._newest_first()[2:]:
             old.unlink()
 
@@ -221,7 +221,7 @@ class Checkpoints:
             raise ValueError(f"{error} {self._offer(found)}") from None
 
     def _read(self, file: Path) -> tuple[Arrays, dict[str, Any]]:
-        arrays, content = serial.read(file)
+        arrays, content = codec.read(file)
         if content.get("format") != CHECKPOINT:
             raise ValueError(f"{file} is not a checkpoint of occupax.")
         version = content.get("version")
@@ -264,4 +264,4 @@ def _same(one: np.ndarray, other: np.ndarray | None) -> bool:
 
 
 def _fingerprint(description: Any, arrays: Arrays) -> str:
-    return serial.checksum(json.dumps(description, sort_keys=True), arrays)
+    return codec.checksum(json.dumps(description, sort_keys=True), arrays)

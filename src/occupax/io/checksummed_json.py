@@ -10,7 +10,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from occupax import serial
+from occupax.io import codec
 
 CHECKSUM, FILES = "checksum", "files"
 
@@ -18,7 +18,7 @@ CHECKSUM, FILES = "checksum", "files"
 def write_sealed(path: Path, content: dict[str, Any], files: Iterable[str] = ()) -> None:
     """Write JSON with its checksum, and with those of files in the same folder, which are there already."""
     content = content | {FILES: {name: _digest(path.parent / name) for name in files}}
-    serial.write_text(path, json.dumps(content | {CHECKSUM: _checksum(content)}, indent=1))
+    codec.write_text(path, json.dumps(content | {CHECKSUM: _checksum(content)}, indent=1))
 
 
 def read_json(path: Path) -> dict[str, Any]:

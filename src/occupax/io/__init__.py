@@ -1,0 +1,1 @@
+"""Files of runs and policies: formats, checksums, locks and checks of what is read."""
