@@ -98,8 +98,6 @@ def telling_names(runs: Runs) -> list[str]:
 
 def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None:
     """What the trained policies are worth, and by how much each run is behind the best; None if too few seeds tell."""
-    from occupax.bench.summary import improvement
-
     known = [
         (name, values[~np.isnan(values)]) for (name, _), values in zip(runs, utilities, strict=True)
     ]
@@ -120,7 +118,7 @@ def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None
             continue
         difference, likely = (
             statistics.bootstrap_difference(values, best),
-            improvement(values[None], best[None]),
+            statistics.probability_of_improvement(values[None], best[None]),
         )
         rows.append([*row, _bounded(difference), _bounded(likely)])
     header = ["Run", "Seeds", "Utility", "Difference to the best", "Probability to beat the best"]
@@ -129,8 +127,6 @@ def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None
 
 def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
     """The share of the seeds of each run whose policies are worth at least so much."""
-    from occupax.bench.summary import profile
-
     known = [
         (name, values[np.isfinite(values)])
         for (name, _), values in zip(runs, utilities, strict=True)
@@ -139,7 +135,7 @@ def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
     if min(len(values) for _, values in known) < 2 or worth.min() == worth.max():
         return None
     levels = np.linspace(worth.min(), worth.max(), PROFILE_POINTS)
-    found = [(name, profile(values[None], levels)) for name, values in known]
+    found = [(name, statistics.performance_profile(values[None], levels)) for name, values in known]
     series = tuple(Series(name, levels, it.estimate, it.lower, it.upper) for name, it in found)
     caption = "How many of the seeds end with a policy that is worth at least so much; higher is better. Band: 95%."
     title = "Performance profiles"

@@ -218,6 +218,176 @@ def log_log_line(x: Grid, y: Grid, *, level: float = 0.95) -> Line:
     return Line(*map(float, (line.slope, line.intercept, line.slope - margin, line.slope + margin)))
 
 
+class _Moments(NamedTuple):
+    """Sample mean, squared standard error of the mean, and degrees of freedom."""
+
+    mean: float
+    variance: float
+    degrees: float
+
+
+def mean_interval(values: Float[np.ndarray, " seed"], level: float = 0.95) -> Interval:
+    """Return the mean over the seeds with Student's confidence interval.
+
+    Seeds that are NaN are left out. The interval of a single seed is its value.
+
+    Args:
+        values: One number for each seed.
+        level: Confidence of the interval.
+
+    Returns:
+        The mean and the bounds of the interval.
+    """
+    return _student_interval(_moments(values), level)
+
+
+def mean_difference(
+    first: Float[np.ndarray, " first"], second: Float[np.ndarray, " second"], level: float = 0.95
+) -> Interval:
+    """Return the difference of the means of independent seeds with Welch's confidence interval.
+
+    Seeds that are NaN are left out. A single seed counts as exact.
+
+    Args:
+        first: One number for each seed.
+        second: One number for each seed, whose mean is subtracted.
+        level: Confidence of the interval.
+
+    Returns:
+        The difference and the bounds of the interval.
+    """
+    one = _moments(first)
+    other = _moments(second)
+    variance = one.variance + other.variance
+    degrees = one.degrees
+    if variance > 0:
+        # the equation of Welch and Satterthwaite
+        squares = one.variance**2 / one.degrees + other.variance**2 / other.degrees
+        degrees = variance**2 / squares
+    return _student_interval(_Moments(one.mean - other.mean, variance, degrees), level)
+
+
+def median_interval(values: Float[np.ndarray, " seed"], level: float = 0.95) -> Interval:
+    """Return the upper median with a confidence interval between two order statistics.
+
+    The interval holds for every distribution. Values may be infinite.
+
+    Args:
+        values: One number for each seed.
+        level: Confidence of the interval.
+
+    Returns:
+        The median and the bounds of the interval.
+    """
+    from scipy import stats
+
+    ranked = np.sort(values)
+    depth = int(stats.binom.ppf(check_level(level), len(ranked), 0.5))
+    lower = max(depth - 1, 0)
+    upper = len(ranked) - 1 - lower
+    return Interval(*(np.asarray(ranked[rank]) for rank in (len(ranked) // 2, lower, upper)))
+
+
+def stratified_bootstrap(
+    statistic: Callable[..., Any],
+    *groups: Float[np.ndarray, "problem seed"],
+    level: float = 0.95,
+    resamples: int = 2000,
+) -> Interval:
+    """Return a statistic of scores with a percentile bootstrap confidence interval.
+
+    The seeds of every problem are resampled with replacement (Agarwal et al., 2021). The interval
+    holds for other seeds on the same problems.
+
+    Args:
+        statistic: Function of one array of scores for each group.
+        groups: Scores, one array for each algorithm.
+        level: Confidence of the interval.
+        resamples: Number of resamples.
+
+    Returns:
+        The statistic and the bounds of the interval.
+    """
+    tail = check_level(level)
+    random = np.random.default_rng(0)
+    values: list[Any] = []
+    for _ in range(resamples):
+        resampled: list[np.ndarray] = []
+        for scores in groups:
+            seeds = random.integers(scores.shape[1], size=scores.shape)
+            resampled.append(np.take_along_axis(scores, seeds, 1))
+        values.append(statistic(*resampled))
+    lower, upper = np.quantile(np.array(values, float), [tail, 1 - tail], axis=0)
+    return Interval(np.asarray(statistic(*groups), float), lower, upper)
+
+
+def performance_profile(
+    scores: Float[np.ndarray, "problem seed"],
+    levels: Float[np.ndarray, " level"],
+    resamples: int = 2000,
+) -> Interval:
+    """Return the fraction of runs with at least each of some scores, with its interval.
+
+    Args:
+        scores: Scores of all runs.
+        levels: Scores to reach.
+        resamples: Number of resamples of the bootstrap.
+
+    Returns:
+        The fractions and the bounds of their intervals.
+    """
+
+    def fractions(values: np.ndarray) -> np.ndarray:
+        reached = values.ravel()[:, None] >= levels
+        return reached.mean(0)
+
+    return stratified_bootstrap(fractions, scores, resamples=resamples)
+
+
+def probability_of_improvement(
+    first: Float[np.ndarray, "problem first"],
+    second: Float[np.ndarray, "problem second"],
+    resamples: int = 2000,
+) -> Interval:
+    """Return the probability that a run of the first algorithm beats one of the second.
+
+    The probability is a mean over the problems. A tie counts one half.
+
+    Args:
+        first: Scores of the first algorithm.
+        second: Scores of the second algorithm.
+        resamples: Number of resamples of the bootstrap.
+
+    Returns:
+        The probability and the bounds of its interval.
+    """
+
+    def probability(one: np.ndarray, other: np.ndarray) -> float:
+        differences = one[:, :, None] - other[:, None, :]
+        return 0.5 * (1.0 + np.sign(differences)).mean()
+
+    return stratified_bootstrap(probability, first, second, resamples=resamples)
+
+
+def _moments(values: np.ndarray) -> _Moments:
+    known = values[~np.isnan(values)]
+    if len(known) == 0:
+        return _Moments(np.nan, 0.0, 1.0)
+    mean = float(known.mean())
+    if len(known) == 1:
+        return _Moments(mean, 0.0, 1.0)
+    return _Moments(mean, float(known.var(ddof=1) / len(known)), len(known) - 1.0)
+
+
+def _student_interval(moments: _Moments, level: float) -> Interval:
+    from scipy import stats
+
+    quantile = -stats.t.ppf(check_level(level), moments.degrees)
+    margin = quantile * np.sqrt(moments.variance)
+    bounds = (moments.mean, moments.mean - margin, moments.mean + margin)
+    return Interval(*(np.asarray(bound) for bound in bounds))
+
+
 def check_level(level: float) -> float:
     """Return the probability of each tail outside a confidence interval, or say what is wrong with its level."""
     if check_number("level", level, low=0.0, open_low=True) >= 1.0:
