@@ -19,7 +19,7 @@ from occupax.analysis import report
 from occupax.analysis.charts import Maps
 from occupax.analysis.comparison import interval, overlapping
 from occupax.analysis.page import TableCell
-from occupax.analysis.visits import is_grid, visits
+from occupax.analysis.visits import visits
 from occupax.cli.commands.pages import run_names
 from occupax.io.run_folder import _fingerprint
 from occupax.training.execution.iteration import RECORDED
@@ -150,21 +150,19 @@ def test_arrows_are_those_of_the_lake():
     np.testing.assert_allclose(planned.values.ravel(), ox.exact.occupancy(problem, plan).sum(1))
 
 
-def test_arrows_are_for_grids_only():
-    assert is_grid(LAKE, 4)
-    assert is_grid(ox.TabularMDP.gridworld("S..\n...\n..G", slip=0.2), 3)
-    assert not is_grid(ox.TabularMDP.garnet(9, 4, 2, jax.random.key(0)), 3)
-    assert not is_grid(ox.TabularMDP.chain(9), 3)
-    turned = ox.TabularMDP(
-        LAKE.transition.toarray().reshape(16, 4, 16)[:, ::-1],
-        LAKE.reward,
-        np.eye(16)[0],
-        LAKE.terminal,
-    )
-    assert not is_grid(turned, 4)
-    assert (
-        visits("a", ox.Problem(ox.TabularMDP.chain(5)), np.full((5, 2), 0.5), "no square") is None
-    )
+def test_maps_need_a_layout():
+    """Neither 9 states nor 25 make a map, and 4 x 5 cells do."""
+    for env in (ox.TabularMDP.garnet(25, 4, 2, jax.random.key(0)), ox.TabularMDP.chain(9)):
+        even = np.full((env.num_states, env.num_actions), 0.25)
+        assert visits("a", ox.Problem(env), even, "no map") is None
+    room = ox.TabularMDP.gridworld("S...H\n.#...\n.....\n....G", slip=0.2)
+    maps = visits("a", ox.Problem(room), np.full((19, 4), 0.25), "even")
+    assert maps is not None
+    for grid in maps.grids:
+        assert grid.values.shape == (4, 5)
+        assert grid.values[1, 1] == 0
+        assert grid.marks is not None
+        assert [grid.marks[0][0], grid.marks[0][4], grid.marks[3][4]] == ["S", "H", "G"]
 
 
 @pytest.mark.parametrize("horizon", [None, 3, 20])

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from occupax.envs import TabularMDP
+from occupax.envs import Layout, TabularMDP
+from occupax.io import codec
 
 Floats = npt.NDArray[np.float64]
 
@@ -575,7 +577,6 @@ def test_one_wrong_probability_is_named(
     state, action, following = place = data.draw(
         st.tuples(*(st.integers(0, size - 1) for size in transition.shape))
     )
-    there = f"state {state} with action {action}"
 
     def with_entry(entry: float) -> tuple[Any, ...]:
         wrong = transition.copy()
@@ -586,15 +587,18 @@ def test_one_wrong_probability_is_named(
     check_refused(with_entry(np.inf), f"transition must be finite, got inf at index {place}.")
     check_refused(
         with_entry(-0.25),
-        f"transition must not be negative, got -0.25 from {there} to state {following}.",
+        f"transition[{state}, {action}, {following}] must not be negative, got -0.25.",
     )
     total = 1 + 0.125
     check_refused(
         with_entry(transition[place] + 0.125),
-        f"transition must sum to 1 over next states, got {total} for {there}",
+        f"transition[{state}, {action}] must sum to 1, got {total}.",
     )
     if transition[place]:
-        check_refused(with_entry(0.0), f"got {1 - transition[place]:.9g} for {there}.")
+        rest = 1 - transition[place]
+        check_refused(
+            with_entry(0.0), f"transition[{state}, {action}] must sum to 1, got {rest:.9g}."
+        )
 
 
 @properties
@@ -623,7 +627,7 @@ def test_wrong_initial_distribution_is_named(process: tuple[Any, ...], data: st.
     check_refused((transition, reward, more), "initial must sum to 1, got 1.125.")
     check_refused(
         (transition, reward, negative),
-        f"initial must not be negative, got -0.25 for state {state}.",
+        f"initial[{state}] must not be negative, got -0.25.",
     )
     check_refused(
         (transition, reward, nan), f"initial must be finite, got nan at index ({state},)."
@@ -646,7 +650,7 @@ def test_wrong_shape_is_named(process: tuple[Any, ...], axis: int, form: Callabl
         check_refused((transition, form(longer), initial), f"with S = {S} states")
     check_refused(
         (transition, reward, initial, np.tile(terminal, 2)),
-        f"terminal must be {S} booleans, one a state, got shape",
+        f"terminal must be {S} booleans, one per state, got shape",
     )
 
 
@@ -668,3 +672,82 @@ def test_terminal_mask_must_be_booleans(terminal: Any):
         (np.full((2, 1, 2), 0.5), np.zeros((2, 1)), [1.0, 0.0], terminal),
         "terminal must be 2 booleans",
     )
+
+
+# Layouts
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "FrozenLake8x8-v1"])
+def test_layout_of_frozen_lake_is_its_map(name: str):
+    env: Any = gymnasium.make(name).unwrapped
+    layout = TabularMDP.from_gymnasium(name).layout
+    assert layout is not None
+    assert layout.rows == tuple("".join(row) for row in env.desc.astype(str))
+    np.testing.assert_array_equal(layout.to_map(np.arange(env.nrow**2.0)).ravel(), layout.cells)
+
+
+@pytest.mark.parametrize("name", ["CliffWalking-v1", "FrozenLake-v1"])
+def test_moves_of_a_layout_lead_to_the_next_cell(name: str):
+    """From each free cell every action can lead to its neighbour."""
+    env = TabularMDP.from_gymnasium(name)
+    layout = env.layout
+    assert layout is not None
+    rows, columns = layout.shape
+    for state in np.flatnonzero(~env.terminal & (layout.letters.ravel() != "C")):
+        row, column = divmod(int(state), columns)
+        for action, (down, right) in enumerate(layout.moves):
+            i, j = row + down, column + right
+            is_inside = 0 <= i < rows and 0 <= j < columns
+            if is_inside and layout.rows[i][j] != "C":
+                assert dense_transition(env)[state, action, i * columns + j] > 0
+
+
+def test_layout_of_cliff_walking_marks_start_cliff_and_goal():
+    layout = TabularMDP.from_gymnasium("CliffWalking-v1").layout
+    assert layout is not None
+    assert layout.rows == ("." * 12,) * 3 + ("S" + "C" * 10 + "G",)
+
+
+def test_layout_of_taxi_sums_the_states_of_each_cell():
+    env = TabularMDP.from_gymnasium("Taxi-v4")
+    assert env.layout is not None
+    np.testing.assert_array_equal(env.layout.to_map(np.ones(500)), np.full((5, 5), 20))
+
+
+def test_layout_of_a_gridworld_skips_walls():
+    env = TabularMDP.gridworld("S#G\n.SF")
+    layout = env.layout
+    assert layout is not None
+    assert layout.shape == (2, 3)
+    np.testing.assert_array_equal(layout.walls, [[False, True, False], [False] * 3])
+    np.testing.assert_array_equal(layout.to_map(np.arange(1.0, 6)), [[1, 0, 2], [3, 4, 5]])
+    assert layout.marks == [["S", "", "G"], ["", "S", ""]]
+
+
+def test_layout_survives_a_file(tmp_path: Path):
+    env = TabularMDP.gridworld("S#G\n.SF", slip=0.2)
+    codec.write(tmp_path / "env", *reversed(codec.pack(env)))
+    arrays, description = codec.read(tmp_path / "env")
+    restored = codec.unpack(description, arrays)
+    assert restored.layout == env.layout
+    assert eqx.tree_equal(restored, env)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ("S.\n..", "layout must be an occupax.envs.Layout"),
+        (Layout(["S."] * 3), "layout must have at most 4 states, the table's, got 6"),
+        (Layout(["S."], [(0, 1)]), "layout must have 2 moves, one per action, got 1"),
+    ],
+)
+def test_layout_must_fit_the_table(layout: Any, message: str):
+    chain = TabularMDP.chain(4)
+    with pytest.raises(ValueError, match=message):
+        TabularMDP(chain.transition, chain.reward, chain.initial, layout=layout)
+
+
+@pytest.mark.parametrize("rows", [[], [""], ["S.", "."]])
+def test_rows_of_a_layout_have_one_length(rows: list[str]):
+    with pytest.raises(ValueError, match="rows must be strings of one length"):
+        Layout(rows)

@@ -24,7 +24,7 @@ from occupax.analysis.describe import (
 )
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
-from occupax.analysis.visits import grid_map, visits, visits_map
+from occupax.analysis.visits import grid_map, saved_layout, visits, visits_map
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import OccupaxWarning
 from occupax.exact.probabilities import probabilities
@@ -206,9 +206,10 @@ def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
     best = int(np.nanargmax(assessment.utilities))
     name, title = f"{anchor}-visits", f"best policy (seed {result.seeds[best]})"
     if result.problem is None:
-        return (
-            None if assessment.visits is None else visits_map(name, title, assessment.visits[best])
-        )
+        layout = saved_layout(result.config["setup"])
+        if layout is None or assessment.visits is None:
+            return None
+        return visits_map(name, title, assessment.visits[best], layout)
     grid = counted_grid(result.problem)
     if grid is not None and assessment.visits is not None:
         return grid_map(name, title, grid, assessment.visits[best])

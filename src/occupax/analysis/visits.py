@@ -1,8 +1,7 @@
-"""Maps of where policies go: over the states of a process that are the cells of a square, and over grids."""
+"""Maps of visits, over the layouts of tabular environments and over grids of observations."""
 
 from dataclasses import replace
 from itertools import compress
-from math import isqrt
 from typing import Any, cast
 
 import numpy as np
@@ -11,56 +10,61 @@ from jaxtyping import Bool, Float
 from occupax import exact
 from occupax.analysis.charts import HeatMap, Maps
 from occupax.analysis.plots import MOVES
-from occupax.envs.tables import MOVES as CELL_MOVES
+from occupax.envs.layout import Layout
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import StateActionArray
 from occupax.features import Grid
+from occupax.io import codec
+from occupax.io.codec import class_name
 from occupax.problem import Problem
 from occupax.training.assessment import quick_optimum
 
 AS_GOOD = 0.99
 """Actions of this share of the largest probability have an arrow too."""
+ARROWS = {(right, down)[::-1]: arrow for arrow, (right, down) in MOVES.items()}
+"""Arrow of each change of row and column."""
+LETTERS = {"S": "start", "G": "goal", "H": "hole", "C": "cliff"}
 
 
 def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
-    """Maps of the visits of a policy, the optimal and the uniform one; None if the states are not those of a square."""
-    alone, env = (
-        visits_map(name, title, exact.occupancy(problem, best).sum(1)),
-        cast("TabularMDP", problem.env),
-    )
-    if alone is None:
+    """Return maps of the visits of a policy, the optimum and the uniform policy; None without a layout."""
+    env = cast("TabularMDP", problem.env)
+    layout = env.layout
+    if layout is None:
         return None
-    grid, nowhere = is_grid(env, isqrt(env.num_states)), np.zeros(env.num_states, bool)
-    moving = ~np.asarray(env.terminal) if grid else nowhere
-    optimum, caption = quick_optimum(problem), alone.caption
-    grids = [_grid(title, exact.occupancy(problem, best), moving)]
-    if grid:
-        caption += " Arrows: the most probable action, and those within 1% of it. S: start; G: an end that is rewarded; "
-        caption += "H: any other end, such as a hole."
+    occupancy = exact.occupancy(problem, best)
+    policy_map = visits_map(name, title, occupancy.sum(1), layout)
+    caption = policy_map.caption
+    terminal = np.asarray(env.terminal)
+    grids = [_grid(title, occupancy, layout, terminal)]
+    if layout.moves:
+        caption += " Arrows: the most probable action, and those within 1% of it."
+    caption += _legend(layout)
+    optimum = quick_optimum(problem)
     if optimum is not None:
-        grids.append(_grid("optimal policy", optimum.occupancy, moving))
+        grids.append(_grid("optimal policy", optimum.occupancy, layout, terminal))
         if problem.horizon is not None:
             caption += f" The optimal policy for {problem.horizon:,} steps depends on time."
-            if grid:
+            if layout.moves:
                 caption += " Its arrows are the actions taken most often in each cell."
-    uniform = np.full(best.shape, 1 / env.num_actions)
-    grids.append(_grid("uniform policy", exact.occupancy(problem, uniform), nowhere))
-    if grid:
-        letters = _marks(env)
-        grids = [replace(one, marks=letters) for one in grids]
-    return replace(alone, caption=caption, grids=tuple(grids))
+    uniform = exact.occupancy(problem, np.full(best.shape, 1 / env.num_actions))
+    grids.append(HeatMap("uniform policy", layout.to_map(uniform.sum(1)), marks=layout.marks))
+    return replace(policy_map, caption=caption, grids=tuple(grids))
 
 
-def _marks(env: TabularMDP) -> list[list[str]]:
-    """The letters of the cells of a square: where episodes start, and where they end, with a reward or without."""
-    side, ends = isqrt(env.num_states), np.asarray(env.terminal)
-    paid = np.zeros(env.num_states)
-    entered = np.asarray(env.probabilities) > 0
-    np.maximum.at(paid, env.successors[entered], env.outcome_rewards[entered])
-    letters = np.where(
-        ends, np.where(paid > 0, "G", "H"), np.where(np.asarray(env.initial) > 0, "S", "")
-    )
-    return letters.reshape(side, side).tolist()
+def _legend(layout: Layout) -> str:
+    """Return a sentence on the letters of a map; empty without any of a known meaning."""
+    drawn = set("".join(layout.rows))
+    meanings = [f"{letter}: {name}" for letter, name in LETTERS.items() if letter in drawn]
+    return f" {'; '.join(meanings)}." if meanings else ""
+
+
+def saved_layout(setup: dict[str, Any]) -> Layout | None:
+    """Return the layout of a saved problem's environment, even if the problem cannot be restored."""
+    env = setup["problem"].get("fields", {}).get("env")
+    if class_name(env) != "TabularMDP":
+        return None
+    return codec.unpack(env["fields"]["layout"], {})
 
 
 def grid_map(name: str, title: str, grid: Grid, visited: Float[np.ndarray, " cells"]) -> Maps:
@@ -87,48 +91,29 @@ def _coordinate(it: Any) -> str:
     return f"entry {it} of the observation" if isinstance(it, int) else f"entry {it[1]} of {it[0]}"
 
 
-def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"]) -> Maps | None:
-    """A map of the exact discounted visits of each state; None if they are not as many as the cells of a square."""
-    side = isqrt(len(visited))
-    if side < 2 or side * side != len(visited):
-        return None
+def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"], layout: Layout) -> Maps:
+    """Return a map of the exact discounted visits of each state."""
     caption = (
-        f"How often each state is visited in an episode, discounted and exact. State s is in row s // {side} and "
-        f"column s % {side}, a map if the states are the cells of a grid. Brighter is more often; hatched is never."
+        "How often each cell is visited in an episode, discounted and exact. Brighter is more often; "
+        "hatched is never."
     )
-    return Maps(name, "Visits", caption, (HeatMap(title, visited.reshape(side, side)),))
+    grid = HeatMap(title, layout.to_map(visited), marks=layout.marks)
+    return Maps(name, "Visits", caption, (grid,))
 
 
-def is_grid(env: TabularMDP, side: int) -> bool:
-    """Whether the actions are left, down, right, up on a square: they can lead there, to the sides, and not back."""
-    if env.num_actions != len(CELL_MOVES):
-        return False
-    state, action, _ = np.indices(env.successors.shape)
-    live = ~np.asarray(env.terminal)
-    possible = (np.asarray(env.probabilities) > 0) & live[state]
-    across, along = np.array(CELL_MOVES)[action].transpose(3, 0, 1, 2)
-    row, column = state // side, state % side
-    down, right = env.successors // side - row, env.successors % side - column
-    ahead = down * across + right * along
-    stopped = (np.clip(row + across, 0, side - 1) == row) & (
-        np.clip(column + along, 0, side - 1) == column
-    )
-    reaches = ((ahead == np.where(stopped, 0, 1)) & possible).any(-1)
-    return bool(
-        (abs(down) + abs(right) <= 1)[possible].all()
-        and (ahead >= 0)[possible].all()
-        and reaches[live].all()
-    )
-
-
-def _grid(title: str, occupancy: StateActionArray, moving: Bool[np.ndarray, " S"]) -> HeatMap:
+def _grid(
+    title: str, occupancy: StateActionArray, layout: Layout, terminal: Bool[np.ndarray, " S"]
+) -> HeatMap:
+    """Return a map of visits, with an arrow for each likely move if actions are moves."""
     visited = occupancy.sum(1)
-    square = (isqrt(len(visited)), -1)
-    if not moving.any():
-        return HeatMap(title, visited.reshape(square))
-    likely = (occupancy >= AS_GOOD * occupancy.max(1, keepdims=True)) & (moving & (visited > 0))[
-        :, None
-    ]
-    cells = likely.reshape(*square, len(MOVES))
-    texts = [["".join(compress(MOVES, cell)) for cell in row] for row in cells]
-    return HeatMap(title, visited.reshape(square), texts)
+    values = layout.to_map(visited)
+    if not layout.moves:
+        return HeatMap(title, values, marks=layout.marks)
+    likely = occupancy >= AS_GOOD * occupancy.max(1, keepdims=True)
+    arrows = [[""] * layout.shape[1] for _ in range(layout.shape[0])]
+    for state, cell in enumerate(layout.cells):
+        if visited[state] > 0 and not terminal[state]:
+            row, column = divmod(cell, layout.shape[1])
+            moves = compress(layout.moves, likely[state])
+            arrows[row][column] = "".join(ARROWS.get(move, "") for move in moves)
+    return HeatMap(title, values, arrows, layout.marks)

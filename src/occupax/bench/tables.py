@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from occupax.envs import LQR, TabularMDP, make
-from occupax.envs.tables import MOVES
+from occupax.envs import LQR, Layout, TabularMDP, make
+from occupax.envs.tables import MOVES, cliff_rows
 
 Random = np.random.Generator
 ICE = 2 / 3
@@ -77,6 +77,7 @@ def walk(height: int, width: int, slip: float) -> TabularMDP:
         reward.reshape(shape),
         initial=np.arange(states) == corner,
         terminal=np.arange(states) == states - 1,
+        layout=Layout(cliff_rows(height, width), MOVES),
     )
 
 
@@ -84,9 +85,8 @@ def taxi(random: Random) -> TabularMDP:
     """The taxi of Gymnasium, which starts in one of thirty situations."""
     env: Any = make("Taxi-v4")
     starts = random.choice(np.flatnonzero(env.initial), 30, replace=False)
-    return TabularMDP(
-        env.transition, env.reward, np.isin(np.arange(env.num_states), starts) / 30, env.terminal
-    )
+    initial = np.isin(np.arange(env.num_states), starts) / 30
+    return TabularMDP(env.transition, env.reward, initial, env.terminal, env.layout)
 
 
 def chain(random: Random, n: int) -> TabularMDP:
@@ -115,7 +115,8 @@ def deep_sea(random: Random, size: int) -> TabularMDP:
             reward[i * size + j, right] += 1.0
     transition[-1, :, -1] = 1.0
     number = np.arange(states)
-    return TabularMDP(transition, reward, initial=number == 0, terminal=number == states - 1)
+    rows = ["S" + "." * (size - 1), *["." * size] * (size - 2), "." * (size - 1) + "G"]
+    return TabularMDP(transition, reward, number == 0, number == states - 1, layout=Layout(rows))
 
 
 def garnet(random: Random, num_states: int, num_actions: int) -> TabularMDP:

@@ -2,7 +2,7 @@
 
 * `base`: what every environment provides. `actions`: which actions it takes.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a
-  name.
+  name, `layout` the maps that states are drawn on.
 * `cartpole`, `acrobot`, `mountain_car` and `pendulum`: the physics of Gymnasium in JAX. `lqr`:
   linear systems, whose optimum is known.
 * `gymnasium`: `GymnasiumEnv`, any environment of Gymnasium; `gymnasium_actions` translates its
@@ -22,6 +22,7 @@ from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.check import Finding, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import GymnaxEnv, from_gymnax
+from occupax.envs.layout import Layout
 from occupax.envs.lqr import LQR
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
@@ -42,6 +43,7 @@ __all__ = [
     "Finding",
     "GymnasiumEnv",
     "GymnaxEnv",
+    "Layout",
     "MountainCar",
     "MultiDiscreteActions",
     "Pendulum",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import equinox as eqx
+import jax
 
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
@@ -65,7 +66,7 @@ def table_name(env: TabularMDP) -> str | None:
     for name, shape in _GYMNASIUM_TABLES.items():
         if env.successors.shape == shape:
             with suppress(ValueError):  # Gymnasium may be of another version
-                if eqx.tree_equal(make(name), env):
+                if eqx.tree_equal(jax.tree.leaves(make(name)), jax.tree.leaves(env)):
                     return name
     return None
 

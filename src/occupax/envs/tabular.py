@@ -1,4 +1,4 @@
-"""Finite Markov decision processes, stored as padded lists of successors."""
+"""Tabular MDPs, stored as padded lists of successors."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from scipy import sparse
 from occupax.envs import tables
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import Environment
+from occupax.envs.layout import Layout, check_layout
 from occupax.envs.lookup import make_gymnasium
 from occupax.errors import read_array, refuse_infinite
 
@@ -21,14 +22,14 @@ Outcomes = tuple[Int[np.ndarray, "S A K"], Float[np.ndarray, "S A K"], Float[np.
 
 
 class TabularMDP(Environment):
-    """A Markov decision process with finitely many states and actions.
+    """Markov decision process with finitely many states and actions.
 
-    Only outcomes of positive probability are kept, in lists padded to the longest one (K), so that
-    a sparse problem stays small and drawing a next state costs K, not S. Arrays are float64, for
-    the exact methods; sampling converts them to JAX's default precision.
+    Only outcomes of positive probability are stored, in lists padded to the longest one (K), so
+    that a sparse problem stays small and drawing a next state costs K, not S. Arrays are float64,
+    for the exact methods; sampling converts them to JAX's default precision.
 
-    A terminal state ends its episode: what `transition` says about it is ignored, it repeats for
-    ever. Its reward is collected under the "absorbing" convention only.
+    A terminal state ends its episode: its row of `transition` is ignored, and the state repeats
+    permanently. Its reward is collected under the "absorbing" convention only.
     """
 
     successors: Int[np.ndarray, "S A K"]
@@ -38,9 +39,18 @@ class TabularMDP(Environment):
     initial: Float[np.ndarray, " S"]
     initial_thresholds: Float[np.ndarray, " S"]
     terminal: Bool[np.ndarray, " S"]
+    layout: Layout | None = eqx.field(static=True, default=None)
+    """Map of the states; None if the states are no cells of a map."""
     time_limit: int | None = eqx.field(static=True, default=None)
 
-    def __init__(self, transition: Any, reward: Any, initial: Any, terminal: Any = None):
+    def __init__(
+        self,
+        transition: Any,
+        reward: Any,
+        initial: Any,
+        terminal: Any = None,
+        layout: Layout | None = None,
+    ):
         """Check and store a process.
 
         Args:
@@ -49,7 +59,12 @@ class TabularMDP(Environment):
             reward: [S, A], or, when it depends on the next state, [S, A, S], dense or sparse like
                 the transitions.
             initial: distribution of the first state, [S].
-            terminal: which states end an episode, [S] booleans; none by default.
+            terminal: whether each state ends an episode, [S] booleans; none by default.
+            layout: map of the states, for pictures; none by default.
+
+        Raises:
+            ValueError: if an array has a wrong shape or is no distribution, or if the layout does
+                not fit.
         """
         self.initial = _read_distribution("initial", initial)
         self.terminal = _read_terminal(terminal, self.initial.size)
@@ -58,103 +73,123 @@ class TabularMDP(Environment):
         )
         self.thresholds = _thresholds(self.probabilities)
         self.initial_thresholds = _thresholds(self.initial)
+        self.layout = layout
         self.time_limit = None
         for array in jax.tree.leaves(self):
             array.setflags(write=False)
 
     def __repr__(self) -> str:
-        states, actions = self.successors.shape[:2]
-        return f"TabularMDP({states:,} states, {actions:,} actions)"
+        return f"TabularMDP({self.num_states:,} states, {self.num_actions:,} actions)"
 
     def __check_init__(self) -> None:
-        S = len(self.successors)
-        low, high = self.successors.min(), self.successors.max()
+        S = self.num_states
+        low = self.successors.min()
+        high = self.successors.max()
         if low < 0 or high >= S:
-            raise ValueError(
-                f"successors must lie in 0..{S - 1}, the states, got {low if low < 0 else high}."
-            )
+            raise ValueError(f"successors must be states 0..{S - 1}, got {low} to {high}.")
         refuse_infinite("outcome_rewards", self.outcome_rewards)
-        for name, given, thresholds in (
-            ("probabilities", self.probabilities, self.thresholds),
-            ("initial", self.initial, self.initial_thresholds),
-        ):
-            refuse_infinite(name, given)
-            if (given < 0).any() or (abs(given.sum(-1) - 1) > SUM_TOLERANCE).any():
-                raise ValueError(f"{name} must not be negative, and sum to 1.")
-            if not np.array_equal(thresholds, _thresholds(given)):
-                raise ValueError(f"the thresholds of {name} must be those of its sums.")
+        _check_distributions("probabilities", self.probabilities, self.thresholds)
+        _check_distributions("initial", self.initial, self.initial_thresholds)
         ended = np.flatnonzero(self.terminal)
-        if (
-            (self.successors[ended] != ended[:, None, None]) & (self.probabilities[ended] > 0)
-        ).any():
+        leaves = self.successors[ended] != ended[:, None, None]
+        if (leaves & (self.probabilities[ended] > 0)).any():
             raise ValueError("successors of a terminal state must be the state itself.")
+        check_layout(self.layout, S, self.num_actions)
         if self.time_limit is not None:
-            raise ValueError(f"a table has no time limit, got {self.time_limit!r}.")
+            raise ValueError(f"time_limit must be None for a table, got {self.time_limit!r}.")
 
     @classmethod
     def from_gymnasium(cls, env: Any, **options: Any) -> "TabularMDP":
-        """The table that a Gymnasium environment publishes as `P`: FrozenLake, CliffWalking, Taxi and their like.
+        """Return the table that a Gymnasium environment publishes as `P`.
 
-        It is given by its id, with options for `gymnasium.make` such as `is_slippery=False`, or
-        made already.
+        FrozenLake, CliffWalking and Taxi publish one.
+
+        Args:
+            env: Gymnasium id, or an environment.
+            **options: options of `gymnasium.make` for an id, such as `is_slippery=False`.
+
+        Returns:
+            The tabular MDP, with a layout for the three environments above.
+
+        Raises:
+            ValueError: if the environment publishes no table.
         """
-        return cls(*tables.gymnasium(make_gymnasium(env, options)))
+        return cls(*tables.read_gymnasium(make_gymnasium(env, options)))
 
     @classmethod
     def gridworld(cls, text: str, slip: float = 0.0) -> "TabularMDP":
-        """A grid drawn as text: S start, G goal, H hole, # wall, and . or F for free cells.
+        """Return a grid drawn as text: S start, G goal, H hole, # wall, and . or F for free cells.
 
         States are the cells that are not walls, row by row. Actions are left, down, right, up; a
-        move into a wall or over the edge stays. Entering a goal pays 1; goals and holes are
+        move into a wall or over the edge stays. Entering a goal has reward 1; goals and holes are
         terminal. Several S share the start evenly.
 
         Args:
             text: the map, one row a line.
             slip: probability of moving at a right angle instead, half of it to each side; 2/3 is
                 FrozenLake's ice.
+
+        Returns:
+            The tabular MDP, with the map as its layout.
+
+        Raises:
+            ValueError: if the map has other letters, rows of different lengths or no start.
         """
-        return cls(*tables.gridworld(text, slip))
+        return cls(*tables.read_gridworld(text, slip))
 
     @classmethod
     def chain(cls, n: int) -> "TabularMDP":
-        """A corridor of n states: action 0 goes back, action 1 forward, from state 0.
+        """Return a corridor of n states: action 0 moves back, action 1 forward, from state 0.
 
-        Going forward in the last state stays there and pays 1, so the best return is discount^(n-1)
-        / (1 - discount).
+        Action 1 in the last state stays there with reward 1, so the best return is
+        discount^(n-1) / (1 - discount).
+
+        Args:
+            n: number of states.
+
+        Returns:
+            The tabular MDP.
         """
-        return cls(*tables.chain(n))
+        return cls(*tables.make_chain(n))
 
     @classmethod
     def garnet(
         cls, num_states: int, num_actions: int, branching: int, key: Key[Array, ""]
     ) -> "TabularMDP":
-        """A random process: each action leads to `branching` random states; rewards are uniform on [0, 1]."""
-        return cls(*tables.garnet(num_states, num_actions, branching, key))
+        """Return a random process whose actions lead to `branching` random states each.
+
+        Args:
+            num_states: number of states, S.
+            num_actions: number of actions, A.
+            branching: number of possible next states of each action.
+            key: random key.
+
+        Returns:
+            The tabular MDP. Rewards are uniform on [0, 1].
+        """
+        return cls(*tables.make_garnet(num_states, num_actions, branching, key))
 
     @property
     def num_states(self) -> int:
-        """How many states there are, S."""
+        """Number of states, S."""
         return self.successors.shape[0]
 
     @property
     def action_space(self) -> DiscreteActions:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The numbers of the actions, of which there are A."""
+        """Space of the A actions."""
         return DiscreteActions(self.successors.shape[1])
 
     @property
     def reward(self) -> Float[np.ndarray | Array, "S A"]:
-        """The expected reward of each state and action."""
+        """Expected reward of each state and action."""
         return (self.probabilities * self.outcome_rewards).sum(-1)
 
     @property
     def transition(self) -> sparse.csr_array:
-        """The transition probabilities as a sparse matrix [S * A, S]; row s * A + a."""
+        """Transition probabilities as a sparse matrix [S * A, S]; row s * A + a."""
         S, A, K = self.successors.shape
-        entries = (
-            self.probabilities.flatten(),
-            self.successors.flatten(),
-            np.arange(0, S * A * K + 1, K),
-        )
+        row_starts = np.arange(0, S * A * K + 1, K)
+        entries = (self.probabilities.flatten(), self.successors.flatten(), row_starts)
         matrix = sparse.csr_array(entries, shape=(S * A, S))
         matrix.eliminate_zeros()
         return matrix
@@ -166,47 +201,61 @@ class TabularMDP(Environment):
     def step(
         self, state: Int[ArrayLike, ""], action: Int[ArrayLike, ""], key: Key[Array, ""]
     ) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        """Draw the next state."""
+        """Draw the next state; return the next state and the reward."""
         outcome = _draw(key, jnp.asarray(self.thresholds)[state, action])
         next_state = jnp.asarray(self.successors, jnp.int32)[state, action, outcome]
         return next_state, jnp.asarray(self.outcome_rewards)[state, action, outcome]
 
     def observe(self, state: Int[ArrayLike, ""]) -> Int[Array, ""]:
-        """The number of the state."""
+        """Return the number of the state."""
         return jnp.asarray(state)
 
     def terminated(self, state: Int[ArrayLike, ""]) -> Bool[Array, ""]:
-        """Whether the state is terminal."""
+        """Return whether the state is terminal."""
         return jnp.asarray(self.terminal)[state]
 
     def truncated(self, state: Int[ArrayLike, ""]) -> Bool[Array, ""]:
-        """Never: a table has no clock; the horizon of the problem cuts its trajectories."""
+        """Return False: a table has no clock, and the problem's horizon truncates its episodes."""
         return jnp.zeros_like(jnp.asarray(state), bool)
 
 
 def _thresholds(probabilities: Float[np.ndarray, "*rows K"]) -> Float[np.ndarray, "*rows K"]:
-    """Cumulative probabilities with the last possible outcome raised above 1, so that rounding cannot pass it."""
-    still_possible = np.cumsum(probabilities[..., ::-1], -1)[..., ::-1] > 0
-    more_to_come = np.concatenate(
-        [still_possible[..., 1:], np.zeros_like(still_possible[..., :1])], -1
-    )
-    return np.where(more_to_come, np.cumsum(probabilities, -1), 2.0)
+    """Return cumulative probabilities, above 1 from the last possible outcome on, despite rounding."""
+    is_followed = np.cumsum(probabilities[..., :0:-1], -1)[..., ::-1] > 0
+    never = np.zeros_like(probabilities[..., :1], bool)
+    is_followed = np.concatenate([is_followed, never], -1)
+    return np.where(is_followed, np.cumsum(probabilities, -1), 2.0)
 
 
 def _draw(key: Key[Array, ""], thresholds: Float[Array, " K"]) -> Int[Array, ""]:
     return jnp.sum(jax.random.uniform(key, (), thresholds.dtype) >= thresholds, dtype=jnp.int32)
 
 
+def _check_distributions(
+    name: str,
+    probabilities: Float[np.ndarray, "*rows K"],
+    thresholds: Float[np.ndarray, "*rows K"],
+) -> None:
+    """Raise ValueError unless each row is a distribution, with thresholds to match."""
+    refuse_infinite(name, probabilities)
+    if (probabilities < 0).any():
+        raise ValueError(f"{name} must not be negative.")
+    errors = np.abs(probabilities.sum(-1) - 1)
+    if errors.max() > SUM_TOLERANCE:
+        raise ValueError(f"{name} must sum to 1, got a sum that differs by {errors.max():.3g}.")
+    if not np.array_equal(thresholds, _thresholds(probabilities)):
+        raise ValueError(f"the thresholds of {name} must be the cumulative sums.")
+
+
 def _read_distribution(name: str, value: Any) -> Float[np.ndarray, " S"]:
     array = read_array(name, value)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
-            f"{name} must be a vector with one probability a state, got shape {array.shape}."
+            f"{name} must be a vector with one probability per state, got shape {array.shape}."
         )
     if (array < 0).any():
-        raise ValueError(
-            f"{name} must not be negative, got {array.min():g} for state {int(array.argmin())}."
-        )
+        state = int(array.argmin())
+        raise ValueError(f"{name}[{state}] must not be negative, got {array[state]:g}.")
     if abs(array.sum() - 1) > SUM_TOLERANCE:
         raise ValueError(f"{name} must sum to 1, got {array.sum():.9g}.")
     return array / array.sum()
@@ -215,37 +264,36 @@ def _read_distribution(name: str, value: Any) -> Float[np.ndarray, " S"]:
 def _read_terminal(value: Any, num_states: int) -> Bool[np.ndarray, " S"]:
     if value is None:
         return np.zeros(num_states, bool)
-    expected = f"terminal must be {num_states} booleans, one a state"
+    allowed = f"terminal must be {num_states} booleans, one per state"
     try:
         mask = np.array(value)
     except ValueError:
-        raise ValueError(f"{expected}, got {value!r:.60}.") from None
+        raise ValueError(f"{allowed}, got {value!r:.60}.") from None
     if mask.dtype != bool or mask.shape != (num_states,):
-        raise ValueError(f"{expected}, got shape {mask.shape} of dtype {mask.dtype}.")
+        raise ValueError(f"{allowed}, got shape {mask.shape} of dtype {mask.dtype}.")
     return mask
 
 
 def _read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"]) -> Outcomes:
-    """Return successors, probabilities and rewards [S, A, K] of the outcomes that are possible."""
+    """Return successors, probabilities and rewards [S, A, K] of the possible outcomes."""
     S = terminal.size
     A, rewards = _read_rewards(reward, S)
     matrix = _with_self_loops(_read_matrix(transition, S, A), terminal, A)
     _check_rows(matrix, A)
 
-    outcomes = np.diff(matrix.indptr)
-    rows = np.repeat(np.arange(S * A), outcomes)
-    slots = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], outcomes)
+    counts = np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(S * A), counts)
+    slots = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
 
     def padded(values: Any, dtype: Any = float) -> Any:
-        array = np.zeros((S * A, int(outcomes.max())), dtype)
+        array = np.zeros((S * A, int(counts.max())), dtype)
         array[rows, slots] = values
         return array.reshape(S, A, -1)
 
-    outcome_rewards = rewards[
-        rows, matrix.indices % rewards.shape[1]
-    ]  # a single column serves them all
+    columns = matrix.indices % rewards.shape[1]  # 0 if rewards do not depend on the next state
     probabilities = matrix.data / matrix.sum(axis=1)[rows]
-    return padded(matrix.indices, np.int32), padded(probabilities), padded(outcome_rewards)
+    successors = padded(matrix.indices, np.int32)
+    return successors, padded(probabilities), padded(rewards[rows, columns])
 
 
 def _read(name: str, value: Any) -> Any:
@@ -260,54 +308,60 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
-    """Return the number of actions, and the rewards [S * A, S] or, if the next state does not matter, [S * A, 1]."""
-    is_sparse, rewards = hasattr(reward, "tocoo"), _read("reward", reward)
+    """Return the number of actions, and rewards [S * A, S], or [S * A, 1] if they depend on the pair."""
+    is_sparse = hasattr(reward, "tocoo")
+    rewards = _read("reward", reward)
     shape = rewards.shape
-    if is_sparse and len(shape) == 2:
-        shape = (S if shape[0] % S == 0 else shape[0], shape[0] // S, shape[1])
-    if len(shape) not in (2, 3) or 0 in shape or shape[0] != S or shape[2:] not in ((), (S,)):
+    if is_sparse and len(shape) == 2 and shape[0] % S == 0:
+        shape = (S, shape[0] // S, shape[1])
+    is_valid = len(shape) in (2, 3) and 0 not in shape and shape[0] == S and shape[2:] in ((), (S,))
+    if not is_valid or (is_sparse and len(shape) == 2):
         allowed = "[S, A] or [S, A, S], or when sparse [S * A, S] or [S, A, S]"
         sizes = f"S = {S} states (the length of initial) and at least one action"
         raise ValueError(f"reward must have shape {allowed}, with {sizes}, got {rewards.shape}.")
     flat = rewards.reshape((S * shape[1], -1))
-    return shape[1], sparse.csr_array(flat) if is_sparse else flat
+    if is_sparse:
+        flat = sparse.csr_array(flat)
+    return shape[1], flat
 
 
 def _read_matrix(transition: Any, S: int, A: int) -> sparse.csr_array:
-    is_sparse, read = hasattr(transition, "tocoo"), _read("transition", transition)
-    if read.shape != (S, A, S) and not (is_sparse and read.shape == (S * A, S)):
-        either, when = (f"[S * A, S] = {(S * A, S)} or ", " when sparse") if is_sparse else ("", "")
-        raise ValueError(
-            f"transition must have shape {either}[S, A, S] = {(S, A, S)}{when}, got {read.shape}."
-        )
-    matrix = sparse.csr_array(read.reshape((S * A, S)))
-    matrix.sum_duplicates()
-    return matrix
+    matrix = _read("transition", transition)
+    allowed = f"[S, A, S] = {(S, A, S)}"
+    shapes = [(S, A, S)]
+    if hasattr(transition, "tocoo"):
+        allowed = f"[S * A, S] = {(S * A, S)} or {allowed} when sparse"
+        shapes.append((S * A, S))
+    if matrix.shape not in shapes:
+        raise ValueError(f"transition must have shape {allowed}, got {matrix.shape}.")
+    rows = sparse.csr_array(matrix.reshape((S * A, S)))
+    rows.sum_duplicates()
+    return rows
 
 
 def _with_self_loops(
     matrix: sparse.csr_array, terminal: Bool[np.ndarray, " S"], A: int
 ) -> sparse.csr_array:
-    """Make every terminal state repeat for ever, whatever was said about it, and drop impossible outcomes."""
-    keep = sparse.diags_array(np.repeat(~terminal, A).astype(float))
+    """Replace the rows of terminal states by self-loops, and drop impossible outcomes."""
+    is_live = sparse.diags_array(np.repeat(~terminal, A).astype(float))
     ended = np.flatnonzero(terminal)
     rows = (ended[:, None] * A + np.arange(A)).ravel()
     loops = sparse.csr_array((np.ones(rows.size), (rows, np.repeat(ended, A))), shape=matrix.shape)
-    looped = sparse.csr_array(keep @ matrix + loops)
+    looped = sparse.csr_array(is_live @ matrix + loops)
     looped.eliminate_zeros()
     return looped
 
 
 def _check_rows(matrix: sparse.csr_array, A: int) -> None:
+    """Raise ValueError unless each row of the transitions is a distribution."""
     if (matrix.data < 0).any():
         entry = int(matrix.data.argmin())
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-        where = f"from state {row // A} with action {row % A} to state {matrix.indices[entry]}"
-        raise ValueError(f"transition must not be negative, got {matrix.data[entry]:g} {where}.")
+        index = f"{row // A}, {row % A}, {matrix.indices[entry]}"
+        value = matrix.data[entry]
+        raise ValueError(f"transition[{index}] must not be negative, got {value:g}.")
     sums = matrix.sum(axis=1)
     worst = int(np.abs(sums - 1).argmax())
     if abs(sums[worst] - 1) > SUM_TOLERANCE:
-        where = f"for state {worst // A} with action {worst % A}"
-        raise ValueError(
-            f"transition must sum to 1 over next states, got {sums[worst]:.9g} {where}."
-        )
+        index = f"{worst // A}, {worst % A}"
+        raise ValueError(f"transition[{index}] must sum to 1, got {sums[worst]:.9g}.")
