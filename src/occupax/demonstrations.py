@@ -14,7 +14,7 @@ from occupax.envs.tabular import TabularMDP
 from occupax.errors import real_array, shown
 from occupax.exact.probabilities import probabilities
 from occupax.features import Feature, StateAction, Visit, as_feature
-from occupax.policies import Policy, refuse_unless_fitting
+from occupax.policies import Policy, check_policy_fits
 from occupax.problem import Problem
 from occupax.samplers import sample
 from occupax.utilities.custom import Custom
@@ -57,7 +57,7 @@ def demonstrations(
 
 
 def _of_policy(problem: Problem, policy: Policy) -> Float[np.ndarray, " d"]:
-    refuse_unless_fitting(policy, problem.env)
+    check_policy_fits(policy, problem.env)
     if isinstance(problem.env, TabularMDP):
         return exact.feature_occupancy(problem, probabilities(problem, policy))
     drawn = sample(problem, policy, EPISODES, jax.random.key(0))

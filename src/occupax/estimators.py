@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float
 
 from occupax.baselines import AnyBaseline, Baseline, Regression, ReturnSums, read_baseline, regress
 from occupax.features import Count
-from occupax.policies import Policy, PolicyType, action_probs, refuse_unless_fitting
+from occupax.policies import Policy, PolicyType, action_probs, check_policy_fits
 from occupax.problem import Problem
 from occupax.scoring import Scored
 from occupax.trajectories import Trajectories
@@ -314,7 +314,7 @@ def _visits(
     problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]
 ) -> list[Visits]:
     """Return the visits at each step and, if they count, after the end."""
-    refuse_unless_fitting(target, problem.env)
+    check_policy_fits(target, problem.env)
     horizon = trajectories.actions.shape[1]
     if horizon != problem.sampling_horizon():
         raise ValueError(

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from occupax._display import Description, in_words
 from occupax.constraints import Constraint, excesses, lagrangian, read_constraints, with_constraints
 from occupax.envs.actions import DiscreteActions
-from occupax.envs.base import DecisionProcess, refuse_unless_environment
+from occupax.envs.base import DecisionProcess, check_environment
 from occupax.envs.registry import episode_limit, make
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import check_integer, unknown
@@ -69,7 +69,7 @@ class Problem(eqx.Module):
         constraints: Sequence[Constraint] = (),
     ):
         env = make(env) if isinstance(env, str) or callable(env) else env
-        refuse_unless_environment(env)
+        check_environment(env)
         self.env, self.discount, self.horizon = (
             env,
             _read_discount(discount),
@@ -92,7 +92,7 @@ class Problem(eqx.Module):
             self.utility = bind(objective, env, self.discount, given)
 
     def __check_init__(self) -> None:
-        refuse_unless_environment(self.env)
+        check_environment(self.env)
         _read_discount(self.discount)
         _read_horizon(self.horizon, self.env)
         _read_termination(self.termination, self.env)

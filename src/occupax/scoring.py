@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from occupax.policies import Policy, PolicyType, refuse_unless_policy
+from occupax.policies import Policy, PolicyType, check_policy
 from occupax.trajectories import Trajectories
 
 
@@ -81,7 +81,7 @@ class Scored(eqx.Module, Generic[PolicyType]):
         """Return log pi_target(a|s) - b at each step, where b is the recorded log-probability; 0 after the end."""
         target = self.target
         trajectories = self.trajectories
-        refuse_unless_policy(target)
+        check_policy(target)
         if target.action_space != trajectories.action_space:
             got = f'{type(target).__name__}, which is "{target.action_space}"'
             raise ValueError(

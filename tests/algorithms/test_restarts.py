@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.policies.redrawing import can_be_redrawn, redraw
+from occupax.policies.restarts import can_restart, restart_policy
 
 ALIKE = ox.Problem(
     "CartPole-v1", horizon=5
@@ -104,18 +104,18 @@ def test_restarts_can_be_turned_off_and_are_off_under_constraints():
 def test_only_networks_for_discrete_actions_are_redrawn():
     lake, pendulum, cart = ox.make("FrozenLake-v1"), ox.make("Pendulum-v1"), ox.make("CartPole-v1")
     key = jax.random.key(0)
-    assert not can_be_redrawn(ox.policies.tabular()(lake, key))
-    assert not can_be_redrawn(ox.policies.gaussian()(pendulum, key))
-    assert not can_be_redrawn(ox.policies.Softmax(lambda observation: observation[:2]))
+    assert not can_restart(ox.policies.tabular()(lake, key))
+    assert not can_restart(ox.policies.gaussian()(pendulum, key))
+    assert not can_restart(ox.policies.Softmax(lambda observation: observation[:2]))
     for init in (NET, ox.policies.linear(), ox.policies.mlp(normalise=True)):
         policy = init(cart, key)
-        assert can_be_redrawn(policy)
-        assert sum(changed(policy, redraw(policy, key))) == 1
+        assert can_restart(policy)
+        assert sum(changed(policy, restart_policy(policy, key))) == 1
 
 
 def test_draws_differ_and_are_far_from_uniform():
     policy, seen = NET(ALIKE.env, jax.random.key(0)), jnp.array([0.5, -0.5, 0.1, 0.5])
-    probs = [float(redraw(policy, jax.random.key(k)).probs(seen)[0]) for k in range(20)]
+    probs = [float(restart_policy(policy, jax.random.key(k)).probs(seen)[0]) for k in range(20)]
     assert abs(float(policy.probs(seen)[0]) - 0.5) < 0.02
     assert len(set(probs)) == 20
     assert np.std(probs) > 0.05

@@ -14,7 +14,7 @@ from occupax.baselines import BaselineName
 from occupax.batches import Batch
 from occupax.errors import check_share
 from occupax.policies import Policy, Tabular
-from occupax.policies.redrawing import can_be_redrawn, redraw
+from occupax.policies.restarts import can_restart, restart_policy
 from occupax.problem import Problem
 from occupax.steps import Number, Radius, global_norm
 
@@ -95,7 +95,7 @@ class REINFORCE(Algorithm[REINFORCEState]):
 
     def metrics(self, state: REINFORCEState) -> dict[str, Float[Array, ""]]:
         """Return the metric `redrawn`: 1 if the output layer was re-initialised. Empty if restarts do not apply."""
-        if not (self.restarts and can_be_redrawn(state.policy)):
+        if not (self.restarts and can_restart(state.policy)):
             return {}
         return {"redrawn": state.redrawn.astype(state.occupancy.dtype)}
 
@@ -109,7 +109,7 @@ class REINFORCE(Algorithm[REINFORCEState]):
         utility = batch.utility(fresh_occupancy)
         lowest_utility = jnp.where(is_first, utility, jnp.minimum(utility, state.lowest_utility))
         redrawn = jnp.zeros((), bool)
-        if self.restarts and can_be_redrawn(policy) and not batch.problem.constraints:
+        if self.restarts and can_restart(policy) and not batch.problem.constraints:
             policy, redrawn = _restart(policy, gradient, utility <= lowest_utility, key)
         return REINFORCEState(
             policy=policy,
@@ -134,4 +134,4 @@ def _restart(
 ) -> tuple[Policy, Array]:
     """Return the policy, re-initialised after a zero gradient at the lowest utility, and whether it was."""
     redrawn = is_lowest & (global_norm(gradient) == 0)
-    return choose(redrawn, redraw(policy, key), policy), redrawn
+    return choose(redrawn, restart_policy(policy, key), policy), redrawn

@@ -19,7 +19,7 @@ from occupax.batches.queries import (
     Transitions,
 )
 from occupax.batches.query import Query, Target
-from occupax.policies import Observed, Policy
+from occupax.policies import ObservationMoments, Policy
 from occupax.problem import Problem
 
 Answer = TypeVar("Answer")
@@ -76,7 +76,7 @@ class Batch(ABC):
         return self.answer(RegressionSums(quasi_reward))
 
     @final
-    def observed(self, policy: Policy | None = None) -> Observed:
+    def observed(self, policy: Policy | None = None) -> ObservationMoments:
         """Return sums over the observations, around the running mean of a policy; see `policies.normalising`."""
         return self.answer(ObservationSums(policy))
 

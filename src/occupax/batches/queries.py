@@ -16,7 +16,7 @@ from occupax.baselines import Baseline, Regression, ReturnSums
 from occupax.batches.query import Query, TargetQuery
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import number_of_states
-from occupax.policies import Observed, Policy, observed
+from occupax.policies import ObservationMoments, Policy, observation_moments
 from occupax.policies.saturation import FLAT
 
 if TYPE_CHECKING:
@@ -80,17 +80,17 @@ class RegressionSums(Query[Regression]):
         return estimators.regression_of(batch.problem, batch.scored(None), self.quasi_reward)
 
 
-class ObservationSums(Query[Observed]):
+class ObservationSums(Query[ObservationMoments]):
     """Sums over the observations, around the running mean of a policy; see `policies.normalising`."""
 
     is_sum: ClassVar[bool] = True
     policy: Policy | None = None
     """The policy with the running mean; None is the behaviour policy."""
 
-    def compute(self, batch: "SampledBatch") -> Observed:
+    def compute(self, batch: "SampledBatch") -> ObservationMoments:
         """Return the sums over the live steps."""
         policy = batch.policy if self.policy is None else self.policy
-        return observed(policy, batch.trajectories.observations, batch.trajectories.live)
+        return observation_moments(policy, batch.trajectories.observations, batch.trajectories.live)
 
 
 class FisherVector(Query[Policy]):

@@ -120,11 +120,11 @@ class TimeLimited(Environment):
 
 def observation_spec(env: DecisionProcess) -> Any:
     """Shape and dtype of one observation of what must be an environment."""
-    refuse_unless_environment(env)
+    check_environment(env)
     return env.observation_spec()
 
 
-def refuse_unless_environment(env: Any) -> None:
+def check_environment(env: Any) -> None:
     """Refuse what is not an environment."""
     if not isinstance(env, DecisionProcess):
         got = " ".join(repr(env).split())

@@ -74,7 +74,7 @@ class GymnasiumEnv(DecisionProcess):
                 "a Gymnasium id or a function that makes an environment, because several are made"
             )
             raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
-        refuse_unless_names("info", info)
+        check_names("info", info)
         self.source, self.reward_size = source, None
         self.options = hashable_options(options)
         self._check_options()
@@ -190,7 +190,7 @@ class GymnasiumEnv(DecisionProcess):
         return jax.ShapeDtypeStruct(self.shape, jax.dtypes.canonicalize_dtype(self.dtype))
 
 
-def refuse_unless_names(argument: str, names: Any) -> None:
+def check_names(argument: str, names: Any) -> None:
     """Raise an error for anything but a list of names."""
     listed = isinstance(names, Iterable) and not isinstance(names, str)
     if not listed or not all(type(name) is str for name in names):

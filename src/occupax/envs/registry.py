@@ -12,7 +12,7 @@ import jax
 from occupax.envs.acrobot import Acrobot
 from occupax.envs.base import DecisionProcess
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
-from occupax.envs.gymnasium import GymnasiumEnv, refuse_unless_names
+from occupax.envs.gymnasium import GymnasiumEnv, check_names
 from occupax.envs.gymnax import PREFIX, GymnaxEnv
 from occupax.envs.lookup import closing, find, ignoring_rounded_bounds, make_gymnasium
 from occupax.envs.missing_envs import advice
@@ -112,7 +112,7 @@ def make(
         raise unknown("backend", backend, get_args(Backend))
     if not isinstance(source, str | DecisionProcess) and not callable(source):
         raise unknown("environment", source, list())
-    refuse_unless_names("info", info)
+    check_names("info", info)
     itself = backend == "gymnasium" or bool(info)
     if isinstance(source, str) and source in _FACTORIES and not itself:
         return _call(_FACTORIES[source], source, options)

@@ -15,7 +15,7 @@ from occupax.compiled import bind
 from occupax.errors import check_number, real_array, shown
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.exact.probabilities import read_policy
-from occupax.policies import PolicyType, refuse_unless_fitting
+from occupax.policies import PolicyType, check_policy_fits
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import Utility
 
@@ -183,7 +183,7 @@ def gradient(problem: ProblemSource, policy: PolicyType) -> PolicyType:
     """
     problem = as_problem(problem)
     model = dynamics(problem)
-    refuse_unless_fitting(policy, problem.env)
+    check_policy_fits(policy, problem.env)
     states = np.arange(model.shape[0])
     with jax.enable_x64(True):
         wide = jax.tree.map(

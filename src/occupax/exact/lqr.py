@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax.envs.lqr import LQR
-from occupax.policies import Flat, Gaussian, Normalised, refuse_unless_fitting
+from occupax.policies import Flat, Gaussian, Normalised, check_policy_fits
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.library import Reward
 
@@ -121,7 +121,7 @@ def _system(problem: Problem) -> LQR:
 
 def _law(policy: Gaussian, env: LQR) -> tuple[Matrix, Float[Array, " m"]]:
     """The gain on z = (x, 1), [m, n + 1], and the variances of a linear-normal policy."""
-    refuse_unless_fitting(policy, env)
+    check_policy_fits(policy, env)
     psi = policy.psi if isinstance(policy, Gaussian) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     psi = psi.folded() if isinstance(psi, Normalised) else psi
     network = psi.network if isinstance(psi, Flat) else psi

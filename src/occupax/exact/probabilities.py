@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import Dynamics, StateActionArray, read_probs
-from occupax.policies import Categorical, Policy, action_probs, refuse_unless_fitting
+from occupax.policies import Categorical, Policy, action_probs, check_policy_fits
 from occupax.policies.agents import Agent, check_actor, is_agent
 from occupax.problem import Problem
 
@@ -33,7 +33,7 @@ def probabilities(problem: Problem, policy: Policy) -> StateActionArray:
 def read_policy(problem: Problem, policy: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
     """Return the checked action probabilities of a table, a policy, an agent or a function of the state."""
     if isinstance(policy, Policy):
-        refuse_unless_fitting(policy, problem.env)
+        check_policy_fits(policy, problem.env)
         return read_probs(probabilities(problem, policy), model)
     if is_agent(policy):
         return _deterministic_probs(Agent(policy, problem.env, deterministic=True), model)

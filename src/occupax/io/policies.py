@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from occupax.io import codec
-from occupax.policies import Policy, refuse_unless_policy, with_spaces
+from occupax.policies import Policy, check_policy, with_spaces
 from occupax.training.setup import refuse_unless_path
 
 POLICY, POLICY_VERSION = "occupax-policy", 1
@@ -21,7 +21,7 @@ def save_policy(policy: Policy, path: str | Path) -> None:
             functions of your own.
         path: the file, by habit with the suffix .safetensors; folders on the way are made.
     """
-    refuse_unless_policy(policy)
+    check_policy(policy)
     refuse_unless_path(path, "path")
     description, arrays = codec.pack(policy)
     leaves = [leaf for leaf in jax.tree.leaves(policy) if isinstance(leaf, (jax.Array, np.ndarray))]
@@ -43,7 +43,7 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
             its arrays are replaced by those of the file.
     """
     if like is not None:
-        refuse_unless_policy(like)
+        check_policy(like)
     refuse_unless_path(path, "path")
     arrays, content = codec.read(path)
     if content.get("format") != POLICY:

@@ -9,7 +9,7 @@
 * `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their
   bounds.
 * `saturation`: recovery of Gaussian policies whose actions are beyond their bounds.
-* `redrawing`: other policies of the same kind, to try where the present one shows nothing.
+* `restarts`: re-initialised output layers, for policies without a gradient.
 * `fitting`: which policy fits which environment, and the compiled kernel.
 * `modes`: the most probable actions of a policy.
 * `agents`: agents with `predict`, and functions of the observation, where policies are played.
@@ -25,7 +25,7 @@ from occupax.policies.base import (
     Initialiser,
     Policy,
     PolicyType,
-    refuse_unless_policy,
+    check_policy,
     with_spaces,
 )
 from occupax.policies.categorical import (
@@ -39,19 +39,19 @@ from occupax.policies.categorical import (
     tabular,
 )
 from occupax.policies.fitting import (
+    check_policy_fits,
+    check_policy_states,
     default_policy,
     dense_layers,
-    refuse_other_states,
-    refuse_unless_fitting,
 )
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.images import Pixels, cnn
 from occupax.policies.networks import ACTIVATIONS, Flat
 from occupax.policies.normalising import (
     Normalised,
-    Observed,
+    ObservationMoments,
     normaliser_of,
-    observed,
+    observation_moments,
     with_statistics,
 )
 
@@ -64,7 +64,7 @@ __all__ = [
     "Gaussian",
     "Initialiser",
     "Normalised",
-    "Observed",
+    "ObservationMoments",
     "Pixels",
     "Policy",
     "PolicyType",
@@ -73,6 +73,9 @@ __all__ = [
     "Squashed",
     "Tabular",
     "action_probs",
+    "check_policy",
+    "check_policy_fits",
+    "check_policy_states",
     "cnn",
     "default_policy",
     "dense_layers",
@@ -80,10 +83,7 @@ __all__ = [
     "linear",
     "mlp",
     "normaliser_of",
-    "observed",
-    "refuse_other_states",
-    "refuse_unless_fitting",
-    "refuse_unless_policy",
+    "observation_moments",
     "squashed",
     "tabular",
     "with_spaces",

@@ -17,9 +17,9 @@ from occupax.envs.actions import ActionSpace
 from occupax.policies.base import (
     Action,
     Policy,
+    check_policy,
     is_initialiser,
     network_library,
-    refuse_unless_policy,
 )
 
 Choose = Callable[[Any, Any, bool], tuple[Any, Any]]
@@ -137,7 +137,7 @@ def check_actor(policy: Any) -> None:
     if isinstance(policy, Policy) or is_agent(policy):
         return
     if callable(policy) and not isinstance(policy, type):
-        refuse_unless_policy(policy)
+        check_policy(policy)
     allowed = "an occupax policy, an object with predict, or a function of the observation that returns an action"
     got = policy.__name__ if isinstance(policy, type) else type(policy).__name__
     hint = "; call the class first" if isinstance(policy, type) else ""

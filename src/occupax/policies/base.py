@@ -118,10 +118,10 @@ class Policy(eqx.Module):
         """
         from occupax.envs.registry import make, wrap
         from occupax.envs.spaces import describe_spaces
-        from occupax.policies.fitting import refuse_unless_fitting
+        from occupax.policies.fitting import check_policy_fits
 
         process = make(env) if isinstance(env, str) else wrap(env)
-        refuse_unless_fitting(self, process)
+        check_policy_fits(self, process)
         return with_spaces(self, describe_spaces(process))
 
     def __deepcopy__(self, memo: Any) -> "Policy":
@@ -203,7 +203,7 @@ def is_initialiser(source: Any) -> bool:
     )
 
 
-def refuse_unless_policy(policy: Any) -> None:
+def check_policy(policy: Any) -> None:
     """Refuse what is not a policy."""
     if isinstance(policy, Policy):
         return

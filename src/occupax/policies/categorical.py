@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, Int, Key
 from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import (
     DecisionProcess,
+    check_environment,
     number_of_states,
     observation_spec,
-    refuse_unless_environment,
 )
 from occupax.errors import check_integers, check_number
 from occupax.policies.base import Initialiser, Policy, configured
@@ -205,7 +205,7 @@ def mlp(
 
 def number_of_logits(env: DecisionProcess) -> int:
     """How many logits a softmax policy for the actions of an environment has."""
-    refuse_unless_environment(env)
+    check_environment(env)
     space = env.action_space
     if isinstance(space, DiscreteActions):
         return space.n

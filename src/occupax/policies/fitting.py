@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
-from occupax.policies.base import Initialiser, Policy, refuse_unless_policy
+from occupax.policies.base import Initialiser, Policy, check_policy
 from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular, mlp, tabular
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian
 from occupax.policies.networks import Flat, activation_name
@@ -66,11 +66,11 @@ def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
     return tuple(layer for layer, _ in layers)
 
 
-def refuse_unless_fitting(policy: Any, env: DecisionProcess) -> None:
+def check_policy_fits(policy: Any, env: DecisionProcess) -> None:
     """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
-    refuse_unless_policy(policy)
+    check_policy(policy)
     observation, space = observation_spec(env), env.action_space
-    refuse_other_states(policy, env)
+    check_policy_states(policy, env)
     acts_in = getattr(policy, "action_space", None)
     if acts_in not in space.kinds:
         allowed = " or ".join(f'"{kind}"' for kind in space.kinds)
@@ -117,7 +117,7 @@ def _tried(env: DecisionProcess, method: Callable[..., Any], *given: Any) -> Any
         ) from error
 
 
-def refuse_other_states(policy: Policy, env: DecisionProcess) -> None:
+def check_policy_states(policy: Policy, env: DecisionProcess) -> None:
     """Refuse a policy made for another number of states than that of the environment."""
     states, table = (
         number_of_states(env),

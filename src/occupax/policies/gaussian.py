@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from occupax.envs.actions import BoxActions
-from occupax.envs.base import DecisionProcess, refuse_unless_environment
+from occupax.envs.base import DecisionProcess, check_environment
 from occupax.errors import check_number
 from occupax.policies.base import Initialiser, Policy, configured
 from occupax.policies.networks import Layers, input_size
@@ -184,7 +184,7 @@ def _initialiser(
         raise ValueError(f"by_observation must be True or False, got {by_observation!r}.")
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        refuse_unless_environment(env)
+        check_environment(env)
         box = env.action_space
         if not isinstance(box, BoxActions):
             raise ValueError(

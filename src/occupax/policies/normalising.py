@@ -20,7 +20,7 @@ SMALLEST = 1e-4
 """The smallest deviation that observations are divided by."""
 
 
-class Observed(eqx.Module):
+class ObservationMoments(eqx.Module):
     """Sums over the steps of trajectories, of which those of the parts of a batch add up to those of the whole."""
 
     count: Float[Array, ""]
@@ -57,7 +57,7 @@ class Normalised(eqx.Module):
             places,
         )
 
-    def later(self, seen: Observed) -> "Normalised":
+    def later(self, seen: ObservationMoments) -> "Normalised":
         """The same network with the statistics of all that was seen so far, and these steps."""
         total = jnp.maximum(self.count + seen.count, 1.0)
         moved = seen.first / total
@@ -86,20 +86,22 @@ def normaliser_of(policy: Policy | None) -> Normalised | None:
     return psi if isinstance(psi, Normalised) else None
 
 
-def observed(
+def observation_moments(
     policy: Policy, observations: Num[Array, "B H *shape"], live: Bool[Array, "B H"]
-) -> Observed:
+) -> ObservationMoments:
     """The sums over the live steps of trajectories, around the mean that a policy knows."""
     psi = normaliser_of(policy)
     if psi is None:
         raise ValueError(f"{type(policy).__name__} has no running statistics of observations.")
     off = observations.reshape(*live.shape, -1).astype(psi.mean.dtype) - psi.mean
     off = jnp.where(live[..., None], off, 0.0)
-    return Observed(live.sum().astype(off.dtype), off.sum((0, 1)), jnp.sum(off**2, (0, 1)))
+    return ObservationMoments(
+        live.sum().astype(off.dtype), off.sum((0, 1)), jnp.sum(off**2, (0, 1))
+    )
 
 
 @eqx.filter_jit
-def with_statistics(policy: Policy, before: Policy, seen: Observed) -> Policy:
+def with_statistics(policy: Policy, before: Policy, seen: ObservationMoments) -> Policy:
     """The policy with the statistics of an earlier one and what was seen since, whatever a step made of its own."""
     psi, known = normaliser_of(policy), normaliser_of(before)
     if psi is None or known is None:

@@ -12,7 +12,7 @@ import numpy as np
 from occupax.envs.gymnasium_actions import writing_actions
 from occupax.envs.spaces import Spaces, read_spaces
 from occupax.errors import check_integer, real_array
-from occupax.policies.base import Policy, refuse_unless_policy
+from occupax.policies.base import Policy, check_policy
 from occupax.policies.categorical import action_probs
 from occupax.policies.on_host import on_host, with_outputs_of_jax
 
@@ -78,7 +78,7 @@ class StableBaselinesPolicy:
     """
 
     def __init__(self, policy: Policy, seed: int | None = None):
-        refuse_unless_policy(policy)
+        check_policy(policy)
         self._policy = policy
         self._seeds = (
             None if seed is None else np.random.default_rng(check_integer("seed", seed, minimum=0))

@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool
 
 from occupax.policies.base import Policy
 from occupax.policies.gaussian import Normal
-from occupax.policies.redrawing import linear_layers
+from occupax.policies.restarts import linear_layers
 
 FLAT = 2.0
 """The |z| from which on an entry tanh(z) counts as saturated: its slope is below 0.07."""

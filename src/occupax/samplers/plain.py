@@ -17,7 +17,7 @@ from occupax.envs.actions import Kind
 from occupax.envs.base import Environment
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.errors import check_integer, check_key
-from occupax.policies import Policy, refuse_unless_fitting
+from occupax.policies import Policy, check_policy_fits
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers.base import Number, ProgramSource, Sampler
 from occupax.samplers.episodes import EpisodeRunner
@@ -44,7 +44,7 @@ def sample(problem: ProblemSource, policy: Policy, n: int, key: Key[Array, ""]) 
     n = check_integer("n", n)
     check_key(key)
     problem.sampling_horizon()
-    refuse_unless_fitting(policy, problem.env)
+    check_policy_fits(policy, problem.env)
     if isinstance(problem.env, GymnasiumEnv):
         with closing(EpisodeRunner(problem.env)) as runner:
             return runner.draw(policy, key, 0, n, n, problem.sampling_horizon())

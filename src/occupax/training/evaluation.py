@@ -22,7 +22,7 @@ from occupax.envs.lookup import closing as closing_environment
 from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import make, wrap
 from occupax.errors import check_integer
-from occupax.policies import Policy, refuse_other_states, refuse_unless_fitting
+from occupax.policies import Policy, check_policy_fits, check_policy_states
 from occupax.policies.agents import Agent, check_actor
 from occupax.policies.modes import greedy
 from occupax.problem import Problem
@@ -309,7 +309,7 @@ def _read_actor(policy: Any, env: DecisionProcess, deterministic: bool) -> tuple
 
 def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:
     """Refuse a policy made for something else; return whether it takes observations of several parts as one vector."""
-    refuse_other_states(policy, env)
+    check_policy_states(policy, env)
     act, seen = partial(jax.eval_shape, policy.draw), observation_spec(env)
     try:
         act(seen, jax.random.key(0))
@@ -324,7 +324,7 @@ def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:
         raise ValueError(
             f"policy does not take the observations of env, {seen}: {reason}"
         ) from misfit
-    refuse_unless_fitting(policy, env)
+    check_policy_fits(policy, env)
     return True
 
 

@@ -12,7 +12,7 @@ from occupax.io import codec
 from occupax.io.checksummed_json import check_seal, read_json
 from occupax.io.policies import load_policy
 from occupax.io.run_folder import read_config, untrusted_module
-from occupax.policies import Policy, refuse_unless_fitting
+from occupax.policies import Policy, check_policy_fits
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.training.assessment import FILE, load_assessment
 from occupax.training.loggers import read_csv
@@ -170,7 +170,7 @@ def _refuse_other_problem(
         )
     for policy in policies:
         try:
-            refuse_unless_fitting(policy, problem.env)
+            check_policy_fits(policy, problem.env)
         except Exception as error:
             raise ValueError(
                 f"problem must be that which was trained on, but the policies do not fit: {str(error).splitlines()[0]}"

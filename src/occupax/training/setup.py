@@ -24,9 +24,9 @@ from occupax.policies import (
     Initialiser,
     Policy,
     Tabular,
+    check_policy,
+    check_policy_fits,
     default_policy,
-    refuse_unless_fitting,
-    refuse_unless_policy,
     with_spaces,
 )
 from occupax.policies.base import network_library
@@ -120,7 +120,7 @@ def make_setup(
         )
     policies = tuple(first_policy(problem, policy, seed, number) for number in chosen)
     for distinct in {_form(first): first for first in reversed(policies)}.values():
-        refuse_unless_fitting(distinct, problem.env)
+        check_policy_fits(distinct, problem.env)
     return Setup(
         problem=problem,
         algorithms=tuple(_resolve(algorithm, problem, policies[0]) for algorithm in algorithms),
@@ -225,7 +225,7 @@ def first_policy(problem: Problem, source: PolicySource, seed: int, number: int)
     initial = source_of_policies(problem.env, source)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
     policy = initial if isinstance(initial, Policy) else _initialised(initial, problem.env, key)
-    refuse_unless_policy(policy)
+    check_policy(policy)
     return with_spaces(
         jax.tree.map(_in_default_precision, policy), ""
     )  # those of the result are the problem's
@@ -237,7 +237,7 @@ def _initialised(source: Callable[[Any, Any], Any], env: DecisionProcess, key: A
         return source(env, key)
     except Exception:
         if network_library(source) is not None or not _takes_two(source):
-            refuse_unless_policy(source)
+            check_policy(source)
         raise
 
 

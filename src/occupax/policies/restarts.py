@@ -14,12 +14,12 @@ BOLDNESS = 3.0
 are by 0.01."""
 
 
-def can_be_redrawn(policy: Policy) -> bool:
+def can_restart(policy: Policy) -> bool:
     """Whether a policy is a softmax over the outputs of a network, which acts alike where observations are alike."""
     return isinstance(policy, Softmax | SoftmaxProduct) and len(linear_layers(policy)) > 0
 
 
-def redraw(policy: Policy, key: Key[Array, ""]) -> Policy:
+def restart_policy(policy: Policy, key: Key[Array, ""]) -> Policy:
     """The policy with new weights in the last layer of its network, so large that it is far from uniform."""
     weight = linear_layers(policy)[-1].weight
     bound = BOLDNESS / weight.shape[1] ** 0.5
