@@ -13,8 +13,8 @@ from occupax.envs.base import DecisionProcess
 from occupax.errors import check_number
 from occupax.features import Feature, Stack
 from occupax.utilities.base import Sum, Utility
-from occupax.utilities.custom import as_utility, bind
 from occupax.utilities.library import Total, as_feedback
+from occupax.utilities.names import as_utility
 
 
 class Constraint(eqx.Module):
@@ -136,7 +136,7 @@ def with_constraints(
                 "for each of them, or a utility of them."
             )
     bound = tuple(
-        bind(term, env, discount, features) for term, features in zip(terms, shared, strict=True)
+        term.bound(env, discount, features) for term, features in zip(terms, shared, strict=True)
     )
     weights = (1.0, *(0.0 for _ in constraints))
     if all(bool(eqx.tree_equal(counted[0], features)) for features in counted[1:]):

@@ -17,7 +17,7 @@ from occupax.features import Feature, StateAction, Visit, as_feature
 from occupax.policies import Policy, check_policy_fits
 from occupax.problem import Problem
 from occupax.samplers import sample
-from occupax.utilities.custom import Custom
+from occupax.utilities.base import Custom
 
 EPISODES = 1000
 

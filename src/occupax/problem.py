@@ -19,8 +19,9 @@ from occupax.envs.tabular import TabularMDP
 from occupax.errors import check_integer, unknown
 from occupax.features import Count, Feature, Visit, as_feature
 from occupax.utilities.base import Sum, Utility
-from occupax.utilities.custom import as_utility, bind, refuse_unless_fitting, rescaled
+from occupax.utilities.checks import check_size
 from occupax.utilities.library import Reward
+from occupax.utilities.names import as_utility
 
 Termination = Literal["episodic", "absorbing"]
 
@@ -89,7 +90,7 @@ class Problem(eqx.Module):
             self.size = self.features.size(
                 env
             )  # which says what is wrong with features before the utility is bound
-            self.utility = bind(objective, env, self.discount, given)
+            self.utility = objective.bound(env, self.discount, given)
 
     def __check_init__(self) -> None:
         check_environment(self.env)
@@ -107,7 +108,7 @@ class Problem(eqx.Module):
             raise ValueError(
                 "utility must be a sum of the objective and of what each constraint limits."
             )
-        refuse_unless_fitting(self.utility, self.size)
+        check_size(self.utility, self.size)
 
     def __repr__(self) -> str:
         return self._description().text()
@@ -174,7 +175,7 @@ class Problem(eqx.Module):
         horizon = _read_horizon(changes.get("horizon", self.horizon), self.env)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"discount": discount, "horizon": horizon}
-        values["utility"] = rescaled(self.utility, 1.0 - self.discount, 1.0 - discount)
+        values["utility"] = self.utility.rescaled(1.0 - self.discount, 1.0 - discount)
         problem = object.__new__(type(self))
         for name, value in values.items():
             object.__setattr__(problem, name, value)

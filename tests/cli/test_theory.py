@@ -164,9 +164,12 @@ def test_without_a_table_all_constants_are_given(run):
         ),
         (
             (ICE, "--utility", "log-coverage", "--set", "utility.sigma=1e-200"),
-            "too large to write down",
+            "sigma must be at least 1e-30, got 1e-200",
         ),
-        ((ICE, "--utility", "entropy", "--set", "utility.smoothing=1e-320"), "has gradient_bound="),
+        (
+            (ICE, "--utility", "entropy", "--set", "utility.smoothing=1e-320"),
+            "smoothing must be at least 1e-30, got 1e-320",
+        ),
         (("CartPole-v1", "--utility", "entropy"), "tabular environment"),
         ((ICE, "--utility", "entropy", "--set", "utility.smoothing=0"), "a smoothing above 0"),
         (

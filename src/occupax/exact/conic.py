@@ -11,19 +11,11 @@ from scipy import sparse
 from occupax.constraints import Constraint
 from occupax.exact.dynamics import Dynamics
 from occupax.problem import Problem
-from occupax.utilities import sets
-from occupax.utilities.base import Sum, Utility
-from occupax.utilities.library import Entropy, Linear, LogCoverage, Reward, SetDistance, Total
-from occupax.utilities.several import LogDet, NashWelfare, SoftMin
-from occupax.utilities.targets import KL, ForwardKL
+from occupax.utilities.base import Sum
 
 SOLVER_SETTINGS = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 500}
 
 Timed = Float[np.ndarray, "*H S A"]
-
-
-class NoConicFormError(ValueError):
-    """A utility or a set has no conic form."""
 
 
 class ClarabelError(RuntimeError):
@@ -79,13 +71,14 @@ def maximise(problem: Problem, model: Dynamics) -> Solution | None:
     start = np.concatenate([model.initial, np.zeros((steps - 1) * S)])
     conserved = sparse.csr_array(flow)[rows][:, columns] @ visits == start[rows]
     counted = sparse.csc_array(sparse.kron(discounts[None], model.features.T))[:, columns] @ visits
-    objective, conditions = _expression(problem.objective, _part(problem, 0, counted))
+    objective = problem.objective.conic(_part(problem, 0, counted))
+    conditions = list(objective.conditions)
     limits: list[Any] = []
     for k, constraint in enumerate(problem.constraints):
         value, more = _limited(problem, k, constraint, counted)
         limits.append(value <= 0)
-        conditions += more
-    program = cp.Problem(cp.Maximize(objective), [conserved, *limits, *conditions])
+        conditions.extend(more)
+    program = cp.Problem(cp.Maximize(objective.value), [conserved, *limits, *conditions])
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings(
@@ -121,8 +114,8 @@ def _limited(
     if not isinstance(problem.utility, Sum):
         raise ValueError("the problem has no constraints.")
     _, term, part = problem.utility.parts(counted)[1 + number]
-    value, conditions = _expression(term, part)
-    return constraint.excess(value), conditions
+    form = term.conic(part)
+    return constraint.excess(form.value), list(form.conditions)
 
 
 def _reached(model: Dynamics) -> Bool[np.ndarray, "H S"]:
@@ -132,74 +125,3 @@ def _reached(model: Dynamics) -> Bool[np.ndarray, "H S"]:
     for _ in range((model.horizon or S) - 1):
         reached.append(edges @ np.repeat(reached[-1], A) > 0)
     return np.any(reached, 0, keepdims=True) if model.horizon is None else np.stack(reached)
-
-
-def _expression(utility: Utility, features: Any) -> tuple[Any, list[Any]]:
-    import cvxpy as cp
-
-    match utility:
-        case Reward() | Total():
-            return cp.sum(features), []
-        case Linear():
-            return utility.weights @ features, []
-        case Entropy():
-            return cp.sum(cp.entr((utility.scale or 1.0) * features + utility.smoothing)), []
-        case LogCoverage():
-            return cp.sum(cp.log(features + utility.sigma)), []
-        case SetDistance():
-            nearest = cp.Variable(utility.set.size)
-            return -cp.sum_squares(features - nearest), _membership(utility.set, nearest)
-        case Sum():
-            parts = [
-                (weight, *_expression(term, part)) for weight, term, part in utility.parts(features)
-            ]
-            total = sum(weight * part for weight, part, _ in parts)
-            return total, [constraint for _, _, constraints in parts for constraint in constraints]
-        case _:
-            return _further_expression(utility, features), []
-
-
-def _further_expression(utility: Utility, features: Any) -> Any:
-    """The utilities of targets and of several rewards, which need no further conditions."""
-    import cvxpy as cp
-
-    match utility:
-        case KL():
-            p, q = utility.smoothed(features)
-            return -cp.sum(cp.kl_div(p, q))
-        case ForwardKL():
-            p, q = utility.smoothed(features)
-            return utility.target @ cp.log(p) - float(utility.target @ np.log(q))
-        case SoftMin():
-            return -utility.temperature * cp.log_sum_exp(-features / utility.temperature)
-        case NashWelfare():
-            return utility.shares(features) @ cp.log(features + utility.sigma)
-        case LogDet():
-            size = round(features.size**0.5)
-            return cp.log_det(
-                cp.reshape(features, (size, size), order="C") + utility.sigma * np.eye(size)
-            )
-        case _:
-            raise NoConicFormError(
-                f"method 'conic' does not know {type(utility).__name__}; use method 'frank-wolfe'."
-            )
-
-
-def _membership(region: sets.ConvexSet, point: Any) -> list[Any]:
-    import cvxpy as cp
-
-    match region:
-        case sets.Box():
-            return [point >= region.low, point <= region.high]
-        case sets.Ball():
-            return [cp.norm(point - region.center) <= region.radius]
-        case sets.Halfspace():
-            return [region.normal @ point <= region.offset]
-        case sets.Polyhedron():
-            return [region.matrix @ point <= region.bounds]
-        case sets.Point():
-            return [point == region.point]
-        case _:
-            raise NoConicFormError(
-                f"method 'conic' does not know the set {type(region).__name__}; use 'frank-wolfe'."
-            )

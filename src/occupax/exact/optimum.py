@@ -20,7 +20,7 @@ from occupax.exact import conic, constrained, evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
 from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
 from occupax.problem import Problem, ProblemSource, as_problem
-from occupax.utilities.base import Utility
+from occupax.utilities.base import NoConicFormError, Utility
 
 Method = Literal["auto", "conic", "frank-wolfe"]
 
@@ -152,7 +152,7 @@ def _conic_solution(problem: Problem, model: Dynamics, method: Method) -> conic.
         return None
     try:
         return conic.maximise(problem, model)
-    except (conic.NoConicFormError, conic.ClarabelError):
+    except (NoConicFormError, conic.ClarabelError):
         return None
 
 

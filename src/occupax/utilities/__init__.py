@@ -1,9 +1,8 @@
-"""What is maximised: utilities of the occupancy, and the convex sets for constraints."""
+"""Utilities of the occupancy, and convex sets for `SetDistance`."""
 
-from occupax.utilities.base import Smoothness, Sum, Utility
-from occupax.utilities.custom import OF_SOMETHING, Custom, as_utility, check
+from occupax.utilities.base import ConicForm, Custom, NoConicFormError, Smoothness, Sum, Utility
+from occupax.utilities.checks import check
 from occupax.utilities.library import (
-    UTILITIES,
     Entropy,
     Linear,
     LogCoverage,
@@ -11,6 +10,7 @@ from occupax.utilities.library import (
     SetDistance,
     Total,
 )
+from occupax.utilities.names import OF_SOMETHING, UTILITIES, as_utility
 from occupax.utilities.sets import Ball, Box, ConvexSet, Halfspace, Point, Polyhedron
 from occupax.utilities.several import LogDet, NashWelfare, SoftMin
 from occupax.utilities.targets import KL, ForwardKL
@@ -21,6 +21,7 @@ __all__ = [
     "UTILITIES",
     "Ball",
     "Box",
+    "ConicForm",
     "ConvexSet",
     "Custom",
     "Entropy",
@@ -30,6 +31,7 @@ __all__ = [
     "LogCoverage",
     "LogDet",
     "NashWelfare",
+    "NoConicFormError",
     "Point",
     "Polyhedron",
     "Reward",

@@ -1,4 +1,4 @@
-"""The utilities of the paper."""
+"""Utilities of the paper: returns, entropy, log coverage and the distance to a convex set."""
 
 from math import inf, log
 from typing import Any
@@ -10,57 +10,81 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax.errors import check_number, check_positive, read_array, refuse_infinite, refuse_tiny
+from occupax.envs.base import DecisionProcess
+from occupax.envs.tabular import TabularMDP
+from occupax.errors import (
+    check_number,
+    check_positive,
+    read_array,
+    refuse_infinite,
+    refuse_tiny,
+)
 from occupax.features import Feature, as_feature
-from occupax.utilities.base import Smoothness, Utility, nonnegative
+from occupax.utilities.base import ConicForm, Smoothness, Utility, nonnegative
 from occupax.utilities.sets import ConvexSet
 
 
-class _Concave(Utility):
-    @property
-    def concave(self) -> bool:
-        return True
-
-
-class _Everywhere(_Concave):
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        return occupancy
-
-
-class _OfVisits(_Concave):
-    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        return nonnegative(occupancy)
-
-    def features(self) -> Feature:
-        return feature_maps.State()
-
-
-class Reward(_Everywhere):
-    """The discounted return: plain reinforcement learning."""
+class TotalUtility(Utility):
+    """Base class of the sum of all entries of an occupancy."""
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The sum of the occupancy, which is the return itself."""
+        """Return the sum of the occupancy."""
         return jnp.sum(occupancy)
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """A vector of ones."""
+        """Return a vector of ones."""
         return jnp.ones_like(occupancy)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the occupancy unchanged."""
+        return occupancy
+
+    @property
+    def concave(self) -> bool:
+        """Whether the utility is concave: True."""
+        return True
 
     @property
     def smoothness(self) -> Smoothness:
         """The constants of a linear function."""
         return Smoothness(1.0, 0.0, 0.0)
 
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the sum of the entries."""
+        import cvxpy as cp
+
+        return ConicForm(cp.sum(occupancy))
+
+
+class Reward(TotalUtility):
+    """The discounted return: plain reinforcement learning."""
+
     def features(self) -> Feature:
-        """The reward received."""
+        """Return the reward of a step."""
         return feature_maps.Reward()
 
+    def bound(
+        self,
+        env: DecisionProcess,
+        discount: float,
+        features: Feature | None,
+    ) -> Utility:
+        """Return the return as a function of the problem's features."""
+        if features is None or isinstance(features, feature_maps.Reward):
+            return self
+        if isinstance(features, feature_maps.StateAction) and isinstance(env, TabularMDP):
+            return Linear(env.reward)
+        raise ValueError(
+            f"the utility Reward is not a function of the features {type(features).__name__}; "
+            "leave features out, or give a utility of these features."
+        )
 
-class Total(_Everywhere):
-    """The discounted sum of a feature, as a utility of its own: another reward, or a cost to be limited.
+
+class Total(TotalUtility):
+    """The discounted sum of a feature: another reward, or a cost with a constraint.
 
     Args:
-        feature: what is summed: a feature, a function of (observation, action), or an array [S, A].
+        feature: a feature of one number, a function of (observation, action), or an array [S, A].
     """
 
     feature: Feature
@@ -68,26 +92,31 @@ class Total(_Everywhere):
     def __init__(self, feature: Any):
         self.feature = as_feedback("feature", feature)
 
-    def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The sum of the occupancy."""
-        return jnp.sum(occupancy)
-
-    def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """A vector of ones."""
-        return jnp.ones_like(occupancy)
-
-    @property
-    def smoothness(self) -> Smoothness:
-        """The constants of a linear function."""
-        return Smoothness(1.0, 0.0, 0.0)
-
     def features(self) -> Feature:
-        """The feature that was given."""
+        """Return the feature."""
         return self.feature
 
+    def bound(
+        self,
+        env: DecisionProcess,
+        discount: float,
+        features: Feature | None,
+    ) -> Utility:
+        """Return the utility itself, which has no other features than its own."""
+        if features is not None:
+            raise ValueError(
+                "the utility Total has a feature of its own; leave features out, or give "
+                "Linear(weights)."
+            )
+        return self
 
-class Linear(_Everywhere):
-    """<weights, u>: a reward of one's own on states and actions, [S, A], or on any other features, [d]."""
+
+class Linear(Utility):
+    """The inner product <weights, u>.
+
+    Args:
+        weights: rewards of states and actions, [S, A], or the weights of other features, [d].
+    """
 
     weights: Float[np.ndarray, " d"]
 
@@ -100,17 +129,26 @@ class Linear(_Everywhere):
             raise ValueError(f"weights must be finite numbers, at least one, got {self.weights!r}.")
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The inner product <weights, u>."""
+        """Return the inner product <weights, u>."""
         return self.gradient(occupancy) @ occupancy
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The weights, whatever the occupancy."""
-        wanted, got = occupancy.size, self.weights.size
+        """Return the weights."""
         if occupancy.shape != self.weights.shape:
             raise ValueError(
-                f"weights of Linear must have one entry for each of the {wanted} features, got {got}."
+                f"weights of Linear must have one entry for each of the {occupancy.size} features, "
+                f"got {self.weights.size}."
             )
         return jnp.asarray(self.weights, occupancy.dtype)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the occupancy unchanged."""
+        return occupancy
+
+    @property
+    def concave(self) -> bool:
+        """Whether the utility is concave: True."""
+        return True
 
     @property
     def smoothness(self) -> Smoothness:
@@ -118,17 +156,38 @@ class Linear(_Everywhere):
         return Smoothness(float(np.abs(self.weights).max()), 0.0, 0.0)
 
     def features(self) -> Feature:
-        """Visits of pairs of state and action."""
+        """Return visits of pairs of state and action."""
         return feature_maps.StateAction()
 
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the inner product."""
+        return ConicForm(self.weights @ occupancy)
 
-class Entropy(_OfVisits):
-    """-sum (mu + smoothing) log(mu + smoothing), where mu = scale * u is the distribution of visited states.
+
+class StateUtility(Utility):
+    """Base class of concave functions of the visits of each state."""
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the nearest occupancy without negative entries."""
+        return nonnegative(occupancy)
+
+    @property
+    def concave(self) -> bool:
+        """Whether the utility is concave: True."""
+        return True
+
+    def features(self) -> Feature:
+        """Return visits of states."""
+        return feature_maps.State()
+
+
+class Entropy(StateUtility):
+    """-sum (mu + smoothing) log(mu + smoothing), with the distribution mu = scale * u of states.
 
     Args:
-        smoothing: keeps the gradient finite where nothing is visited; 0 is the entropy itself.
-        scale: what turns the occupancy into a distribution: 1 - discount in a problem, unless
-            given; 1 outside one.
+        smoothing: bounds the gradient where nothing is visited. 0 is the entropy itself.
+        scale: factor from the occupancy to a distribution. Default: 1 - discount in a problem, and
+            1 outside of a problem.
     """
 
     smoothing: float = eqx.field(static=True, default=1e-6)
@@ -143,25 +202,52 @@ class Entropy(_OfVisits):
         return 1.0 if self.scale is None else self.scale
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The entropy, where 0 log 0 is 0."""
+        """Return the entropy, where 0 log 0 is 0."""
         return jnp.sum(jax.scipy.special.entr(self._scale * occupancy + self.smoothing))
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The vector of -scale (1 + log(mu + smoothing))."""
+        """Return -scale (1 + log(mu + smoothing))."""
         return -self._scale * (1.0 + jnp.log(self._scale * occupancy + self.smoothing))
 
     @property
     def smoothness(self) -> Smoothness:
-        """Constants for occupancies of total mass up to 1 / scale."""
+        """The constants for occupancies of total mass up to 1 / scale."""
         if self.smoothing == 0:
             return Smoothness(inf, inf, inf)
-        bound = self._scale * max(abs(1 + log(self.smoothing)), 1 + log(1 + self.smoothing))
+        largest = max(abs(1 + log(self.smoothing)), 1 + log(1 + self.smoothing))
         curvature = self._scale**2 / self.smoothing
-        return Smoothness(bound, curvature, curvature)
+        return Smoothness(self._scale * largest, curvature, curvature)
+
+    def bound(
+        self,
+        env: DecisionProcess,
+        discount: float,
+        features: Feature | None,
+    ) -> Utility:
+        """Return the entropy of the distribution of visits in the problem."""
+        if self.scale is not None:
+            return self
+        return Entropy(self.smoothing, 1.0 - discount)
+
+    def rescaled(self, before: float, after: float) -> Utility:
+        """Return the entropy with the scale `after` if its scale is `before`."""
+        if self.scale != before:
+            return self
+        return Entropy(self.smoothing, after)
+
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the entropy by exponential cones."""
+        import cvxpy as cp
+
+        return ConicForm(cp.sum(cp.entr(self._scale * occupancy + self.smoothing)))
 
 
-class LogCoverage(_OfVisits):
-    """sum_i log(u_i + sigma): visit everything, and what is rarely visited first; `sigma` bounds the gradient."""
+class LogCoverage(StateUtility):
+    """sum_i log(u_i + sigma): visit every state, rarely visited states first.
+
+    Args:
+        sigma: bounds the gradient, by 1 / sigma.
+    """
 
     sigma: float = eqx.field(static=True, default=0.125)
 
@@ -169,26 +255,33 @@ class LogCoverage(_OfVisits):
         check_positive("sigma", self.sigma)
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The sum of log(u_i + sigma)."""
+        """Return the sum of log(u_i + sigma)."""
         return jnp.sum(jnp.log(occupancy + self.sigma))
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The vector of 1 / (u_i + sigma)."""
+        """Return 1 / (u_i + sigma)."""
         return 1.0 / (occupancy + self.sigma)
 
     @property
     def smoothness(self) -> Smoothness:
-        """The gradient is at most 1 / sigma and its derivative at most 1 / sigma^2."""
-        return Smoothness(1 / self.sigma, 1 / self.sigma**2, 1 / self.sigma**2)
+        """The bounds 1 / sigma of the gradient and 1 / sigma^2 of its derivative."""
+        curvature = 1 / self.sigma**2
+        return Smoothness(1 / self.sigma, curvature, curvature)
+
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the sum of logarithms by exponential cones."""
+        import cvxpy as cp
+
+        return ConicForm(cp.sum(cp.log(occupancy + self.sigma)))
 
 
-class SetDistance(_Everywhere):
-    """-dist^2(u, set), where u is the discounted sum of a vector feedback: reinforcement learning with constraints.
+class SetDistance(Utility):
+    """-dist^2(u, set), where u is the discounted sum of a vector feedback.
 
     Args:
         feedback: the vector z(s, a): an array [S, A, k], a function of (observation, action), or a
             feature.
-        set: where its discounted sum should end.
+        set: the target set of the discounted sum.
     """
 
     feedback: Feature
@@ -199,42 +292,67 @@ class SetDistance(_Everywhere):
             raise ValueError(
                 f"set must be one of Box, Ball, Halfspace, Polyhedron, Point, got {set!r}."
             )
-        self.feedback, self.set = as_feedback("feedback", feedback), set
+        self.feedback = as_feedback("feedback", feedback)
+        self.set = set
 
     def _excess(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        size, wanted = self.set.size, occupancy.size
-        if size != wanted:
+        if self.set.size != occupancy.size:
             raise ValueError(
-                f"set must have as many dimensions as the feedback, {wanted}, got one of {size}."
+                f"set must have as many dimensions as the feedback, {occupancy.size}, got one of "
+                f"{self.set.size}."
             )
-        # under the square, the envelope theorem allows to hold the projection constant
+        # By the envelope theorem the projection is constant under the square.
         return occupancy - self.set.project(jax.lax.stop_gradient(occupancy))
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The negative squared distance, -||u - Proj u||^2."""
+        """Return the negative squared distance, -||u - Proj u||^2."""
         return -jnp.sum(self._excess(occupancy) ** 2)
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The vector -2 (u - Proj u)."""
+        """Return -2 (u - Proj u)."""
         return -2.0 * self._excess(occupancy)
+
+    def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the occupancy unchanged."""
+        return occupancy
+
+    @property
+    def concave(self) -> bool:
+        """Whether the utility is concave: True."""
+        return True
 
     @property
     def smoothness(self) -> Smoothness:
-        """The gradient grows with the distance; its Lipschitz constant is 2."""
+        """The Lipschitz constant 2 of a gradient that grows with the distance."""
         return Smoothness(inf, 2.0, 2.0)
 
     def features(self) -> Feature:
-        """The feedback that was given."""
+        """Return the feedback."""
         return self.feedback
+
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the negative squared distance to a variable in the set."""
+        import cvxpy as cp
+
+        nearest = cp.Variable(self.set.size)
+        conditions = self.set.membership(nearest)
+        return ConicForm(-cp.sum_squares(occupancy - nearest), tuple(conditions))
 
 
 def as_feedback(name: str, value: Any) -> Feature:
-    """Return a feature as it is, and wrap a function of (observation, action) or an array [S, A] or [S, A, k]."""
+    """Return the feature of an array or of a function.
+
+    Args:
+        name: the name of the argument in errors.
+        value: a feature, which is returned as it is, a function of (observation, action), or an
+            array [S, A] or [S, A, k].
+
+    Returns:
+        The feature.
+    """
     if not isinstance(value, Feature) and not callable(value):
         table = read_array(name, value)
-        value = feature_maps.Table(table[..., None] if table.ndim == 2 else table)
+        if table.ndim == 2:
+            table = table[..., None]
+        value = feature_maps.Table(table)
     return as_feature(value)
-
-
-UTILITIES = {"reward": Reward, "entropy": Entropy, "log-coverage": LogCoverage}
-"""The utilities that need no more than a name."""

@@ -1,4 +1,4 @@
-"""Utilities of several sums at once: fair shares of several rewards, and designs of experiments."""
+"""Utilities of several rewards, and optimal designs of experiments."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -13,89 +13,96 @@ from jaxtyping import Array, Float
 from occupax import features as feature_maps
 from occupax.errors import check_positive, read_array, refuse_infinite
 from occupax.features import Feature, Outer
-from occupax.utilities.base import Smoothness, Utility, nonnegative
+from occupax.utilities.base import ConicForm, Smoothness, Utility, nonnegative
 from occupax.utilities.library import as_feedback
 
 
-def _read_sigma(sigma: Any) -> float:
-    return check_positive("sigma", sigma)
-
-
 class SeveralRewards(Utility):
-    """A concave function of the discounted sums J_k of several rewards."""
+    """Base class of concave functions of the discounted sums J_k of several rewards."""
 
     rewards: Feature
 
     @property
     def concave(self) -> bool:
-        """They are concave."""
+        """Whether the utility is concave: True."""
         return True
 
     def features(self) -> Feature:
-        """The rewards, stacked side by side."""
+        """Return the rewards, stacked."""
         return self.rewards
 
 
 class SoftMin(SeveralRewards):
-    """-t log sum_k exp(-J_k / t): raise the smallest of several rewards; the smaller t, the nearer to the minimum.
+    """-t log sum_k exp(-J_k / t), a smooth minimum of several returns.
 
     Args:
         *rewards: features, such as `features.Info("speed", "comfort")`, functions of (observation,
             action), or arrays [S, A] or [S, A, k].
-        temperature: t, in the units of the rewards.
+        temperature: t, in the units of the rewards. The limit of t = 0 is the minimum.
     """
 
     temperature: float = eqx.field(
-        static=True, converter=lambda it: check_positive("temperature", it)
+        static=True, converter=lambda value: check_positive("temperature", value)
     )
 
     def __init__(self, *rewards: Any, temperature: float = 1.0):
-        self.rewards, self.temperature = _stacked(rewards), temperature
+        self.rewards = _stack(rewards)
+        self.temperature = temperature
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The soft minimum."""
+        """Return the soft minimum."""
         return -self.temperature * jax.nn.logsumexp(-occupancy / self.temperature)
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The share of each reward in the minimum."""
+        """Return the weight of each reward in the minimum."""
         return jax.nn.softmax(-occupancy / self.temperature)
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Sums of rewards may be any numbers."""
+        """Return the occupancy unchanged."""
         return occupancy
 
     @property
     def smoothness(self) -> Smoothness:
         """The gradient is a distribution p, with derivatives p_i (p_j - [i = j]) / t."""
-        return Smoothness(1.0, sqrt(2) / (4 * self.temperature), 1 / (4 * self.temperature))
+        l1 = 1 / (4 * self.temperature)
+        return Smoothness(1.0, sqrt(2) / (4 * self.temperature), l1)
+
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the soft minimum by exponential cones."""
+        import cvxpy as cp
+
+        return ConicForm(-self.temperature * cp.log_sum_exp(-occupancy / self.temperature))
 
 
 class NashWelfare(SeveralRewards):
-    """sum_k w_k log(J_k + sigma): proportional fairness between rewards that are not negative.
+    """sum_k w_k log(J_k + sigma): proportional fairness between non-negative returns.
 
     Args:
-        *rewards: see `SoftMin`.
-        sigma: keeps the gradient finite where a reward is 0.
-        weights: w, one for each reward; all 1 by default.
+        *rewards: as for `SoftMin`.
+        sigma: bounds the gradient where a return is 0.
+        weights: w, one for each reward. Default: 1 for each.
     """
 
-    sigma: float = eqx.field(static=True, converter=_read_sigma)
+    sigma: float = eqx.field(static=True, converter=lambda value: check_positive("sigma", value))
     weights: Float[np.ndarray, " k"] | None
 
     def __init__(self, *rewards: Any, sigma: float = 0.01, weights: Sequence[float] | None = None):
-        self.rewards, self.sigma = _stacked(rewards), sigma
+        self.rewards = _stack(rewards)
+        self.sigma = sigma
         self.weights = None if weights is None else read_array("weights", weights)
 
     def __check_init__(self) -> None:
-        if self.weights is not None:
-            refuse_infinite("weights", self.weights)
-            if self.weights.ndim != 1 or not self.weights.size or (self.weights < 0).any():
-                raise ValueError(
-                    f"weights must be a list of numbers that are not negative, got {self.weights.tolist()}."
-                )
+        weights = self.weights
+        if weights is None:
+            return
+        refuse_infinite("weights", weights)
+        if weights.ndim != 1 or not weights.size or (weights < 0).any():
+            raise ValueError(
+                f"weights must be a list of numbers that are not negative, got {weights.tolist()}."
+            )
 
-    def shares(self, occupancy: Any) -> Any:
-        """The weights, one for each entry of an occupancy."""
+    def _weights(self, occupancy: Any) -> Any:
+        """Return the weights, one for each entry of an occupancy."""
         weights = np.ones(occupancy.size) if self.weights is None else self.weights
         if weights.size != occupancy.size:
             raise ValueError(
@@ -104,77 +111,97 @@ class NashWelfare(SeveralRewards):
         return weights
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The weighted sum of logarithms."""
-        return jnp.sum(self.shares(occupancy) * jnp.log(occupancy + self.sigma))
+        """Return the weighted sum of logarithms."""
+        return jnp.sum(self._weights(occupancy) * jnp.log(occupancy + self.sigma))
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The vector of w_k / (J_k + sigma)."""
-        return jnp.asarray(self.shares(occupancy)) / (occupancy + self.sigma)
+        """Return w_k / (J_k + sigma)."""
+        return jnp.asarray(self._weights(occupancy)) / (occupancy + self.sigma)
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The nearest sums that are not negative."""
+        """Return the nearest sums that are not negative."""
         return nonnegative(occupancy)
 
     @property
     def smoothness(self) -> Smoothness:
-        """The largest weight over sigma, once and twice."""
-        most = 1.0 if self.weights is None else float(self.weights.max())
-        return Smoothness(most / self.sigma, *[most / self.sigma**2] * 2)
+        """The largest weight over sigma and over its square."""
+        largest = 1.0 if self.weights is None else float(self.weights.max())
+        curvature = largest / self.sigma**2
+        return Smoothness(largest / self.sigma, curvature, curvature)
+
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the weighted sum of logarithms by exponential cones."""
+        import cvxpy as cp
+
+        return ConicForm(self._weights(occupancy) @ cp.log(occupancy + self.sigma))
 
 
 class LogDet(Utility):
-    """log det(sum_t gamma^t phi phi' + sigma I): the D-optimal design of an experiment whose regressors are phi.
+    """log det(sum_t gamma^t phi phi' + sigma I): D-optimal design with the regressors phi.
 
     Args:
         regressors: the vector phi(s, a): a feature, a function of (observation, action), or an
             array [S, A, k].
-        sigma: what is known beforehand, in the units of the sum.
+        sigma: prior information, in the units of the sum.
     """
 
     regressors: Outer
-    sigma: float = eqx.field(static=True, converter=_read_sigma)
+    sigma: float = eqx.field(static=True, converter=lambda value: check_positive("sigma", value))
 
     def __init__(self, regressors: Any, sigma: float = 0.1):
-        self.regressors, self.sigma = Outer(as_feedback("regressors", regressors)), sigma
+        self.regressors = Outer(as_feedback("regressors", regressors))
+        self.sigma = sigma
 
-    def information(self, occupancy: Float[Array, " d"]) -> Float[Array, "k k"]:
-        """The matrix of second moments, with sigma on its diagonal."""
-        size = round(sqrt(occupancy.size))
-        matrix = jnp.reshape(occupancy, (size, size))
-        return (matrix + matrix.T) / 2 + self.sigma * jnp.eye(size)
+    def _information(self, occupancy: Float[Array, " d"]) -> Float[Array, "k k"]:
+        """Return the matrix of second moments, with sigma on its diagonal."""
+        matrix = _symmetric_matrix(occupancy)
+        return matrix + self.sigma * jnp.eye(len(matrix))
 
     def value(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """The logarithm of the determinant."""
-        return jnp.linalg.slogdet(self.information(occupancy))[1]
+        """Return the logarithm of the determinant."""
+        return jnp.linalg.slogdet(self._information(occupancy))[1]
 
     def gradient(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The inverse of the matrix."""
-        return jnp.ravel(jnp.linalg.inv(self.information(occupancy)))
+        """Return the inverse of the matrix."""
+        return jnp.ravel(jnp.linalg.inv(self._information(occupancy)))
 
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The nearest matrix without negative eigenvalues."""
-        size = round(sqrt(occupancy.size))
-        matrix = jnp.reshape(occupancy, (size, size))
-        values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
+        """Return the nearest matrix without negative eigenvalues."""
+        values, vectors = jnp.linalg.eigh(_symmetric_matrix(occupancy))
         return jnp.ravel((vectors * nonnegative(values)) @ vectors.T)
 
     @property
     def concave(self) -> bool:
-        """It is concave in matrices without negative eigenvalues."""
+        """Whether the utility is concave in positive semidefinite matrices: True."""
         return True
 
     @property
     def smoothness(self) -> Smoothness:
-        """The inverse has eigenvalues of at most 1 / sigma."""
-        return Smoothness(1 / self.sigma, 1 / self.sigma**2, 1 / self.sigma**2)
+        """The constants of an inverse with eigenvalues of at most 1 / sigma."""
+        curvature = 1 / self.sigma**2
+        return Smoothness(1 / self.sigma, curvature, curvature)
 
     def features(self) -> Feature:
-        """The products of each two regressors."""
+        """Return the products of each two regressors."""
         return self.regressors
 
+    def conic(self, occupancy: Any) -> ConicForm:
+        """Return the log-determinant of a matrix of cvxpy."""
+        import cvxpy as cp
 
-def _stacked(rewards: Sequence[Any]) -> Feature:
-    """One feature of all rewards."""
+        size = round(sqrt(occupancy.size))
+        matrix = cp.reshape(occupancy, (size, size), order="C")
+        return ConicForm(cp.log_det(matrix + self.sigma * np.eye(size)))
+
+
+def _symmetric_matrix(occupancy: Float[Array, " d"]) -> Float[Array, "k k"]:
+    size = round(sqrt(occupancy.size))
+    matrix = jnp.reshape(occupancy, (size, size))
+    return (matrix + matrix.T) / 2
+
+
+def _stack(rewards: Sequence[Any]) -> Feature:
+    """Return one feature of all rewards."""
     if not rewards:
         raise ValueError("rewards must have at least one feature, got none.")
     parts = [as_feedback("rewards", reward) for reward in rewards]
