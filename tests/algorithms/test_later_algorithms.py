@@ -323,9 +323,9 @@ def assert_plans(algorithm):
     state, counts, rewards, ends, initial = algorithm.init(TASK, first_policy()), 0.0, 0.0, 0.0, 0.0
     for i in range(2):
         batch = draw(TASK, state.policy, 8, i)
-        seen = jax.tree.map(np.asarray, batch.transitions())
-        counts, rewards = counts + seen.counts, rewards + seen.rewards
-        ends, initial = ends + seen.ends, initial + seen.initial
+        fresh = jax.tree.map(np.asarray, batch.transitions())
+        counts, rewards = counts + fresh.counts, rewards + fresh.rewards
+        ends, initial = ends + fresh.ends, initial + fresh.initial
         state = algorithm.phases[0].update(state, batch, KEY)
     model = modelled(counts, rewards, ends, initial, 0.5)
     found: Model = algorithm.model(TASK, state)
@@ -350,7 +350,7 @@ PLUG_IN = {"batch": 8, "prior": 0.5, "plan_steps": 40, "explore": 0.0}
 def test_runs_with_many_states_plan_one_after_the_other_and_as_each_does_alone(monkeypatch):
     state, plan = trained(ox.PlugIn(batch=4), 1)[-1][-1], inspect.unwrap(planning.plan)
     tables = jnp.asarray(np.random.default_rng(0).normal(size=(5, *state.policy.table.shape)))
-    model, matrices_of_all = posterior(TASK, state.seen, 0.1), "f64[5,3,3]"
+    model, matrices_of_all = posterior(TASK, state.transitions, 0.1), "f64[5,3,3]"
 
     def planned(tables):
         """What comes of each table, and the program."""
@@ -359,7 +359,7 @@ def test_runs_with_many_states_plan_one_after_the_other_and_as_each_does_alone(m
 
     together, program = planned(tables)
     assert matrices_of_all in program
-    monkeypatch.setattr(planning, "MANY_STATES", 1)
+    monkeypatch.setattr(planning, "MIN_SEQUENTIAL_STATES", 1)
     one_by_one, program = planned(tables)
     assert matrices_of_all not in program
     for i, table in enumerate(tables):
@@ -378,7 +378,7 @@ class Amnesiac(ox.PlugIn):
 
     def _count(self, state, batch, key):
         return super()._count(
-            replace(state, seen=jax.tree.map(jnp.zeros_like, state.seen)), batch, key
+            replace(state, transitions=jax.tree.map(jnp.zeros_like, state.transitions)), batch, key
         )
 
 
@@ -387,7 +387,9 @@ class Endless(ox.PlugIn):
 
     def model(self, problem, state):
         return posterior(
-            problem, replace(state.seen, ends=jnp.zeros_like(state.seen.ends)), self.prior
+            problem,
+            replace(state.transitions, ends=jnp.zeros_like(state.transitions.ends)),
+            self.prior,
         )
 
 
@@ -503,13 +505,13 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
         (lambda: ox.PlugIn(prior=0.0), "prior must be a finite number above 0, got 0.0"),
         (
             lambda: ox.PlugIn(explore=1.5),
-            "explore must be a fraction of the actions, at most 1, got 1.5",
+            r"explore must be in \[0, 1\], got 1.5",
         ),
         (lambda: ox.PlugIn(growth=1.0), "growth must be a finite number above 1, got 1.0"),
         (lambda: ox.PlugIn(plan_steps=0), "plan_steps must be a whole number of at least 1, got 0"),
         (
             lambda: ox.PlugIn().init(CARTPOLE, ox.policies.linear()(CARTPOLE.env, KEY)),
-            "PlugIn needs discrete observations and actions, and a table as its policy; got CartPole with",
+            "policy must be a table for PlugIn, .*got Softmax in CartPole",
         ),
     ],
 )

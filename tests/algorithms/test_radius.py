@@ -51,13 +51,13 @@ def test_every_step_of_the_theory_stays_within_the_radius():
 
 def test_the_radius_of_the_theory_is_refused_for_an_mlp():
     with pytest.raises(
-        ValueError, match=r"radius 'theory' is known for tabular policies only.*Softmax"
+        ValueError, match=r"radius must be a number for the policy Softmax, got 'theory'"
     ):
         train(ox.TSIVRPG(**SIZES, radius="theory"), policy=ox.policies.mlp((4,)))
     policy = ox.policies.Tabular(jnp.zeros((3, 2)))
     step = Step(0.1, radius="theory")
     with pytest.raises(
-        ValueError, match=r"is worked out by occupax\.train"
+        ValueError, match=r"radius must be a number outside occupax\.train"
     ):  # by hand nobody knows the horizon
         step(policy, policy, step.init(policy))
 

@@ -142,5 +142,5 @@ def test_natural_steps_do_not_depend_on_the_size_of_the_utility():
 
 def test_without_a_batch_there_is_no_natural_step(policy):
     step = Step(0.1, rule="natural")
-    with pytest.raises(ValueError, match="needs the batch"):
+    with pytest.raises(ValueError, match="batch must be the batch of the gradient estimate"):
         step(policy, policy, step.init(policy))

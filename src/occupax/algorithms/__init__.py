@@ -1,8 +1,8 @@
-"""The algorithms, one page each, and what a new one is made of.
+"""Algorithms, one page each, and the parts of new ones.
 
 * `base`: the contract of an algorithm: `Algorithm`, `AlgorithmState` and `Phase`.
 * `updates`: pure functions that the updates share.
-* `planning`: the model of `PlugIn`, and the plan for a utility in it.
+* `planning`: the model of `PlugIn` and planning in the model.
 * Each other file is one algorithm, from its pseudocode to the last line of its update.
 """
 
@@ -64,4 +64,4 @@ ALGORITHMS = {
     "n-harpg": NHARPG,
     "plug-in": PlugIn,
 }
-"""The algorithms by the names of the papers."""
+"""Algorithms by the names in the papers."""

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import KW_ONLY, fields, replace
 from math import inf
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
@@ -18,10 +18,10 @@ from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.steps import (
     TABULAR_LIPSCHITZ,
-    Memory,
     Number,
     Radius,
     Step,
+    StepState,
     default_decay,
     theory_radius,
 )
@@ -31,18 +31,18 @@ SIZES = ("snapshot_batch", "batch", "epoch_length")
 
 
 class AlgorithmState(eqx.Module):
-    """State of an algorithm between two iterations; subclasses add fields.
+    """State of an algorithm between two iterations. Subclasses add fields.
 
-    A checkpoint holds the state, so that it has all that is needed to resume.
+    A checkpoint holds this state and no other, so that everything needed to resume is a field.
     """
 
     policy: Policy
     """Policy of the next iteration."""
     occupancy: Float[Array, " d"]
-    """Occupancy estimate of the last step; a recursive estimate may be negative."""
+    """Occupancy estimate of the last step. A recursive estimate may be negative."""
     gradient: Policy
     """Gradient estimate of the last step."""
-    memory: Memory
+    memory: StepState
     """State of the step rule."""
 
 
@@ -53,10 +53,10 @@ class Phase(eqx.Module, Generic[State]):
     """One kind of iteration.
 
     Args:
-        trajectories: number of trajectories that it samples.
-        update: function of state, batch and random key that returns the next state. It is pure and
-            may be traced; it queries the batch outside of loops and branches of JAX.
-        behaviour: function of state and random key that returns the policy that samples; by default
+        trajectories: number of trajectories of the batch, at least 1.
+        update: pure function of state, batch and random key that returns the next state. JAX may
+            trace the function, which queries the batch outside loops and branches of JAX.
+        behaviour: function of state and random key that returns the behaviour policy. Default:
             `state.policy`.
     """
 
@@ -65,44 +65,46 @@ class Phase(eqx.Module, Generic[State]):
     behaviour: Callable[[State, Key[Array, ""]], Policy] = lambda state, _: state.policy
 
     def __check_init__(self) -> None:
-        if not is_traced(self.trajectories):  # a program gets the hyperparameters as arrays
+        if not is_traced(self.trajectories):  # compiled programs have hyperparameters as arrays
             check_integer("trajectories of a phase", self.trajectories)
 
 
 class Algorithm(eqx.Module, Generic[State]):
     """Base class of algorithms, which update a policy from batches of trajectories.
 
-    An algorithm does not sample, count or save. It declares its kinds of iteration (`phases`), the
-    order of them (`phase`), and the update of each. The number of the iteration alone decides the
-    phase, so that all runs of a program sample alike and the budget is known beforehand.
+    A subclass declares its kinds of iteration (`phases`), the update of each, and their order
+    (`phase`). Samplers, records and checkpoints are no part of an algorithm. The phase depends on
+    the number of the iteration only. All runs of a program therefore sample batches of the same
+    size, and the number of episodes is known before training.
 
     Args:
-        step_size: eta; by default the step size of the rule, see `steps.default_size`.
-        decay_after: after k steps, the step size is eta / sqrt(1 + k / decay_after). By default a
-            given step size is constant, and for the step sizes of the rules see
-            `steps.default_decay`.
-        radius: bound of each displacement (delta): a number or "theory"; see `steps.Step`.
-        rule: the direction of a step: "adam", "natural", "gradient", "normalised" or an optax
-            transformation.
-        baseline: baseline of the gradient estimate: "none", "mean" or "linear"; see
-            `estimators.gradient`.
-        output: the policy that training returns. "last": the last iterate. "uniform": an iterate
-            drawn uniformly, as in the theorems. "best": the iterate with the highest utility,
-            estimated from its own new trajectories, in the iterations with the largest batches,
-            among those that satisfy the constraints. "average": the average of the parameters,
-            mostly of the last half of the iterates. By default "last" or, with constraints,
-            "average", because iterates oscillate around a constraint.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta): a number, or "theory" for
+            1 / (2 H l_psi), see `steps.Step`. Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear", see
+            `estimators.gradient`. Default: "mean".
+        output: policy that training returns. "last": the last iterate. "uniform": an iterate
+            sampled uniformly, as in the theorems. "best": the feasible iterate with the highest
+            utility, estimated from its own new trajectories, in the iterations with the largest
+            batches. "average": the average of the parameters, mostly over the last half of the
+            iterates. Default: "average" under constraints, because iterates oscillate around a
+            threshold, otherwise "last".
     """
 
     estimates_gradient: ClassVar[bool] = True
     """Whether `AlgorithmState.gradient` is an estimate of the gradient."""
 
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         for name in SIZES:
@@ -125,14 +127,21 @@ class Algorithm(eqx.Module, Generic[State]):
     @property
     @abstractmethod
     def phases(self) -> tuple[Phase[State], ...]:
-        """The kinds of iteration."""
+        """Kinds of iteration."""
 
     @abstractmethod
     def init(self, problem: Problem, policy: Policy) -> State:
         """Return the state before the first iteration."""
 
     def phase(self, iteration: int) -> int:
-        """Return the index in `phases` of an iteration, from its number alone."""
+        """Return the index in `phases` of an iteration, which depends on its number only.
+
+        Args:
+            iteration: number of the iteration, from 0.
+
+        Returns:
+            The index, 0 unless a subclass overrides the method.
+        """
         return 0
 
     def phases_of(self, first: int, count: int) -> Int[np.ndarray, " count"]:
@@ -140,44 +149,50 @@ class Algorithm(eqx.Module, Generic[State]):
         return np.array([self.phase(first + offset) for offset in range(count)], np.int32)
 
     def metrics(self, state: State) -> dict[str, Float[Array, ""]]:
-        """Return further metrics of an iteration, by name."""
+        """Return additional scalar metrics of an iteration, by name. Default: none."""
         return {}
 
     def model(self, problem: Problem, state: State) -> Any:
-        """Return the learned model of the environment, for `Result.model`; None by default."""
+        """Return the learned model of the environment for `Result.model`. Default: None."""
         return None
 
     def step(self) -> Step:
         """Return the step rule."""
-        decay_after = inf if self.decay_after is None else self.decay_after
+        decay_after = self.decay_after
+        if decay_after is None:
+            decay_after = inf
         return Step(self.step_size, self.radius, self.rule, decay_after)
 
     def step_size_for(self, policy: Policy) -> Number:
-        """Return the step size or, if it was left open, the step size of the rule for this kind of policy."""
-        return self.step().sized(policy)
+        """Return the step size for a policy, by default that of the step rule."""
+        return self.step().size_for(policy)
 
     def resolve(self, problem: Problem, policy: Policy) -> "Algorithm[State]":
-        """Return the algorithm with numbers for the hyperparameters that were left open."""
+        """Return the algorithm with values for the hyperparameters that are None or "theory".
+
+        Args:
+            problem: problem of the training run.
+            policy: initial policy of the training run.
+        """
         resolved = self
         if self.step_size is None:
-            decay_after = (
-                default_decay(self.rule, policy) if self.decay_after is None else self.decay_after
-            )
-            resolved = replace(
-                resolved, step_size=self.step_size_for(policy), decay_after=decay_after
-            )
+            decay_after = self.decay_after
+            if decay_after is None:
+                decay_after = default_decay(self.rule, policy)
+            step_size = self.step_size_for(policy)
+            resolved = replace(resolved, step_size=step_size, decay_after=decay_after)
         if self.output is None:
-            resolved = replace(resolved, output="average" if problem.constraints else "last")
+            resolved = replace(resolved, output=_default_output(problem))
         if self.radius == "theory":
-            resolved = replace(resolved, radius=_radius_of_theory(problem, policy))
+            resolved = replace(resolved, radius=_theory_radius(problem, policy))
         return resolved
 
 
 def default_batch(problem: Problem, policy: Policy) -> int:
-    """Return the number of trajectories of a fresh estimate, by the kind of policy.
+    """Return the default number of trajectories of a fresh estimate.
 
-    Networks for discrete actions learn most from small batches, but under constraints multipliers
-    follow every batch.
+    Networks for discrete actions learn most from small batches. Under constraints the multipliers
+    follow every batch, whose noise must be lower.
     """
     if isinstance(policy, Tabular):
         return 20
@@ -187,12 +202,18 @@ def default_batch(problem: Problem, policy: Policy) -> int:
     return 10
 
 
-def _radius_of_theory(problem: Problem, policy: Policy) -> float:
+def _default_output(problem: Problem) -> Output:
+    if problem.constraints:
+        return "average"
+    return "last"
+
+
+def _theory_radius(problem: Problem, policy: Policy) -> float:
     """Return delta = 1 / (2 H l_psi)."""
     if not isinstance(policy, Tabular):
         raise ValueError(
-            "radius 'theory' is known for tabular policies only, because it needs a bound on the gradient of the "
-            f"logits, which {type(policy).__name__} does not have; give the number theory.radius(horizon, "
-            "lipschitz_psi)."
+            f"radius must be a number for the policy {type(policy).__name__}, got 'theory', which "
+            "needs a table: the gradient of other logits has no known bound. Use "
+            "theory.radius(horizon, lipschitz_psi)."
         )
     return theory_radius(problem.sampling_horizon(), TABULAR_LIPSCHITZ)

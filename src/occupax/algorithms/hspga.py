@@ -1,5 +1,6 @@
-"""HSPGA: a hybrid of recursive and fresh estimates (Pham et al., 2020)."""
+"""HSPGA: mixture of recursive and fresh estimates (Pham et al., 2020)."""
 
+from dataclasses import KW_ONLY
 from math import inf, sqrt
 from typing import Any
 
@@ -27,17 +28,16 @@ from occupax.steps import Number, Radius
 
 
 class HSPGAState(AlgorithmState):
-    """Hybrid estimates u_j and g_j, and the policy before the last step."""
+    """Hybrid estimates u_j and g_j and the previous policy."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
-    used."""
+    """Whether the importance weights of the last refinement were not trusted."""
     previous: Policy
-    """theta_{j-1}, the policy before the last step."""
+    """Policy before the last step, theta_{j-1}."""
 
 
 class HSPGA(Algorithm[HSPGAState]):
-    """A mixture of recursive and fresh estimates, which starts from a snapshot in each epoch.
+    """Hybrid stochastic policy gradient: a mixture of recursive and fresh estimates.
 
         each epoch:
             sample N trajectories under theta_0
@@ -45,8 +45,8 @@ class HSPGA(Algorithm[HSPGAState]):
             g_0 = mean g_hat(theta_0, grad F(u_0))
             theta_1 = theta_0 + step(g_0)
             for j = 1, ..., m - 1:
-                sample 2 B trajectories under theta_j, in two independent halves, whose means are
-                mean_1 and mean_2 v_j = u_{j-1} + mean_1[ u_hat(theta_j) - u_hat(theta_{j-1}) ],  r_j = grad F(v_j)
+                sample 2 B trajectories under theta_j, with means mean_1 and mean_2 of the halves
+                v_j = u_{j-1} + mean_1[ u_hat(theta_j) - u_hat(theta_{j-1}) ],  r_j = grad F(v_j)
                 w_j = mean_2 u_hat(theta_j)
                 u_j = beta v_j + (1 - beta) w_j
                 g_j = beta (g_{j-1} + mean_1[ g_hat(theta_j, r_j) - g_hat(theta_{j-1}, r_j) ])
@@ -54,41 +54,47 @@ class HSPGA(Algorithm[HSPGAState]):
                 theta_{j+1} = theta_j + step(g_j)
 
     Args:
-        snapshot_batch: trajectories of a snapshot (N).
-        batch: trajectories of each half of a refinement (B).
-        epoch_length: iterations of an epoch, the snapshot included (m).
-        mixing: weight of the recursive estimate (beta), in [0, 1]; by default 1 - sqrt(B / (N (m +
-            1))).
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
-            step, at which the importance weights of a refinement are trusted; otherwise the fresh
-            estimate of its own batch replaces the hybrid one. None trusts all weights, as the paper
-            does.
-        weight_bound: largest importance weight that is trusted.
-        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: number of trajectories of a snapshot (N). Default: 20.
+        batch: number of trajectories of each half of a refinement (B). Default: 10.
+        epoch_length: number of iterations of an epoch, the snapshot included (m). Default: 2.
+        mixing: weight of the recursive estimate (beta), in [0, 1]. Default:
+            1 - sqrt(B / (N (m + 1))).
+        weight_guard: smallest effective sample size of the importance weights, as a fraction of the
+            on-policy one. Below it, the estimate of the batch itself replaces the hybrid one.
+            None trusts all weights, as in the paper. Default: 0.5.
+        weight_bound: largest importance weight of a trusted refinement, above 1. Default: 4.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
     epoch_length: int = eqx.field(static=True, default=2)
     mixing: Number | None = None
-    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
-    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    weight_guard: Number | None = 0.5
+    weight_bound: Number = 4.0
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_sizes(self, "snapshot_batch", "batch", "epoch_length")
         check_weight_guard(self.weight_guard, self.weight_bound)
-        if (
-            self.mixing is not None
-            and not is_traced(self.mixing)
-            and check_number("mixing", self.mixing, low=0.0) > 1
-        ):
-            raise ValueError(f"mixing must lie in [0, 1], got {self.mixing!r}.")
+        if self.mixing is None or is_traced(self.mixing):
+            return
+        if check_number("mixing", self.mixing, low=0.0) > 1:
+            raise ValueError(f"mixing must be in [0, 1], got {self.mixing!r}.")
 
     @property
     def phases(self) -> tuple[Phase[HSPGAState], ...]:
@@ -111,7 +117,7 @@ class HSPGA(Algorithm[HSPGAState]):
         )
 
     def metrics(self, state: HSPGAState) -> dict[str, Float[Array, ""]]:
-        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        """Return the metric `restarted`, 1 if weights were not trusted. Empty without a guard."""
         if self.weight_guard is None:
             return {}
         return {"restarted": state.restarted.astype(state.occupancy.dtype)}
@@ -157,4 +163,5 @@ class HSPGA(Algorithm[HSPGAState]):
     def _mixing(self) -> Number:
         if self.mixing is not None:
             return self.mixing
-        return 1 - sqrt(min(1.0, self.batch / (self.snapshot_batch * (self.epoch_length + 1))))
+        ratio = self.batch / (self.snapshot_batch * (self.epoch_length + 1))
+        return 1 - sqrt(min(1.0, ratio))

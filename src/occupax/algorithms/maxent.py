@@ -1,6 +1,6 @@
 """MaxEnt with one gradient step as its planner (Hazan et al., 2019)."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from math import inf
 from typing import Any
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase, default_batch
-from occupax.algorithms.updates import resolved, zero_gradient
+from occupax.algorithms.updates import require_resolved, zero_gradient
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
 from occupax.errors import check_share
@@ -22,10 +22,11 @@ class MaxEntState(AlgorithmState):
     """Estimates of the last batch, and the mixture of all policies so far."""
 
     mixture: Float[Array, " d"]
-    """u_mix, the occupancy of the mixture."""
+    """Occupancy of the mixture, u_mix."""
     mixture_utility: Float[Array, ""]
-    """F(u_mix)."""
+    """Utility of the mixture, F(u_mix)."""
     iterations: Int[Array, ""]
+    """Number of iterations so far, k."""
 
 
 class MaxEnt(Algorithm[MaxEntState]):
@@ -33,24 +34,34 @@ class MaxEnt(Algorithm[MaxEntState]):
 
         for k = 0, 1, ...:
             sample N trajectories under theta_k
-            u_mix       = (1 - alpha) u_mix + alpha mean u_hat(theta_k)        with alpha = 1 for k = 0
+            u_mix       = (1 - alpha) u_mix + alpha mean u_hat(theta_k),  alpha = 1 for k = 0
             g_k         = mean g_hat(theta_k, grad F(u_mix))
             theta_{k+1} = theta_k + step(g_k)
 
     Args:
-        batch: trajectories of an iteration (N); by default `default_batch`.
-        mixing: weight of the newest policy in the mixture (alpha).
-        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
+        batch: number of trajectories of an iteration (N). Default: by policy, see
+            `base.default_batch`.
+        mixing: weight of the newest policy in the mixture (alpha), in (0, 1]. Default: 0.1.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     batch: int | None = eqx.field(static=True, default=None)
     mixing: Number = 0.1
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_share("mixing", self.mixing)
@@ -58,7 +69,7 @@ class MaxEnt(Algorithm[MaxEntState]):
     @property
     def phases(self) -> tuple[Phase[MaxEntState], ...]:
         """N trajectories in every iteration."""
-        return (Phase(resolved("batch", self.batch), self._mix),)
+        return (Phase(require_resolved("batch", self.batch), self._mix),)
 
     def resolve(self, problem: Problem, policy: Policy) -> Algorithm[MaxEntState]:
         """Return the algorithm with numbers for the hyperparameters that were left open."""

@@ -1,6 +1,6 @@
-"""N-HARPG: recursive estimates by Hessian-vector products (Fatkhullin, Barakat, Kireeva and He, 2023)."""
+"""N-HARPG: normalised Hessian-aided recursive policy gradient (Fatkhullin et al., 2023)."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from math import inf
 from typing import Any
 
@@ -16,18 +16,18 @@ from occupax.batches import Batch
 from occupax.errors import check_share
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.steps import Memory, Number, Radius
+from occupax.steps import Number, Radius, StepState
 
 
 class NHARPGState(AlgorithmState):
-    """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
+    """Recursive estimates u_t and g_t, the previous policy and the last two quasi-rewards."""
 
     previous: Policy
-    """theta_{t-1}."""
+    """Policy before the last step, theta_{t-1}."""
     quasi_reward: Float[Array, " d"]
-    """r_{t-1}."""
+    """Quasi-reward of the last iteration, r_{t-1}."""
     previous_quasi_reward: Float[Array, " d"]
-    """r_{t-2}."""
+    """Quasi-reward of the iteration before that, r_{t-2}."""
 
 
 class NHARPG(Algorithm[NHARPGState]):
@@ -38,39 +38,45 @@ class NHARPG(Algorithm[NHARPGState]):
         g_0 = mean g_hat(theta_0, r_0)
         theta_1 = theta_0 + eta g_0 / ||g_0||
         for t = 1, 2, ...:
-            q uniform on [0, 1],  theta^ = q theta_t + (1 - q) theta_{t-1},  h_t = (2 / (t + 1))^p
-            sample B trajectories under theta^                                                (one iteration)
+            a uniform on [0, 1],  theta^ = a theta_t + (1 - a) theta_{t-1},  h_t = (2 / (t + 1))^p
+            sample B trajectories under theta^                                  (one iteration)
             w   = d/d eps mean u_hat(theta^ + eps (theta_t - theta_{t-1}))
             v   = d/d eps mean g_hat(theta^ + eps (theta_t - theta_{t-1}), r_{t-2})
-            sample B trajectories under theta_t                                               (the next iteration)
+            sample B trajectories under theta_t                            (the next iteration)
             u_t = (1 - h_t) (u_{t-1} + w) + h_t mean u_hat(theta_t)
-            g_t = (1 - h_t) (g_{t-1} + v + mean g_hat(theta_t, r_{t-1} - r_{t-2})) + h_t mean
-            g_hat(theta_t, r_{t-1}) r_t = grad F(u_t)
+            g_t = (1 - h_t) (g_{t-1} + v + mean g_hat(theta_t, r_{t-1} - r_{t-2}))
+                  + h_t mean g_hat(theta_t, r_{t-1})
+            r_t = grad F(u_t)
             theta_{t+1} = theta_t + eta (2 / (t + 1))^q g_t / ||g_t||
 
-    An iteration is one batch, so that a step takes two iterations.
+    An iteration samples one batch. A step therefore takes two iterations.
 
     Args:
-        snapshot_batch: trajectories of the first iteration (N).
-        batch: trajectories of each later iteration (B).
-        decay: power of the weight of the fresh estimate (p), in (0, 1].
-        step_decay: power of the length of the steps (q), in (0, 1].
-        step_size: length of the first steps (eta); by default 0.3 for tables and 0.03 for other
-            policies.
-        rule: direction of a step; see `Algorithm`.
-        decay_after, radius, baseline, output: see `Algorithm`.
+        snapshot_batch: number of trajectories of the first iteration (N). Default: 20.
+        batch: number of trajectories of each later iteration (B). Default: 10.
+        decay: exponent of the weight of the fresh estimate (p), in (0, 1]. Default: 0.5.
+        step_decay: exponent of the decay of the step size (q), in (0, 1]. Default: 1/3.
+        step_size: norm of the first displacement (eta). Default: 0.3 for tables, otherwise 0.03.
+        decay_after: number of steps k_0 in a further decay, 1 / sqrt(1 + k / k_0). Default: none.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "normalised".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
     decay: Number = 0.5
     step_decay: Number = 1 / 3
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="normalised")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="normalised")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_share("decay", self.decay)
@@ -78,7 +84,7 @@ class NHARPG(Algorithm[NHARPGState]):
 
     @property
     def phases(self) -> tuple[Phase[NHARPGState], ...]:
-        """N trajectories once, then B of a point between the last two policies and B of the current one in turn."""
+        """N trajectories once, then B between the last two policies and B of the last in turn."""
         first = Phase(self.snapshot_batch, self._snapshot)
         transport = Phase(self.batch, self._transport, self._point_between)
         return first, transport, Phase(self.batch, self._refresh)
@@ -126,10 +132,11 @@ class NHARPG(Algorithm[NHARPGState]):
         )
 
     def _point_between(self, state: NHARPGState, key: Key[Array, ""]) -> Policy:
-        q = jax.random.uniform(key)
+        weight = jax.random.uniform(key)
         params, static = eqx.partition(state.policy, eqx.is_inexact_array)
         previous_params = eqx.filter(state.previous, eqx.is_inexact_array)
-        return eqx.combine(add(scale(q, params), scale(1 - q, previous_params)), static)
+        point = add(scale(weight, params), scale(1 - weight, previous_params))
+        return eqx.combine(point, static)
 
     def _transport(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
         params = eqx.filter(state.policy, eqx.is_inexact_array)
@@ -146,13 +153,12 @@ class NHARPG(Algorithm[NHARPGState]):
 
     def _refresh(self, state: NHARPGState, batch: Batch, key: Key[Array, ""]) -> NHARPGState:
         fraction = 2 / (state.memory.steps.astype(state.occupancy.dtype) + 1)
-        kept = 1 - fraction**self.decay
-        occupancy = kept * state.occupancy + (1 - kept) * batch.occupancy()
-        # g_hat is linear in r: kept g_hat(r_{t-1} - r_{t-2}) + (1 - kept) g_hat(r_{t-1}) is one
-        # gradient
-        quasi_reward = state.quasi_reward - kept * state.previous_quasi_reward
+        momentum = 1 - fraction**self.decay
+        occupancy = momentum * state.occupancy + (1 - momentum) * batch.occupancy()
+        # g_hat is linear in r, so that the terms in r_{t-1} - r_{t-2} and r_{t-1} are one gradient
+        quasi_reward = state.quasi_reward - momentum * state.previous_quasi_reward
         fresh_gradient = batch.gradient(None, quasi_reward, self.baseline)
-        gradient = add(scale(kept, state.gradient), fresh_gradient)
+        gradient = add(scale(momentum, state.gradient), fresh_gradient)
         policy, memory = self._ascend(state, gradient, batch, fraction**self.step_decay)
         return NHARPGState(
             policy=policy,
@@ -166,6 +172,7 @@ class NHARPG(Algorithm[NHARPGState]):
 
     def _ascend(
         self, state: NHARPGState, gradient: Policy, batch: Batch, factor: Number
-    ) -> tuple[Policy, Memory]:
-        step = replace(self.step(), size=factor * self.step_size_for(state.policy))
+    ) -> tuple[Policy, StepState]:
+        step_size = factor * self.step_size_for(state.policy)
+        step = replace(self.step(), size=step_size)
         return step(state.policy, gradient, state.memory, batch)

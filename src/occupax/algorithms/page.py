@@ -1,5 +1,6 @@
-"""PAGE-PG: a coin decides between a large batch and a recursive estimate (Gargiani et al., 2022)."""
+"""PAGE-PG: random choice between a large batch and a recursion (Gargiani et al., 2022)."""
 
+from dataclasses import KW_ONLY
 from math import inf
 from typing import Any
 
@@ -28,24 +29,25 @@ from occupax.steps import Number, Radius
 
 
 class PAGEState(AlgorithmState):
-    """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
+    """Recursive estimates u_t and g_t, the previous policy and the last two quasi-rewards."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
-    used."""
+    """Whether the importance weights of the last refinement were not trusted."""
     previous: Policy
-    """theta_{j-1}, the policy before the last step."""
+    """Policy before the last step, theta_{t-1}."""
     quasi_reward: Float[Array, " d"]
-    """r_{j-1}, the quasi-reward of the last iteration."""
+    """Quasi-reward of the last iteration, r_{t-1}."""
     previous_quasi_reward: Float[Array, " d"]
-    """r_{j-2}."""
+    """Quasi-reward of the iteration before that, r_{t-2}."""
 
 
 class PAGE(Algorithm[PAGEState]):
-    """A fresh batch of N with probability p = B / (N + B), otherwise the recursion of TSIVR-PG with B.
+    """Probabilistic gradient estimator: a large batch or a recursion, chosen at random.
+
+    A large batch has the probability p = B / (N + B).
 
         for t = 0, 1, ...:
-            if t = 0 or the coin of iteration t shows p:
+            if t = 0 or with probability p:
                 sample N trajectories under theta_t
                 u_t = mean u_hat(theta_t),  r_t = grad F(u_t),  r_{t-1} = r_t
                 g_t = mean g_hat(theta_t, r_t)
@@ -56,32 +58,40 @@ class PAGE(Algorithm[PAGEState]):
                 r_t = grad F(u_t)
             theta_{t+1} = theta_t + step(g_t)
 
-    The coin depends on the number of the iteration only, so that all runs toss alike and the number
-    of episodes is known beforehand.
+    The random choice depends on `coin` and the number of the iteration only. All runs of a program
+    share it, and the number of episodes is known before training.
 
     Args:
-        snapshot_batch: trajectories of a large batch (N).
-        batch: trajectories of a refinement (B).
-        coin: seed of the coin.
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
-            step, at which the importance weights of a refinement are trusted; otherwise the fresh
-            estimate of its own batch replaces the recursive one. None trusts all weights, as the
-            paper does.
-        weight_bound: largest importance weight that is trusted.
-        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: number of trajectories of a large batch (N). Default: 20.
+        batch: number of trajectories of a refinement (B). Default: 20.
+        coin: seed of the random choice. Default: 0.
+        weight_guard: smallest effective sample size of the importance weights, as a fraction of the
+            on-policy one. Below it, the estimate of the batch itself replaces the recursive one.
+            None trusts all weights, as in the paper. Default: 0.5.
+        weight_bound: largest importance weight of a trusted refinement, above 1. Default: 4.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=20)
     coin: int = eqx.field(static=True, default=0)
-    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
-    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    weight_guard: Number | None = 0.5
+    weight_bound: Number = 4.0
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_sizes(self, "snapshot_batch", "batch")
@@ -94,13 +104,14 @@ class PAGE(Algorithm[PAGEState]):
         return Phase(self.snapshot_batch, self._snapshot), Phase(self.batch, self._refine)
 
     def phase(self, iteration: int) -> int:
-        """Return 0, the large batch, for the first iteration and where the coin says so, else 1."""
+        """Return 0 for a large batch, as in the first iteration, and 1 for a refinement."""
         return int(self.phases_of(iteration, 1)[0])
 
     def phases_of(self, first: int, count: int) -> Int[np.ndarray, " count"]:
-        """Return the phases of `count` iterations from number `first` on, tossed together."""
+        """Return the phases of `count` iterations from number `first` on, computed together."""
         iterations = jnp.arange(first, first + count)
-        return np.where(iterations == 0, 0, np.asarray(_toss(self, iterations)))
+        tosses = np.asarray(_toss(self, iterations))
+        return np.where(iterations == 0, 0, tosses)
 
     def init(self, problem: Problem, policy: Policy) -> PAGEState:
         """Return the state before the first iteration, without estimates."""
@@ -117,7 +128,7 @@ class PAGE(Algorithm[PAGEState]):
         )
 
     def metrics(self, state: PAGEState) -> dict[str, Float[Array, ""]]:
-        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        """Return the metric `restarted`, 1 if weights were not trusted. Empty without a guard."""
         if self.weight_guard is None:
             return {}
         return {"restarted": state.restarted.astype(state.occupancy.dtype)}
@@ -162,12 +173,13 @@ class PAGE(Algorithm[PAGEState]):
 
 @eqx.filter_jit
 def _toss(algorithm: PAGE, iterations: Int[Array, " count"]) -> Int[Array, " count"]:
-    """Return 0 where the coin of an iteration shows a large batch, else 1."""
-    keys = jax.vmap(
-        lambda iteration: jax.random.fold_in(jax.random.key(algorithm.coin), iteration)
-    )(iterations)
-    tosses = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))(
-        keys
-    )  # alike in every precision
-    is_large = tosses < algorithm.batch / (algorithm.snapshot_batch + algorithm.batch)
+    """Return 0 for each iteration with a large batch, else 1."""
+    seed_key = jax.random.key(algorithm.coin)
+
+    def toss(iteration: Int[Array, ""]) -> Float[Array, ""]:
+        key = jax.random.fold_in(seed_key, iteration)
+        return jax.random.uniform(key, (), jnp.float32)  # the same draw in every precision
+
+    probability = algorithm.batch / (algorithm.snapshot_batch + algorithm.batch)
+    is_large = jax.vmap(toss)(iterations) < probability
     return jnp.where(is_large, 0, 1)

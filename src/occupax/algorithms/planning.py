@@ -1,6 +1,6 @@
-"""A model of a process with numbered states and actions, learned from counts, and the best stationary policy in it."""
+"""Model of a tabular environment, learned from counts, and planning in the model."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -8,134 +8,167 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float
 
+from occupax.algorithms.updates import choose
 from occupax.batches import Transitions
 from occupax.problem import Problem
 from occupax.steps import Number
 
-LOWEST = -12.0
-"""How far a logit is at most below the highest of its state, so that no action is out of reach of a
-few steps."""
-GROW, SHRINK = 1.5, 0.3
-"""What a step of planning is multiplied by after one that helped, and after one that did not."""
-MANY_STATES = 256
-"""From here on the runs of a program plan one after the other: a core's cache does not hold the
-matrices of several."""
+MIN_LOGIT = -12.0
+"""Lowest logit relative to the highest of a state. A few steps can restore every action."""
+SIZE_GROWTH = 1.5
+"""Factor of the step size of planning after a step that raises the utility."""
+SIZE_DECAY = 0.3
+"""Factor of the step size of planning after a step that would lower the utility."""
+MIN_SEQUENTIAL_STATES = 256
+"""Smallest number of states with which runs plan one after the other.
+
+The cache of a core does not hold the matrices of several such runs.
+"""
 
 
 class Model(eqx.Module):
-    """What is believed about a process: the posterior mean of its transitions, and what they were counted from."""
+    """Posterior mean of an environment, and the counts it is computed from."""
 
     transition: Float[Array, "S A S"]
     reward: Float[Array, "S A"]
     initial: Float[Array, " S"]
     terminal: Bool[Array, " S"]
-    """The states in which an episode was seen to end."""
+    """States in which an episode has terminated."""
     info: Float[Array, "S A k"] | None
     counts: Float[Array, "S A S"]
-    """How often an action in a state led to each state."""
+    """Number of transitions from each state and action to each state."""
 
 
 @eqx.filter_jit
-def posterior(problem: Problem, seen: Transitions, prior: Number) -> Model:
-    """The posterior mean under a Dirichlet prior that spreads `prior` observations evenly over all states.
+def posterior(problem: Problem, transitions: Transitions, prior: Number) -> Model:
+    """Return the posterior mean under a Dirichlet prior that is uniform over the next states.
 
-    The reward of what was not tried is optimistic: above the highest mean so far by as much as that
-    is above the lowest, or by 1 if all are alike; it counts as `prior` observations, too. Other
-    values begin at zero.
+    The reward prior is optimistic: the highest mean reward so far plus its distance from the
+    lowest, or plus 1 if all are equal. The prior of other values is zero.
+
+    Args:
+        problem: problem of the training run.
+        transitions: counts of all transitions so far.
+        prior: weight of the prior, as a number of observations of each state and action.
     """
-    tried = seen.counts.sum(2)
-    states = len(seen.initial)
-    transition = (seen.counts + prior / states) / (tried + prior)[..., None]
-    mean = seen.rewards / jnp.maximum(tried, 1)
-    highest, lowest = (
-        jnp.max(mean, where=tried > 0, initial=-jnp.inf),
-        jnp.min(mean, where=tried > 0, initial=jnp.inf),
-    )
+    tried = transitions.counts.sum(2)
+    states = len(transitions.initial)
+    weight = tried + prior
+    transition = (transitions.counts + prior / states) / weight[..., None]
+    mean = transitions.rewards / jnp.maximum(tried, 1)
+    highest = jnp.max(mean, where=tried > 0, initial=-jnp.inf)
+    lowest = jnp.min(mean, where=tried > 0, initial=jnp.inf)
     spread = jnp.where(highest > lowest, highest - lowest, 1.0)
-    hoped = jnp.where(jnp.isfinite(highest), highest + spread, 0.0)
-    reward = (seen.rewards + prior * hoped) / (tried + prior)
-    info = None if seen.info is None else seen.info / (tried + prior)[..., None]
-    terminal = seen.ends > 0
+    optimistic = jnp.where(jnp.isfinite(highest), highest + spread, 0.0)
+    reward = (transitions.rewards + prior * optimistic) / weight
+    info = transitions.info
+    if info is not None:
+        info = info / weight[..., None]
+    terminal = transitions.ends > 0
     if problem.termination == "absorbing":
         pairs = jnp.indices(tried.shape)
-        after_end = jax.vmap(jax.vmap(problem.reward_after_end))(*pairs).astype(reward.dtype)
-        reward = jnp.where(terminal[:, None], after_end, reward)
+        reward_after_end = jax.vmap(jax.vmap(problem.reward_after_end))(*pairs)
+        reward = jnp.where(terminal[:, None], reward_after_end.astype(reward.dtype), reward)
         transition = jnp.where(terminal[:, None, None], jnp.eye(states)[:, None], transition)
-        info = None if info is None else jnp.where(terminal[:, None, None], 0.0, info)
-    initial = seen.initial / jnp.maximum(seen.initial.sum(), 1)
-    return Model(transition, reward, initial, terminal, info, seen.counts)
+        if info is not None:
+            info = jnp.where(terminal[:, None, None], 0.0, info)
+    initial = transitions.initial / jnp.maximum(transitions.initial.sum(), 1)
+    return Model(transition, reward, initial, terminal, info, transitions.counts)
 
 
-def evaluate(
-    problem: Problem, model: Model, probs: Float[Array, "S A"]
-) -> tuple[Float[Array, ""], Float[Array, " d"], Float[Array, "S A"]]:
-    """The utility, the occupancy of the features and the advantages of a table of probabilities, exact in a model.
+class Plan(NamedTuple):
+    """Logits of a policy, and the exact evaluation of the policy in a model."""
 
-    The advantage of an action is what it adds to the utility, for a visit of its state, at all
-    times together: the derivative is sum_t m_t(s) Q_t(s, a), for the masses m_t of the states and
-    Q_t of the quasi-reward.
+    logits: Float[Array, "S A"]
+    utility: Float[Array, ""]
+    occupancy: Float[Array, " d"]
+    """Occupancy of the features."""
+    advantages: Float[Array, "S A"]
+    """Derivative of the utility by the probability of an action, for each visit of its state."""
+
+
+def make_plan(problem: Problem, model: Model, logits: Float[Array, "S A"]) -> Plan:
+    """Return the exact evaluation of a softmax policy in a model.
+
+    The derivative of the utility is sum_t m_t(s) Q_t(s, a), for the masses m_t of the states and
+    the action values Q_t of the quasi-reward.
     """
-    going_on = jnp.where(
-        model.terminal & (problem.termination == "episodic"), 0.0, jnp.ones_like(model.initial)
-    )
-    onward = problem.discount * model.transition * going_on
-    moving = jnp.einsum("sa,sax->sx", probs, onward)
+    probs = jax.nn.softmax(logits)
+    is_end = model.terminal & (problem.termination == "episodic")
+    continues = jnp.where(is_end, 0.0, jnp.ones_like(model.initial))
+    discounted = problem.discount * model.transition * continues
+    chain = jnp.einsum("sa,sax->sx", probs, discounted)
     horizon = problem.sampling_horizon()
-    masses = jax.lax.scan(
-        lambda mass, _: (mass @ moving, mass), model.initial * going_on, None, length=horizon
-    )[1]
+
+    def next_mass(mass: Array, _: None) -> tuple[Array, Array]:
+        return mass @ chain, mass
+
+    masses = jax.lax.scan(next_mass, model.initial * continues, None, length=horizon)[1]
     visits = masses.sum(0)
-    pairs = jnp.indices(probs.shape)
-    step = [*pairs, model.reward] if model.info is None else [*pairs, model.reward, model.info]
+    step = [*jnp.indices(probs.shape), model.reward]
+    if model.info is not None:
+        step.append(model.info)
     counts = jax.vmap(jax.vmap(problem.count))(*step)
-    found = counts.total(visits[:, None] * probs, problem.size)
-    reward = counts.inner(problem.quasi_reward(found))
-    here = jnp.sum(probs * reward, 1)
-    later = jax.lax.scan(
-        lambda value, _: (here + moving @ value, value), jnp.zeros_like(here), None, length=horizon
-    )[1]
-    gain = reward * visits[:, None] + jnp.einsum("sax,sx->sa", onward, masses.T @ later[::-1])
-    gain = jnp.where(visits[:, None] > 0, gain / jnp.where(visits > 0, visits, 1.0)[:, None], 0.0)
-    return problem.estimated_utility(found), found, gain - jnp.sum(probs * gain, 1, keepdims=True)
+    occupancy = counts.total(visits[:, None] * probs, problem.size)
+    reward = counts.inner(problem.quasi_reward(occupancy))
+    state_reward = jnp.sum(probs * reward, 1)
+
+    def previous_value(value: Array, _: None) -> tuple[Array, Array]:
+        return state_reward + chain @ value, value
+
+    last_value = jnp.zeros_like(state_reward)
+    values = jax.lax.scan(previous_value, last_value, None, length=horizon)[1]
+    future = jnp.einsum("sax,sx->sa", discounted, masses.T @ values[::-1])
+    gain = reward * visits[:, None] + future
+    visited = visits > 0
+    divisor = jnp.where(visited, visits, 1.0)
+    gain = jnp.where(visited[:, None], gain / divisor[:, None], 0.0)
+    advantages = gain - jnp.sum(probs * gain, 1, keepdims=True)
+    return Plan(logits, problem.estimated_utility(occupancy), occupancy, advantages)
 
 
-@eqx.filter_jit  # outside of a compiled program, each step would be compiled anew
+@eqx.filter_jit  # outside a compiled program, each step would be compiled again
 def plan(
     problem: Problem, model: Model, logits: Float[Array, "S A"], steps: int
 ) -> tuple[Float[Array, "S A"], Float[Array, " d"]]:
-    """Improve a table of logits for the utility in a model; return it with its occupancy.
+    """Return improved logits for the utility in a model, and their occupancy.
 
-    Each step moves the logits along the advantages of the quasi-reward (the natural gradient of a
-    table), exactly, and is taken only if it does not lower the utility. After steps that help the
-    next is longer, so that for a linear utility this ends as policy iteration does.
+    Each step moves the logits along the exact advantages of the quasi-reward, the natural gradient
+    of a table. A step that lowers the utility is rejected. The step size grows after each accepted
+    step, so that the iterates approach those of policy iteration for a linear utility.
+
+    Args:
+        problem: problem of the training run.
+        model: model of the environment.
+        logits: logits of the current policy.
+        steps: number of steps.
     """
-    arrays, rest = eqx.partition((problem, model, logits), eqx.is_array)
+    arrays, static = eqx.partition((problem, model, logits), eqx.is_array)
 
-    def improved(arrays: Any) -> tuple[Array, Array]:
-        problem, model, logits = eqx.combine(arrays, rest)
-        return _improved(problem, model, logits, steps)
+    def improve(arrays: Any) -> tuple[Array, Array]:
+        problem, model, logits = eqx.combine(arrays, static)
+        return _improve(problem, model, logits, steps)
 
-    one_by_one = len(model.initial) >= MANY_STATES
-    return (sequential_vmap(improved) if one_by_one else improved)(arrays)
+    if len(model.initial) >= MIN_SEQUENTIAL_STATES:
+        improve = sequential_vmap(improve)
+    return improve(arrays)
 
 
-def _improved(
+def _improve(
     problem: Problem, model: Model, logits: Float[Array, "S A"], steps: int
 ) -> tuple[Array, Array]:
+    def improve_once(carry: tuple[Plan, Array], _: None) -> tuple[tuple[Plan, Array], None]:
+        current, size = carry
+        largest = jnp.max(jnp.abs(current.advantages))
+        scale = jnp.where(largest > 0, largest, 1.0)
+        logits = current.logits + size * current.advantages / scale
+        logits = jnp.maximum(logits - logits.max(1, keepdims=True), MIN_LOGIT)
+        candidate = make_plan(problem, model, logits)
+        is_better = candidate.utility >= current.utility
+        factor = jnp.where(is_better, SIZE_GROWTH, SIZE_DECAY)
+        return (choose(is_better, candidate, current), size * factor), None
 
-    def improve(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
-        logits, worth, gain, size = carry[0], carry[1], carry[3], carry[4]
-        largest = jnp.max(jnp.abs(gain))
-        moved = logits + size * gain / jnp.where(largest > 0, largest, 1.0)
-        moved = jnp.maximum(moved - moved.max(1, keepdims=True), LOWEST)
-        new = evaluate(problem, model, jax.nn.softmax(moved))
-        better = new[0] >= worth
-        kept = [
-            jnp.where(better, one, other)
-            for one, other in zip((moved, *new), carry[:-1], strict=True)
-        ]
-        return (*kept, size * jnp.where(better, GROW, SHRINK)), None
-
-    first = logits, *evaluate(problem, model, jax.nn.softmax(logits)), jnp.ones((), logits.dtype)
-    logits, _, found, _, _ = jax.lax.scan(improve, first, None, length=steps)[0]
-    return logits, found
+    first = make_plan(problem, model, logits)
+    first_size = jnp.ones((), logits.dtype)
+    (best, _), _ = jax.lax.scan(improve_once, (first, first_size), None, length=steps)
+    return best.logits, best.occupancy

@@ -1,6 +1,6 @@
-"""Plug-in planning: count transitions, plan in the model that follows from the counts, act, repeat."""
+"""Plug-in planning: repeatedly count transitions and plan in the estimated model."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from math import floor, inf, log
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key
 
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase, default_batch
 from occupax.algorithms.planning import Model, plan, posterior
-from occupax.algorithms.updates import resolved, zero_gradient
+from occupax.algorithms.updates import require_resolved, zero_gradient
 from occupax.baselines import BaselineName
 from occupax.batches import Batch, Transitions
 from occupax.errors import check_integer, check_number, is_traced
@@ -20,42 +20,49 @@ from occupax.problem import Problem
 from occupax.steps import Number, Radius
 
 MAX_COUNTS = 30_000_000
-"""Largest number S * A * S of counts; they take 120 MB in each of five runs."""
+"""Largest number S * A * S of counts, which take 120 MB in each of five runs."""
 
 
 class PlugInState(AlgorithmState):
-    """The policy, its occupancy in the model, and the counts of all transitions."""
+    """Policy, its occupancy in the model and the counts of all transitions."""
 
-    seen: Transitions
+    transitions: Transitions
+    """Counts n of all transitions so far."""
 
 
 class PlugIn(Algorithm[PlugInState]):
-    """Planning for the utility in the posterior mean of a model, from counts n(s, a, s') of all transitions so far.
+    """Planning in the posterior mean of a model, from counts n(s, a, s') of all transitions so far.
 
         for k = 0, 1, ...:
             sample N trajectories under the policy and add their transitions to the counts
             if the number of trajectories has passed a power of `growth`:
                 P(s'|s, a) = (n(s, a, s') + c / S) / (n(s, a) + c)
-                plan: improve the policy for F in the model with transition P, from the current
-                    policy on
-                act as planned, but uniformly with probability explore / k
+                improve the current policy for F in the model with transition P
+                mix the improved policy with uniform actions, with probability explore / k
 
-    The prior believes that an action which was not tried may lead anywhere. Rewards have an
-    optimistic prior, so that unknown pairs are worth a visit. Observations and actions are discrete
-    and the policy is a table. The state's occupancy is that of the plan in the model, and its
-    gradient the displacement from the policy to the plan.
+    Under the prior, an untried action leads to every state with equal probability. The prior of the
+    rewards is optimistic and makes the policy explore untried pairs. Observations and actions must
+    be discrete and the policy a table. The occupancy of the state is that of the plan in the model.
+    The gradient of the state is the displacement from the policy to the plan.
 
     Args:
-        batch: trajectories of an iteration (N); by default `default_batch`.
-        prior: number of observations that the prior counts as, for every pair of state and action
-            (c).
-        explore: fraction of uniform actions after the first plan; after k iterations it is this
-            over k.
-        growth: factor by which the number of trajectories grows between two plans.
-        plan_steps: steps of planning; see `planning.plan`.
-        step_size, radius, rule: step towards the plan, by default all the way; see `Algorithm`.
-        baseline: no effect, because no gradient is estimated.
-        decay_after, output: see `Algorithm`.
+        batch: number of trajectories of an iteration (N). Default: by policy, see
+            `base.default_batch`.
+        prior: weight of the prior of each pair of state and action, as a number of observations
+            (c). Default: 0.1.
+        explore: fraction of uniform actions after the first iteration, divided by k after k
+            iterations; in [0, 1]. Default: 0.3.
+        growth: factor by which the number of trajectories grows between two plans, above 1.
+            Default: 1.1.
+        plan_steps: number of steps of planning, see `planning.plan`. Default: 20.
+        step_size: step size towards the plan (eta). Default: 1, the whole displacement.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: none.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "gradient".
+        baseline: no effect, because no gradient is estimated. Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     estimates_gradient: ClassVar[bool] = False
@@ -65,31 +72,32 @@ class PlugIn(Algorithm[PlugInState]):
     explore: Number = 0.3
     growth: float = eqx.field(static=True, default=1.1)
     plan_steps: int = eqx.field(static=True, default=20)
-    step_size: Number | None = eqx.field(kw_only=True, default=1.0)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="gradient")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    step_size: Number | None = 1.0
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="gradient")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if not is_traced(self.prior):
             check_number("prior", self.prior, low=0.0, open_low=True)
-        if not is_traced(self.explore) and check_number("explore", self.explore, low=0.0) > 1:
-            raise ValueError(
-                f"explore must be a fraction of the actions, at most 1, got {self.explore!r}."
-            )
         check_number("growth", self.growth, low=1.0, open_low=True)
         check_integer("plan_steps", self.plan_steps)
+        if is_traced(self.explore):
+            return
+        if check_number("explore", self.explore, low=0.0) > 1:
+            raise ValueError(f"explore must be in [0, 1], got {self.explore!r}.")
 
     @property
     def phases(self) -> tuple[Phase[PlugInState], ...]:
-        """N trajectories, with and without a new plan."""
-        batch = resolved("batch", self.batch)
+        """N trajectories with a new plan, and N without one."""
+        batch = require_resolved("batch", self.batch)
         return Phase(batch, self._plan), Phase(batch, self._count)
 
     def phase(self, iteration: int) -> int:
-        """Return 0, a new plan, if the number of trajectories has passed a power of `growth`, else 1."""
+        """Return 0, a new plan, if the iteration passes a power of `growth`, else 1."""
         if iteration == 0:
             return 0
         power = floor(log(iteration, self.growth))
@@ -106,49 +114,55 @@ class PlugIn(Algorithm[PlugInState]):
     def init(self, problem: Problem, policy: Policy) -> PlugInState:
         """Return the state before the first iteration, without counts."""
         if not isinstance(policy, Tabular):
-            got = f"{type(problem.env).__name__} with a policy that is {type(policy).__name__}"
             raise ValueError(
-                f"PlugIn needs discrete observations and actions, and a table as its policy; got {got}."
+                "policy must be a table for PlugIn, which needs discrete observations and actions, "
+                f"got {type(policy).__name__} in {type(problem.env).__name__}. Use REINFORCE."
             )
         S, A = policy.table.shape
         if S * A * S > MAX_COUNTS:
             raise ValueError(
-                f"PlugIn counts S * A * S transitions, at most {MAX_COUNTS:,}; got {S:,} states."
+                f"S * A * S must be at most {MAX_COUNTS:,} for PlugIn, got {S:,} states and {A:,} "
+                "actions. Use REINFORCE."
             )
         k = len(getattr(problem.env, "info", ()))
-        seen = Transitions(
+        info = None
+        if k:
+            info = jnp.zeros((S, A, k))
+        transitions = Transitions(
             initial=jnp.zeros(S),
             counts=jnp.zeros((S, A, S)),
             rewards=jnp.zeros((S, A)),
             ends=jnp.zeros(S),
-            info=jnp.zeros((S, A, k)) if k else None,
+            info=info,
         )
         return PlugInState(
             policy=policy,
             occupancy=jnp.zeros(problem.size),
             gradient=zero_gradient(policy),
             memory=self.step().init(policy),
-            seen=seen,
+            transitions=transitions,
         )
 
     def metrics(self, state: PlugInState) -> dict[str, Float[Array, ""]]:
-        """Return the metric `tried`: the fraction of all pairs of state and action that were tried."""
-        return {"tried": jnp.mean(state.seen.counts.sum(2) > 0, dtype=state.occupancy.dtype)}
+        """Return the metric `tried`, the fraction of tried pairs of state and action."""
+        tried = state.transitions.counts.sum(2) > 0
+        return {"tried": jnp.mean(tried, dtype=state.occupancy.dtype)}
 
     def model(self, problem: Problem, state: PlugInState) -> Model:
         """Return the posterior mean of the model, with the counts."""
-        return posterior(problem, state.seen, self.prior)
+        return posterior(problem, state.transitions, self.prior)
 
     def _count(self, state: PlugInState, batch: Batch, key: Key[Array, ""]) -> PlugInState:
-        seen = jax.tree.map(jnp.add, state.seen, batch.transitions())
-        return replace(state, seen=seen, memory=state.memory.without_step())
+        transitions = jax.tree.map(jnp.add, state.transitions, batch.transitions())
+        memory = state.memory.without_step()
+        return replace(state, transitions=transitions, memory=memory)
 
     def _plan(self, state: PlugInState, batch: Batch, key: Key[Array, ""]) -> PlugInState:
         state = self._count(state, batch, key)
         model = self.model(batch.problem, state)
         table = _table(state.policy)
         logits, occupancy = plan(batch.problem, model, table, self.plan_steps)
-        iterations = state.seen.initial.sum() / resolved("batch", self.batch)
+        iterations = state.transitions.initial.sum() / require_resolved("batch", self.batch)
         explore = self.explore / jnp.maximum(iterations, 1.0)
         probs = (1 - explore) * jax.nn.softmax(logits) + explore / logits.shape[1]
         displacement = Tabular(jnp.log(probs) - table)

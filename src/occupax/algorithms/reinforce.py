@@ -1,6 +1,6 @@
 """REINFORCE with quasi-rewards (Williams, 1992)."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from math import inf
 from typing import Any
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from occupax.algorithms.base import Algorithm, AlgorithmState, Output, Phase, default_batch
-from occupax.algorithms.updates import choose, resolved, zero_gradient
+from occupax.algorithms.updates import choose, require_resolved, zero_gradient
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
 from occupax.errors import check_share
@@ -20,7 +20,7 @@ from occupax.steps import Number, Radius, global_norm
 
 
 class REINFORCEState(AlgorithmState):
-    """Estimates of the last batch, and the state of the restarts."""
+    """Estimates of the last batch and state of the restarts."""
 
     lowest_utility: Float[Array, ""]
     """Lowest utility of all batches so far."""
@@ -33,33 +33,43 @@ class REINFORCE(Algorithm[REINFORCEState]):
 
         for k = 0, 1, ...:
             sample N trajectories under theta_k
-            u_k         = (1 - alpha) u_{k-1} + alpha mean u_hat(theta_k)        with alpha = 1 for k = 0
+            u_k         = (1 - alpha) u_{k-1} + alpha mean u_hat(theta_k),  alpha = 1 for k = 0
             g_k         = mean g_hat(theta_k, grad F(u_k))
             theta_{k+1} = theta_k + step(g_k)
 
-    For a linear utility grad F is constant, so that alpha has no effect.
+    For a linear utility grad F is constant, and alpha has no effect.
 
     Args:
-        batch: trajectories of an iteration (N); by default `default_batch`.
-        mixing: weight of the newest batch in the occupancy (alpha). 1 is a fresh estimate, whose
-            noise biases grad F where F is curved. By default 0.5 for tables and 1 for other
-            policies.
-        restarts: whether the output layer of a network for discrete actions is re-initialised, far
-            from uniform, after a batch with zero gradient and the lowest utility so far. Until a
-            goal is observed for the first time, each iteration then tries another policy. Has no
-            effect under constraints, where a lower utility may be the price of satisfying them.
-        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
+        batch: number of trajectories of an iteration (N). Default: by policy, see
+            `base.default_batch`.
+        mixing: weight of the newest batch in the occupancy (alpha), in (0, 1]. 1 is a fresh
+            estimate, whose noise biases grad F where F is curved. Default: 0.5 for tables,
+            otherwise 1.
+        restarts: whether the output layer of a network for discrete actions is re-initialised after
+            a batch with zero gradient and the lowest utility so far. Each iteration thus tries
+            another policy until it observes a goal for the first time. No effect under constraints,
+            where a lower utility may be the price of satisfying them. Default: True.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     batch: int | None = eqx.field(static=True, default=None)
-    mixing: Number | None = eqx.field(kw_only=True, default=None)
-    restarts: bool = eqx.field(kw_only=True, static=True, default=True)
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    mixing: Number | None = None
+    restarts: bool = eqx.field(static=True, default=True)
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if self.mixing is not None:
@@ -70,7 +80,7 @@ class REINFORCE(Algorithm[REINFORCEState]):
     @property
     def phases(self) -> tuple[Phase[REINFORCEState], ...]:
         """N trajectories in every iteration."""
-        return (Phase(resolved("batch", self.batch), self._ascend),)
+        return (Phase(require_resolved("batch", self.batch), self._ascend),)
 
     def resolve(self, problem: Problem, policy: Policy) -> Algorithm[REINFORCEState]:
         """Return the algorithm with numbers for the hyperparameters that were left open."""
@@ -94,15 +104,15 @@ class REINFORCE(Algorithm[REINFORCEState]):
         )
 
     def metrics(self, state: REINFORCEState) -> dict[str, Float[Array, ""]]:
-        """Return the metric `redrawn`: 1 if the output layer was re-initialised. Empty if restarts do not apply."""
-        if not (self.restarts and can_restart(state.policy)):
+        """Return the metric `redrawn`, 1 after a re-initialisation. Empty without restarts."""
+        if not self.restarts or not can_restart(state.policy):
             return {}
         return {"redrawn": state.redrawn.astype(state.occupancy.dtype)}
 
     def _ascend(self, state: REINFORCEState, batch: Batch, key: Key[Array, ""]) -> REINFORCEState:
         is_first = state.memory.steps == 0
         fresh_occupancy = batch.occupancy()
-        alpha = jnp.where(is_first, 1.0, resolved("mixing", self.mixing))
+        alpha = jnp.where(is_first, 1.0, require_resolved("mixing", self.mixing))
         occupancy = (1 - alpha) * state.occupancy + alpha * fresh_occupancy
         gradient = batch.gradient(None, batch.quasi_reward(occupancy), self.baseline)
         policy, memory = self.step()(state.policy, gradient, state.memory, batch)
@@ -122,16 +132,20 @@ class REINFORCE(Algorithm[REINFORCEState]):
 
 
 def default_mixing(policy: Policy) -> float:
-    """Return the default of `mixing`; occupancies of networks change too much between batches to be mixed."""
+    """Return the default of `mixing`.
+
+    The occupancy of a network changes too much between batches to be mixed.
+    """
     if isinstance(policy, Tabular):
         return 0.5
     return 1.0
 
 
-@eqx.filter_jit  # outside of a compiled program, each operation by itself would take longer
+@eqx.filter_jit  # outside a compiled program, separate operations would take longer
 def _restart(
     policy: Policy, gradient: Policy, is_lowest: Bool[Array, ""], key: Key[Array, ""]
 ) -> tuple[Policy, Array]:
-    """Return the policy, re-initialised after a zero gradient at the lowest utility, and whether it was."""
+    """Return the policy, re-initialised if needed, and whether that was the case."""
     redrawn = is_lowest & (global_norm(gradient) == 0)
-    return choose(redrawn, restart_policy(policy, key), policy), redrawn
+    policy = choose(redrawn, restart_policy(policy, key), policy)
+    return policy, redrawn

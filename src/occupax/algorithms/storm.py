@@ -1,5 +1,6 @@
 """STORM-PG: recursive estimates with momentum (Yuan, Lian, Liu and Zhou, 2020)."""
 
+from dataclasses import KW_ONLY
 from math import inf
 from typing import Any
 
@@ -27,21 +28,20 @@ from occupax.steps import Number, Radius
 
 
 class STORMState(AlgorithmState):
-    """Recursive estimates u_t and g_t, the policy before the last step, and the last two quasi-rewards."""
+    """Recursive estimates u_t and g_t, the previous policy and the last two quasi-rewards."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
-    used."""
+    """Whether the importance weights of the last refinement were not trusted."""
     previous: Policy
-    """theta_{j-1}, the policy before the last step."""
+    """Policy before the last step, theta_{t-1}."""
     quasi_reward: Float[Array, " d"]
-    """r_{j-1}, the quasi-reward of the last iteration."""
+    """Quasi-reward of the last iteration, r_{t-1}."""
     previous_quasi_reward: Float[Array, " d"]
-    """r_{j-2}."""
+    """Quasi-reward of the iteration before that, r_{t-2}."""
 
 
 class STORM(Algorithm[STORMState]):
-    """One large batch, then small batches, each of which renews a fraction of the estimate.
+    """Stochastic recursive momentum: one large batch, then partly renewed estimates.
 
         sample N trajectories under theta_0
         u_0 = mean u_hat(theta_0),  r_0 = grad F(u_0),  r_{-1} = r_0
@@ -50,33 +50,42 @@ class STORM(Algorithm[STORMState]):
         for t = 1, 2, ...:
             sample B trajectories under theta_t
             u_t = mean u_hat(theta_t) + (1 - h) (u_{t-1} - mean u_hat(theta_{t-1}))
-            g_t = mean g_hat(theta_t, r_{t-1}) + (1 - h) (g_{t-1} - mean g_hat(theta_{t-1},
-            r_{t-2})) r_t = grad F(u_t)
+            g_t = mean g_hat(theta_t, r_{t-1})
+                  + (1 - h) (g_{t-1} - mean g_hat(theta_{t-1}, r_{t-2}))
+            r_t = grad F(u_t)
             theta_{t+1} = theta_t + step(g_t)
 
     Args:
-        snapshot_batch: trajectories of the first iteration (N).
-        batch: trajectories of each later iteration (B).
-        fresh: weight of the fresh estimate (h), in (0, 1].
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
-            step, at which the importance weights of a refinement are trusted; otherwise the fresh
-            estimate of its own batch replaces the recursive one. None trusts all weights, as the
-            paper does.
-        weight_bound: largest importance weight that is trusted.
-        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: number of trajectories of the first iteration (N). Default: 20.
+        batch: number of trajectories of each later iteration (B). Default: 20.
+        fresh: weight of the fresh estimate (h), in (0, 1]. Default: 0.7.
+        weight_guard: smallest effective sample size of the importance weights, as a fraction of the
+            on-policy one. Below it, the estimate of the batch itself replaces the recursive one.
+            None trusts all weights, as in the paper. Default: 0.5.
+        weight_bound: largest importance weight of a trusted refinement, above 1. Default: 4.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=20)
     fresh: Number = 0.7
-    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
-    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    weight_guard: Number | None = 0.5
+    weight_bound: Number = 4.0
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_sizes(self, "snapshot_batch", "batch")
@@ -107,7 +116,7 @@ class STORM(Algorithm[STORMState]):
         )
 
     def metrics(self, state: STORMState) -> dict[str, Float[Array, ""]]:
-        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        """Return the metric `restarted`, 1 if weights were not trusted. Empty without a guard."""
         if self.weight_guard is None:
             return {}
         return {"restarted": state.restarted.astype(state.occupancy.dtype)}
@@ -131,15 +140,17 @@ class STORM(Algorithm[STORMState]):
     def _refine(self, state: STORMState, batch: Batch, key: Key[Array, ""]) -> STORMState:
         trusted = weights_are_trusted(batch, state.previous, self.weight_guard, self.weight_bound)
         fresh_occupancy = batch.occupancy()
-        kept = 1 - self.fresh
+        momentum = 1 - self.fresh
+        old_occupancy = batch.occupancy(state.previous)
         recursive_occupancy = (
-            kept * state.occupancy + fresh_occupancy - kept * batch.occupancy(state.previous)
+            momentum * state.occupancy + fresh_occupancy - momentum * old_occupancy
         )
         occupancy = choose(trusted, recursive_occupancy, fresh_occupancy)
         fresh_gradient = batch.gradient(None, state.quasi_reward, self.baseline)
         old_gradient = batch.gradient(state.previous, state.previous_quasi_reward, self.baseline)
-        correction = subtract(fresh_gradient, scale(kept, old_gradient))
-        gradient = choose(trusted, add(scale(kept, state.gradient), correction), fresh_gradient)
+        correction = subtract(fresh_gradient, scale(momentum, old_gradient))
+        recursive_gradient = add(scale(momentum, state.gradient), correction)
+        gradient = choose(trusted, recursive_gradient, fresh_gradient)
         policy, memory = self.step()(state.policy, gradient, state.memory, batch)
         return STORMState(
             policy=policy,

@@ -1,5 +1,6 @@
 """SVRPG: variance reduction around a snapshot (Papini et al., 2018)."""
 
+from dataclasses import KW_ONLY
 from math import inf
 from typing import Any
 
@@ -25,19 +26,20 @@ from occupax.steps import Number, Radius
 
 
 class SVRPGState(AlgorithmState):
-    """Estimates of the last iteration, and those of the last snapshot."""
+    """Estimates of the last iteration and of the last snapshot."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last correction were not trusted, so that its fresh estimate was
-    used."""
+    """Whether the importance weights of the last correction were not trusted."""
     snapshot: Policy
-    """theta~, the policy of the snapshot."""
+    """Policy of the last snapshot, theta~."""
     snapshot_occupancy: Float[Array, " d"]
+    """Occupancy estimate of the last snapshot, u_0."""
     snapshot_gradient: Policy
+    """Gradient estimate of the last snapshot, g_0."""
 
 
 class SVRPG(Algorithm[SVRPGState]):
-    """Estimates of a snapshot theta~ that small batches correct.
+    """Variance-reduced policy gradient: small batches correct the estimates of a snapshot.
 
         each epoch:
             theta~ = theta_0, sample N trajectories under theta~
@@ -52,28 +54,36 @@ class SVRPG(Algorithm[SVRPGState]):
                 theta_{j+1} = theta_j + step(g_j)
 
     Args:
-        snapshot_batch: trajectories of a snapshot (N).
-        batch: trajectories of a correction (B).
-        epoch_length: iterations of an epoch, the snapshot included (m).
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
-            step, at which the importance weights of a correction are trusted; otherwise the fresh
-            estimate of its own batch replaces the corrected one. None trusts all weights, as the
-            paper does.
-        weight_bound: largest importance weight that is trusted.
-        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: number of trajectories of a snapshot (N). Default: 20.
+        batch: number of trajectories of a correction (B). Default: 10.
+        epoch_length: number of iterations of an epoch, the snapshot included (m). Default: 2.
+        weight_guard: smallest effective sample size of the importance weights, as a fraction of the
+            on-policy one. Below it, the estimate of the batch itself replaces the corrected one.
+            None trusts all weights, as in the paper. Default: 0.5.
+        weight_bound: largest importance weight of a trusted correction, above 1. Default: 4.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
     epoch_length: int = eqx.field(static=True, default=2)
-    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
-    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    weight_guard: Number | None = 0.5
+    weight_bound: Number = 4.0
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_sizes(self, "snapshot_batch", "batch", "epoch_length")
@@ -104,7 +114,7 @@ class SVRPG(Algorithm[SVRPGState]):
         )
 
     def metrics(self, state: SVRPGState) -> dict[str, Float[Array, ""]]:
-        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        """Return the metric `restarted`, 1 if weights were not trusted. Empty without a guard."""
         if self.weight_guard is None:
             return {}
         return {"restarted": state.restarted.astype(state.occupancy.dtype)}

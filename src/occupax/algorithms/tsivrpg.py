@@ -1,5 +1,6 @@
 """TSIVR-PG, Algorithm 1 of Zhang, Ni, Yu, Szepesvari and Wang (2021)."""
 
+from dataclasses import KW_ONLY
 from math import inf
 from typing import Any
 
@@ -25,17 +26,16 @@ from occupax.steps import Number, Radius
 
 
 class TSIVRPGState(AlgorithmState):
-    """Recursive estimates u_j and g_j, the policy before the last step, and the last two quasi-rewards."""
+    """Recursive estimates u_j and g_j, the previous policy and the last two quasi-rewards."""
 
     restarted: Bool[Array, ""]
-    """Whether the weights of the last refinement were not trusted, so that its fresh estimate was
-    used."""
+    """Whether the importance weights of the last refinement were not trusted."""
     previous: Policy
-    """theta_{j-1}, the policy before the last step."""
+    """Policy before the last step, theta_{j-1}."""
     quasi_reward: Float[Array, " d"]
-    """r_{j-1}, the quasi-reward of the last iteration."""
+    """Quasi-reward of the last iteration, r_{j-1}."""
     previous_quasi_reward: Float[Array, " d"]
-    """r_{j-2}."""
+    """Quasi-reward of the iteration before that, r_{j-2}."""
 
 
 class TSIVRPG(Algorithm[TSIVRPGState]):
@@ -54,33 +54,41 @@ class TSIVRPG(Algorithm[TSIVRPGState]):
                 r_j = grad F(u_j)
                 theta_{j+1} = theta_j + step(g_j)
 
-    r_j depends on the batch of iteration j and would bias g_j, so that the quasi-rewards are one
-    iteration old. With `rule="gradient"` and a finite `radius` the step is the truncated one of the
-    paper.
+    The quasi-reward r_j depends on the batch of iteration j and would bias g_j. The estimate g_j
+    therefore uses the quasi-rewards of earlier iterations. The truncated step of the paper is
+    `rule="gradient"` with a finite `radius`.
 
     Args:
-        snapshot_batch: trajectories of a snapshot (N).
-        batch: trajectories of a refinement (B).
-        epoch_length: iterations of an epoch, the snapshot included (m).
-        weight_guard: smallest effective sample size, as a fraction of the trajectories that took a
-            step, at which the importance weights of a refinement are trusted; otherwise the fresh
-            estimate of its own batch replaces the recursive one. None trusts all weights, as the
-            paper does.
-        weight_bound: largest importance weight that is trusted.
-        step_size, decay_after, radius, rule, baseline, output: see `Algorithm`.
+        snapshot_batch: number of trajectories of a snapshot (N). Default: 20.
+        batch: number of trajectories of a refinement (B). Default: 10.
+        epoch_length: number of iterations of an epoch, the snapshot included (m). Default: 2.
+        weight_guard: smallest effective sample size of the importance weights, as a fraction of the
+            on-policy one. Below it, the estimate of the batch itself replaces the recursive one.
+            None trusts all weights, as in the paper. Default: 0.5.
+        weight_bound: largest importance weight of a trusted refinement, above 1. Default: 4.
+        step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
+        decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: constant if
+            `step_size` is set, otherwise by rule and policy, see `steps.default_decay`.
+        radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
+        rule: step rule: "adam", "natural", "gradient", "normalised" or an optax transformation.
+            Default: "adam".
+        baseline: baseline of the gradient estimate: "none", "mean" or "linear". Default: "mean".
+        output: policy that training returns: "last", "uniform", "best" or "average". Default:
+            "average" under constraints, otherwise "last".
     """
 
     snapshot_batch: int = eqx.field(static=True, default=20)
     batch: int = eqx.field(static=True, default=10)
     epoch_length: int = eqx.field(static=True, default=2)
-    weight_guard: Number | None = eqx.field(kw_only=True, default=0.5)
-    weight_bound: Number = eqx.field(kw_only=True, default=4.0)
-    step_size: Number | None = eqx.field(kw_only=True, default=None)
-    decay_after: Number | None = eqx.field(kw_only=True, default=None)
-    radius: Radius = eqx.field(kw_only=True, default=inf)
-    rule: Any = eqx.field(kw_only=True, static=True, default="adam")
-    baseline: BaselineName = eqx.field(kw_only=True, static=True, default="mean")
-    output: Output | None = eqx.field(kw_only=True, static=True, default=None)
+    _: KW_ONLY
+    weight_guard: Number | None = 0.5
+    weight_bound: Number = 4.0
+    step_size: Number | None = None
+    decay_after: Number | None = None
+    radius: Radius = inf
+    rule: Any = eqx.field(static=True, default="adam")
+    baseline: BaselineName = eqx.field(static=True, default="mean")
+    output: Output | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_sizes(self, "snapshot_batch", "batch", "epoch_length")
@@ -110,7 +118,7 @@ class TSIVRPG(Algorithm[TSIVRPGState]):
         )
 
     def metrics(self, state: TSIVRPGState) -> dict[str, Float[Array, ""]]:
-        """Return the metric `restarted`: 1 if the importance weights were not trusted. Empty without a guard."""
+        """Return the metric `restarted`, 1 if weights were not trusted. Empty without a guard."""
         if self.weight_guard is None:
             return {}
         return {"restarted": state.restarted.astype(state.occupancy.dtype)}

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key
 from occupax.algorithms import MaxEnt
 from occupax.algorithms.base import Phase
 from occupax.algorithms.maxent import MaxEntState
-from occupax.algorithms.updates import resolved
+from occupax.algorithms.updates import require_resolved
 from occupax.batches import Batch
 
 
@@ -33,7 +33,7 @@ class MaxEntReading(MaxEnt):
     @property
     def phases(self) -> tuple[Phase[MaxEntState], ...]:
         """One batch for density and plan, or one for each."""
-        size = resolved("batch", self.batch)
+        size = require_resolved("batch", self.batch)
         if self.own_density:
             return Phase(size, self._density), Phase(size, self._plan)
         return (Phase(size, self._both),)
