@@ -17,7 +17,7 @@ def measure(suite: str) -> Table:
     """Train on each problem, print every finding, and count them."""
     rows, counts = [], Counter[str]()
     for it in ox.bench.problems("full" if suite == "full" else "quick"):
-        result = ox.train(it.problem, episodes=it.row.episodes, seeds=SEEDS, progress=False)
+        result = ox.train(it.problem, episodes=it.entry.episodes, seeds=SEEDS, progress=False)
         kinds = [finding.kind for finding in result.diagnosis]
         counts.update(kinds)
         rows.append([it.name, str(len(kinds)), ", ".join(kinds) or "-", result.headline])

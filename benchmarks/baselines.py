@@ -62,7 +62,7 @@ def all_problems() -> dict[str, tuple[ox.Problem, float, int]]:
     references = json.loads(STORED.read_text())
     for it in problems("full", "development"):
         if it.family == "cartpole" and it.utility != "return":  # which is CartPole-v1
-            found[it.name] = it.problem, references[it.name]["best"], it.row.episodes
+            found[it.name] = it.problem, references[it.name]["best"], it.entry.episodes
     for sizes, horizon, discount in SYSTEMS:
         problem = ox.Problem(ox.envs.LQR.random(*sizes), discount=discount, horizon=horizon)
         found[f"LQR{sizes}"] = problem, lqr.optimum(problem).value, 5_000

@@ -57,10 +57,11 @@ from solving import ours
 import occupax as ox
 from occupax.algorithms import Algorithm
 from occupax.analysis.statistics import interquartile_mean
-from occupax.bench import cells
+from occupax.bench.cells import BenchCell, read_cell
 from occupax.bench.families import BenchProblem, problems
-from occupax.bench.references import known_reference
+from occupax.bench.references import stored_reference
 from occupax.envs.actions import DiscreteActions
+from occupax.jobs import JobStore
 
 SEEDS = 5
 TABLES = {
@@ -110,12 +111,13 @@ GROUPS: dict[str, tuple[dict[str, Any], Callable[[BenchProblem], bool]]] = {
 
 def scores(folder: Path, it: BenchProblem, label: str, algorithm: Algorithm[Any]) -> np.ndarray:
     """The scores of each seed after a tenth, a third and all of the budget, and over the training."""
-    known = known_reference(it, folder)
-    assert known is not None, f"there is no reference for {it.name}"
-    cell = cells.Cell(it, label, algorithm, "default", SEEDS)
-    done = cells.load(folder, cell) or cells.keep(folder, cell)
-    found = done.curve.scores(known.best, it.row.episodes)
-    return np.array([found[name] for name in ("tenth", "third", "end", "mean")])
+    reference = stored_reference(it)
+    assert reference is not None, f"there is no reference for {it.name}"
+    cell = BenchCell(it, label, algorithm, "default", SEEDS)
+    finished = JobStore(folder).run([cell.job], progress=False)
+    curve = read_cell(cell, finished[cell.name]).curve
+    by_measure = curve.scores(reference.best, it.entry.episodes)
+    return np.array([by_measure[name] for name in ("tenth", "third", "end", "mean")])
 
 
 def lake(algorithm: Algorithm[Any]) -> list[float]:

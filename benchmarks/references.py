@@ -1,4 +1,4 @@
-"""Work out the best values of the problems of `occupax bench` anew, and store them in the package.
+"""Compute the best values of the problems of `occupax bench`, and store them in the package.
 
 python benchmarks/references.py                   all of them, which takes a while: some come from long runs
 python benchmarks/references.py lake-8/return     some of them
@@ -6,7 +6,7 @@ python benchmarks/references.py lake-8/return     some of them
 
 import sys
 
-from occupax.bench.references import store
+from occupax.bench.references import store_references
 
 if __name__ == "__main__":
-    store(sys.argv[1:])
+    store_references(sys.argv[1:])

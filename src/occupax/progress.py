@@ -1,18 +1,23 @@
-"""How far something is that takes a while, and how long it will take."""
+"""Progress bar with an estimate of the remaining time."""
 
 import time
 from contextlib import suppress
 from typing import Any
 
 SECONDS_TO_MEASURE = 5.0
-"""After which the pace so far says more than a first guess."""
+"""Time after which the measured pace replaces the first guess."""
 
 
 class ProgressBar:
-    """A bar on the standard error; a line now and then where that is not a terminal.
+    """Progress bar on the standard error, with lines in its place where that is no terminal.
 
-    The `total` and what is `done` already are in any unit; `seconds_a_unit` is a first guess of the
-    pace.
+    Args:
+        total: Amount of work, in any unit.
+        text: Description in front of the bar.
+        done: Amount of work that was finished before.
+        shown: Whether to show anything.
+        seconds_a_unit: First guess of the pace.
+        seconds_between_lines: Shortest time between two lines where there is no terminal.
     """
 
     def __init__(
@@ -24,25 +29,28 @@ class ProgressBar:
         seconds_a_unit: float | None = None,
         seconds_between_lines: float = 15.0,
     ):
+        # rich takes long to import, and few commands show a bar
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        description = TextColumn("{task.description}", style="bold", markup=False)
-        columns = (description, BarColumn(), TextColumn("{task.fields[left]}"))
         self._bar = Progress(
-            *columns, TimeElapsedColumn(), console=Console(stderr=True, emoji=False)
+            TextColumn("{task.description}", style="bold", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[left]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True, emoji=False),
         )
-        self._lines = shown and not self._bar.console.is_terminal
-        self._total, self._first, self._guess, self._between = (
-            total,
-            done,
-            seconds_a_unit,
-            seconds_between_lines,
-        )
-        self._began = self._said = time.monotonic()
+        is_terminal = self._bar.console.is_terminal
+        self._prints_lines = shown and not is_terminal
+        self._total = total
+        self._first = done
+        self._guess = seconds_a_unit
+        self._seconds_between_lines = seconds_between_lines
+        self._start = time.monotonic()
+        self._last_line = self._start
         self._task = self._bar.add_task(text, total=total, left="")
         self._bar.update(self._task, completed=done)
-        if shown and self._bar.console.is_terminal:
+        if shown and is_terminal:
             self._bar.start()
 
     def __enter__(self) -> "ProgressBar":
@@ -52,24 +60,30 @@ class ProgressBar:
         self.close()
 
     def close(self) -> None:
-        """Leave the bar where it is."""
-        if self._bar.live.is_started:  # otherwise rich would end with an empty line
-            with suppress(OSError):  # the terminal may have been closed
-                self._bar.stop()
+        """Stop the bar and leave it on the screen."""
+        if not self._bar.live.is_started:  # rich would print an empty line
+            return
+        with suppress(OSError):  # the terminal may have been closed
+            self._bar.stop()
 
     def update(self, done: int | float, text: str | None = None) -> None:
-        """Move the bar to what is done by now; without a text it keeps the last one, and there is no line."""
-        left = self._left(done)
+        """Move the bar. Without a text the last one stays, and no line is printed."""
+        left = self._time_left(done)
         self._bar.update(self._task, completed=done, description=text, left=left)
-        if self._lines and text is not None and time.monotonic() - self._said >= self._between:
-            self._said = time.monotonic()
-            with suppress(OSError):
-                self._bar.console.print(
-                    f"{text} ({left})", highlight=False, markup=False, soft_wrap=True
-                )
+        if text is None or not self._prints_lines:
+            return
+        current = time.monotonic()
+        if current - self._last_line < self._seconds_between_lines:
+            return
+        self._last_line = current
+        with suppress(OSError):
+            self._bar.console.print(
+                f"{text} ({left})", highlight=False, markup=False, soft_wrap=True
+            )
 
-    def _left(self, done: int | float) -> str:
-        elapsed, pace = time.monotonic() - self._began, self._guess
+    def _time_left(self, done: int | float) -> str:
+        elapsed = time.monotonic() - self._start
+        pace = self._guess
         if done > self._first and (pace is None or elapsed > SECONDS_TO_MEASURE):
             pace = elapsed / (done - self._first)
         if pace is None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +13,15 @@ import occupax as ox
 from commands import occupax
 from occupax import exact
 from occupax.analysis import plots
-from occupax.analysis.statistics import interquartile_mean
-from occupax.bench import cells, families, measure, references, summary, tables
-from occupax.bench.families import FAMILIES, QUICK, Row, problems
+from occupax.analysis.statistics import (
+    interquartile_mean,
+    performance_profile,
+    probability_of_improvement,
+)
+from occupax.bench import cells, families, generators, leaderboard, measure, references, search
+from occupax.bench.families import FAMILIES, QUICK, BenchEnv, problems
 from occupax.bench.leaderboard import Leaderboard
-from occupax.experiments.progress import KEPT, Job, run_jobs, share_jobs
+from occupax.jobs import JobStore
 from own_algorithms import Turns
 
 PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
@@ -80,10 +83,10 @@ def test_what_is_not_known_is_refused(argument, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "slip"), [("CliffWalking-v1", 0.0), ("CliffWalkingSlippery-v1", tables.ICE)]
+    ("name", "slip"), [("CliffWalking-v1", 0.0), ("CliffWalkingSlippery-v1", generators.ICE)]
 )
 def test_drawn_cliffs_are_like_gymnasiums(name, slip):
-    ours, theirs = tables.walk(4, 12, slip), ox.make(name)
+    ours, theirs = generators.cliff_walk(4, 12, slip), ox.make(name)
     reached = np.r_[:37]  # all but the cliff, where nobody stays, and the goal
     moved, expected = (
         env.transition.toarray().reshape(48, 4, 48)[reached] for env in (ours, theirs)
@@ -107,15 +110,15 @@ def test_a_deep_sea_pays_those_who_go_right_each_time():
 @pytest.mark.parametrize("seed", range(5))
 def test_the_goal_of_a_drawn_map_can_be_reached(seed):
     for env in (
-        tables.lake(RANDOM(seed), 6),
-        tables.grid(RANDOM(seed), 6),
-        tables.cliff(RANDOM(seed), 0.1),
+        generators.lake(RANDOM(seed), 6),
+        generators.grid(RANDOM(seed), 6),
+        generators.cliff(RANDOM(seed), 0.1),
     ):
         reached, states = env.initial > 0, np.arange(env.num_states)
         for _ in states:
             reached = reached | np.isin(states, env.successors[reached & ~env.terminal])
         assert reached[-1]
-    lengths = tables.taxi(RANDOM(seed)).initial
+    lengths = generators.taxi(RANDOM(seed)).initial
     assert (lengths > 0).sum() == 30
 
 
@@ -139,18 +142,22 @@ def test_every_problem_has_a_stored_reference():
 
 def test_an_optimum_is_certified_and_kept(tmp_path):
     it = by_name("garnet-10-2/return", fresh=1)
-    assert references.known_reference(it, tmp_path) is None
-    found = references.keep_reference(it, tmp_path)
-    assert (found.source, found) == ("certified", references.known_reference(it, tmp_path))
-    assert found.best == pytest.approx(exact.value_iteration(it.problem).value)
-    assert references.known_reference(by_name("garnet-10-2/return", fresh=2), tmp_path) is None
+    assert references.stored_reference(it) is None
+    store, job = JobStore(tmp_path), references.reference_job(it)
+    reference = references.read_reference(store.run([job], progress=False)[job.name])
+    assert reference.source == "certified"
+    assert reference.best == pytest.approx(exact.value_iteration(it.problem).value)
+    stored = store.load(job)
+    assert stored is not None
+    assert references.read_reference(stored) == reference
+    other = references.reference_job(by_name("garnet-10-2/return", fresh=2))
+    assert other.name == job.name
+    assert store.load(other) is None
 
 
-def test_ascent_finds_a_maximum_of_a_utility_that_is_not_concave(monkeypatch):
-    monkeypatch.setattr(references, "STARTS", 1)
-    monkeypatch.setattr(references, "MOST_STEPS", 30)
+def test_exact_ascent_maximises_a_utility_that_is_not_concave():
     problem = by_name("garnet-10-2/ratio").problem
-    best, random = references.ascend(problem), RANDOM(0)
+    best, random = references.exact_ascent(problem, starts=1, max_steps=30), RANDOM(0)
     tried = [exact.value(problem, random.dirichlet(np.full(2, 0.3), 10)) for _ in range(20)]
     assert best > max(tried)
 
@@ -169,33 +176,33 @@ def test_scores_are_shares_of_the_way_by_hand():
     np.testing.assert_allclose(scores["mean"], [0.0 * 0.1 + 0.25 * 0.4 + 0.75 * 0.5, -0.9])
 
 
-def test_statistics_of_runs_by_hand(monkeypatch):
-    monkeypatch.setattr(summary, "RESAMPLES", 500)
+def test_statistics_over_runs_match_values_by_hand():
     low, high = np.zeros((3, 4)), np.ones((3, 4))
     mixed = np.where(np.arange(12).reshape(3, 4) % 4 == 0, 1.0, 0.0)
-    assert [float(it) for it in summary.improvement(high, low)] == [1.0, 1.0, 1.0]
-    assert [float(it) for it in summary.improvement(low, low)] == [0.5, 0.5, 0.5]
-    found = summary.improvement(mixed, low)
-    assert found.estimate == pytest.approx(0.25 + 0.75 / 2)
-    assert found.lower < found.estimate < found.upper
-    reached = summary.profile(mixed, np.array([0.0, 0.5, 1.1]))
-    np.testing.assert_allclose(reached.estimate, [1.0, 0.25, 0.0])
+    compare = partial(probability_of_improvement, resamples=500)
+    assert [float(bound) for bound in compare(high, low)] == [1.0, 1.0, 1.0]
+    assert [float(bound) for bound in compare(low, low)] == [0.5, 0.5, 0.5]
+    interval = compare(mixed, low)
+    assert interval.estimate == pytest.approx(0.25 + 0.75 / 2)
+    assert interval.lower < interval.estimate < interval.upper
+    profile = performance_profile(mixed, np.array([0.0, 0.5, 1.1]), resamples=500)
+    np.testing.assert_allclose(profile.estimate, [1.0, 0.25, 0.0])
     scores = RANDOM(0).normal(size=(20, 10))
-    middle = summary.middle(scores)
+    middle = leaderboard._middle(scores)
     assert middle.estimate == pytest.approx(interquartile_mean(scores.ravel()))
-    # the interquartile mean of 200 normal numbers has a deviation of about 1.1 / sqrt(200)
+    # the interquartile mean of 200 normal numbers has a standard deviation of about 1.1 / sqrt(200)
     assert middle.upper - middle.lower == pytest.approx(2 * 1.96 * 1.1 / np.sqrt(200), rel=0.25)
 
 
 def test_the_tuned_track_tries_sixteen_settings_and_the_own_one_among_them():
-    groups = cells.candidates(ox.TSIVRPG(step_size=0.1, snapshot_batch=20, batch=5))
+    groups = search.candidates(ox.TSIVRPG(step_size=0.1, snapshot_batch=20, batch=5))
     assert [len(group) for group in groups] == [8, 8]
     assert {(it.snapshot_batch, it.batch) for group in groups for it in group} == {(20, 5), (10, 3)}
     assert len({str(it.step_size) for it in groups[0]}) == 8
     assert 0.1 in [it.step_size for it in groups[0]]
-    (group,) = cells.candidates(Turns(step_size=0.1))  # which has no batch
+    (group,) = search.candidates(Turns(step_size=0.1))  # which has no batch
     assert len({str(it.step_size) for it in group}) == 16
-    groups = cells.candidates(
+    groups = search.candidates(
         ox.PlugIn(batch=20)
     )  # which goes all the way to its plan, however it is tuned
     assert all(it.step_size == 1.0 for group in groups for it in group)
@@ -212,23 +219,25 @@ def tiny(monkeypatch):
     small = {"garnet": 200, "deep-sea": 40}
     found = {
         name: FAMILIES[name]._replace(
-            rows=(FAMILIES[name].rows[0]._replace(utilities=("return",), episodes=episodes),)
+            entries=(FAMILIES[name].entries[0]._replace(utilities=("return",), episodes=episodes),)
         )
         for name, episodes in small.items()
     }
     monkeypatch.setattr(families, "FAMILIES", found)
     monkeypatch.setattr(families, "QUICK", ("garnet-10-2/return", "deep-sea-6/return"))
     monkeypatch.setattr(measure, "RECORDS", 4)
-    monkeypatch.setattr(cells, "SETTINGS", 4)
-    monkeypatch.setattr(summary, "RESAMPLES", 50)
+    monkeypatch.setattr(search, "SETTINGS", 4)
+    monkeypatch.setattr(leaderboard, "RESAMPLES", 50)
 
 
 def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "save", lambda *_: None)  # five times the same figures
-    monkeypatch.setattr(summary, "RESAMPLES", 50)
-    trained, measured = [], cells.measure
+    monkeypatch.setattr(leaderboard, "RESAMPLES", 50)
+    trained, measured = [], cells.measure_cell
     monkeypatch.setattr(
-        cells, "measure", lambda cell, logger: trained.append(cell.name) or measured(cell, logger)
+        cells,
+        "measure_cell",
+        lambda cell, logger: trained.append(cell.name) or measured(cell, logger),
     )
     options = {
         "algorithms": {"ours": ox.REINFORCE(batch=10)},
@@ -237,12 +246,12 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
         "seeds": 2,
     }
     board = ox.bench.run(tmp_path / "a", **options, progress=False)
-    assert board.entrants == [("ours", "default"), ("ours", "tuned")]
+    assert board.submissions == [("ours", "default"), ("ours", "tuned")]
     assert board.scores("ours", "tuned", "end").shape == (1, 2)
     numbers = (tmp_path / "a" / "numbers" / "runs.csv").read_bytes()
     both = ["garnet-10-2-return-ours-default", "garnet-10-2-return-ours-tuned"]
     assert trained == both
-    (tmp_path / "a" / "cells" / f"{both[1]}.json").unlink()
+    (tmp_path / "a" / "jobs" / f"{both[1]}.safetensors").unlink()
     for folder in ("a", "b"):
         ox.bench.run(tmp_path / folder, **options, progress=False)
         assert (tmp_path / folder / "numbers" / "runs.csv").read_bytes() == numbers
@@ -251,7 +260,7 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
     later = ox.bench.run(
         tmp_path / "a", **(options | {"tuned": False, "half": "both"}), progress=False
     )
-    assert later.entrants == board.entrants
+    assert later.submissions == board.submissions
     assert sorted(row[1] for row in later.table("development").rows) == ["default", "tuned"]
     assert [row[1] for row in later.table("both").rows] == ["default"]
     assert "Tuned track, development half" in (tmp_path / "a" / "bench.md").read_text()
@@ -262,17 +271,19 @@ def test_a_benchmark_is_resumable_and_the_same_bit_for_bit(tiny, tmp_path, monke
     wider = ox.bench.run(
         tmp_path / "a", **(options | {"tuned": False, "algorithms": two}), progress=False
     )
-    assert wider.entrants == [("ours", "default"), ("another", "default")]
+    assert wider.submissions == [("ours", "default"), ("another", "default")]
 
 
 def test_the_page_says_whom_the_default_beats_with_tuned_settings_on_the_test_half(monkeypatch):
-    monkeypatch.setattr(summary, "RESAMPLES", 50)
+    monkeypatch.setattr(leaderboard, "RESAMPLES", 50)
 
     def done(label, track, half, *ends):
         problem = by_name({"development": "lake-4/return", "test": "deep-sea-6/return"}[half])
         values = np.array([[0.0, end, end] for end in ends])
-        curve = measure.Curve(np.array([0, 1, problem.row.episodes]), values)
-        return cells.Done(cells.Cell(problem, label, None, track, len(ends)), "", curve, 60.0)
+        curve = measure.Curve(np.array([0, 1, problem.entry.episodes]), values)
+        return cells.CellResult(
+            cells.BenchCell(problem, label, None, track, len(ends)), "", curve, 60.0
+        )
 
     ends = {"worse": (0.2, 0.3), "better": (0.8, 0.9), "alike": (0.4, 0.7), "ox.train": (0.9, 0.9)}
     every = [
@@ -294,38 +305,6 @@ def test_the_page_says_whom_the_default_beats_with_tuned_settings_on_the_test_ha
     assert said == (
         "ox.train without a setting, against tuned settings: ahead of worse; behind better; not told apart from alike"
     )
-
-
-def test_two_processes_share_the_jobs_of_a_folder(tmp_path):
-    """One that was begun elsewhere comes last, after the other has finished; all that was not is done here."""
-    order, begun, finish = [], threading.Event(), threading.Event()
-
-    def there(_):
-        begun.set()
-        assert finish.wait(10)
-        order.append("there")
-
-    def here(name, _):
-        order.append(name)
-        finish.set()
-
-    other = threading.Thread(target=share_jobs, args=([Job("a/1", 1.0, there)], tmp_path, False))
-    other.start()
-    assert begun.wait(10)
-    share_jobs([Job(name, 1.0, partial(here, name)) for name in ("a/1", "b")], tmp_path, False)
-    other.join()
-    assert order == ["b", "there", "a/1"]
-
-
-def test_programs_of_many_jobs_are_not_all_kept(monkeypatch):
-    compiled = jax.jit(lambda x: x + 1)
-    monkeypatch.setattr(
-        jax, "clear_caches", compiled.clear_cache
-    )  # those of other tests are not to be compiled again
-    run_jobs([Job("compile", 1.0, lambda _: compiled(1.0)) for _ in range(KEPT - 1)], False)
-    assert compiled._cache_size() == 1
-    run_jobs([Job("compile", 1.0, lambda _: compiled(1.0)) for _ in range(KEPT)], False)
-    assert compiled._cache_size() == 0
 
 
 def test_the_page_has_all_entrants_and_escapes_their_names(tiny, tmp_path):
@@ -379,13 +358,13 @@ def test_what_is_no_algorithm_is_refused_in_a_sentence(name, said, tmp_path):
 
 def test_networks_are_evaluated_on_new_episodes():
     problem = families.BenchProblem(
-        "cartpole", Row("cartpole", (), 20, 40, published="CartPole-v1"), "return"
+        "cartpole", BenchEnv("cartpole", (), 20, 40, published="CartPole-v1"), "return"
     ).problem
     policies = [
         ox.policies.mlp(hidden=(2,), scale=1.0)(problem.env, jax.random.key(seed))
         for seed in (0, 0, 1)
     ]
-    evaluate = measure.evaluator(problem, policies[0])
+    evaluate = measure.make_evaluator(problem, policies[0])
     first, again = evaluate(policies, 0), evaluate(policies, 1)
     assert first[0] == first[1] != first[2]
     assert first[0] != again[0]
@@ -393,7 +372,7 @@ def test_networks_are_evaluated_on_new_episodes():
     assert (first < 20).all()
 
 
-def test_linear_systems_are_scored_exactly_from_their_first_policy_to_the_riccati_optimum(tmp_path):
+def test_linear_systems_are_scored_exactly_from_their_first_policy_to_the_riccati_optimum():
     it = next(it for it in problems("full", "development") if it.name == "linear-2-1/return")
     curve = measure.train(it.problem, [ox.REINFORCE(batch=10)], 20, [0, 3], 0)[0]
     keys = [
@@ -404,7 +383,7 @@ def test_linear_systems_are_scored_exactly_from_their_first_policy_to_the_riccat
         curve.values[:, 0], [ox.exact.lqr.value(it.problem, policy) for policy in first]
     )
     assert len(set(curve.values[:, -1])) == 2
-    known = references.known_reference(it, tmp_path)
+    known = references.stored_reference(it)
     assert known is not None
     A, B, noise = it.problem.env.drift, it.problem.env.control, it.problem.env.noise
     cost, constant = np.zeros((2, 2)), 0.0
@@ -418,7 +397,9 @@ def test_linear_systems_are_scored_exactly_from_their_first_policy_to_the_riccat
 
 def test_a_cell_names_the_settings_that_its_algorithm_has_by_default():
     it = next(it for it in problems() if it.name == "linear-2-1/return")
-    described = cells.Cell(it, "ox.train", ox.REINFORCE(), "default", 2).description["algorithm"]
+    described = cells.BenchCell(it, "ox.train", ox.REINFORCE(), "default", 2).job.description[
+        "algorithm"
+    ]
     assert described == describe_by_hand(batch=10, mixing=1.0, step_size=0.01, decay_after=100.0)
 
 
@@ -430,8 +411,8 @@ def describe_by_hand(batch, mixing, step_size, decay_after):
 @pytest.mark.parametrize("track", ["default", "tuned"])
 def test_a_problem_that_an_algorithm_does_not_take_has_a_score_of_zero(track):
     problem = by_name("linear-2-1/return")
-    done = cells.measure(cells.Cell(problem, "plug-in", ox.PlugIn(), track, 3))
+    done = cells.measure_cell(cells.BenchCell(problem, "plug-in", ox.PlugIn(), track, 3))
     assert done.settings == "does not take this problem"
     best = exact.lqr.optimum(problem.problem).value
-    for name, scores in done.curve.scores(best, problem.row.episodes).items():
+    for name, scores in done.curve.scores(best, problem.entry.episodes).items():
         np.testing.assert_array_equal(scores, np.zeros(3), err_msg=name)

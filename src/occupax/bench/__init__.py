@@ -1,24 +1,22 @@
-"""OccupancyBench: problems with known optima, and who gets how far on the way to them.
+"""OccupancyBench: problems with known optima, a protocol, and a leaderboard.
 
-What is run:
+Problems and runs:
 
-- `families`: the problems, in families that are drawn from a seed; `tables` draws their
-  environments, and `objectives` what is maximised in them.
-- `references`: the best value of each problem, certified where that is possible; those of the
-  problems that are the same for everybody are in `references.json`.
-- `measure`: training, and the exact or estimated utility of the policies meanwhile.
-- `cells`: one algorithm on one problem in one track, the search for tuned settings, and the file
-  that keeps it.
-- `protocol`: all of it, one after the other.
+- `families`: the problems of `families.toml`. `generators` draws the environments, `objectives`
+  makes the utilities.
+- `references`: the best value of each problem, certified where possible. `references.json` has
+  those of the problems that are the same for everybody.
+- `measure`: training with exact or estimated utilities along the way.
+- `cells`: one algorithm on one problem in one track. `search` tunes the hyperparameters.
 
-What is made of it:
+Results:
 
-- `summary`: statistics over problems and seeds.
-- `leaderboard`: the scores, the page, and the same as Markdown and CSV.
+- `protocol`: all cells one after the other.
+- `leaderboard`: scores, tables, charts and pages.
 """
 
 from occupax.bench.families import BenchProblem, problems
-from occupax.bench.leaderboard import Leaderboard
-from occupax.bench.protocol import DEFAULT, run
+from occupax.bench.leaderboard import DEFAULT, Leaderboard
+from occupax.bench.protocol import run
 
 __all__ = ["DEFAULT", "BenchProblem", "Leaderboard", "problems", "run"]

@@ -1,16 +1,18 @@
-"""The families of problems, generated from a seed: half of them to develop with, and half to test on."""
+"""Families of benchmark problems: one half for development, one half for the test."""
 
 import json
-from collections.abc import Callable
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from importlib.resources import files
 from typing import Any, Literal, NamedTuple, get_args
 from zlib import crc32
 
 import numpy as np
 
-from occupax.bench import tables
-from occupax.bench.objectives import TABULAR, network_arguments
+from occupax.bench.generators import GENERATORS
+from occupax.bench.objectives import network_arguments, tabular_utility
 from occupax.envs import LQR, TabularMDP, make
 from occupax.errors import check_integer, unknown
 from occupax.io import codec
@@ -18,192 +20,49 @@ from occupax.problem import Problem
 
 Half = Literal["development", "test"]
 Suite = Literal["quick", "full"]
+DISCOUNT = 0.99
+"""Discount of entries that state none."""
 
 
-class Row(NamedTuple):
-    """An environment, and the problems that are posed in it."""
+class BenchEnv(NamedTuple):
+    """Environment of the benchmark, and the utilities that make a problem of it."""
 
     name: str
     utilities: tuple[str, ...]
     horizon: int
     episodes: int
-    """How many episodes a run may sample."""
-    draw: Callable[[np.random.Generator], TabularMDP | LQR] | None = None
-    """Draws the environment; None where there is but the published one."""
+    """Budget of a run."""
+    generator: str = ""
+    """Name of the function that draws the environment. Empty if only the published one exists."""
+    arguments: Mapping[str, Any] = {}
+    """Arguments of the generator."""
     published: str = ""
-    """Its Gymnasium id, if it has one; fresh problems have a drawn table instead."""
-    discount: float = 0.99
+    """Gymnasium id, if there is one. Fresh problems use the generator instead."""
+    discount: float = DISCOUNT
 
 
 class Family(NamedTuple):
-    """Environments of one kind, all of them in one half of the benchmark."""
+    """Environments of one kind, which all belong to one half of the benchmark."""
 
     half: Half
-    says: str
-    """What it is, in words."""
-    rows: tuple[Row, ...]
+    description: str
+    entries: tuple[BenchEnv, ...]
 
 
-def _garnet(states: int, actions: int, *utilities: str) -> Row:
-    draw = partial(tables.garnet, num_states=states, num_actions=actions)
-    return Row(f"garnet-{states}-{actions}", utilities, 60, 5_000, draw, discount=0.95)
+def read_families() -> dict[str, Family]:
+    """Return the families of `families.toml` by name."""
+    source = files("occupax.bench") / "families.toml"
+    families: dict[str, Family] = {}
+    for name, family in tomllib.loads(source.read_text(encoding="utf-8")).items():
+        entries: list[BenchEnv] = []
+        for fields in family["entries"]:
+            utilities = tuple(fields.pop("utilities"))
+            entries.append(BenchEnv(utilities=utilities, **fields))
+        families[name] = Family(family["half"], family["description"], tuple(entries))
+    return families
 
 
-def _linear(states: int, actions: int) -> Row:
-    draw = partial(tables.linear, states=states, actions=actions)
-    return Row(f"linear-{states}-{actions}", ("return",), 20, 10_000, draw, discount=0.95)
-
-
-FAMILIES = {
-    "lake": Family(
-        "development",
-        "FrozenLake and maps like it: every step on the ice may go astray, and holes end the episode",
-        (
-            Row(
-                "lake-4",
-                ("return", "entropy"),
-                100,
-                10_000,
-                partial(tables.lake, size=4),
-                "FrozenLake-v1",
-            ),
-            Row(
-                "lake-8",
-                ("return", "log-coverage"),
-                200,
-                20_000,
-                partial(tables.lake, size=8),
-                "FrozenLake8x8-v1",
-            ),
-            Row("lake-6", ("return", "target"), 100, 10_000, partial(tables.lake, size=6)),
-        ),
-    ),
-    "chain": Family(
-        "development",
-        "corridors that pay at their far end",
-        (
-            Row("chain-10", ("return", "sum"), 60, 5_000, partial(tables.chain, n=10)),
-            Row(
-                "chain-20", ("log-coverage", "constraint"), 100, 5_000, partial(tables.chain, n=20)
-            ),
-        ),
-    ),
-    "garnet": Family(
-        "development",
-        "random transitions and rewards, of several sizes",
-        (
-            _garnet(10, 2, "return", "ratio"),
-            _garnet(30, 4, "log-coverage", "target", "entropy"),
-            _garnet(60, 3, "sum", "roots"),
-            _garnet(100, 4, "return", "constraint"),
-        ),
-    ),
-    "cartpole": Family(
-        "development",
-        "a pole on a cart, with a network as the policy",
-        (
-            Row(
-                "cartpole",
-                ("return", "log-coverage", "constraint"),
-                500,
-                1_500,
-                published="CartPole-v1",
-            ),
-        ),
-    ),
-    "linear": Family(
-        "development",
-        "linear systems with quadratic costs, with a linear-normal policy, whose values are known exactly",
-        (_linear(2, 1), _linear(4, 2)),
-    ),
-    "rewards": Family(
-        "development",
-        "several rewards at once on random transitions: fair shares, and the design of an experiment",
-        (_garnet(20, 3, "soft-min", "nash-welfare", "log-det"),),
-    ),
-    "cliff": Family(
-        "test",
-        "walks along a cliff, from which a fall is expensive",
-        (
-            Row(
-                "cliff",
-                ("return", "log-coverage"),
-                100,
-                5_000,
-                partial(tables.cliff, slip=0.0),
-                "CliffWalking-v1",
-            ),
-            Row(
-                "cliff-ice",
-                ("return",),
-                100,
-                5_000,
-                partial(tables.cliff, slip=tables.ICE),
-                "CliffWalkingSlippery-v1",
-            ),
-            Row("cliff-drawn", ("entropy",), 100, 5_000, partial(tables.cliff, slip=0.1)),
-        ),
-    ),
-    "taxi": Family(
-        "test",
-        "a taxi that is to pick up a passenger, with 500 states",
-        (
-            Row("taxi", ("return", "sum"), 100, 10_000, tables.taxi, "Taxi-v4"),
-            Row("taxi-drawn", ("return",), 100, 10_000, tables.taxi),
-        ),
-    ),
-    "grid": Family(
-        "test",
-        "grids with holes, in which some steps go astray",
-        (
-            Row("grid-5", ("return", "ratio"), 60, 10_000, partial(tables.grid, size=5)),
-            Row(
-                "grid-8",
-                ("log-coverage", "target", "constraint"),
-                100,
-                10_000,
-                partial(tables.grid, size=8),
-            ),
-            Row("grid-10", ("entropy", "roots"), 100, 10_000, partial(tables.grid, size=10)),
-        ),
-    ),
-    "deep-sea": Family(
-        "test",
-        "dives of which a single one in very many finds the treasure",
-        (
-            Row("deep-sea-6", ("return",), 6, 5_000, partial(tables.deep_sea, size=6)),
-            Row(
-                "deep-sea-8", ("return", "log-coverage"), 8, 5_000, partial(tables.deep_sea, size=8)
-            ),
-            Row("deep-sea-10", ("sum",), 10, 5_000, partial(tables.deep_sea, size=10)),
-        ),
-    ),
-    "demonstrations": Family(
-        "test",
-        "a drawn policy to be imitated on a grid with holes",
-        (Row("grid-6", ("kl", "forward-kl"), 60, 10_000, partial(tables.grid, size=6)),),
-    ),
-    "acrobot": Family(
-        "test",
-        "a pendulum of two links, with a network as the policy",
-        (Row("acrobot", ("return", "log-coverage"), 500, 1_000, published="Acrobot-v1"),),
-    ),
-    "mountain-car": Family(
-        "test",
-        "a weak car in a valley, with a network as the policy",
-        (
-            Row(
-                "mountain-car",
-                ("sum", "log-coverage", "entropy"),
-                200,
-                2_000,
-                published="MountainCar-v0",
-            ),
-        ),
-    ),
-}
-"""All problems of the benchmark; the half of a family is that of all its problems."""
-
+FAMILIES = read_families()
 QUICK = (
     "lake-4/return",
     "chain-20/log-coverage",
@@ -214,82 +73,96 @@ QUICK = (
     "deep-sea-6/return",
     "grid-10/entropy",
 )
-"""The names of the problems of the quick suite."""
+"""Problems of the quick suite, by name."""
 
 
 @dataclass(frozen=True)
 class BenchProblem:
-    """A problem of the benchmark."""
+    """Problem of the benchmark."""
 
     family: str
-    row: Row
+    entry: BenchEnv
     utility: str
     fresh: int | None = None
-    """The seed of a new draw; None for the problems that are the same for everybody."""
+    """Seed of a new draw. None stands for the problems that are the same for everybody."""
 
     @property
     def name(self) -> str:
-        """The names of its environment and its utility."""
-        return f"{self.row.name}/{self.utility}"
+        """Name of the environment and of the utility."""
+        return f"{self.entry.name}/{self.utility}"
 
     @property
     def half(self) -> Half:
-        """That of its family."""
+        """Half of the benchmark that the family belongs to."""
         return FAMILIES[self.family].half
 
     @property
     def tabular(self) -> bool:
-        """Whether the policy is a table."""
+        """Whether the environment and the policy are tables."""
         return isinstance(self.problem.env, TabularMDP)
 
     @cached_property
     def problem(self) -> Problem:
-        """What is trained on."""
-        given: dict[str, Any] = {"discount": self.row.discount, "horizon": self.row.horizon}
-        if self.row.draw is None or (self.row.published and self.fresh is None):
-            env = make(self.row.published)
-        else:
-            env = self.row.draw(self._random(self.row.name))
-        if not isinstance(env, TabularMDP):
-            return Problem(env, **network_arguments(self.row.name, self.utility), **given)
-        return Problem(env, TABULAR[self.utility](self._random(self.name), env, given), **given)
+        """Problem that runs train on."""
+        time = {"discount": self.entry.discount, "horizon": self.entry.horizon}
+        env = self._make_env()
+        if isinstance(env, TabularMDP):
+            utility = tabular_utility(self.utility, self._random(self.name), env, time)
+            return Problem(env, utility, **time)
+        return Problem(env, **network_arguments(self.entry.name, self.utility), **time)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A checksum of all that the problem is, so that nothing is taken for the outcome of another one."""
+        """Checksum of the whole problem."""
         text, arrays = codec.pack(self.problem)
         return codec.checksum(json.dumps(text), arrays)
 
+    def _make_env(self) -> Any:
+        entry = self.entry
+        is_published = bool(entry.published) and self.fresh is None
+        if is_published or not entry.generator:
+            return make(entry.published)
+        generate = GENERATORS[entry.generator]
+        env: TabularMDP | LQR = generate(self._random(entry.name), **entry.arguments)
+        return env
+
     def _random(self, name: str) -> np.random.Generator:
-        return np.random.default_rng(
-            [0 if self.fresh is None else self.fresh + 1, crc32(name.encode())]
-        )
+        seed = 0
+        if self.fresh is not None:
+            seed = self.fresh + 1
+        return np.random.default_rng([seed, crc32(name.encode())])
 
 
 def problems(
     suite: Suite = "full", half: Half | Literal["both"] = "both", fresh: int | None = None
 ) -> list[BenchProblem]:
-    """The problems of the benchmark.
+    """Return the problems of the benchmark.
 
     Args:
-        suite: "quick", eight of them, or "full".
-        half: those of the families to develop with, of those to test on, or "both".
-        fresh: a seed for new tables and targets of the same families, so that nobody can tune to
-            those that are known. Problems without a table stay as they are.
+        suite: "quick" for eight problems, or "full" for all.
+        half: Families of the "development" half, of the "test" half, or "both".
+        fresh: Seed of new tables and targets of the same families, to which nobody has tuned an
+            algorithm. Problems without a table stay the same.
 
     Returns:
-        The problems; what each is trained on is made when it is asked for.
+        The problems. Each builds its environment on first use.
+
+    Raises:
+        ValueError: If an argument is not one of the allowed values.
     """
     if suite not in get_args(Suite):
         raise unknown("suite", suite, get_args(Suite))
-    if half not in (*get_args(Half), "both"):
-        raise unknown("half", half, (*get_args(Half), "both"))
-    seed = None if fresh is None else check_integer("fresh", fresh, minimum=0)
-    found = [
-        BenchProblem(name, row, utility, seed)
-        for name, family in FAMILIES.items()
-        for row in family.rows
-        for utility in row.utilities
-        if half in (family.half, "both")
-    ]
-    return [it for it in found if suite == "full" or it.name in QUICK]
+    halves = (*get_args(Half), "both")
+    if half not in halves:
+        raise unknown("half", half, halves)
+    if fresh is not None:
+        fresh = check_integer("fresh", fresh, minimum=0)
+    selected: list[BenchProblem] = []
+    for name, family in FAMILIES.items():
+        if half not in (family.half, "both"):
+            continue
+        for entry in family.entries:
+            selected += [BenchProblem(name, entry, utility, fresh) for utility in entry.utilities]
+    if suite == "quick":
+        selected = [problem for problem in selected if problem.name in QUICK]
+    return selected

@@ -1,4 +1,4 @@
-"""Who is how good, over all problems: tables, figures, a page of HTML, the same as Markdown, and all numbers as CSV."""
+"""Leaderboard: scores over all problems as tables, charts, a page of HTML, Markdown and CSV."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,333 +7,337 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from occupax.analysis import page, plots
+from occupax.analysis import page, plots, statistics
 from occupax.analysis.charts import Chart, Level, Series, csv_lines
 from occupax.analysis.describe import number
 from occupax.analysis.statistics import Interval, interquartile_mean, on_grid
-from occupax.bench.cells import SEARCH_SEEDS, SETTINGS, Done
+from occupax.analysis.text_table import TextTable
+from occupax.analysis.texts import Texts
+from occupax.bench import search
+from occupax.bench.cells import CellResult
 from occupax.bench.families import FAMILIES
-from occupax.bench.measure import EPISODES, ESTIMATES, LOWEST, RECORDS
+from occupax.bench.measure import EPISODES, ESTIMATES, MIN_SCORE, RECORDS
 from occupax.bench.references import Reference
-from occupax.bench.summary import Scores, improvement, middle, profile
-from occupax.experiments.sections import TextTable
 from occupax.io import codec
-from occupax.training.setup import versions
+from occupax.jobs import versions_text
 
 DEFAULT = "ox.train"
-"""What the algorithm is called that `occupax.train` takes when it is given none."""
+"""Label of the algorithm that `occupax.train` takes when none is given."""
 MEASURES = {
     "mean": "mean over training",
     "tenth": "after a tenth",
     "third": "after a third",
     "end": "in the end",
 }
-"""What is scored, and how it is called."""
+"""Measures of a run, and their column titles."""
 LOST = -0.05
-"""A run that ends below this share of the way has lost what its first policy could do."""
+"""Score below which a run has lost the performance of its initial policy."""
 LEVELS = np.linspace(0.0, 1.0, 101)
-POINTS = np.linspace(0.0, 1.0, 51)
-"""The levels of the profiles, and the shares of the budget at which the curves are drawn."""
-METHOD = {
-    "Score": """The share of the way from the first policy to the optimum after a tenth, a third and
-    all of the episodes
-of a problem, and its mean over the training, by which the leaderboard is ordered.""",
-    "Optimum": """On a table with a concave utility it is certified: no policy, be it dependent on
-    time, is better by
-more than a millionth of the way; those that are trained do not depend on time, and the best of them
-may stay some percent below. A bound is what no policy can exceed. Elsewhere it is a reference, the
-best that exact gradients from several starts found, or that long runs did, and may be exceeded.""",
-    "First policy": """The one that every run starts from: the uniform policy on a table, and
-    elsewhere the mean over
-the first policies of all seeds.""",
-    "Utility": f"""Exact on a table, at {RECORDS} places of the training. Elsewhere it is estimated from {EPISODES} new
-episodes of each policy, at {ESTIMATES} places; the estimate of a coverage or an entropy is a little too low, for all
-algorithms alike.""",
-    "Tracks": f"""Default: the algorithm with its own settings, the same for every problem. Tuned: the best of
-{SETTINGS} settings for each problem, by the mean utility over the training of {len(SEARCH_SEEDS)} other seeds.""",
-    "The default": """`ox.train` is what `occupax.train` takes when it is given no algorithm: PlugIn
-    for tables of up to
-128 states without constraints, because on those of the development half it beats all others, and
-REINFORCE elsewhere. The rules of the choice are in `benchmarks/default.py`. After the test half had
-been run, two things of networks were chosen on CartPole's and Acrobot's return with other seeds:
-how they see wide ranges, and batches of 5 with restarts. Acrobot belongs to the test half.""",
-    "Not taken": """A problem that an algorithm does not take, as PlugIn those without a table,
-    counts as if its first
-policy had been left as it is, with a score of 0.""",
-    "Intervals": """Of 95%, by drawing the seeds of every problem anew: they tell how much the
-    numbers change with other
-seeds on these problems, not with other problems.""",
-    "Lost runs": f"""Runs that end below their first policy by more than {-LOST:.0%} of the way. Those whose numbers are
-not finite any more count as {LOWEST:g}.""",
-    "Halves": """Settings are chosen on the families of the development half; those of the test half
-    are for judging the
-choice. Fresh problems have new tables, targets and costs; those without a table stay as they
-are.""",
-}
-"""How it is measured, in words."""
+"""Scores of the performance profiles."""
+FRACTIONS = np.linspace(0.0, 1.0, 51)
+"""Fractions of the budget at which curves are drawn."""
+RESAMPLES = 2000
+TEXTS = Texts("occupax.bench", "leaderboard.toml")
+
+Scores = Float[np.ndarray, "problem seed"]
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The outcome of the benchmark."""
+    """Result of the benchmark."""
 
-    done: tuple[Done, ...]
+    results: tuple[CellResult, ...]
     references: dict[str, Reference]
-    """The best value of each problem, by its name."""
+    """Best value of each problem, by its name."""
     command: str
-    """The command that makes it."""
+    """Command that computes the same."""
 
     @property
-    def entrants(self) -> list[tuple[str, str]]:
-        """The label and the track of everything that was entered."""
-        return list(dict.fromkeys((it.cell.label, it.cell.track) for it in self.done))
+    def submissions(self) -> list[tuple[str, str]]:
+        """Label and track of every algorithm."""
+        pairs = [(result.cell.label, result.cell.track) for result in self.results]
+        return list(dict.fromkeys(pairs))
 
     def scores(
         self, label: str, track: str = "default", measure: str = "mean", half: str = "both"
     ) -> Scores:
-        """The scores of an entrant, for each problem and seed.
+        """Return the scores of an algorithm for each problem and seed.
 
         Args:
-            label: what the algorithm is called.
+            label: Name of the algorithm.
             track: "default" or "tuned".
-            measure: "tenth", "third" or "end" for the share of the way to the optimum after so much
-                of the budget, or "mean" for that over the whole training.
+            measure: "tenth", "third" or "end" for the score after so much of the budget, or "mean"
+                for its mean over the training.
             half: "development", "test" or "both".
+
+        Returns:
+            Scores, which are 0 for the initial policy and 1 for the optimum.
         """
-        found = [
-            it.curve.scores(
-                self.references[it.cell.problem.name].best, it.cell.problem.row.episodes
-            )[measure]
-            for it in self.cells(label, track, half)
-        ]
-        return np.array(found)
+        results = self.cells(label, track, half)
+        return np.array([self._scores_of(result)[measure] for result in results])
 
-    def cells(self, label: str, track: str, half: str = "both") -> list[Done]:
-        """What an entrant was trained on."""
-        mine = [it for it in self.done if (it.cell.label, it.cell.track) == (label, track)]
-        return [it for it in mine if half in (it.cell.problem.half, "both")]
+    def cells(self, label: str, track: str, half: str = "both") -> list[CellResult]:
+        """Return the results of an algorithm on all problems of a half.
 
-    def save(self, folder: Path) -> Path:
-        """Write the pages, the figures and the numbers; return the path of the page."""
-        tracks = list(dict.fromkeys(track for _, track in self.entrants))
-        figures = [draw(track) for track in tracks for draw in (self._profile, self._curves)]
-        for figure in figures:
-            plots.save(figure, folder / "figures")
-        shown = [self.table(half) for half in self._halves()]
-        comparison = [self._comparison(track) for track in tracks if len(self._labels(track)) > 1]
-        problems = [self._problems(track) for track in tracks]
-        data = {
-            "facts": self._facts(),
-            "figures": figures,
-            "boards": shown,
-            "comparison": comparison,
-            "problems": problems,
-            "families": _families(),
-            "count": len(self.references),
-            "lowest": f"{LOWEST:g}",
-            "method": [(name, " ".join(said.split())) for name, said in METHOD.items()],
-        }
-        for kind in ("md", "html"):
-            codec.write_text(folder / f"bench.{kind}", page.render(f"bench.{kind}", **data))
-        for table in (*shown, *comparison, *problems):
-            codec.write_text(
-                folder / "numbers" / f"{table.name}.csv", csv_lines([table.header, *table.rows])
-            )
-        codec.write_text(folder / "numbers" / "runs.csv", csv_lines(self._runs()))
-        return folder / "bench.html"
+        Args:
+            label: Name of the algorithm.
+            track: "default" or "tuned".
+            half: "development", "test" or "both".
 
-    def _labels(self, track: str) -> list[str]:
-        return [label for label, of_track in self.entrants if of_track == track]
-
-    def _track(self, track: str) -> str:
-        """What a track is called, with the half of the problems that it was run on if that is not all."""
-        halves = {it.cell.problem.half for it in self.done if it.cell.track == track}
-        which = (
-            f", {next(iter(halves))} half" if len(halves) == 1 and len(self._halves()) > 1 else ""
-        )
-        return f"{track.capitalize()} track{which}"
-
-    def _halves(self) -> list[str]:
-        present = list(dict.fromkeys(it.cell.problem.half for it in self.done))
-        return ["both", *present] if len(present) > 1 else list(present)
-
-    def _facts(self) -> list[tuple[str, str]]:
-        names, seeds = (
-            {it.cell.problem.name for it in self.done},
-            {it.cell.seeds for it in self.done},
-        )
-        minutes = sum(it.seconds for it in self.done) / 60
-        used = ", ".join(
-            f"{name} {version}" for name, version in versions().items() if name != "float64"
-        )
+        Returns:
+            One result for each problem.
+        """
         return [
-            ("Command", self.command),
-            ("Problems", f"{len(names)}, with {max(seeds)} seeds each"),
-            ("Training", f"{minutes:,.0f} minutes of one core, compilation included"),
-            ("Versions", used),
-            *self._verdict(),
-        ]
-
-    def _verdict(self) -> list[tuple[str, str]]:
-        """How what `occupax.train` takes, without a setting, compares with all others with tuned ones, by intervals."""
-        rivals = [label for label in self._labels("tuned") if label != DEFAULT]
-        if DEFAULT not in self._labels("default") or not rivals or "test" not in self._halves():
-            return []
-        mine, groups = middle(self.scores(DEFAULT, half="test")), dict[str, list[str]]()
-        for label in rivals:
-            other = middle(self.scores(label, "tuned", half="test"))
-            apart = "behind" if other.lower > mine.upper else "not told apart from"
-            told = "ahead of" if mine.lower > other.upper else apart
-            groups.setdefault(told, []).append(f"{label} {_shown(other)}")
-        said = "; ".join(f"{told} {', '.join(found)}" for told, found in groups.items())
-        return [
-            (
-                "Test half",
-                f"{DEFAULT} without a setting, {_shown(mine)}, against tuned settings: {said}",
-            )
+            result
+            for result in self._of_half(half)
+            if (result.cell.label, result.cell.track) == (label, track)
         ]
 
     def table(self, half: str = "both") -> TextTable:
-        """The scores on a half or "both" of all who were trained on all of its problems, the best first."""
+        """Return the scores of all algorithms that ran on all problems of a half, best first.
+
+        Args:
+            half: "development", "test" or "both".
+
+        Returns:
+            A row for each algorithm and track.
+        """
+        count = len({result.cell.problem.name for result in self._of_half(half)})
         rows: list[tuple[float, list[str]]] = []
-        count = len(
-            {it.cell.problem.name for it in self.done if half in (it.cell.problem.half, "both")}
-        )
-        for label, track in self.entrants:
+        for label, track in self.submissions:
             if len(self.cells(label, track, half)) < count:
                 continue
-            found = {name: middle(self.scores(label, track, name, half)) for name in MEASURES}
-            ends = self.scores(label, track, "end", half)
-            lost = f"{int((ends < LOST).sum())} of {ends.size}"
-            texts = [_shown(interval) for interval in found.values()]
-            rows.append(
-                (-float(found["mean"].estimate), [label, track, *texts, f"{ends.min():.2f}", lost])
-            )
-        which = "All families" if half == "both" else f"Families of the {half} half"
-        caption = f"{which}: {count} problems. Share of the way to the optimum, interquartile mean with 95% interval"
+            scores = {name: self.scores(label, track, name, half) for name in MEASURES}
+            middles = [_format(_middle(values)) for values in scores.values()]
+            ends = scores["end"]
+            lost = f"{(ends < LOST).sum()} of {ends.size}"
+            mean = interquartile_mean(scores["mean"].ravel())
+            rows.append((-float(mean), [label, track, *middles, f"{ends.min():.2f}", lost]))
+        families = f"Families of the {half} half"
+        if half == "both":
+            families = "All families"
         header = ["algorithm", "track", *MEASURES.values(), "worst end", "lost runs"]
-        return TextTable(
-            f"leaderboard-{half}", caption, header, 2, [row for _, row in sorted(rows)]
-        )
+        caption = TEXTS.get("captions", "table", families=families, count=count)
+        ranked = [row for _, row in sorted(rows)]
+        return TextTable(f"leaderboard-{half}", caption, header, 2, ranked)
 
-    def _comparison(self, track: str) -> TextTable:
-        names = self._labels(track)
-        scores = [self.scores(label, track) for label in names]
-        rows = [
-            [
-                names[i],
-                *(
-                    "" if i == j else _shown(improvement(one, other))
-                    for j, other in enumerate(scores)
-                ),
-            ]
-            for i, one in enumerate(scores)
+    def save(self, folder: Path) -> Path:
+        """Write the pages, the figures and the numbers.
+
+        Args:
+            folder: Directory of the benchmark.
+
+        Returns:
+            The path of the page.
+        """
+        figures: list[Chart] = []
+        comparisons: list[TextTable] = []
+        problems: list[TextTable] = []
+        for track in dict.fromkeys(track for _, track in self.submissions):
+            figures += [self._profile_chart(track), self._curves_chart(track)]
+            problems.append(self._problems_table(track))
+            if len(self._labels(track)) > 1:
+                comparisons.append(self._comparison_table(track))
+        for figure in figures:
+            plots.save(figure, folder / "figures")
+        boards = [self.table(half) for half in self._halves()]
+        content = {
+            "facts": self._facts(),
+            "figures": figures,
+            "boards": boards,
+            "comparison": comparisons,
+            "problems": problems,
+            "families": _families_table(),
+            "count": len(self.references),
+            "lowest": f"{MIN_SCORE:g}",
+            "method": _method_texts(),
+        }
+        for kind in ("md", "html"):
+            text = page.render(f"bench.{kind}", **content)
+            codec.write_text(folder / f"bench.{kind}", text)
+        for table in (*boards, *comparisons, *problems):
+            codec.write_text(folder / "numbers" / f"{table.name}.csv", table.csv())
+        codec.write_text(folder / "numbers" / "runs.csv", csv_lines(self._run_rows()))
+        return folder / "bench.html"
+
+    def _of_half(self, half: str) -> list[CellResult]:
+        return [result for result in self.results if half in (result.cell.problem.half, "both")]
+
+    def _scores_of(self, result: CellResult) -> dict[str, np.ndarray]:
+        problem = result.cell.problem
+        return result.curve.scores(self.references[problem.name].best, problem.entry.episodes)
+
+    def _labels(self, track: str) -> list[str]:
+        return [label for label, label_track in self.submissions if label_track == track]
+
+    def _track_title(self, track: str) -> str:
+        """Return the name of a track, with its half of the problems if it ran on one only."""
+        title = f"{track.capitalize()} track"
+        halves = {result.cell.problem.half for result in self.results if result.cell.track == track}
+        if len(halves) == 1 and len(self._halves()) > 1:
+            title += f", {next(iter(halves))} half"
+        return title
+
+    def _halves(self) -> list[str]:
+        halves: list[str] = list(dict.fromkeys(result.cell.problem.half for result in self.results))
+        if len(halves) > 1:
+            return ["both", *halves]
+        return halves
+
+    def _facts(self) -> list[tuple[str, str]]:
+        names = {result.cell.problem.name for result in self.results}
+        seeds = max(result.cell.seeds for result in self.results)
+        minutes = sum(result.seconds for result in self.results) / 60
+        facts = [
+            ("Command", self.command),
+            ("Problems", f"{len(names)}, with {seeds} seeds each"),
+            ("Training", f"{minutes:,.0f} minutes of one core, compilation included"),
+            ("Versions", versions_text()),
         ]
-        said = "probability that a run of the row has a higher mean over training than one of the column"
-        return TextTable(
-            f"improvement-{track}", f"{self._track(track)}: {said}", ["", *names], 1, rows
-        )
+        rivals = [label for label in self._labels("tuned") if label != DEFAULT]
+        if rivals and DEFAULT in self._labels("default") and "test" in self._halves():
+            facts.append(("Test half", self._default_against(rivals)))
+        return facts
 
-    def _problems(self, track: str) -> TextTable:
+    def _default_against(self, rivals: Sequence[str]) -> str:
+        """Return how the default compares with tuned algorithms on the test half, by intervals."""
+        default = _middle(self.scores(DEFAULT, half="test"))
+        groups: dict[str, list[str]] = {}
+        for label in rivals:
+            rival = _middle(self.scores(label, "tuned", half="test"))
+            order = "not told apart from"
+            if default.lower > rival.upper:
+                order = "ahead of"
+            elif rival.lower > default.upper:
+                order = "behind"
+            groups.setdefault(order, []).append(f"{label} {_format(rival)}")
+        listed = "; ".join(f"{order} {', '.join(labels)}" for order, labels in groups.items())
+        return f"{DEFAULT} without a setting, {_format(default)}, against tuned settings: {listed}"
+
+    def _comparison_table(self, track: str) -> TextTable:
+        labels = self._labels(track)
+        scores = {label: self.scores(label, track) for label in labels}
         rows: list[list[str]] = []
-        every = [it for it in self.done if it.cell.track == track]
-        for name in dict.fromkeys(it.cell.problem.name for it in every):
-            mine = {it.cell.label: it for it in every if it.cell.problem.name == name}
-            first, best = next(iter(mine.values())), self.references[name]
-            ends = [
-                mine[label].curve.shares(best.best)[:, -1].mean() for label in self._labels(track)
-            ]
-            start = first.curve.values[:, 0].mean()
-            way = [number(start), number(best.best) if abs(best.best) > 1e-6 * abs(start) else "0"]
+        for label in labels:
+            row = dict.fromkeys(labels, "")
+            for other in labels:
+                if other != label:
+                    row[other] = _improvement(scores[label], scores[other])
+            rows.append([label, *row.values()])
+        caption = TEXTS.get("captions", "improvement", track=self._track_title(track))
+        return TextTable(f"improvement-{track}", caption, ["", *labels], 1, rows)
+
+    def _problems_table(self, track: str) -> TextTable:
+        labels = self._labels(track)
+        groups: dict[str, dict[str, CellResult]] = {}
+        for result in self.results:
+            if result.cell.track == track:
+                groups.setdefault(result.cell.problem.name, {})[result.cell.label] = result
+        rows: list[list[str]] = []
+        for name, results in groups.items():
+            reference = self.references[name]
+            first = next(iter(results.values()))
+            initial = first.curve.values[:, 0].mean()
+            optimum = "0"
+            if abs(reference.best) > 1e-6 * abs(initial):
+                optimum = number(reference.best)
             problem = first.cell.problem
-            row = [
-                name,
-                problem.half,
-                best.source,
-                f"{problem.row.episodes:,}",
-                *way,
-                *(f"{end:.3f}" for end in ends),
-            ]
+            row = [name, problem.half, reference.source, f"{problem.entry.episodes:,}"]
+            row += [number(initial), optimum]
+            for label in labels:
+                ends = results[label].curve.normalised(reference.best)[:, -1]
+                row.append(f"{ends.mean():.3f}")
             rows.append(row)
-        header = [
-            "problem",
-            "half",
-            "optimum is",
-            "episodes",
-            "first policy",
-            "optimum",
-            *self._labels(track),
-        ]
-        caption = f"{self._track(track)}: the mean share of the way to the optimum in the end, over the seeds"
+        header = ["problem", "half", "optimum is", "episodes", "first policy", "optimum", *labels]
+        caption = TEXTS.get("captions", "problems", track=self._track_title(track))
         return TextTable(f"problems-{track}", caption, header, 3, rows)
 
-    def _profile(self, track: str) -> Chart:
+    def _profile_chart(self, track: str) -> Chart:
         series: list[Series] = []
         for label in self._labels(track):
-            found = profile(self.scores(label, track, "end"), LEVELS)
-            series.append(Series(label, LEVELS, found.estimate, found.lower, found.upper))
-        caption = "The share of all runs that end at least so far on the way to the optimum, with 95% intervals."
-        labels = "share of the way to the optimum", "share of the runs"
-        title = f"Performance profiles. {self._track(track)}"
-        return Chart(f"bench-profile-{track}", title, caption, *labels, tuple(series))
+            scores = self.scores(label, track, "end")
+            profile = statistics.performance_profile(scores, LEVELS, RESAMPLES)
+            series.append(Series(label, LEVELS, *profile))
+        return Chart(
+            f"bench-profile-{track}",
+            f"Performance profiles. {self._track_title(track)}",
+            TEXTS.get("captions", "profile"),
+            "share of the way to the optimum",
+            "share of the runs",
+            tuple(series),
+        )
 
-    def _curves(self, track: str) -> Chart:
+    def _curves_chart(self, track: str) -> Chart:
         series: list[Series] = []
         for label in self._labels(track):
-            found = middle_of_curves([self._shares(it) for it in self.cells(label, track)])
-            series.append(Series(label, POINTS, found))
-        caption = "The interquartile mean over all problems and seeds of the share of the way to the optimum."
-        levels = (Level("optimum", 1.0),)
-        labels = "share of the budget", "share of the way to the optimum"
-        title = f"During training. {self._track(track)}"
-        return Chart(f"bench-curves-{track}", title, caption, *labels, tuple(series), levels)
+            curves = [self._curves(result) for result in self.cells(label, track)]
+            series.append(Series(label, FRACTIONS, interquartile_mean(np.concatenate(curves))))
+        return Chart(
+            f"bench-curves-{track}",
+            f"During training. {self._track_title(track)}",
+            TEXTS.get("captions", "curves"),
+            "share of the budget",
+            "share of the way to the optimum",
+            tuple(series),
+            (Level("optimum", 1.0),),
+        )
 
-    def _shares(self, it: Done) -> Float[np.ndarray, "seed point"]:
-        shares = it.curve.shares(self.references[it.cell.problem.name].best)
-        return on_grid(it.curve.episodes, shares, POINTS * it.cell.problem.row.episodes)
+    def _curves(self, result: CellResult) -> Float[np.ndarray, "seed point"]:
+        problem = result.cell.problem
+        scores = result.curve.normalised(self.references[problem.name].best)
+        return on_grid(result.curve.episodes, scores, FRACTIONS * problem.entry.episodes)
 
-    def _runs(self) -> list[list[str]]:
-        rows = [
-            [
-                "problem",
-                "half",
-                "algorithm",
-                "track",
-                "settings",
-                "seed",
-                "first",
-                "last",
-                "optimum",
-                *MEASURES,
-            ]
-        ]
-        for it in self.done:
-            best, cell = self.references[it.cell.problem.name].best, it.cell
-            scores = it.curve.scores(best, cell.problem.row.episodes)
-            about = [cell.problem.name, cell.problem.half, cell.label, cell.track, it.settings]
-            for seed, values in enumerate(it.curve.values):
-                numbers = [values[0], values[-1], best, *(scores[name][seed] for name in MEASURES)]
-                rows.append([*about, str(seed), *(f"{value:.10g}" for value in numbers)])
+    def _run_rows(self) -> list[list[str]]:
+        rows = [["problem", "half", "algorithm", "track", "settings", "seed"]]
+        rows[0] += ["first", "last", "optimum", *MEASURES]
+        for result in self.results:
+            cell = result.cell
+            best = self.references[cell.problem.name].best
+            scores = self._scores_of(result)
+            words = [cell.problem.name, cell.problem.half, cell.label, cell.track, result.settings]
+            for seed, values in enumerate(result.curve.values):
+                numbers = [values[0], values[-1], best]
+                numbers += [scores[measure][seed] for measure in MEASURES]
+                rows.append([*words, str(seed), *(f"{value:.10g}" for value in numbers)])
         return rows
 
 
-def middle_of_curves(
-    shares: Sequence[Float[np.ndarray, "seed point"]],
-) -> Float[np.ndarray, " point"]:
-    """The interquartile mean over all runs at each point."""
-    return interquartile_mean(np.concatenate(shares))
+def _middle(scores: Scores) -> Interval:
+    """Return the interquartile mean over all problems and seeds."""
+
+    def middle(values: np.ndarray) -> np.ndarray:
+        return interquartile_mean(values.ravel())
+
+    return statistics.stratified_bootstrap(middle, scores, resamples=RESAMPLES)
 
 
-def _shown(interval: Interval) -> str:
-    return (
-        f"{float(interval.estimate):.3f} [{float(interval.lower):.3f}, {float(interval.upper):.3f}]"
+def _improvement(scores: Scores, others: Scores) -> str:
+    return _format(statistics.probability_of_improvement(scores, others, RESAMPLES))
+
+
+def _format(interval: Interval) -> str:
+    estimate, lower, upper = (f"{float(bound):.3f}" for bound in interval)
+    return f"{estimate} [{lower}, {upper}]"
+
+
+def _families_table() -> TextTable:
+    rows: list[list[str]] = []
+    for name, family in FAMILIES.items():
+        count = sum(len(entry.utilities) for entry in family.entries)
+        rows.append([name, family.half, str(count), family.description])
+    header = ["family", "half", "problems", "what they are"]
+    return TextTable("families", TEXTS.get("captions", "families"), header, 4, rows)
+
+
+def _method_texts() -> list[tuple[str, str]]:
+    texts = TEXTS.get(
+        "method",
+        records=RECORDS,
+        estimates=ESTIMATES,
+        episodes=EPISODES,
+        settings=search.SETTINGS,
+        search_seeds=len(search.SEEDS),
+        lost=-LOST,
+        lowest=MIN_SCORE,
     )
-
-
-def _families() -> TextTable:
-    rows = [
-        [name, family.half, str(sum(len(row.utilities) for row in family.rows)), family.says]
-        for name, family in FAMILIES.items()
-    ]
-    caption = "The families, and the half of the benchmark to which all problems of each belong"
-    return TextTable("families", caption, ["family", "half", "problems", "what they are"], 4, rows)
+    return list(texts.items())

@@ -1,7 +1,7 @@
-"""How good policies are during training: exactly on tables and linear systems, and from new episodes elsewhere."""
+"""Utility of policies during training: exact on tables and linear systems, estimated elsewhere."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from occupax.analysis.statistics import mean_over_grid, on_grid
 from occupax.envs.lqr import LQR
 from occupax.envs.tabular import TabularMDP
 from occupax.exact import Evaluator, lqr
-from occupax.policies import Initialiser, Policy, gaussian
+from occupax.policies import Gaussian, Initialiser, Policy, gaussian
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
 from occupax.samplers.kernel import program_sampler
@@ -23,39 +23,43 @@ from occupax.training.loop import run
 from occupax.training.schedule import Schedule
 from occupax.training.setup import make_setup
 
-RECORDS, ESTIMATES = 40, 20
-"""How often policies are evaluated during training: on a table, and elsewhere, where it takes
-longer."""
+RECORDS = 40
+"""Number of exact evaluations during training."""
+ESTIMATES = 20
+"""Number of estimated evaluations during training, which take longer."""
 EPISODES = 64
-"""From how many new episodes each is evaluated where there is no table."""
-LOWEST = -1.0
-"""Shares below this, and those of policies that are not finite, count as this."""
-SHARES = {"tenth": 0.1, "third": 1 / 3, "end": 1.0}
-"""The shares of the budget after which a policy is scored."""
+"""Number of new episodes of an estimated evaluation."""
+MIN_SCORE = -1.0
+"""Lower bound of scores, which policies with non-finite values get."""
+BUDGET_FRACTIONS = {"tenth": 0.1, "third": 1 / 3, "end": 1.0}
+"""Fractions of the budget after which a policy is scored, by measure."""
 
 Values = Float[np.ndarray, "seed record"]
+Evaluate = Callable[[Sequence[Policy], int], Float[np.ndarray, " run"]]
+"""Function of policies and of a number that selects the random episodes."""
 
 
 class Curve(NamedTuple):
-    """The utility of the policies of all seeds during training; the first record is that of the first policies."""
+    """Utility of the policies of all seeds during training, from the initial policies on."""
 
     episodes: Int[np.ndarray, " record"]
     values: Values
 
-    def shares(self, best: float) -> Values:
-        """The share of the way from the mean of the first policies to the best one."""
-        first = self.values[:, 0].mean()
+    def normalised(self, best: float) -> Values:
+        """Return scores that are 0 for the mean of the initial policies and 1 for the optimum."""
+        initial = self.values[:, 0].mean()
         with np.errstate(invalid="ignore"):
-            shares = (self.values - first) / (best - first)
-        return np.where(np.isnan(shares), LOWEST, np.maximum(shares, LOWEST))
+            scores = (self.values - initial) / (best - initial)
+        return np.where(np.isnan(scores), MIN_SCORE, np.maximum(scores, MIN_SCORE))
 
     def scores(self, best: float, budget: int) -> dict[str, Float[np.ndarray, " seed"]]:
-        """The share of the way after a tenth, a third and all of the budget, and its mean over the training."""
-        shares = self.shares(best)
-        at = on_grid(self.episodes, shares, np.array([budget * share for share in SHARES.values()]))
+        """Return the scores after fractions of the budget, and their mean over the training."""
+        normalised = self.normalised(best)
         grid = np.unique(np.append(np.minimum(self.episodes, budget), budget))
-        mean = mean_over_grid(grid, on_grid(self.episodes, shares, grid))
-        return {"mean": mean, **dict(zip(SHARES, at.T, strict=True))}
+        mean = mean_over_grid(grid, on_grid(self.episodes, normalised, grid))
+        counts = budget * np.array(list(BUDGET_FRACTIONS.values()))
+        scores = on_grid(self.episodes, normalised, counts)
+        return {"mean": mean, **dict(zip(BUDGET_FRACTIONS, scores.T, strict=True))}
 
 
 def train(
@@ -66,65 +70,91 @@ def train(
     seed: int,
     logger: Logger | None = None,
 ) -> list[Curve]:
-    """Train with each of some algorithms that differ in numbers only; return a curve for each."""
-    records = RECORDS if isinstance(problem.env, TabularMDP) else ESTIMATES
+    """Train with algorithms that differ in numbers only, and return a curve for each.
+
+    Args:
+        problem: Problem to train on.
+        algorithms: Algorithms that one compiled program trains together.
+        episodes: Budget of each run.
+        seeds: Seeds of each algorithm.
+        seed: Seed of everything.
+        logger: Logger of the training.
+
+    Returns:
+        The curves of the algorithms.
+    """
+    records = ESTIMATES
+    if isinstance(problem.env, TabularMDP):
+        records = RECORDS
     every = max(1, Schedule(algorithms[0]).iterations(episodes) // records)
-    setup = make_setup(problem, algorithms, first_policy(problem), seeds, seed, every, exact=False)
-    evaluate, places, values = evaluator(problem, setup.policies[0]), [0], list[np.ndarray]()
+    policy = policy_source(problem)
+    setup = make_setup(problem, algorithms, policy, seeds, seed, every, exact=False)
+    evaluate = make_evaluator(problem, setup.policies[0])
+    counts = [0]
+    values = [evaluate([policy for _, _, policy in setup.runs], 0)]
 
-    def add(policies: Sequence[Policy]) -> None:
-        values.append(evaluate(policies, len(values)))
+    def record(progress: Any) -> None:
+        counts.append(progress.episodes)
+        values.append(evaluate(progress.policies, len(values)))
 
-    def look(at: Any) -> None:
-        places.append(at.episodes)
-        add(at.policies)
-
-    add([policy for _, _, policy in setup.runs])
-    results = run(setup, episodes, [look, *([] if logger is None else [logger])], progress=False)
-    places.append(
-        int(results[0].episodes[-1])
-    )  # a last record that is incomplete is not seen by callbacks
-    add([policy for result in results for policy in result.policies])
-    return [
-        Curve(np.array(places), part) for part in np.split(np.array(values, float).T, len(results))
-    ]
-
-
-def unmoved(problem: Problem, episodes: int, seeds: Sequence[int]) -> Curve:
-    """The curve of an algorithm that leaves the first policy as it is; a score of it is 0."""
-    like = make_setup(problem, [None], first_policy(problem), 1, 0, 1, exact=False).policies[0]
-    value = evaluator(problem, like)([like], 0)[0]
-    return Curve(np.array([0, episodes]), np.full((len(seeds), 2), value))
+    callbacks: list[Any] = [record]
+    if logger is not None:
+        callbacks.append(logger)
+    results = run(setup, episodes, callbacks, progress=False)
+    # callbacks do not see an incomplete last record
+    counts.append(int(results[0].episodes[-1]))
+    policies = [policy for result in results for policy in result.policies]
+    values.append(evaluate(policies, len(values)))
+    blocks = np.split(np.array(values, float).T, len(results))
+    return [Curve(np.array(counts), block) for block in blocks]
 
 
-def first_policy(problem: Problem) -> Initialiser | None:
-    """The policy to train where it is not the default: of linear systems, values are known for linear-normal ones."""
-    return gaussian(hidden=()) if isinstance(problem.env, LQR) else None
+def constant_curve(problem: Problem, episodes: int, seeds: int) -> Curve:
+    """Return the curve of an algorithm that does not change the initial policy, with score 0."""
+    setup = make_setup(problem, [None], policy_source(problem), 1, 0, 1, exact=False)
+    policy = setup.policies[0]
+    value = make_evaluator(problem, policy)([policy], 0)[0]
+    return Curve(np.array([0, episodes]), np.full((seeds, 2), value))
 
 
-def evaluator(
-    problem: Problem, like: Policy
-) -> Callable[[Sequence[Policy], int], Float[np.ndarray, " run"]]:
-    """A function of policies, all of the form of `like`, and of a number that other episodes belong to each time."""
+def policy_source(problem: Problem) -> Initialiser | None:
+    """Return the initialiser of the policy, or None for the default.
+
+    Values of linear systems are exact for linear-Gaussian policies only.
+    """
+    if isinstance(problem.env, LQR):
+        return gaussian(hidden=())
+    return None
+
+
+def make_evaluator(problem: Problem, policy: Policy) -> Evaluate:
+    """Return a function that evaluates policies of the same form as `policy`."""
     if isinstance(problem.env, TabularMDP):
         exact = Evaluator(problem)
 
-        def known(policies: Sequence[Any], _: int) -> np.ndarray:
+        def evaluate_tables(policies: Sequence[Any], _: int) -> np.ndarray:
             logits = np.array([policy.table for policy in policies], float)
             return exact.utilities(exact.occupancies(softmax(logits, axis=2)))
 
-        return known
+        return evaluate_tables
     if isinstance(problem.env, LQR):
-        return lambda policies, _: np.array([lqr.value(problem, policy) for policy in policies])  # pyright: ignore[reportArgumentType]
-    source = program_sampler(problem, like).open(problem, like)
 
-    def estimated(policies: Sequence[Policy], number: int) -> np.ndarray:
+        def evaluate_linear(policies: Sequence[Policy], _: int) -> np.ndarray:
+            return np.array([lqr.value(problem, cast("Gaussian", policy)) for policy in policies])
+
+        return evaluate_linear
+    source = program_sampler(problem, policy).open(problem, policy)
+
+    def estimate(policies: Sequence[Policy], number: int) -> np.ndarray:
         key = jax.random.fold_in(jax.random.key(0), number)
-        return np.array([_estimate(source, policy, key) for policy in policies], float)
+        return np.array([_estimate_utility(source, policy, key) for policy in policies], float)
 
-    return estimated
+    return estimate
 
 
 @eqx.filter_jit
-def _estimate(source: ProgramSource, policy: Policy, key: Key[Array, ""]) -> Float[Array, ""]:
-    return source.problem.estimated_utility(source.draw(policy, EPISODES, key).occupancy())
+def _estimate_utility(
+    source: ProgramSource, policy: Policy, key: Key[Array, ""]
+) -> Float[Array, ""]:
+    occupancy = source.draw(policy, EPISODES, key).occupancy()
+    return source.problem.estimated_utility(occupancy)

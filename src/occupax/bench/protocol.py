@@ -1,29 +1,26 @@
-"""Run the benchmark: every algorithm on every problem, in each track; what the folder has already is not run again."""
+"""Protocol of the benchmark: every algorithm on every problem, in each track."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from occupax.algorithms import Algorithm
-from occupax.bench import cells
-from occupax.bench.cells import Cell, Done
+from occupax.bench.cells import BenchCell, CellResult, Track, read_cell
 from occupax.bench.families import BenchProblem, Half, Suite, problems
 from occupax.bench.leaderboard import DEFAULT, Leaderboard
-from occupax.bench.references import keep_reference, known_reference
+from occupax.bench.references import Reference, read_reference, reference_job, stored_reference
 from occupax.errors import check_integer, shown
-from occupax.experiments.progress import Job, share_jobs
 from occupax.io.run_folder import refuse_others_files
-from occupax.training.loggers import Logger
+from occupax.jobs import FOLDERS, Job, JobStore
 from occupax.training.setup import as_algorithm, refuse_unless_path
 
-SOLVING = 10.0
-"""How many seconds it takes, roughly, to work out the best value of a problem."""
+Entries = Mapping[str, Algorithm[Any] | None]
+"""Algorithms by label. None stands for the default of `occupax.train`."""
 
 
 def run(
     out: str | Path,
-    algorithms: Mapping[str, Algorithm[Any] | None] | None = None,
+    algorithms: Entries | None = None,
     suite: Suite = "quick",
     half: Half | Literal["both"] = "both",
     tuned: bool = False,
@@ -31,118 +28,117 @@ def run(
     seeds: int = 5,
     progress: bool = True,
 ) -> Leaderboard:
-    """Run the benchmark, and write its pages, `bench.html` and `bench.md`, its figures and its numbers.
+    """Run the benchmark, and write `bench.html`, `bench.md`, figures and numbers.
+
+    Finished cells of problem, algorithm and track in the folder are not run again. Several
+    processes may share the work in a folder. Results of the tuned track from earlier commands are
+    shown too, where they cover all problems of a half.
 
     Args:
-        out: folder for all of it; a cell of problem, algorithm and track that it has already is not
-            run again. Several processes may work in the same folder: each leaves to the others what
-            they are at. What earlier commands left of the tuned track, for all problems of a half,
-            is shown as well.
-        algorithms: what is entered, by the name it gets on the leaderboard; None is what
-            `occupax.train` takes by default, which is entered if nothing is.
-        suite: "quick", eight problems, or "full", all of them.
-        half: problems of the "development" families, of the "test" families, or "both".
-        tuned: run the tuned track as well: for each problem the best of 16 settings, found on other
-            seeds.
-        fresh: a seed for new problems of the same families.
-        seeds: how many seeds.
-        progress: show how far it is.
+        out: Directory of the benchmark.
+        algorithms: Algorithms by their names on the leaderboard. None stands for the default of
+            `occupax.train`, which is the only submission by default.
+        suite: "quick" for eight problems, or "full" for all.
+        half: Problems of the "development" families, of the "test" families, or "both".
+        tuned: Whether to run the tuned track as well: for each problem the best of 16 settings,
+            selected on other seeds.
+        fresh: Seed of new problems of the same families.
+        seeds: Number of seeds, at least 2.
+        progress: Whether to show a progress bar.
 
     Returns:
-        The leaderboard, with the scores of every run.
+        The leaderboard with the scores of every run.
+
+    Raises:
+        ValueError: If an argument is invalid, or if `out` holds other files.
     """
-    given = _read_entries(algorithms)
-    entered = {
-        name: None if algorithm is None else as_algorithm(algorithm)
-        for name, algorithm in given.items()
-    }
+    entries = _read_entries(algorithms)
     if check_integer("seeds", seeds) < 2:
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
     refuse_unless_path(out, "out")
-    folder, chosen = Path(out), problems(suite, half, fresh)
-    refuse_others_files(folder, ("cells", "optima", "locks"))
-    tracks: tuple[cells.Track, ...] = ("default", "tuned") if tuned else ("default",)
-    every = [
-        Cell(it, *entry, track, seeds)
-        for track in tracks
-        for entry in entered.items()
-        for it in chosen
-    ]
-    if len({cell.name for cell in every}) < len(every):
-        raise ValueError(
-            f"algorithms must have names that differ in letters or digits, got {', '.join(entered)}."
-        )
-    optima = folder / "optima"
-    references = {
-        it.name: found for it in chosen if (found := known_reference(it, optima)) is not None
-    }
-    done = {
-        cell.name: found
-        for cell in every
-        if (found := cells.load(folder / "cells", cell)) is not None
-    }
-
-    def solve(it: BenchProblem, _: Logger) -> None:
-        references[it.name] = known_reference(it, optima) or keep_reference(it, optima)
-
-    def train(cell: Cell, logger: Logger) -> None:
-        done[cell.name] = cells.load(folder / "cells", cell) or cells.keep(
-            folder / "cells", cell, logger
-        )
-
-    unknown = [it for it in chosen if it.name not in references]
-    jobs = [Job(f"the best value of {it.name}", SOLVING, partial(solve, it)) for it in unknown]
-    jobs += [
-        Job(f"{cell.label} ({cell.track}) on {cell.problem.name}", cell.cost, partial(train, cell))
-        for cell in every
-        if cell.name not in done
-    ]
-    share_jobs(jobs, folder / "locks", progress)
-    kept = [] if tuned else _kept(folder / "cells", entered, chosen, seeds)
-    command = _command(entered, suite, half, tuned, fresh)
-    board = Leaderboard((*(done[cell.name] for cell in every), *kept), references, command)
+    folder = Path(out)
+    selected = problems(suite, half, fresh)
+    refuse_others_files(folder, FOLDERS)
+    cells = _make_cells(entries, selected, "default", seeds)
+    if tuned:
+        cells += _make_cells(entries, selected, "tuned", seeds)
+    if len({cell.name for cell in cells}) < len(cells):
+        got = ", ".join(entries)
+        raise ValueError(f"algorithms must have names that differ in letters or digits, got {got}.")
+    references: dict[str, Reference] = {}
+    reference_jobs: dict[str, Job] = {}
+    for problem in selected:
+        reference = stored_reference(problem)
+        if reference is None:
+            reference_jobs[problem.name] = reference_job(problem)
+        else:
+            references[problem.name] = reference
+    cell_jobs = [cell.job for cell in cells]
+    store = JobStore(folder)
+    finished = store.run([*reference_jobs.values(), *cell_jobs], progress)
+    for name, job in reference_jobs.items():
+        references[name] = read_reference(finished[job.name])
+    results = [read_cell(cell, finished[cell.name]) for cell in cells]
+    if not tuned:
+        results += _earlier_tuned_results(store, entries, selected, seeds)
+    command = _command(entries, suite, half, tuned, fresh)
+    board = Leaderboard(tuple(results), references, command)
     board.save(folder)
     return board
 
 
-def _read_entries(algorithms: Any) -> Mapping[str, Any]:
-    """Return the algorithms that are entered, by name; the default of `occupax.train` if there are none."""
+def _read_entries(algorithms: Any) -> Entries:
+    """Return the checked algorithms by label, by default the default of `occupax.train`."""
     if algorithms is None:
         return {DEFAULT: None}
     if not isinstance(algorithms, Mapping):
         got = f"{type(algorithms).__name__} {shown(algorithms)}"
         raise ValueError(f"algorithms must be a dictionary of algorithms by name, got {got}.")
-    for name in algorithms:
+    entries: dict[str, Algorithm[Any] | None] = {}
+    for name, algorithm in algorithms.items():
         if not isinstance(name, str) or not name:
             raise ValueError(f"algorithms must have names that are not empty, got {shown(name)}.")
-    return algorithms or {DEFAULT: None}
+        entries[name] = None
+        if algorithm is not None:
+            entries[name] = as_algorithm(algorithm)
+    return entries or {DEFAULT: None}
 
 
-def _kept(
-    folder: Path,
-    entered: Mapping[str, Algorithm[Any] | None],
-    chosen: Sequence[BenchProblem],
-    seeds: int,
-) -> list[Done]:
-    """What earlier commands left of the tuned track: the halves of which no algorithm and no problem is missing."""
-    kept: list[Done] = []
-    for half in dict.fromkeys(it.half for it in chosen):
-        there = [
-            Cell(it, *entry, "tuned", seeds)
-            for entry in entered.items()
-            for it in chosen
-            if it.half == half
-        ]
-        found = [done for cell in there if (done := cells.load(folder, cell)) is not None]
-        kept += found if len(found) == len(there) else []
-    return kept
+def _make_cells(
+    entries: Entries, selected: Sequence[BenchProblem], track: Track, seeds: int
+) -> list[BenchCell]:
+    cells: list[BenchCell] = []
+    for label, algorithm in entries.items():
+        cells += [BenchCell(problem, label, algorithm, track, seeds) for problem in selected]
+    return cells
 
 
-def _command(
-    entered: Mapping[str, Any], suite: str, half: str, tuned: bool, fresh: int | None
-) -> str:
-    """The command that does the same."""
-    names = "".join(f" --algorithm {name}" for name in entered)
-    halves = "" if half == "both" else f" --half {half}"
-    again = "" if fresh is None else f" --fresh {fresh}"
-    return f"occupax bench --suite {suite}{names}{halves}{' --tuned' if tuned else ''}{again} --out FOLDER"
+def _earlier_tuned_results(
+    store: JobStore, entries: Entries, selected: Sequence[BenchProblem], seeds: int
+) -> list[CellResult]:
+    """Return stored results of the tuned track, for the halves that miss none."""
+    results: list[CellResult] = []
+    for half in dict.fromkeys(problem.half for problem in selected):
+        members = [problem for problem in selected if problem.half == half]
+        cells = _make_cells(entries, members, "tuned", seeds)
+        of_half: list[CellResult] = []
+        for cell in cells:
+            result = store.load(cell.job)
+            if result is not None:
+                of_half.append(read_cell(cell, result))
+        if len(of_half) == len(cells):
+            results += of_half
+    return results
+
+
+def _command(entries: Entries, suite: str, half: str, tuned: bool, fresh: int | None) -> str:
+    """Return the command that does the same."""
+    words = ["occupax bench", f"--suite {suite}"]
+    words += [f"--algorithm {label}" for label in entries]
+    if half != "both":
+        words.append(f"--half {half}")
+    if tuned:
+        words.append("--tuned")
+    if fresh is not None:
+        words.append(f"--fresh {fresh}")
+    return " ".join([*words, "--out FOLDER"])

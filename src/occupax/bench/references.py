@@ -1,11 +1,10 @@
-"""The best value of each problem: certified on a table with a concave utility, and otherwise the best that is known."""
+"""Best known value of each problem, certified on tables with a concave utility."""
 
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -18,129 +17,146 @@ from occupax.bench.families import BenchProblem, problems
 from occupax.bench.measure import train
 from occupax.envs.lqr import LQR
 from occupax.io import codec
+from occupax.jobs import Job, JobResult, file_name
 from occupax.policies import Tabular
 from occupax.problem import Problem
+from occupax.training.loggers import Logger
 
 STORED = files("occupax.bench") / "references.json"
-"""The references of the problems that are the same for everybody."""
+"""References of the problems that are the same for everybody."""
 TOLERANCE = 1e-6
-"""The gap of a certified optimum, as a share of the way from the uniform policy."""
+"""Gap of a certified optimum, relative to the improvement on the uniform policy."""
+LOOSE_TOLERANCE = 1e-4
+"""Gap where `TOLERANCE` is out of reach."""
 BOUNDS = {"cartpole/return": (1 - 0.99**500) / (1 - 0.99), "cartpole/constraint": 0.0}
-"""What no policy can exceed, and a good one attains: all 500 steps, and a distance of zero."""
+"""Bounds that a good policy attains: all 500 steps, and a distance of zero."""
 STARTS = 5
-"""From how many tables exact ascent starts, where the utility is not concave."""
-MOST_STEPS = 300
-"""How many steps it takes at most."""
+"""Number of initial tables of exact ascent, for utilities that are not concave."""
+MAX_STEPS = 300
+"""Number of steps of exact ascent."""
 LONG_RUNS = tuple(REINFORCE(batch=10, step_size=step_size) for step_size in (0.003, 0.01))
-"""What long runs are made with: plain settings that no choice of a default changes."""
-LONGER = 4
-"""How many times the budget they have."""
-SEEDS, SEED = range(5), 2
-"""The seeds of these runs, which share no random number with those that are scored."""
+"""Algorithms of long runs: plain hyperparameters that no choice of a default changes."""
+LONG_BUDGETS = 4
+"""Length of long runs, in budgets of the problem."""
+SEEDS = range(5)
+SEED = 2
+"""Seed of long runs, which share no random number with scored runs."""
+SOLVING_SECONDS = 10.0
+"""Rough time to compute a reference."""
 
 Source = Literal["certified", "bound", "exact ascent", "long runs"]
 
 
 class Reference(NamedTuple):
-    """The best value of a problem that is known, and how it is known."""
+    """Best known value of a problem."""
 
     best: float
     source: Source
-    """"certified": no policy is better by more than the gap. "bound": no policy can be better. The
-    others are the best that was found, by exact gradients or in long runs, and may be exceeded."""
+    """Evidence: "certified" within the gap, an upper "bound", or the best value of "exact ascent"
+    or "long runs", which algorithms may exceed."""
     gap: float | None = None
 
 
-def known_reference(it: BenchProblem, folder: Path) -> Reference | None:
-    """The reference of a problem if it is stored, or if a folder has it; None if it is to be worked out."""
-    file = _file(it, folder)
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    for known in (_stored().get(it.name, {}), kept):
-        if known.get("fingerprint") == it.fingerprint:
-            return Reference(known["best"], known["source"], known["gap"])
-    return None
+def stored_reference(problem: BenchProblem) -> Reference | None:
+    """Return the reference of a problem in the package, or None."""
+    stored = _stored().get(problem.name, {})
+    if stored.get("fingerprint") != problem.fingerprint:
+        return None
+    return Reference(stored["best"], stored["source"], stored["gap"])
 
 
-def keep_reference(it: BenchProblem, folder: Path) -> Reference:
-    """Work out the reference of a problem, and keep it in a folder."""
-    found = work_out(it)
-    codec.write_text(
-        _file(it, folder), json.dumps({"fingerprint": it.fingerprint, **found._asdict()}, indent=1)
+def reference_job(problem: BenchProblem) -> Job:
+    """Return the job that computes the reference of a problem."""
+    return Job(
+        file_name("optimum", problem.name),
+        {"problem": problem.name, "fingerprint": problem.fingerprint},
+        SOLVING_SECONDS,
+        partial(_reference_facts, problem),
+        f"the optimum of {problem.name}",
     )
-    return found
 
 
-def store(names: Sequence[str]) -> None:
-    """Work out the references of problems anew, all of them if no names are given, and store them in the package."""
-    known = dict(_stored())
-    for it in problems():
-        if it.name in names or not names:
-            known[it.name] = {"fingerprint": it.fingerprint, **work_out(it)._asdict()}
-            codec.write_text(str(STORED), json.dumps(known, indent=1) + "\n")
+def _reference_facts(problem: BenchProblem, _: Logger) -> JobResult:
+    return JobResult(facts=compute_reference(problem)._asdict())
 
 
-def work_out(it: BenchProblem) -> Reference:
-    """Find out what the best value of a problem is."""
-    if isinstance(it.problem.env, LQR):
-        return Reference(exact.lqr.optimum(it.problem).value, "certified", 0.0)
-    if it.tabular:
-        return (
-            certify(it.problem)
-            if it.problem.utility.concave
-            else Reference(ascend(it.problem), "exact ascent")
-        )
-    if it.name in BOUNDS:
-        return Reference(BOUNDS[it.name], "bound")
-    values = np.concatenate(
-        [
-            curve.values
-            for curve in train(it.problem, LONG_RUNS, LONGER * it.row.episodes, SEEDS, SEED)
-        ]
-    )
-    # of each run the mean of the last quarter: a single record would be the luckiest one
-    return Reference(float(np.nanmax(values[:, -values.shape[1] // 4 :].mean(1))), "long runs")
+def read_reference(result: JobResult) -> Reference:
+    """Return the reference of a finished job."""
+    return Reference(*(result.facts[name] for name in Reference._fields))
 
 
-def certify(problem: Problem) -> Reference:
-    """The optimum of a concave utility, with a gap that is small against the way from the uniform policy."""
+def store_references(names: Sequence[str]) -> None:
+    """Compute the references of some problems, or of all, and store them in the package."""
+    stored = dict(_stored())
+    for problem in problems():
+        if problem.name in names or not names:
+            reference = compute_reference(problem)
+            stored[problem.name] = {"fingerprint": problem.fingerprint, **reference._asdict()}
+            codec.write_text(str(STORED), json.dumps(stored, indent=1) + "\n")
+
+
+def compute_reference(problem: BenchProblem) -> Reference:
+    """Return the best value of a problem that the strongest applicable method finds."""
+    if isinstance(problem.problem.env, LQR):
+        return Reference(exact.lqr.optimum(problem.problem).value, "certified", 0.0)
+    if problem.tabular and problem.problem.utility.concave:
+        return certified_optimum(problem.problem)
+    if problem.tabular:
+        return Reference(exact_ascent(problem.problem), "exact ascent")
+    if problem.name in BOUNDS:
+        return Reference(BOUNDS[problem.name], "bound")
+    return Reference(_best_long_run(problem), "long runs")
+
+
+def _best_long_run(problem: BenchProblem) -> float:
+    """Return the best mean of the last quarter of a run, because a single record may be lucky."""
+    episodes = LONG_BUDGETS * problem.entry.episodes
+    curves = train(problem.problem, LONG_RUNS, episodes, SEEDS, SEED)
+    values = np.concatenate([curve.values for curve in curves])
+    quarter = values[:, -values.shape[1] // 4 :]
+    return float(np.nanmax(quarter.mean(1)))
+
+
+def certified_optimum(problem: Problem) -> Reference:
+    """Return the optimum of a concave utility, with a gap relative to the possible improvement."""
     env: Any = problem.env
     uniform = np.full((env.num_states, env.num_actions), 1 / env.num_actions)
-    first = exact.certificate(problem, uniform)
-    best = exact.solve(
-        problem, tolerance=0.1 * first.gap
-    )  # which tells how long the way is at least
-    for tolerance in (TOLERANCE, 1e-4):
-        with suppress(
-            RuntimeError
-        ):  # it is not reached within the iterations: the gap says what was
-            best = exact.solve(problem, tolerance=tolerance * (best.value - first.value))
+    certificate = exact.certificate(problem, uniform)
+    # a rough optimum tells how large the improvement is at least
+    best = exact.solve(problem, tolerance=0.1 * certificate.gap)
+    for tolerance in (TOLERANCE, LOOSE_TOLERANCE):
+        improvement = best.value - certificate.value
+        with suppress(RuntimeError):  # out of reach within the iterations
+            best = exact.solve(problem, tolerance=tolerance * improvement)
             break
     return Reference(best.value, "certified", best.gap)
 
 
-def ascend(problem: Problem) -> float:
-    """The best local maximum over stationary policies that exact gradients lead to from several starts."""
+def exact_ascent(problem: Problem, starts: int = STARTS, max_steps: int = MAX_STEPS) -> float:
+    """Return the best local maximum over stationary policies, by exact gradients."""
     from scipy.optimize import minimize
 
     env: Any = problem.env
-    shape, random = (env.num_states, env.num_actions), np.random.default_rng(0)
+    shape = (env.num_states, env.num_actions)
 
     def loss(logits: np.ndarray) -> tuple[float, np.ndarray]:
         table = logits.reshape(shape)
-        slope = exact.gradient(problem, Tabular(jnp.asarray(table)))
-        return -exact.value(problem, softmax(table, axis=1)), -np.asarray(
-            slope.table, float
-        ).ravel()
+        gradient = exact.gradient(problem, Tabular(jnp.asarray(table)))
+        value = exact.value(problem, softmax(table, axis=1))
+        return -value, -np.asarray(gradient.table, float).ravel()
 
-    starts = [np.zeros(shape), *(2.0 * random.standard_normal((STARTS - 1, *shape)))]
-    settings: Any = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": MOST_STEPS}}
-    return max(-float(minimize(loss, start.ravel(), **settings).fun) for start in starts)
-
-
-def _file(it: BenchProblem, folder: Path) -> Path:
-    return folder / f"{it.name.replace('/', '-')}.json"
+    random = np.random.default_rng(0)
+    tables = [np.zeros(shape), *(2.0 * random.standard_normal((starts - 1, *shape)))]
+    options: Any = {"maxiter": max_steps}
+    values: list[float] = []
+    for table in tables:
+        result = minimize(loss, table.ravel(), jac=True, method="L-BFGS-B", options=options)
+        values.append(-float(result.fun))
+    return max(values)
 
 
 @cache
 def _stored() -> dict[str, Any]:
-    return json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {}
+    if not STORED.is_file():
+        return {}
+    return json.loads(STORED.read_text(encoding="utf-8"))
