@@ -119,35 +119,35 @@ def the_policies_swapped(block, query):
 @pytest.mark.parametrize("mutate", [another_reward, the_policy_that_acted, the_policies_swapped])
 def test_wrong_answers_are_noticed(mutate, monkeypatch):
     problem, algorithm = RUNS["tsivr-pg"]
-    compiled, answering = train(problem, algorithm, "jax"), host.answering
+    compiled, compiled_answers = train(problem, algorithm, "jax"), host.compiled_answers
     plain = ox.samplers.Host(engine="jax")
     assert_close(train(problem, algorithm, plain), compiled)
 
     def wrong(block):
         def ask(query, path):
             changed, other = mutate(block, query)
-            return answering(changed)(other, path)
+            return compiled_answers(changed)(other, path)
 
         return ask
 
-    monkeypatch.setattr(host, "answering", wrong)
+    monkeypatch.setattr(host, "compiled_answers", wrong)
     with pytest.raises(AssertionError):
         assert_close(train(problem, algorithm, plain), compiled)
 
 
 def test_a_batch_is_asked_eagerly_and_answers_with_numbers(monkeypatch):
     problem, algorithm = RUNS["kink"]
-    answering, rewards = host.answering, []
+    compiled_answers, rewards = host.compiled_answers, []
 
     def listen(block):
         def ask(query, path):
             if isinstance(query, Gradient):
                 rewards.append(np.asarray(query.quasi_reward))
-            return answering(block)(query, path)
+            return compiled_answers(block)(query, path)
 
         return ask
 
-    monkeypatch.setattr(host, "answering", listen)
+    monkeypatch.setattr(host, "compiled_answers", listen)
     train(problem, algorithm, ox.samplers.Host(), 6, seeds=1)
     assert [set(reward.tolist()) for reward in rewards] == [
         {BELOW, ABOVE}

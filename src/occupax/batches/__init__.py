@@ -1,14 +1,12 @@
 """Batches of trajectories and the queries that they answer.
 
-* `query`: the abstract `Query`; subclass it to define a new one.
-* `queries`: the queries of the algorithms of this package.
+* `queries`: the abstract `Query` and the queries of the algorithms of this package.
 * `batch`: the abstract `Batch`, whose methods build these queries.
 * `sampled`: trajectories in memory, as arrays.
-* `tabular`: trajectories in memory, as the compact lists of events of the compiled kernel for
-  tables.
+* `tabular`: trajectories in memory, as the lists of events of the compiled kernel for tables.
 * `network`: log-probabilities by the compiled kernel for networks.
-* `parted`: batches in parts, whose answers are merged.
-* `caching`: a batch that remembers its queries and their answers.
+* `parted`: batches in parts, such as shards, whose answers are merged.
+* `caching`: a batch that caches its answers.
 """
 
 from occupax.batches.batch import Batch
@@ -19,14 +17,15 @@ from occupax.batches.queries import (
     HessianVector,
     ObservationSums,
     Occupancy,
+    Query,
     RegressionSums,
     ReturnsToGo,
     Statistics,
     Tally,
+    TargetQuery,
     TransitionCounts,
     Transitions,
 )
-from occupax.batches.query import Query, TargetQuery
 from occupax.batches.sampled import SampledBatch
 
 __all__ = [

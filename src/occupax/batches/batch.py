@@ -12,13 +12,14 @@ from occupax.batches.queries import (
     HessianVector,
     ObservationSums,
     Occupancy,
+    Query,
     RegressionSums,
     Statistics,
     Tally,
+    Target,
     TransitionCounts,
     Transitions,
 )
-from occupax.batches.query import Query, Target
 from occupax.policies import ObservationMoments, Policy
 from occupax.problem import Problem
 
@@ -26,10 +27,10 @@ Answer = TypeVar("Answer")
 
 
 class Batch(ABC):
-    """The trajectories of one iteration, wherever they are.
+    """The trajectories of one iteration, in memory or on the workers of a sampler.
 
-    A backend implements `answer` and `halves`. The methods that algorithms call build a query each.
-    None as the target is the behaviour policy, whose importance weights are 1.
+    A backend implements `answer` and `halves`. Each of the final methods builds a query. None as
+    the target is the behaviour policy, whose importance weights are 1.
     """
 
     problem: Problem
@@ -38,16 +39,20 @@ class Batch(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of trajectories; means are over all of them."""
+        """Number of trajectories, which means are over."""
 
     @property
     @abstractmethod
     def parts(self) -> int:
-        """Number of parts that answer one by one; 1 for trajectories in memory."""
+        """Number of parts whose answers are merged; 1 for trajectories in memory."""
 
     @abstractmethod
     def answer(self, query: Query[Answer]) -> Answer:
-        """Return the answer to a query."""
+        """Return the answer to a query.
+
+        Args:
+            query: the query, of this package or user-defined.
+        """
 
     @abstractmethod
     def halves(self) -> "tuple[Batch, Batch]":
@@ -55,41 +60,73 @@ class Batch(ABC):
 
     @final
     def occupancy(self, target: Target = None) -> Float[Array, " d"]:
-        """Return the mean occupancy estimate, u_hat(target)."""
+        """Return the mean occupancy estimate, u_hat(target).
+
+        Args:
+            target: the target policy.
+        """
         return self.answer(Occupancy(target=target))
 
     @final
     def gradient(
         self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
     ) -> Policy:
-        """Return the mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy."""
+        """Return the mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy.
+
+        Args:
+            target: the target policy.
+            quasi_reward: one number for each feature.
+            baseline: the baseline; see `estimators.gradient`.
+        """
         return self.answer(Gradient(quasi_reward, read_baseline(baseline), target=target))
 
     @final
     def statistics(self, target: Target = None) -> Statistics:
-        """Return averages to log; the weights are those of `target`."""
+        """Return averages to log.
+
+        Args:
+            target: the policy whose importance weights are averaged.
+        """
         return self.answer(Tally(target=target)).averages(self.size)
 
     @final
     def regression(self, quasi_reward: Float[Array, " d"]) -> Regression:
-        """Return the sums of the linear baseline of *later* batches, for the behaviour policy."""
+        """Return the sums of the linear baseline of *later* batches, for the behaviour policy.
+
+        Args:
+            quasi_reward: one number for each feature.
+        """
         return self.answer(RegressionSums(quasi_reward))
 
     @final
     def observed(self, policy: Policy | None = None) -> ObservationMoments:
-        """Return sums over the observations, around the running mean of a policy; see `policies.normalising`."""
+        """Return sums over the observations, around the running mean of a policy.
+
+        Args:
+            policy: the policy with the running mean; None is the behaviour policy.
+        """
         return self.answer(ObservationSums(policy))
 
     @final
     def fisher_vector(self, vector: Policy) -> Policy:
-        """Return the Fisher information of the behaviour policy times a vector in the shape of a policy."""
+        """Return the product of the Fisher information of the behaviour policy with a vector.
+
+        Args:
+            vector: the vector, in the shape of a policy.
+        """
         return self.answer(FisherVector(vector))
 
     @final
     def hessian_vector(
         self, vector: Policy, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
     ) -> tuple[Float[Array, " d"], Policy]:
-        """Return the derivatives of both estimates, of occupancy and gradient, at the behaviour policy."""
+        """Return the derivatives of the occupancy and gradient estimates at the behaviour policy.
+
+        Args:
+            vector: the direction of the derivatives, in the shape of a policy.
+            quasi_reward: one number for each feature.
+            baseline: "none" or "mean".
+        """
         return self.answer(HessianVector(vector, quasi_reward, read_baseline(baseline)))
 
     @final
@@ -99,12 +136,20 @@ class Batch(ABC):
 
     @final
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Return the gradient of the utility at an occupancy; see `Problem.quasi_reward`."""
+        """Return the gradient of the utility at an occupancy; see `Problem.quasi_reward`.
+
+        Args:
+            occupancy: the occupancy.
+        """
         return self.problem.quasi_reward(occupancy)
 
     @final
     def utility(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """Return the utility of an occupancy; see `Problem.estimated_utility`."""
+        """Return the utility of an occupancy; see `Problem.estimated_utility`.
+
+        Args:
+            occupancy: the occupancy.
+        """
         return self.problem.estimated_utility(occupancy)
 
 

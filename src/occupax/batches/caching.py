@@ -1,4 +1,4 @@
-"""A batch that remembers its queries and their answers, for the engine of training."""
+"""A batch that caches its answers, for the engine of training."""
 
 from operator import is_
 from typing import Any, TypeVar, final
@@ -8,43 +8,50 @@ from jaxtyping import Array, Float
 
 from occupax.baselines import Fit, read_baseline
 from occupax.batches.batch import Batch
-from occupax.batches.queries import Gradient
-from occupax.batches.query import Query, TargetQuery
+from occupax.batches.queries import Gradient, Query, TargetQuery
 from occupax.policies import Policy
 from occupax.problem import Problem
 
 Answer = TypeVar("Answer")
 
 
-class Known:
-    """Values by tree. A tree is known if one of the same structure holds the same objects; no numbers are compared."""
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two trees have the same structure and hold the same objects.
 
-    def __init__(self):
-        self._by_structure: dict[Any, list[tuple[list[Any], Any]]] = {}
+    The values of arrays are not compared.
+    """
+    leaves, structure = jax.tree.flatten(one)
+    other_leaves, other_structure = jax.tree.flatten(other)
+    return structure == other_structure and all(map(is_, leaves, other_leaves))
+
+
+class TreeCache:
+    """Values by tree, compared by `is_same`; meant for a few trees."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Any, Any]] = []
 
     def find(self, tree: Any) -> Any:
         """Return the value of a tree, or None."""
-        leaves, structure = jax.tree.flatten(tree)
-        for known, value in self._by_structure.get(structure, []):
-            if all(map(is_, known, leaves)):
+        for known, value in self._entries:
+            if is_same(known, tree):
                 return value
         return None
 
     def add(self, tree: Any, value: Any) -> None:
-        """Remember the value of a tree."""
-        leaves, structure = jax.tree.flatten(tree)
-        self._by_structure.setdefault(structure, []).append((leaves, value))
+        """Store the value of a tree."""
+        self._entries.append((tree, value))
 
 
 @final
 class CachingBatch(Batch):
-    """A batch that computes each answer once, and knows which policies were weighted.
+    """A batch that computes each answer once, and records its queries.
 
     Args:
-        batch: the batch that answers.
+        batch: the batch that computes the answers.
         problem: the problem that algorithms see: with constraints, its Lagrangian.
         fit: the linear baseline, fitted to earlier batches, if there is one.
-        queries: the list that all queries are added to; halves share it with the whole.
+        queries: the list that all queries are appended to; the halves share it with the whole.
     """
 
     def __init__(
@@ -54,11 +61,13 @@ class CachingBatch(Batch):
         fit: Fit | None = None,
         queries: list[Query[Any]] | None = None,
     ):
+        if queries is None:
+            queries = []
         self.problem = problem
-        self.queries: list[Query[Any]] = [] if queries is None else queries
+        self.queries = queries
         self._batch = batch
         self._fit = fit
-        self._answers = Known()
+        self._answers = TreeCache()
 
     @property
     def size(self) -> int:
@@ -67,11 +76,11 @@ class CachingBatch(Batch):
 
     @property
     def parts(self) -> int:
-        """Number of parts of the batch that answers."""
+        """Number of parts of the batch that computes the answers."""
         return self._batch.parts
 
     def answer(self, query: Query[Answer]) -> Answer:
-        """Return the known answer, or ask the batch."""
+        """Return the cached answer, or compute and cache it."""
         self.queries.append(query)
         answer = self._answers.find(query)
         if answer is None:
@@ -80,21 +89,22 @@ class CachingBatch(Batch):
         return answer
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return two batches of half the trajectories each, whose queries are remembered together."""
+        """Return two caching batches of half the trajectories each."""
         first, second = self._batch.halves()
-        second = CachingBatch(second, self.problem, self._fit, self.queries)
-        return CachingBatch(first, self.problem, self._fit, self.queries), second
+        return self._caching(first), self._caching(second)
+
+    def _caching(self, half: Batch) -> "CachingBatch":
+        return CachingBatch(half, self.problem, self._fit, self.queries)
 
     @property
     def targets(self) -> list[Policy]:
         """The target policies other than the behaviour policy that were weighted."""
-        known = Known()
         targets: list[Policy] = []
         for query in self.queries:
-            target = query.target if isinstance(query, TargetQuery) else None
-            if target is not None and known.find(target) is None:
-                known.add(target, True)
-                targets.append(target)
+            if not isinstance(query, TargetQuery) or query.target is None:
+                continue
+            if not any(is_same(query.target, target) for target in targets):
+                targets.append(query.target)
         return targets
 
     @property
@@ -110,12 +120,3 @@ class CachingBatch(Batch):
         if self._fit is None or not isinstance(query, Gradient) or query.baseline.name != "linear":
             return query
         return Gradient(query.quasi_reward, read_baseline(self._fit), target=query.target)
-
-
-def is_same(one: Any, other: Any) -> bool:
-    """Return whether two trees have the same structure and hold the same objects; their values are not compared."""
-    leaves, structure = jax.tree.flatten(one)
-    other_leaves, other_structure = jax.tree.flatten(other)
-    if structure != other_structure:
-        return False
-    return all(map(is_, leaves, other_leaves))

@@ -1,10 +1,11 @@
-"""The queries that the algorithms of this package need.
+"""The abstract query about a batch of trajectories, and the queries of the algorithms of this package.
 
-Each class has the formula for trajectories in memory; `estimators` has the mathematics.
+Each class has the formula for trajectories in memory. `estimators` has the mathematics.
 """
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, final
 
 import equinox as eqx
 import jax
@@ -13,7 +14,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from occupax import estimators
 from occupax.baselines import Baseline, Regression, ReturnSums
-from occupax.batches.query import Query, TargetQuery
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import number_of_states
 from occupax.policies import ObservationMoments, Policy, observation_moments
@@ -23,8 +23,71 @@ if TYPE_CHECKING:
     from occupax.batches.batch import Batch
     from occupax.batches.sampled import SampledBatch
 
-LARGEST_SQUARED = 1e9
-"""Weights beyond it count as this in the effective sample size, whose squares must stay finite."""
+Answer = TypeVar("Answer")
+Target = Policy | None
+"""The target policy of a query; None is the behaviour policy, which drew the batch."""
+
+MAX_SQUARED_WEIGHT = 1e9
+"""Upper bound of the weights in the effective sample size, whose squares must stay finite."""
+
+
+class Query(eqx.Module, Generic[Answer]):
+    """A query about a batch of trajectories. Subclass it to define a query for every sampler.
+
+    A query consists of arrays, policies and static values, because it is sent to the workers that
+    hold the trajectories.
+    """
+
+    is_sum: ClassVar[bool] = False
+    """Whether the answer is a sum over the trajectories; otherwise it is a mean."""
+    is_complete: bool = eqx.field(static=True, default=False, kw_only=True)
+    """Whether `complete` was called already: parts of a batch may consist of parts themselves."""
+
+    @abstractmethod
+    def compute(self, batch: "SampledBatch") -> Answer:
+        """Return the answer from trajectories in memory. JAX may trace this method.
+
+        A part of a batch may be padded with trajectories without a live step. A mean is over all
+        trajectories, and the contribution of the padding must be zero.
+
+        Args:
+            batch: the trajectories with their problem and behaviour policy.
+        """
+
+    def merge(self, one: Answer, other: Answer) -> Answer:
+        """Return the merged answer of two parts of a batch; by default the sum of both answers.
+
+        Args:
+            one: the answer of the first part.
+            other: the answer of the second part.
+        """
+        return jax.tree.map(jnp.add, one, other)
+
+    def complete(self, whole: "Batch") -> "Query[Answer]":
+        """Return the query with the statistics of the whole batch that each part needs.
+
+        Args:
+            whole: the whole batch, which may be queried.
+        """
+        del whole
+        return self
+
+    @final
+    def completed(self, whole: "Batch") -> "Query[Answer]":
+        """Return the complete query; a query that is complete already is returned unchanged.
+
+        Args:
+            whole: the whole batch.
+        """
+        if self.is_complete:
+            return self
+        return replace(self.complete(whole), is_complete=True)
+
+
+class TargetQuery(Query[Answer]):
+    """A query about a target policy, whose importance weights the answer depends on."""
+
+    target: Target = eqx.field(default=None, kw_only=True)
 
 
 class Occupancy(TargetQuery[Float[Array, " d"]]):
@@ -36,7 +99,7 @@ class Occupancy(TargetQuery[Float[Array, " d"]]):
 
 
 class ReturnsToGo(TargetQuery[ReturnSums]):
-    """Sums of the returns-to-go of the target, minus the fit of the baseline, which a mean baseline needs."""
+    """Sums of the returns-to-go of the target minus the fit of the baseline."""
 
     is_sum: ClassVar[bool] = True
     quasi_reward: Float[Array, " d"]
@@ -44,9 +107,8 @@ class ReturnsToGo(TargetQuery[ReturnSums]):
 
     def compute(self, batch: "SampledBatch") -> ReturnSums:
         """Return the sums over the trajectories."""
-        return estimators.return_sums_of(
-            batch.problem, batch.scored(self.target), self.quasi_reward, self.baseline
-        )
+        scored = batch.scored(self.target)
+        return estimators.return_sums_of(batch.problem, scored, self.quasi_reward, self.baseline)
 
 
 class Gradient(TargetQuery[Policy]):
@@ -57,12 +119,11 @@ class Gradient(TargetQuery[Policy]):
 
     def compute(self, batch: "SampledBatch") -> Policy:
         """Return the mean gradient, in the shape of a policy."""
-        return estimators.gradient_of(
-            batch.problem, batch.scored(self.target), self.quasi_reward, self.baseline
-        )
+        scored = batch.scored(self.target)
+        return estimators.gradient_of(batch.problem, scored, self.quasi_reward, self.baseline)
 
     def complete(self, whole: "Batch") -> "Gradient":
-        """Return the query with the returns-to-go of the whole batch, which a mean baseline is made of."""
+        """Return the query with the returns-to-go of the whole batch, for a mean baseline."""
         if self.baseline.name == "none":
             return self
         sums = whole.answer(ReturnsToGo(self.quasi_reward, self.baseline, target=self.target))
@@ -70,7 +131,7 @@ class Gradient(TargetQuery[Policy]):
 
 
 class RegressionSums(Query[Regression]):
-    """Sums of the linear baseline of later batches, under the behaviour policy; see `estimators.regression`."""
+    """Sums of the linear baseline of later batches, under the behaviour policy."""
 
     is_sum: ClassVar[bool] = True
     quasi_reward: Float[Array, " d"]
@@ -81,7 +142,7 @@ class RegressionSums(Query[Regression]):
 
 
 class ObservationSums(Query[ObservationMoments]):
-    """Sums over the observations, around the running mean of a policy; see `policies.normalising`."""
+    """Sums over the observations around the running mean of a policy."""
 
     is_sum: ClassVar[bool] = True
     policy: Policy | None = None
@@ -89,24 +150,25 @@ class ObservationSums(Query[ObservationMoments]):
 
     def compute(self, batch: "SampledBatch") -> ObservationMoments:
         """Return the sums over the live steps."""
-        policy = batch.policy if self.policy is None else self.policy
+        policy = self.policy
+        if policy is None:
+            policy = batch.policy
         return observation_moments(policy, batch.trajectories.observations, batch.trajectories.live)
 
 
 class FisherVector(Query[Policy]):
-    """Product of the Fisher information of the behaviour policy with a vector; see `estimators.fisher_vector`."""
+    """Product of the Fisher information of the behaviour policy with a vector."""
 
     vector: Policy
 
     def compute(self, batch: "SampledBatch") -> Policy:
         """Return the product, in the shape of a policy."""
-        return estimators.fisher_vector(
-            batch.problem, batch.trajectories, batch.policy, self.vector
-        )
+        trajectories = batch.trajectories
+        return estimators.fisher_vector(batch.problem, trajectories, batch.policy, self.vector)
 
 
 class HessianVector(Query[tuple[Float[Array, " d"], Policy]]):
-    """Derivatives of both estimates at the behaviour policy along a vector; see `estimators.hessian_vector`."""
+    """Derivatives of both estimates at the behaviour policy along a vector."""
 
     vector: Policy
     quasi_reward: Float[Array, " d"]
@@ -120,7 +182,7 @@ class HessianVector(Query[tuple[Float[Array, " d"], Policy]]):
         )
 
     def complete(self, whole: "Batch") -> "HessianVector":
-        """Return the query with the returns-to-go of the whole batch, which a mean baseline is made of."""
+        """Return the query with the returns-to-go of the whole batch, for a mean baseline."""
         if self.baseline.name != "mean":
             return self
         sums = whole.answer(ReturnsToGo(self.quasi_reward, self.baseline))
@@ -133,13 +195,13 @@ class Statistics(eqx.Module):
     undiscounted_return: Float[Array, ""]
     discounted_return: Float[Array, ""]
     steps: Int[Array, ""]
-    """Number of steps in all."""
+    """Total number of steps."""
     episode_length: Float[Array, ""]
     largest_weight: Float[Array, ""]
     """Largest importance weight of the target policy at any step."""
     effective_sample_size: Float[Array, ""]
-    """(sum w)^2 / sum w^2 over the weights of whole trajectories: as many on-policy ones would tell
-    as much."""
+    """(sum w)^2 / sum w^2 over the weights of whole trajectories: the number of on-policy
+    trajectories with the same variance."""
     actions_clipped: Float[Array, ""]
     """Fraction of the steps whose action was outside of the bounds of the environment."""
     saturated: Float[Array, " n"]
@@ -147,7 +209,7 @@ class Statistics(eqx.Module):
 
 
 class StatisticsSums(eqx.Module):
-    """Sums over trajectories, of which `Statistics` are made."""
+    """Sums over trajectories from which `Statistics` are computed."""
 
     returns: Float[Array, ""]
     discounted_returns: Float[Array, ""]
@@ -182,10 +244,11 @@ class Tally(TargetQuery[StatisticsSums]):
     def compute(self, batch: "SampledBatch") -> StatisticsSums:
         """Return the sums over the trajectories that took a step."""
         trajectories = batch.trajectories
-        weights = jnp.where(trajectories.live, batch.scored(self.target).weights(), 0.0)
+        live = trajectories.live
+        weights = jnp.where(live, batch.scored(self.target).weights(), 0.0)
         last_step = jnp.maximum(trajectories.lengths - 1, 0)[:, None]
         last = jnp.take_along_axis(weights, last_step, 1)[:, 0]
-        last = jnp.minimum(last, LARGEST_SQUARED)
+        last = jnp.minimum(last, MAX_SQUARED_WEIGHT)
         rewards = trajectories.rewards
         discounts = batch.problem.discount ** jnp.arange(rewards.shape[1], dtype=rewards.dtype)
         return StatisticsSums(
@@ -195,8 +258,8 @@ class Tally(TargetQuery[StatisticsSums]):
             weights=last.sum(),
             squared_weights=jnp.sum(last**2),
             largest_weight=weights.max(),
-            clipped=jnp.sum(_clipped(batch) & trajectories.live),
-            saturated=jnp.sum(_saturated(batch) & trajectories.live[..., None], (0, 1)),
+            clipped=jnp.sum(_clipped(batch) & live),
+            saturated=jnp.sum(_saturated(batch) & live[..., None], (0, 1)),
         )
 
     def merge(self, one: StatisticsSums, other: StatisticsSums) -> StatisticsSums:
@@ -226,19 +289,18 @@ def _saturated(batch: "SampledBatch") -> Bool[Array, "#B #H n"]:
 
 
 class Transitions(eqx.Module):
-    """Counts of the transitions between numbered states; sums over the trajectories of a batch."""
+    """Counts of the transitions between numbered states, summed over the trajectories of a batch."""
 
     initial: Float[Array, " S"]
     """Number of trajectories that began in each state."""
     counts: Float[Array, "S A S"]
-    """How often an action in a state led to each state."""
+    """Number of transitions from a state by an action to each state."""
     rewards: Float[Array, "S A"]
-    """The sum of the rewards of each state and action."""
+    """Sum of the rewards of each state and action."""
     ends: Float[Array, " S"]
-    """Number of trajectories that terminated in each state; one that is truncated at the horizon
-    does not."""
+    """Number of trajectories that terminated in each state; truncation does not count."""
     info: Float[Array, "S A k"] | None = None
-    """The sums of the values of the simulator's `info`, if any are recorded."""
+    """Sums of the values of the simulator's `info`, if any are recorded."""
 
 
 class TransitionCounts(Query[Transitions]):
@@ -250,30 +312,29 @@ class TransitionCounts(Query[Transitions]):
         """Return the counts over the live steps."""
         trajectories = batch.trajectories
         env = batch.problem.env
-        states = number_of_states(env)
-        if states is None or trajectories.action_space != "discrete":
+        S = number_of_states(env)
+        if S is None or trajectories.action_space != "discrete":
             raise ValueError(
-                f"transitions are counted where observations and actions are discrete, which those of "
+                "transitions are counted where observations and actions are discrete, which those of "
                 f"{type(env).__name__} are not."
             )
-        before = trajectories.observations
+        states = trajectories.observations
         actions = trajectories.actions
         final = trajectories.final_observations
-        after = jnp.concatenate([before[:, 1:], final[:, None]], 1)
+        next_states = jnp.concatenate([states[:, 1:], final[:, None]], 1)
         live = trajectories.live.astype(trajectories.rewards.dtype)
-        is_there = (
-            trajectories.live[:, 0] | trajectories.terminated
-        )  # one that begins where it ends takes no step
-        by_state = jnp.zeros(states, live.dtype)
-        by_pair = jnp.zeros((states, env.num_actions), live.dtype)
-        by_step = jnp.zeros((*by_pair.shape, states), live.dtype)
+        # a trajectory that begins in a terminal state takes no step
+        exists = trajectories.live[:, 0] | trajectories.terminated
+        by_state = jnp.zeros(S, live.dtype)
+        by_pair = jnp.zeros((S, env.num_actions), live.dtype)
+        by_transition = jnp.zeros((S, env.num_actions, S), live.dtype)
         info = trajectories.info
         if info is not None:
-            info = jnp.zeros((*by_pair.shape, info.shape[-1])).at[before, actions].add(info)
+            info = jnp.zeros((*by_pair.shape, info.shape[-1])).at[states, actions].add(info)
         return Transitions(
-            initial=by_state.at[before[:, 0]].add(is_there),
-            counts=by_step.at[before, actions, after].add(live),
-            rewards=by_pair.at[before, actions].add(trajectories.rewards),
+            initial=by_state.at[states[:, 0]].add(exists),
+            counts=by_transition.at[states, actions, next_states].add(live),
+            rewards=by_pair.at[states, actions].add(trajectories.rewards),
             ends=by_state.at[final].add(trajectories.terminated),
             info=info,
         )

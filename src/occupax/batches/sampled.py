@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 
 from occupax.batches.batch import Batch, half_of
-from occupax.batches.query import Query, Target
+from occupax.batches.queries import Query, Target
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.scoring import PolicyScorer, Scored, Scorer
@@ -40,27 +40,32 @@ class SampledBatch(Batch, eqx.Module):
 
     @property
     def parts(self) -> int:
-        """One: all of them are in memory."""
+        """One: all trajectories are in memory."""
         return 1
 
     def scored(self, target: Target = None) -> Scored[Policy]:
-        """Return the trajectories with the log-ratios and importance weights of a target."""
+        """Return the trajectories with the log-ratios and importance weights of a target.
+
+        Args:
+            target: the target policy; None is the behaviour policy.
+        """
         if target is None:
             return Scored(self.trajectories, self.policy, self.scorer, on_policy=True)
         return Scored(self.trajectories, target, self.scorer)
 
     def answer(self, query: Query[Answer]) -> Answer:
-        """Return what the query computes, by one compiled program."""
+        """Return the answer that the query computes, by one compiled program."""
         return _compute(query, self)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Return the first and the second half of the trajectories."""
         half = half_of(self.size)
-        of_trajectories = self.trajectories, self.scorer
-        trajectories, scorer = jax.tree.map(lambda leaf: leaf[:half], of_trajectories)
-        first = replace(self, trajectories=trajectories, scorer=scorer)
-        trajectories, scorer = jax.tree.map(lambda leaf: leaf[half:], of_trajectories)
-        return first, replace(self, trajectories=trajectories, scorer=scorer)
+        return self._slice(slice(None, half)), self._slice(slice(half, None))
+
+    def _slice(self, rows: slice) -> "SampledBatch":
+        arrays = (self.trajectories, self.scorer)
+        trajectories, scorer = jax.tree.map(lambda leaf: leaf[rows], arrays)
+        return replace(self, trajectories=trajectories, scorer=scorer)
 
 
 @eqx.filter_jit

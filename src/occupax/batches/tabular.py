@@ -14,18 +14,19 @@ from occupax import kernels
 from occupax.baselines import Baseline, ReturnSums
 from occupax.batches.batch import Batch, half_of
 from occupax.batches.queries import (
-    LARGEST_SQUARED,
+    MAX_SQUARED_WEIGHT,
     FisherVector,
     Gradient,
     HessianVector,
     Occupancy,
+    Query,
     ReturnsToGo,
     StatisticsSums,
     Tally,
+    Target,
     TransitionCounts,
     Transitions,
 )
-from occupax.batches.query import Query, Target
 from occupax.batches.sampled import SampledBatch
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Count
@@ -33,23 +34,20 @@ from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 from occupax.trajectories import Trajectories
 
-PART = 128
+PART_SIZE = 128
 """Number of trajectories that the kernel packs together."""
 BASELINES = {"none": 0, "mean": 1}
 """Numbers of the baselines in the kernel."""
 MEAN_OF_WHOLE = 2
-"""Number of a mean baseline over more trajectories than the kernel is shown."""
+"""Number of the mean baseline whose sums are operands, because a batch has several parts."""
 
 Answer = TypeVar("Answer")
 
 
 class Events(eqx.Module):
-    """Tables of everything that can happen in a step.
+    """Tables of all events: an event is an outcome of an action in a state, and a step is one event.
 
-    A step is one number, its event: which outcome which action had in which state. Tables of events
-    are filled up with outcomes that never happen, to 2^`shift` for each state and action. `counts`
-    are the features of every event, and `end_counts` those of every action in a state that goes on
-    after the end [S * A].
+    Each state and action has 2^`shift` events; the padding has outcomes of probability zero.
     """
 
     shift: int = eqx.field(static=True)
@@ -57,16 +55,18 @@ class Events(eqx.Module):
     thresholds: Float[np.ndarray, " events"]
     rewards: Float[np.ndarray, " events"]
     counts: Count
+    """Features of every event."""
     end_counts: Count
+    """Features of every action in a terminal state, [S * A]."""
 
     def __init__(self, problem: Problem):
         env = table_of(problem)
         S, A, K = env.successors.shape
         self.shift = (K - 1).bit_length()
-        filling = [(0, 0), (0, 0), (0, (1 << self.shift) - K)]
-        self.successors = np.pad(env.successors.astype(np.int32), filling).ravel()
-        self.thresholds = np.pad(env.thresholds, filling, constant_values=2.0).ravel()
-        self.rewards = np.pad(env.outcome_rewards, filling).ravel()
+        padding = [(0, 0), (0, 0), (0, (1 << self.shift) - K)]
+        self.successors = np.pad(env.successors.astype(np.int32), padding).ravel()
+        self.thresholds = np.pad(env.thresholds, padding, constant_values=2.0).ravel()
+        self.rewards = np.pad(env.outcome_rewards, padding).ravel()
         pairs = np.arange(S * A)
         self.counts = _counts(problem, np.repeat(pairs, 1 << self.shift), self.rewards)
         self.end_counts = _counts(problem, pairs, np.asarray(env.reward).ravel())
@@ -74,9 +74,9 @@ class Events(eqx.Module):
 
 @final
 class TabularBatch(Batch, eqx.Module):
-    """Trajectories `start` to `stop` of those that lie here as lists of events, in the order of the kernel.
+    """Trajectories `start` to `stop` of lists of events in the order of the kernel.
 
-    The kernel answers the queries of the table `fast`; all others are computed from the
+    The kernel answers the queries of the table `fast`. All others are computed from the
     trajectories as arrays.
     """
 
@@ -99,11 +99,11 @@ class TabularBatch(Batch, eqx.Module):
 
     @property
     def parts(self) -> int:
-        """One: all of them are in memory."""
+        """One: all trajectories are in memory."""
         return 1
 
     def answer(self, query: Query[Answer]) -> Answer:
-        """Return what the kernel computes or, for a query that it does not know, what the query computes."""
+        """Return the answer of the kernel or, for a query not in `fast`, of the query itself."""
         answer = self.fast.get(type(query))
         if answer is None:
             return self.as_sampled().answer(query)
@@ -114,74 +114,87 @@ class TabularBatch(Batch, eqx.Module):
         middle = self.start + half_of(self.size)
         return replace(self, stop=middle), replace(self, start=middle)
 
+    @property
+    def rows(self) -> slice:
+        """Slice of the trajectories of this batch."""
+        return slice(self.start, self.stop)
+
     def as_sampled(self) -> SampledBatch:
         """Return the same trajectories as arrays [n, horizon]."""
-        horizon = self.problem.sampling_horizon()
-        own = slice(self.start, self.stop)
-        lengths = self.lengths[own, None]
-        finals = self.finals[own]
-        is_there = finals >= 0
-        finals = jnp.maximum(finals, 0)
-        steps = jnp.arange(horizon)
-        live = steps < lengths
-        events = self.events[jnp.where(live, self.first_events()[own, None] + steps, 0)]
+        steps = jnp.arange(self.problem.sampling_horizon())
+        live = steps < self.lengths[self.rows, None]
+        positions = self.first_events()[self.rows, None] + steps
+        events = self.events[jnp.where(live, positions, 0)]
         states, actions = jnp.divmod(events >> self.table.shift, self.probs.shape[1])
         log_probs = jnp.log(self.probs)[states, actions]
         rewards = jnp.asarray(self.table.rewards, self.probs.dtype)[events]
+        exists = self.finals[self.rows] >= 0
+        finals = jnp.maximum(self.finals[self.rows], 0)
         trajectories = Trajectories(
             observations=jnp.where(live, states, finals[:, None]),
             actions=jnp.where(live, actions, 0),
             log_probs=jnp.where(live, log_probs, 0.0),
             rewards=jnp.where(live, rewards, 0.0),
             live=live,
-            terminated=is_there & self.terminal()[finals],
+            terminated=exists & self.terminal()[finals],
             final_observations=finals,
         )
         return SampledBatch(self.problem, trajectories, self.policy)
 
     def first_events(self) -> Int[Array, " n"]:
-        """Return where the events of each trajectory begin."""
-        before = jnp.cumsum(self.lengths) - self.lengths
-        first = (
-            jnp.arange(self.lengths.size) // PART * PART
-        )  # each part is packed from its first place on
-        return first * self.problem.sampling_horizon() + before - before[first]
+        """Return the position of the first event of each trajectory.
+
+        The trajectories of a part are packed from the beginning of its buffer on.
+        """
+        starts = jnp.cumsum(self.lengths) - self.lengths
+        first_of_part = jnp.arange(self.lengths.size) // PART_SIZE * PART_SIZE
+        buffer = first_of_part * self.problem.sampling_horizon()
+        return buffer + starts - starts[first_of_part]
 
     def terminal(self) -> Bool[Array, " S"]:
         """Return which states are terminal."""
         return jnp.asarray(table_of(self.problem).terminal)
 
     def visits(
-        self, places: Int[Array, " events"], size: int, **settings: Any
+        self, entries: Int[Array, " events"], size: int, **settings: Any
     ) -> Float[Array, " size"]:
-        """Return the mean visits of each of `size` places, of which each event has one; discounted by default."""
+        """Return the mean visits of `size` entries, one of each event; discounted by default."""
         dtype = self.probs.dtype
-        ended = jnp.zeros((self.probs.size, 1), jnp.int32)
-        ones = jnp.ones((places.size, 1), dtype)
-        features = self.probs, places[:, None], ones, ended, ended.astype(dtype)
+        ends = jnp.zeros((self.probs.size, 1), jnp.int32)
+        ones = jnp.ones((entries.size, 1), dtype)
+        features = (self.probs, entries[:, None], ones, ends, ends.astype(dtype))
         output = jax.ShapeDtypeStruct((size,), dtype)
         return self.call("occupancy", None, output, *features, absorbing=False, **settings)
 
     def call_with_features(
         self, name: str, target: Target, outputs: Any, *operands: Array, **settings: Any
     ) -> Any:
-        """Call the kernel with the target's probabilities, and the features of events and of what goes on after."""
+        """Call the kernel with the target's probabilities and the features of events and ends."""
+        probs = self.probs
+        if target is not None:
+            probs = probs_of(target)
+        events = self.table.counts
+        ends = self.table.end_counts
         dtype = self.probs.dtype
-        features = [self.probs if target is None else probs_of(target)]
-        for counts in (self.table.counts, self.table.end_counts):
-            features += [counts.index, counts.value.astype(dtype)]
-        absorbing = self.problem.termination == "absorbing"
-        return self.call(
-            name, target, outputs, *features, *operands, absorbing=absorbing, **settings
+        features = (
+            probs,
+            events.index,
+            events.value.astype(dtype),
+            ends.index,
+            ends.value.astype(dtype),
         )
+        settings["absorbing"] = self.problem.termination == "absorbing"
+        return self.call(name, target, outputs, *features, *operands, **settings)
 
     def call(
         self, name: str, target: Target, outputs: Any, *operands: Array, **settings: Any
     ) -> Any:
         """Call the kernel with the trajectories and the ratios of the target's probabilities."""
-        ratios = self.probs if target is None else probs_of(target) / self.probs
-        trajectories = self.events, self.lengths, self.finals, self.terminal(), ratios
-        own = {
+        ratios = self.probs
+        if target is not None:
+            ratios = probs_of(target) / self.probs
+        trajectories = (self.events, self.lengths, self.finals, self.terminal(), ratios)
+        defaults = {
             "begin": self.start,
             "end": self.stop,
             "horizon": self.problem.sampling_horizon(),
@@ -189,9 +202,9 @@ class TabularBatch(Batch, eqx.Module):
             "discount": self.problem.discount,
             "on_policy": target is None,
         }
-        return kernels.call(
-            f"tabular_{name}", self.probs.dtype, outputs, *trajectories, *operands, **own | settings
-        )
+        settings = defaults | settings
+        dtype = self.probs.dtype
+        return kernels.call(f"tabular_{name}", dtype, outputs, *trajectories, *operands, **settings)
 
 
 def _occupancy(batch: TabularBatch, query: Occupancy) -> Float[Array, " d"]:
@@ -204,11 +217,12 @@ def _gradient(batch: TabularBatch, query: Gradient) -> Policy:
         return batch.as_sampled().answer(query)
     dtype = batch.probs.dtype
     output = jax.ShapeDtypeStruct(batch.probs.shape, dtype)
-    whole, kind = _baseline(query.baseline, dtype)
-    operands = jnp.asarray(query.quasi_reward, dtype), whole
-    return Tabular(
-        batch.call_with_features("gradient", query.target, output, *operands, baseline=kind)
+    quasi_reward = jnp.asarray(query.quasi_reward, dtype)
+    sums, kind = _baseline(query.baseline, dtype)
+    gradient = batch.call_with_features(
+        "gradient", query.target, output, quasi_reward, sums, baseline=kind
     )
+    return Tabular(gradient)
 
 
 def _returns_to_go(batch: TabularBatch, query: ReturnsToGo) -> ReturnSums:
@@ -225,35 +239,41 @@ def _tally(batch: TabularBatch, query: Tally) -> StatisticsSums:
     dtype = batch.probs.dtype
     output = jax.ShapeDtypeStruct((5,), dtype)
     rewards = jnp.asarray(batch.table.rewards, dtype)
-    sums = batch.call("tally", query.target, output, rewards, largest_squared=LARGEST_SQUARED)
-    steps = batch.lengths[batch.start : batch.stop].sum()
-    clipped = jnp.zeros_like(steps)
-    saturated = jnp.zeros_like(steps, shape=0)
-    return StatisticsSums(sums[0], sums[1], steps, sums[2], sums[3], sums[4], clipped, saturated)
+    sums = batch.call("tally", query.target, output, rewards, largest_squared=MAX_SQUARED_WEIGHT)
+    steps = batch.lengths[batch.rows].sum()
+    return StatisticsSums(
+        returns=sums[0],
+        discounted_returns=sums[1],
+        steps=steps,
+        weights=sums[2],
+        squared_weights=sums[3],
+        largest_weight=sums[4],
+        clipped=jnp.zeros_like(steps),
+        saturated=jnp.zeros_like(steps, shape=0),
+    )
 
 
 def _fisher_vector(batch: TabularBatch, query: FisherVector) -> Policy:
-    """Return the product from the discounted visits of every state and action."""
+    """Return the product, computed from the discounted visits of every state and action."""
     probs = batch.probs
     pairs = jnp.repeat(jnp.arange(probs.size, dtype=jnp.int32), 1 << batch.table.shift)
     visits = batch.visits(pairs, probs.size).reshape(probs.shape)
-    along = visits * _centred(probs, query.vector)
-    return Tabular(along - probs * jnp.sum(along, 1, keepdims=True))
+    derivatives = visits * _centred(probs, query.vector)
+    return Tabular(derivatives - probs * jnp.sum(derivatives, 1, keepdims=True))
 
 
 def _hessian_vector(batch: TabularBatch, query: HessianVector) -> tuple[Float[Array, " d"], Policy]:
     if query.baseline.name == "linear":
-        return batch.as_sampled().answer(query)  # which says what is wrong
+        return batch.as_sampled().answer(query)  # raises the ValueError of the estimator
     dtype = batch.probs.dtype
-    along = _centred(batch.probs, query.vector)
-    outputs = [
-        jax.ShapeDtypeStruct((batch.problem.size,), dtype),
-        jax.ShapeDtypeStruct(batch.probs.shape, dtype),
-    ]
-    whole, kind = _baseline(query.baseline, dtype)
-    operands = jnp.asarray(query.quasi_reward, dtype), whole, along.astype(dtype)
+    occupancy_output = jax.ShapeDtypeStruct((batch.problem.size,), dtype)
+    product_output = jax.ShapeDtypeStruct(batch.probs.shape, dtype)
+    quasi_reward = jnp.asarray(query.quasi_reward, dtype)
+    sums, kind = _baseline(query.baseline, dtype)
+    direction = _centred(batch.probs, query.vector).astype(dtype)
+    outputs = [occupancy_output, product_output]
     occupancy, product = batch.call_with_features(
-        "product", None, outputs, *operands, baseline=kind
+        "product", None, outputs, quasi_reward, sums, direction, baseline=kind
     )
     return occupancy, Tabular(product)
 
@@ -262,27 +282,26 @@ def _transitions(batch: TabularBatch, query: TransitionCounts) -> Transitions:
     del query
     S, A = batch.probs.shape
     dtype = batch.probs.dtype
-    number_of_events = batch.table.successors.size
-    visits = batch.visits(
-        jnp.arange(number_of_events, dtype=jnp.int32), number_of_events, discount=1.0
-    )
-    events = jnp.round(visits * batch.size)  # a mean over the trajectories
-    pairs = jnp.arange(number_of_events) >> batch.table.shift
-    counts = jnp.zeros((S * A, S), dtype).at[pairs, jnp.asarray(batch.table.successors)].add(events)
-    rewards = (
-        jnp.zeros(S * A, dtype).at[pairs].add(events * jnp.asarray(batch.table.rewards, dtype))
-    )
-    own = slice(batch.start, batch.stop)
-    finals = batch.finals[own]
-    first_states = (batch.events[batch.first_events()[own]] >> batch.table.shift) // A
-    initial = jnp.where(batch.lengths[own] > 0, first_states, finals)
-    is_there = finals >= 0
+    table = batch.table
+    events = jnp.arange(table.successors.size, dtype=jnp.int32)
+    visits = batch.visits(events, events.size, discount=1.0)
+    event_counts = jnp.round(visits * batch.size)  # visits are means over the trajectories
+    pairs = jnp.arange(events.size) >> table.shift
+    successors = jnp.asarray(table.successors)
+    counts = jnp.zeros((S * A, S), dtype).at[pairs, successors].add(event_counts)
+    reward_sums = event_counts * jnp.asarray(table.rewards, dtype)
+    rewards = jnp.zeros(S * A, dtype).at[pairs].add(reward_sums)
+    finals = batch.finals[batch.rows]
+    first_events = batch.events[batch.first_events()[batch.rows]]
+    first_states = (first_events >> table.shift) // A
+    initial = jnp.where(batch.lengths[batch.rows] > 0, first_states, finals)
+    exists = finals >= 0
     by_state = jnp.zeros(S, dtype)
     return Transitions(
-        initial=by_state.at[initial].add(is_there),
+        initial=by_state.at[initial].add(exists),
         counts=counts.reshape(S, A, S),
         rewards=rewards.reshape(S, A),
-        ends=by_state.at[finals].add(is_there & batch.terminal()[finals]),
+        ends=by_state.at[finals].add(exists & batch.terminal()[finals]),
     )
 
 
@@ -308,9 +327,8 @@ def _baseline(baseline: Baseline, dtype: Any) -> tuple[Float[Array, "2 _"], int]
 def _centred(probs: Float[Array, "S A"], vector: Policy) -> Float[Array, "S A"]:
     """Return the derivatives of the log-probabilities along a vector."""
     if not isinstance(vector, Tabular):
-        raise ValueError(
-            f"vector must have the shape of a tabular policy, got {type(vector).__name__}."
-        )
+        got = type(vector).__name__
+        raise ValueError(f"vector must have the shape of a tabular policy, got {got}.")
     return vector.table - jnp.sum(probs * vector.table, 1, keepdims=True)
 
 
@@ -331,7 +349,6 @@ def table_of(problem: Problem) -> TabularMDP:
 def probs_of(policy: Policy) -> Float[Array, "S A"]:
     """Return the probabilities of a tabular policy."""
     if not isinstance(policy, Tabular):
-        raise ValueError(
-            f"the compiled kernel takes tabular policies, got {type(policy).__name__}."
-        )
+        got = type(policy).__name__
+        raise ValueError(f"the compiled kernel takes tabular policies, got {got}.")
     return jax.nn.softmax(policy.table)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Int, Key
 
 from occupax.batches.batch import Batch, half_of
 from occupax.batches.parted import PartedBatch, Parts
-from occupax.batches.query import Query
+from occupax.batches.queries import Query
 from occupax.policies import Policy
 from occupax.samplers.base import Number, ProgramSource
 

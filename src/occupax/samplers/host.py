@@ -9,8 +9,8 @@ from jaxtyping import Array, Key
 
 from occupax.batches.batch import Batch
 from occupax.batches.network import NetworkScorer
-from occupax.batches.parted import PartedBatch
-from occupax.batches.query import Query
+from occupax.batches.parted import PartedBatch, Path, Shard, Shards, compiled_answers, split
+from occupax.batches.queries import Query
 from occupax.batches.sampled import SampledBatch
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.errors import check_integer, check_number
@@ -20,7 +20,6 @@ from occupax.samplers.base import ProgramSource, Sampler, Source
 from occupax.samplers.blocks import Numbered
 from occupax.samplers.episodes import EpisodeRunner, number_of_processes
 from occupax.samplers.kernel import Engine, Kernel, program_sampler
-from occupax.samplers.shards import Path, Shard, Shards, answering, split
 from occupax.scoring import PolicyScorer, Scorer
 
 
@@ -80,7 +79,9 @@ class HostSource(Source):
     def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
         """Draw all shards of a batch."""
         shards, size = split(n, self.shards)
-        answers = {shard: answering(self.block(policy, key, shard, size)) for shard in shards}
+        answers = {
+            shard: compiled_answers(self.block(policy, key, shard, size)) for shard in shards
+        }
 
         def ask(shards: tuple[Shard, ...], query: Query[Any], path: Path) -> list[Any]:
             return [answers[shard](query, path) for shard in shards]

@@ -17,10 +17,9 @@ import numpy as np
 from jaxtyping import Array, Key, UInt32
 
 from occupax.batches.batch import Batch
-from occupax.batches.caching import Known
-from occupax.batches.parted import PartedBatch
-from occupax.batches.queries import Occupancy, Tally
-from occupax.batches.query import Query
+from occupax.batches.caching import TreeCache
+from occupax.batches.parted import PartedBatch, Path, Shard, Shards, compiled_answers, split
+from occupax.batches.queries import Occupancy, Query, Tally
 from occupax.errors import check_integer, check_number
 from occupax.policies import Policy
 from occupax.problem import Problem
@@ -28,7 +27,6 @@ from occupax.samplers.base import Sampler, Source
 from occupax.samplers.cluster import Cluster, Package
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Engine
-from occupax.samplers.shards import Path, Shard, Shards, answering, split
 from occupax.samplers.wire import (
     Place,
     SentPolicy,
@@ -153,8 +151,8 @@ class RemoteAnswers:
         self._workers = workers
         self._batch = batch
         self._policy = policy
-        self._sent = Known()
-        self._tallies: dict[tuple[tuple[Shard, ...], Path], Known] = defaultdict(Known)
+        self._sent = TreeCache()
+        self._tallies: dict[tuple[tuple[Shard, ...], Path], TreeCache] = defaultdict(TreeCache)
         """Sums for the log, which cost little beside an occupancy, and would be a journey of their
         own later."""
 
@@ -241,7 +239,7 @@ class RemoteWorker:
         if shard not in drawn:
             key = jax.random.wrap_key_data(jnp.asarray(batch.key))
             block = self._source.block(as_arrays(acting), key, shard, batch.part_size)
-            drawn[shard] = answering(block)
+            drawn[shard] = compiled_answers(block)
         return drawn[shard]
 
 

@@ -7,9 +7,9 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
+from occupax.batches.parted import Shard
 from occupax.samplers.cluster import LOSSES, Cluster
 from occupax.samplers.episodes import EpisodeError, episode_seeds
-from occupax.samplers.shards import Shard
 
 GIVEN_UP = 10
 """After so many times the patience a worker that does not answer is ended."""
