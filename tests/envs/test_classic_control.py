@@ -335,7 +335,7 @@ def test_single_precision_is_close_to_gymnasium(name: str, env: TimeLimited):
 @pytest.mark.parametrize("time_limit", [0, -1])
 def test_time_limit_must_be_positive(kind: Callable[..., TimeLimited], time_limit: int):
     with pytest.raises(
-        ValueError, match=f"time_limit must be a positive number of steps, but it is {time_limit}"
+        ValueError, match=f"time_limit must be a positive number of steps, got {time_limit}"
     ):
         kind(time_limit=time_limit)
     assert kind(time_limit=1).time_limit == 1

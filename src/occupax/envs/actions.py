@@ -1,7 +1,7 @@
-"""Which actions an environment takes.
+"""Action spaces of environments.
 
-An action is a number from 0 on, or a flat vector. What shape, type and first number an environment
-of Gymnasium has, the one who steps it knows.
+An action is an integer from 0 on, or a flat vector. Shape, type and first value of the actions of a
+Gymnasium environment are known to the code that steps it.
 """
 
 from abc import abstractmethod
@@ -17,39 +17,38 @@ from jaxtyping import Array, Float
 from occupax.errors import check_integer, check_integers, real_array, shown
 
 Kind = Literal["discrete", "multi-discrete", "box", "squashed"]
-"""In which space a policy acts. "box" and "squashed" are for the same environments: what is drawn
-is the action itself, which is clipped, or a vector of which the policy makes an action inside of
-the bounds."""
+"""Action space of a policy. "box" and "squashed" are for the same environments: a sample is the
+action itself, which is clipped, or a vector that the policy maps into the bounds."""
 
 
 class ActionSpace(eqx.Module):
-    """All actions that an environment takes."""
+    """Set of the actions of an environment."""
 
     kinds: ClassVar[tuple[Kind, ...]]
-    """Which policies act in it."""
+    """Kinds of policies that act in the space."""
 
     @abstractmethod
     def spec(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of an action."""
+        """Return shape and dtype of an action."""
 
     def clip(self, action: Array) -> Array:
-        """The nearest action that the environment takes; the action itself where there are no bounds."""
+        """Return the nearest action of the space; the action itself if there are no bounds."""
         return action
 
 
 class DiscreteActions(ActionSpace):
-    """The numbers 0 to n - 1."""
+    """Integers 0 to n - 1."""
 
     kinds = ("discrete",)
     n: int = eqx.field(static=True, converter=lambda n: check_integer("n", n))
 
     def spec(self) -> jax.ShapeDtypeStruct:
-        """A whole number."""
+        """Return shape and dtype of an action, an integer."""
         return jax.ShapeDtypeStruct((), jnp.int32)
 
 
 class MultiDiscreteActions(ActionSpace):
-    """Vectors of whole numbers: entry k is a number from 0 to sizes[k] - 1. If all sizes are 2 they are binary."""
+    """Vectors of integers: entry k is one of 0 to sizes[k] - 1; binary if all sizes are 2."""
 
     kinds = ("multi-discrete",)
     sizes: tuple[int, ...] = eqx.field(
@@ -61,12 +60,12 @@ class MultiDiscreteActions(ActionSpace):
             raise ValueError("sizes must have at least one entry, got none.")
 
     def spec(self) -> jax.ShapeDtypeStruct:
-        """A vector of whole numbers."""
+        """Return shape and dtype of an action, a vector of integers."""
         return jax.ShapeDtypeStruct((len(self.sizes),), jnp.int32)
 
 
 class BoxActions(ActionSpace):
-    """Vectors of real numbers between bounds, which may be infinite."""
+    """Real vectors between bounds, which may be infinite."""
 
     kinds = ("box", "squashed")
     low: tuple[float, ...] = eqx.field(static=True, converter=lambda low: _bounds("low", low))
@@ -77,7 +76,7 @@ class BoxActions(ActionSpace):
             raise ValueError(
                 f"low and high must have one length, got {len(self.low)} and {len(self.high)}."
             )
-        if not all(low < high for low, high in zip(self.low, self.high, strict=True)):
+        if not (np.array(self.low) < np.array(self.high)).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
 
     @property
@@ -86,32 +85,34 @@ class BoxActions(ActionSpace):
         return any(map(isfinite, self.low + self.high))
 
     @property
+    def has_both_bounds(self) -> np.ndarray:
+        """Whether each entry has a lower and an upper bound, [n]."""
+        pairs = zip(self.low, self.high, strict=True)
+        return np.array([isfinite(high - low) for low, high in pairs])
+
+    @property
     def middle(self) -> Float[np.ndarray, " n"]:
-        """The middle between the bounds of each entry; 0 unless it has two."""
-        return np.array(
-            [(low + high) / 2 if isfinite(high - low) else 0.0 for low, high in self._pairs]
-        )
+        """Middle between the bounds of each entry; 0 unless it has both."""
+        middle = np.zeros(len(self.low))
+        np.add(self.low, self.high, out=middle, where=self.has_both_bounds)
+        return middle / 2
 
     @property
     def reach(self) -> Float[np.ndarray, " n"]:
-        """How far the bounds of each entry are from the middle; 1 unless it has two."""
-        return np.array(
-            [(high - low) / 2 if isfinite(high - low) else 1.0 for low, high in self._pairs]
-        )
-
-    @property
-    def _pairs(self) -> list[tuple[float, float]]:
-        return list(zip(self.low, self.high, strict=True))
+        """Distance of the bounds of each entry from the middle; 1 unless it has both."""
+        widths = np.full(len(self.low), 2.0)
+        np.subtract(self.high, self.low, out=widths, where=self.has_both_bounds)
+        return widths / 2
 
     def spec(self) -> jax.ShapeDtypeStruct:
-        """A vector of real numbers."""
+        """Return shape and dtype of an action, a vector of floats."""
         return jax.ShapeDtypeStruct((len(self.low),), jnp.result_type(float))
 
     def clip(self, action: Array) -> Array:
-        """The nearest point of the box."""
-        return (
-            jnp.clip(action, jnp.array(self.low), jnp.array(self.high)) if self.bounded else action
-        )
+        """Return the nearest point of the box."""
+        if not self.bounded:
+            return action
+        return jnp.clip(action, jnp.array(self.low), jnp.array(self.high))
 
 
 def _bounds(name: str, values: Any) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""One episode of a Gymnasium environment, in a vector of them or by itself: its seed, its loop and its time limit."""
+"""A single episode of a Gymnasium environment: seeds, calls, and the time limit."""
 
 from typing import Any
 
@@ -9,62 +9,63 @@ from jaxtyping import Array, Int, Key, UInt32
 
 
 class EpisodeFailedError(Exception):
-    """An environment returned what is of no use, or raised the cause of this error; the message names the step."""
+    """An environment returned invalid data, or raised the cause of this error; with the step."""
 
 
 class StructureError(EpisodeFailedError):
-    """A call of an environment returned something else than a tuple of the right length."""
+    """A call of an environment returned no tuple of the right length."""
 
     def __init__(self, returned: Any, expected: int, step: int):
-        super().__init__(f"{useless(step)}: it is not a tuple of {expected} values")
+        message = invalid_result_message(step)
+        super().__init__(f"{message}: the result is not a tuple of {expected} values")
         self.returned = returned
 
 
 class Episode:
-    """An episode of an environment of Gymnasium, call by call."""
+    """An episode of a Gymnasium environment, call by call."""
 
     def __init__(self, env: Any, seed: int):
-        self.env, self.seed, self.steps = env, seed, 0
+        self.env = env
+        self.seed = seed
+        self.steps = 0
 
     def begin(self) -> tuple[Any, Any]:
-        """Reset the environment with the seed; return what it returns."""
+        """Reset the environment with the seed; return observation and info."""
         try:
             returned = self.env.reset(seed=self.seed)
-        except (
-            BaseException
-        ) as error:  # SystemExit, too; Ctrl-C is for the main thread, where no episode is played
+        except BaseException as error:  # SystemExit, too; Ctrl-C reaches the main thread only
             raise EpisodeFailedError(f"raised {type(error).__name__} at reset") from error
-        return checked(returned, 2, self.steps)
+        return check_structure(returned, 2, self.steps)
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Take a step; return what the environment returns."""
+        """Take a step; return the five values of the environment."""
         self.steps += 1
         try:
             returned = self.env.step(action)
         except BaseException as error:
-            raise raised(error, self.steps, action) from error
-        return checked(returned, 5, self.steps)
+            raise step_error(error, self.steps, action) from error
+        return check_structure(returned, 5, self.steps)
 
 
-def raised(error: BaseException, step: int, action: Any) -> EpisodeFailedError:
-    """The error for a step that raised another one."""
+def step_error(error: BaseException, step: int, action: Any) -> EpisodeFailedError:
+    """Return the error for a step that raised another one."""
     return EpisodeFailedError(f"raised {type(error).__name__} at step {step} with action {action}")
 
 
-def checked(returned: Any, expected: int, step: int) -> Any:
-    """What a call of an environment returned, if it is a tuple of as many values as it should be."""
+def check_structure(returned: Any, expected: int, step: int) -> Any:
+    """Return the result of a call if it is a tuple of the expected length; raise otherwise."""
     if not isinstance(returned, tuple) or len(returned) != expected:
         raise StructureError(returned, expected, step)
     return returned
 
 
-def useless(step: int) -> str:
-    """The beginning of a sentence about something that cannot be used."""
-    return f"returned what is of no use at step {step}, as occupax.check_env can tell"
+def invalid_result_message(step: int) -> str:
+    """Return the beginning of a message about invalid data."""
+    return f"returned invalid data at step {step} (run occupax.check_env for details)"
 
 
 def read_number(value: Any) -> float:
-    """A reward, or a value of the info, as a float; a text or an array with axes is not a number."""
+    """Return a reward, or a value of the info, as a float; raise TypeError for other values."""
     if value is True or value is False:
         return value
     if isinstance(value, str) or getattr(value, "ndim", 0) or np.iscomplexobj(value):
@@ -73,7 +74,7 @@ def read_number(value: Any) -> float:
 
 
 def read_flag(value: Any) -> bool:
-    """Whether an episode has ended, as True or False; a text, or an array with axes, does not say."""
+    """Return an end of an episode as a boolean; raise TypeError for strings and arrays with axes."""
     if value is True or value is False:
         return value
     if isinstance(value, str) or getattr(value, "ndim", 0) or value not in (0, 1):
@@ -82,7 +83,7 @@ def read_flag(value: Any) -> bool:
 
 
 def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:
-    """The seeds of the episodes from number `first` to before `stop`; `key` is the data of a random key."""
+    """Return the seeds of the episodes `first` to `stop - 1`; `key` is the data of a random key."""
     seeds, _ = seeds_and_keys(jax.random.wrap_key_data(jnp.asarray(key)), jnp.arange(first, stop))
     return np.asarray(seeds).tolist()
 
@@ -91,14 +92,14 @@ def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[i
 def seeds_and_keys(
     key: Key[Array, ""], numbers: Int[Array, " n"]
 ) -> tuple[Int[Array, " n"], UInt32[Array, "n 2"]]:
-    """The seed of each episode, a number that any simulator takes, and the data of the key of its actions."""
+    """Return the seed of each episode, a 31-bit integer, and the key data of its actions."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
     bits = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, 0)))(keys)
     return (bits >> 1).astype(jnp.int32), jax.random.key_data(keys)
 
 
 def time_limit(env: Any) -> int | None:
-    """How many steps the wrappers of an environment allow in an episode; None if there is no limit."""
+    """Return the smallest time limit of the wrappers of an environment; None without one."""
     import gymnasium as gym
 
     limits: list[int] = []

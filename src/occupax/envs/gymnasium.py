@@ -1,4 +1,4 @@
-"""Any environment of Gymnasium."""
+"""Environments of Gymnasium. Gymnasium is imported inside functions, because its import is slow."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -13,37 +13,32 @@ from occupax.envs.episode import time_limit
 from occupax.envs.lookup import closing, ignoring_rounded_bounds, make_gymnasium
 from occupax.errors import check_integer, check_integers, shown
 
-PLAIN, HINT = (
-    "a number, a text or a list of these",
-    "give a function that makes the environment instead",
-)
-MOST_BOUNDS = 1_000
-"""Observations of more numbers than this, such as images, are taken as they are."""
+MAX_BOUNDS = 1_000
+"""Largest size of an observation whose bounds are read; larger ones are images and the like."""
 
 
 class Part(NamedTuple):
-    """A stretch of numbers of a flat observation."""
+    """A range of entries of a flat observation."""
 
     name: str
-    """That of the entry of a Dict; empty for observations that are none."""
+    """Key of a Dict; empty for other observations."""
     shape: tuple[int, ...]
-    """As the environment returns it; for what is made one-hot, the length of that."""
+    """Shape before flattening; for one-hot parts, their length."""
     start: int
 
 
 class GymnasiumEnv(DecisionProcess):
-    """An environment of Gymnasium, which is sampled outside of JAX.
+    """A Gymnasium environment, which is sampled outside of JAX.
 
-    Observations that are Discrete are the states of a table; all others are flattened to a vector
-    as Gymnasium does it. Actions that are Discrete are numbers from 0 on; all others are flat
-    vectors, too. Rewards may be vectors, as those of mo-gymnasium, if the environment has a
-    `reward_space`: `features.Rewards` counts them, and what is recorded as the return is that of
-    their sum. A problem of it is trained, sampled and evaluated like any other. How many of it run
-    at once, where, and how long a step may take says the sampler: `occupax.samplers.Host` or
-    `occupax.samplers.Ray`.
+    Discrete observations are the states of a table; all others are flattened to a vector as
+    Gymnasium does it. Discrete actions are integers from 0 on; all others are flat vectors, too.
+    Rewards may be vectors, as those of mo-gymnasium, if the environment has a `reward_space`:
+    `features.Rewards` counts them, and the recorded return is that of their sum. The sampler,
+    `occupax.samplers.Host` or `occupax.samplers.Ray`, decides how many environments run at once,
+    where, and how long a step may take.
 
     Args:
-        source: a Gymnasium id, or a function that makes an environment, with whatever wrappers.
+        source: a Gymnasium id, or a function that makes an environment, with any wrappers.
         info: names of numbers that the environment returns in the `info` of every step, to be
             counted by `occupax.features.Info`.
         **options: passed to `gymnasium.make`, or to the function.
@@ -60,32 +55,36 @@ class GymnasiumEnv(DecisionProcess):
     dtype: str = eqx.field(static=True)
     bounds: Bounds = eqx.field(static=True)
     parts: tuple[Part, ...] = eqx.field(static=True)
-    """What a flat observation consists of: the entries of a Dict by their names, or all of it as
-    one."""
+    """Parts of a flat observation: the entries of a Dict, or the whole as one."""
 
     def __init__(self, source: str | Callable[..., Any], info: Sequence[str] = (), **options: Any):
-        """Make the environment once to see what it is like."""
+        """Make the environment once to read its spaces.
+
+        Raises:
+            ValueError: if the environment cannot be made, or has a space that is not supported.
+        """
         import gymnasium as gym
 
         from occupax.envs.vector_reward import reward_names
 
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
-            kinds = (
-                "a Gymnasium id or a function that makes an environment, because several are made"
+            raise ValueError(
+                "source must be a Gymnasium id or a function that makes an environment, because "
+                f"several are made, got {source!r:.80}."
             )
-            raise ValueError(f"source must be {kinds}, got {source!r:.80}.")
         check_names("info", info)
-        self.source, self.reward_size = source, None
+        self.source = source
+        self.reward_size = None
         self.options = hashable_options(options)
         self._check_options()
-        with ignoring_rounded_bounds(), closing(self._make()) as made:
-            for name, value in self._look(made).items():
+        with ignoring_rounded_bounds(), closing(self._make()) as env:
+            for name, value in self._read_fields(env).items():
                 setattr(self, name, value)
         self.info = *info, *reward_names(self.reward_size)
 
     def __repr__(self) -> str:
-        given = [repr(self.name), *(f"{name}={value!r}" for name, value in self.options)]
-        return f"GymnasiumEnv({', '.join(given)})"
+        arguments = [repr(self.name), *(f"{name}={value!r}" for name, value in self.options)]
+        return f"GymnasiumEnv({', '.join(arguments)})"
 
     def __check_init__(self) -> None:
         if not isinstance(self.source, str) and not callable(self.source):
@@ -101,148 +100,155 @@ class GymnasiumEnv(DecisionProcess):
             raise ValueError(f"dtype must be that of numbers, got {self.dtype!r}.")
 
     def _check_options(self) -> None:
-        for name, value in self.options if isinstance(self.source, str) else ():
+        if not isinstance(self.source, str):
+            return
+        for name, value in self.options:
             if not _is_plain(value):
-                raise ValueError(f"the option {name} must be {PLAIN}, got {value!r:.60}; {HINT}.")
+                raise _option_error(name, value)
 
-    def _look(self, made: Any) -> dict[str, Any]:
-        """What an environment is like, by the fields of this class."""
+    def _read_fields(self, env: Any) -> dict[str, Any]:
+        """Return the fields of this class that an environment determines."""
         import gymnasium as gym
 
         from occupax.envs.check.observations import check_space
         from occupax.envs.gymnasium_actions import read_actions
-        from occupax.envs.vector_reward import reward_size
+        from occupax.envs.vector_reward import vector_reward_size
 
         try:
-            actions, observations = made.action_space, made.observation_space
+            action_space = env.action_space
+            space = env.observation_space
         except (Exception, SystemExit) as error:
             raise ValueError(
                 f"{self.name} does not tell its spaces. {type(error).__name__}: {error}"
             ) from error
-        taken = read_actions(actions)
-        if taken is None:
-            kinds = "Discrete, MultiDiscrete, MultiBinary or a Box of real numbers, with at least one entry"
-            raise ValueError(f"the action space of {self.name} must be {kinds}, got {actions}.")
-        for finding in check_space(observations):
+        actions = read_actions(action_space)
+        if actions is None:
             raise ValueError(
-                f"{self.name}: {finding.what}: it must be {finding.expected}, got {finding.actual}."
+                f"the action space of {self.name} must be Discrete, MultiDiscrete, MultiBinary or "
+                f"a Box of real numbers, with at least one entry, got {action_space}."
             )
-        tabular = isinstance(observations, gym.spaces.Discrete)
-        seen = observations if tabular else gym.spaces.flatten_space(observations)
+        for issue in check_space(space):
+            raise ValueError(
+                f"{self.name}: {issue.what}: it must be {issue.expected}, got {issue.actual}."
+            )
+        is_tabular = isinstance(space, gym.spaces.Discrete)
+        flat = space if is_tabular else gym.spaces.flatten_space(space)
         return {
-            "action_space": taken,
-            "num_states": int(observations.n) if tabular else None,
-            "time_limit": time_limit(made),
-            "shape": seen.shape or (),
-            "dtype": str(seen.dtype),
-            "bounds": _bounds(seen),
-            "parts": _parts(observations),
-            "reward_size": reward_size(made),
+            "action_space": actions,
+            "num_states": int(space.n) if is_tabular else None,
+            "time_limit": time_limit(env),
+            "shape": flat.shape or (),
+            "dtype": str(flat.dtype),
+            "bounds": _read_bounds(flat),
+            "parts": _read_parts(space),
+            "reward_size": vector_reward_size(env),
         }
 
     @property
     def name(self) -> str:
-        """The id, or the name of the function."""
-        return (
-            self.source
-            if isinstance(self.source, str)
-            else getattr(self.source, "__name__", repr(self.source))
-        )
+        """Id, or name of the function."""
+        if isinstance(self.source, str):
+            return self.source
+        return getattr(self.source, "__name__", repr(self.source))
 
     def make(self) -> Any:
-        """A new environment, which is like the one that was looked at first, perhaps before this came from a file.
+        """Return a new Gymnasium environment, after a check that its spaces are those of this one.
 
-        One whose rewards are vectors returns their sum, and each of them in the `info`.
+        An environment with vector rewards returns their sum, and each entry in the `info`.
         """
         from occupax.envs.vector_reward import SplitReward
 
-        made = self._make()
-        for name, value in self._look(made).items():
+        env = self._make()
+        for name, value in self._read_fields(env).items():
             if value != getattr(self, name):
-                was = f"{name} was {getattr(self, name)}, and is {value}"
                 raise ValueError(
-                    f"{self.name} makes another environment than it did before: {was}."
+                    f"{self.name} makes another environment than it did before: {name} was "
+                    f"{getattr(self, name)}, and is {value}."
                 )
-        return made if self.reward_size is None else SplitReward(made, self.reward_size)
+        return env if self.reward_size is None else SplitReward(env, self.reward_size)
 
     def _make(self) -> Any:
         import gymnasium as gym
 
-        if isinstance(self.source, str):  # Gymnasium's own check wants rewards to be numbers
-            unchecked = {} if self.reward_size is None else {"disable_env_checker": True}
-            return make_gymnasium(self.source, dict(self.options) | unchecked)
+        options = dict(self.options)
+        if isinstance(self.source, str):
+            if self.reward_size is not None:  # Gymnasium's own check expects scalar rewards
+                options["disable_env_checker"] = True
+            return make_gymnasium(self.source, options)
         try:
-            made = self.source(**dict(self.options))
+            env = self.source(**options)
         except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
             raise ValueError(f"{self.name} failed to make an environment. {reason}") from error
-        if not isinstance(made, gym.Env):
-            raise ValueError(f"{self.name} must make a gymnasium.Env, got {type(made).__name__}.")
-        return made
+        if not isinstance(env, gym.Env):
+            raise ValueError(f"{self.name} must make a gymnasium.Env, got {type(env).__name__}.")
+        return env
 
     @property
     def observation_bounds(self) -> Bounds:
-        """As the space declares them; nothing for images and other observations of very many numbers."""
+        """Bounds that the space declares; empty for images and other large observations."""
         return self.bounds
 
     def observation_spec(self) -> Any:
-        """Shape and dtype of one observation."""
+        """Return shape and dtype of one observation."""
         return jax.ShapeDtypeStruct(self.shape, jax.dtypes.canonicalize_dtype(self.dtype))
 
 
 def check_names(argument: str, names: Any) -> None:
-    """Raise an error for anything but a list of names."""
-    listed = isinstance(names, Iterable) and not isinstance(names, str)
-    if not listed or not all(type(name) is str for name in names):
+    """Raise ValueError for anything but a list of strings."""
+    is_list = isinstance(names, Iterable) and not isinstance(names, str)
+    if not is_list or not all(type(name) is str for name in names):
         raise ValueError(f"{argument} must be a list of names, got {shown(names)}.")
 
 
-def _parts(space: Any) -> tuple[Part, ...]:
-    """The entries of a Dict in the order in which Gymnasium flattens them, each with its first place."""
+def _read_parts(space: Any) -> tuple[Part, ...]:
+    """Return the entries of a Dict in the order in which Gymnasium flattens them."""
     import gymnasium as gym
 
     spaces = space.spaces if isinstance(space, gym.spaces.Dict) else {"": space}
-    sizes = [gym.spaces.flatdim(part) for part in spaces.values()]
-    shapes = [
-        part.shape if isinstance(part, gym.spaces.Box) else (size,)
-        for part, size in zip(spaces.values(), sizes, strict=True)
-    ]
-    starts = np.cumsum([0, *sizes[:-1]]).tolist()
-    return tuple(map(Part, spaces, shapes, starts))
+    parts: list[Part] = []
+    start = 0
+    for name, part in spaces.items():
+        size = gym.spaces.flatdim(part)
+        shape = part.shape if isinstance(part, gym.spaces.Box) else (size,)
+        parts.append(Part(name, shape, start))
+        start += size
+    return tuple(parts)
 
 
-def _bounds(space: Any) -> Bounds:
-    """The lowest and the highest value of each number of a flat observation, unless it has very many."""
+def _read_bounds(space: Any) -> Bounds:
+    """Return the bounds of a flat observation; nothing if there are very many."""
     import gymnasium as gym
 
-    if not isinstance(space, gym.spaces.Box) or np.prod(space.shape) > MOST_BOUNDS:
+    if not isinstance(space, gym.spaces.Box) or np.prod(space.shape) > MAX_BOUNDS:
         return ()
-    return tuple(
-        (float(low), float(high))
-        for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True)
-    )
+    return tuple(zip(space.low.ravel().tolist(), space.high.ravel().tolist(), strict=True))
 
 
 def hashable_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Options in a form that can be compared quickly, in the order of their names."""
+    """Return options as a sorted tuple that can be hashed."""
     return tuple((name, _hashable(name, value)) for name, value in sorted(options.items()))
 
 
 def _hashable(name: str, value: Any) -> Any:
-    """An option in a form that can be compared quickly: lists become tuples."""
-    value = (
-        tuple(_hashable(name, part) for part in value) if isinstance(value, list | tuple) else value
-    )
+    """Return an option with tuples instead of lists; raise ValueError if it cannot be hashed."""
+    if isinstance(value, list | tuple):
+        value = tuple(_hashable(name, part) for part in value)
     try:
         hash(value)
     except TypeError:
-        raise ValueError(f"the option {name} must be {PLAIN}, got {value!r:.60}; {HINT}.") from None
+        raise _option_error(name, value) from None
     return value
 
 
 def _is_plain(value: Any) -> bool:
-    return (
-        all(map(_is_plain, value))
-        if type(value) is tuple
-        else value is None or type(value) in (bool, int, float, str)
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _option_error(name: str, value: Any) -> ValueError:
+    return ValueError(
+        f"the option {name} must be a number, a string or a list of these, got {value!r:.60}; "
+        "give a function that makes the environment instead."
     )

@@ -1,4 +1,4 @@
-"""The actions of Gymnasium's environments as ours, and back."""
+"""Conversion of actions between Gymnasium's spaces and those of this package."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, Multi
 
 
 def read_actions(space: Any) -> ActionSpace | None:
-    """Return the actions of a space of Gymnasium, flat and counted from 0; None if its kind is not supported."""
+    """Return the actions of a Gymnasium space, flat and counted from 0; None if unsupported."""
     if isinstance(space, gym.Space) and space.shape is not None and 0 in space.shape:
         return None
     match space:
@@ -27,49 +27,43 @@ def read_actions(space: Any) -> ActionSpace | None:
 
 
 def read_action(space: Any, action: Any) -> np.ndarray:
-    """Return an action that fits a space of Gymnasium as ours: flat, and counted from 0.
+    """Return a Gymnasium action in the form of this package: flat, and counted from 0.
 
-    Actions of real numbers need not lie within the bounds, as those of a policy need not.
+    Continuous actions may lie outside of the bounds, as those of a policy may.
     """
-    wrong = ValueError(f"policy must choose an action of {space}, got {action!r:.60}.")
+    invalid = ValueError(f"policy must choose an action of {space}, got {action!r:.60}.")
     try:
         array = np.asarray(action)
     except Exception as error:
-        raise wrong from error
+        raise invalid from error
     if array.shape != space.shape and array.size != int(np.prod(space.shape)):
-        raise wrong
+        raise invalid
     if isinstance(space, gym.spaces.Box):
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise wrong
+            raise invalid
         return array.reshape(-1).astype(np.float64)
     if array.dtype.kind not in "biu":
-        raise wrong
+        raise invalid
     entries = array.reshape(space.shape).astype(np.int64)
     if not space.contains(entries if space.shape else int(entries)):
-        raise wrong
-    return (entries - _first(space)).reshape(-1 if space.shape else ())
+        raise invalid
+    start = getattr(space, "start", 0)  # MultiBinary begins at 0
+    return (entries - start).reshape(-1 if space.shape else ())
 
 
-def _first(space: Any) -> Any:
-    """Return the lowest number of each entry of an action."""
-    return 0 if isinstance(space, gym.spaces.MultiBinary) else space.start
+def action_writer(space: Any) -> Callable[[np.ndarray], list[Any]]:
+    """Return a function that converts actions of this package to those of a Gymnasium space."""
+    if isinstance(space, gym.spaces.Discrete):
+        start = int(space.start)
+        return lambda actions: list(start + actions.astype(np.int64))
 
+    def write(actions: np.ndarray) -> list[Any]:
+        shaped = actions.reshape(-1, *space.shape)
+        if isinstance(space, gym.spaces.MultiDiscrete):
+            shaped = space.start + shaped
+        shaped = shaped.astype(space.dtype)
+        if isinstance(space, gym.spaces.Box):  # rounding to the dtype may leave the bounds
+            shaped = np.clip(shaped, space.low, space.high)
+        return list(shaped)
 
-def writing_actions(space: Any) -> Callable[[np.ndarray], list[Any]]:
-    """A function that makes of several of our actions what the `step` of environments with this space takes."""
-    match space:
-        case gym.spaces.Discrete():
-            first = int(space.start)
-            return lambda actions: list(first + actions.astype(np.int64))
-        case gym.spaces.MultiDiscrete():
-            return lambda actions: list(
-                (space.start + actions.reshape(-1, *space.shape)).astype(space.dtype)
-            )
-        case gym.spaces.MultiBinary():
-            return lambda actions: list(actions.reshape(-1, *space.shape).astype(space.dtype))
-        case _:  # clipped once more, because rounding to another type may take an action out of its bounds
-            return lambda actions: list(
-                np.clip(
-                    actions.reshape(-1, *space.shape).astype(space.dtype), space.low, space.high
-                )
-            )
+    return write

@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key, Num, PyTree
 
 from occupax.envs.actions import ActionSpace
 from occupax.envs.base import Bounds, Environment
-from occupax.envs.gymnasium import MOST_BOUNDS, hashable_options
+from occupax.envs.gymnasium import MAX_BOUNDS, hashable_options
 from occupax.envs.gymnax_functions import (
     FUNCTIONS,
     find_fault,
@@ -89,7 +89,7 @@ class GymnaxEnv(Environment):
         limit = getattr(params, "max_steps_in_episode", None)
         states = int(observations.n) if hasattr(observations, "n") else None
         seen = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), params)[0])
-        few = int(np.prod(seen.shape)) <= MOST_BOUNDS
+        few = int(np.prod(seen.shape)) <= MAX_BOUNDS
         return {
             "action_space": read_action_space(actions),
             "action_shape": tuple(getattr(actions, "shape", ())),

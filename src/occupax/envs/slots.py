@@ -1,8 +1,8 @@
-"""Environments of Gymnasium that play episodes side by side, stepped one after the other.
+"""Gymnasium environments that play episodes side by side, stepped one after the other.
 
-What they return is written into one array with an entry for each of them, which may be in memory
-that several processes share. Observations are states or flat vectors, and actions numbers from 0 on
-or flat vectors. What an environment does wrong is told by its place.
+Results are written into one structured array with an entry for each environment, which may be
+memory that several processes share. Observations are states or flat vectors, and actions integers
+from 0 on or flat vectors. Failures are reported by slot, the index of the environment.
 """
 
 import contextlib
@@ -14,28 +14,28 @@ import numpy as np
 from occupax.envs.episode import (
     Episode,
     EpisodeFailedError,
-    checked,
-    raised,
+    check_structure,
+    invalid_result_message,
     read_flag,
     read_number,
-    useless,
+    step_error,
 )
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.gymnasium_actions import writing_actions
+from occupax.envs.gymnasium_actions import action_writer
 from occupax.errors import REAL, real_array
 
-LARGEST = float(np.finfo(np.float32).max)
+MAX_NUMBER = float(np.finfo(np.float32).max)
 
 Failures = dict[int, str]
-"""What went wrong, by the place of the environment."""
+"""Messages by slot."""
 
 
 def slot_type(env: GymnasiumEnv) -> np.dtype[Any]:
-    """The entry of one environment: the action that it is given, and what it returned last."""
+    """Return the dtype of the entry of an environment: its next action and its last results."""
     action = env.action_space.spec()
     fields = [
         ("action", action.dtype, action.shape),
-        ("following", env.dtype, env.shape),  # what is observed after the action, or after a reset
+        ("following", env.dtype, env.shape),  # observation after the action, or after a reset
         ("reward", np.float64),
         ("terminated", np.bool_),
         ("truncated", np.bool_),
@@ -46,160 +46,176 @@ def slot_type(env: GymnasiumEnv) -> np.dtype[Any]:
 
 
 class Slots:
-    """As many environments as there are entries, which are of `slot_type`.
+    """Environments with one entry of `slot_type` each.
 
-    An environment plays an episode after each reset with a seed; after one without a seed it waits.
-    Unless `flat`, the observations themselves are kept, too.
+    An environment plays an episode after each reset with a seed, and waits after one without.
+    Unless `flat`, the unflattened observations are stored, too.
     """
 
     def __init__(self, env: GymnasiumEnv, entries: np.ndarray, flat: bool = True):
-        self.entries, self._info, self._flat = entries, env.info, flat
+        self.entries = entries
+        self._info = env.info
+        self._flat = flat
         self._envs = [env.make() for _ in entries]
-        self._space = space = self._envs[0].observation_space
-        self._first_state = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
-        self._boxed = space.shape if isinstance(space, gym.spaces.Box) else None
-        self._as_it_is = (
-            self._boxed if flat else None
-        )  # the shape of observations that are written without a look
-        self._write_actions = writing_actions(self._envs[0].action_space)
-        shape = env.shape if self._boxed is None else self._boxed
-        self._rows = [entries["following"][i : i + 1].reshape(shape) for i in range(len(entries))]
-        self._seen: list[Any] = [None] * len(entries)
+        space = self._envs[0].observation_space
+        self._space = space
+        self._first_state: int | None = None
+        if isinstance(space, gym.spaces.Discrete):
+            self._first_state = int(space.start)
+        self._is_box = isinstance(space, gym.spaces.Box)
+        self._plain_shape: Any = None  # of observations that are written without further checks
+        if self._is_box and flat:
+            self._plain_shape = space.shape
+        self._write_actions = action_writer(self._envs[0].action_space)
+        shape = space.shape if self._is_box else env.shape
+        observations = entries["following"]
+        self._rows = [observations[i : i + 1].reshape(shape) for i in range(len(entries))]
+        self._observations: list[Any] = [None] * len(entries)
         self._playing: list[int] = []
-        self._time, self._began = 0, [0] * len(entries)
+        self._time = 0
+        self._start_times = [0] * len(entries)
 
     def reset(self, seeds: dict[int, int | None]) -> Failures:
-        """Begin the episodes of these seeds at these places; where it is None, wait."""
-        failures, called = Failures(), self.entries["called"]
-        self._playing = sorted(
-            {*self._playing, *seeds} - {place for place, seed in seeds.items() if seed is None}
-        )
-        for place, seed in seeds.items():
+        """Begin episodes with the seeds of some slots; let a slot wait if its seed is None."""
+        failures = Failures()
+        waiting = {slot for slot, seed in seeds.items() if seed is None}
+        self._playing = sorted({*self._playing, *seeds} - waiting)
+        for slot, seed in seeds.items():
             if seed is None:
                 continue
-            self._began[place], called[place] = self._time, True
+            self._start_times[slot] = self._time
+            self.entries["called"][slot] = True
             try:
-                self._read(place, Episode(self._envs[place], seed).begin()[0])
-            except BaseException as error:  # noqa: BLE001 - an environment may raise and return anything
-                failures[place] = self._failure(place, error)
-            called[place] = False
+                observation, _ = Episode(self._envs[slot], seed).begin()
+                self._write(slot, observation)
+            except BaseException as error:  # noqa: BLE001 - environments may raise and return anything
+                failures[slot] = self._failure(slot, error)
+            self.entries["called"][slot] = False
         return self._not_finite() | failures
 
     def step(self) -> Failures:
         """Take a step with the actions of the entries in all episodes."""
-        failures, entries, envs, rows, simple = (
-            Failures(),
-            self.entries,
-            self._envs,
-            self._rows,
-            self._as_it_is,
-        )
-        called, rewards = entries["called"], entries["reward"]
-        terminated, truncated = entries["terminated"], entries["truncated"]
+        failures = Failures()
+        # local names save attribute look-ups, which count at every step of every environment
+        entries = self.entries
+        envs = self._envs
+        rows = self._rows
+        plain_shape = self._plain_shape
+        called = entries["called"]
+        rewards = entries["reward"]
+        terminations = entries["terminated"]
+        truncations = entries["truncated"]
         actions = self._write_actions(entries["action"])
         self._time += 1
-        for (
-            place
-        ) in self._playing:  # all that is done here is done at every step of every environment
-            called[place] = True
+        for slot in self._playing:
+            called[slot] = True
             try:
                 try:
-                    returned = envs[place].step(actions[place])
+                    returned = envs[slot].step(actions[slot])
                 except BaseException as error:
-                    raise raised(error, self._steps(place), actions[place]) from error
+                    raise step_error(error, self._steps(slot), actions[slot]) from error
                 if type(returned) is not tuple or len(returned) != 5:
-                    checked(returned, 5, self._steps(place))
-                observation, reward, ended, cut, info = returned
-                plain = type(observation) is np.ndarray and observation.shape == simple
-                if plain and observation.dtype.kind in REAL:
-                    rows[place][...] = observation
+                    check_structure(returned, 5, self._steps(slot))
+                observation, reward, terminated, truncated, info = returned
+                is_plain = type(observation) is np.ndarray and observation.shape == plain_shape
+                if is_plain and observation.dtype.kind in REAL:
+                    rows[slot][...] = observation
                 else:
-                    self._read(place, observation)
-                if type(reward) is not float or not -LARGEST <= reward <= LARGEST:
-                    reward = self._number(place, "the reward", reward)
-                rewards[place] = reward
-                terminated[place], truncated[place] = read_flag(ended), read_flag(cut)
+                    self._write(slot, observation)
+                if type(reward) is not float or not -MAX_NUMBER <= reward <= MAX_NUMBER:
+                    reward = self._number(slot, "the reward", reward)
+                rewards[slot] = reward
+                terminations[slot] = read_flag(terminated)
+                truncations[slot] = read_flag(truncated)
                 if self._info:
-                    entries["info"][place] = [self._named(place, name, info) for name in self._info]
-            except BaseException as error:  # noqa: BLE001 - an environment may raise and return anything
-                failures[place] = self._failure(place, error)
-            called[place] = False
+                    entries["info"][slot] = self._info_values(slot, info)
+            except BaseException as error:  # noqa: BLE001 - environments may raise and return anything
+                failures[slot] = self._failure(slot, error)
+            called[slot] = False
         return self._not_finite() | failures
 
-    def observations(self, places: np.ndarray) -> Any:
-        """What was observed last at these places: an array or, unless it is flat, a tree of arrays."""
+    def observations(self, slots: np.ndarray) -> Any:
+        """Return the last observations of slots: an array or, unless flat, a tree of arrays."""
         if self._flat:
-            return self.entries["following"][places]
+            return self.entries["following"][slots]
         import jax
 
-        return jax.tree.map(
-            lambda *parts: np.stack(parts), *(self._seen[place] for place in places)
-        )
+        observations = [self._observations[slot] for slot in slots]
+        return jax.tree.map(lambda *parts: np.stack(parts), *observations)
 
     def silent(self) -> list[int]:
-        """The place of the environment that is called, if one is."""
+        """Return the slots whose environment is being called."""
         return np.flatnonzero(self.entries["called"]).tolist()
 
     def kill(self) -> None:
-        """Leave the environments to the thread that is stuck in one of them."""
+        """Do nothing: the environments belong to the thread that is stuck in one of them."""
 
     def close(self) -> None:
-        """Close the environments; if that fails, nothing is lost."""
+        """Close the environments, and ignore errors."""
         for env in self._envs:
             with contextlib.suppress(BaseException):
                 env.close()
 
-    def _steps(self, place: int) -> int:
-        """How many steps the episode has had."""
-        return self._time - self._began[place]
+    def _steps(self, slot: int) -> int:
+        """Return the number of steps in the episode of a slot."""
+        return self._time - self._start_times[slot]
 
-    def _failure(self, place: int, error: BaseException) -> str:
-        if isinstance(error, EpisodeFailedError):
-            return str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
-        return f"{useless(self._steps(place))}: {type(error).__name__}: {error}"
+    def _failure(self, slot: int, error: BaseException) -> str:
+        if not isinstance(error, EpisodeFailedError):
+            message = invalid_result_message(self._steps(slot))
+            return f"{message}: {type(error).__name__}: {error}"
+        if error.__cause__ is not None:
+            return f"{error}: {error.__cause__}"
+        return str(error)
 
-    def _refuse(self, place: int, returned: str, more: str = "") -> NoReturn:
-        raise EpisodeFailedError(f"returned {returned} at step {self._steps(place)}{more}")
+    def _refuse(self, slot: int, result: str, reason: str = "") -> NoReturn:
+        raise EpisodeFailedError(f"returned {result} at step {self._steps(slot)}{reason}")
 
-    def _read(self, place: int, observation: Any) -> None:
-        """Write an observation into its entry; whether its numbers are finite is seen later."""
+    def _write(self, slot: int, observation: Any) -> None:
+        """Write an observation into its entry; `_not_finite` checks its numbers later."""
         if not self._flat:
-            self._seen[place] = observation
-        space, row = self._space, self._rows[place]
-        if self._boxed is not None:  # Gymnasium would drop imaginary parts when it flattens them
+            self._observations[slot] = observation
+        space = self._space
+        row = self._rows[slot]
+        if self._is_box:  # Gymnasium would drop imaginary parts when it flattens them
             observation = real_array("an observation", observation)
-        if self._boxed is None and not space.contains(observation):
-            self._refuse(place, f"{observation!r:.60}", f", which is not in {space}")
+        elif not space.contains(observation):
+            self._refuse(slot, f"{observation!r:.60}", f", which is not in {space}")
         if self._first_state is not None:
             row[...] = int(observation) - self._first_state
             return
         vector = np.asarray(gym.spaces.flatten(space, observation), row.dtype)
         if vector.shape != (row.size,):
-            self._refuse(place, "an observation", f" that is not of {space}")
+            self._refuse(slot, "an observation", f" that is not of {space}")
         row[...] = vector.reshape(row.shape)
 
     def _not_finite(self) -> Failures:
-        """The episodes whose last observation is not of finite numbers."""
-        seen = self.entries["following"]
-        if not np.issubdtype(seen.dtype, np.floating):
+        """Return the episodes whose last observation is not finite."""
+        observations = self.entries["following"]
+        if not np.issubdtype(observations.dtype, np.floating):
             return {}
-        real = np.abs(seen) <= LARGEST
-        if real.all():
+        is_finite = np.abs(observations) <= MAX_NUMBER
+        if is_finite.all():
             return {}
-        said = "returned an observation with {} at step {}"
-        wrong = [place for place in self._playing if not real[place].all()]
-        return {
-            place: said.format(seen[place][~real[place]][0], self._steps(place)) for place in wrong
-        }
+        failures = Failures()
+        for slot in self._playing:
+            if not is_finite[slot].all():
+                number = observations[slot][~is_finite[slot]][0]
+                steps = self._steps(slot)
+                failures[slot] = f"returned an observation with {number} at step {steps}"
+        return failures
 
-    def _named(self, place: int, name: str, info: Any) -> float:
-        what = f"{name!r} in its info"
-        if name not in info:
-            self._refuse(place, f"no {what}")
-        return self._number(place, what, info[name])
+    def _info_values(self, slot: int, info: Any) -> list[float]:
+        values: list[float] = []
+        for name in self._info:
+            part = f"{name!r} in its info"
+            if name not in info:
+                self._refuse(slot, f"no {part}")
+            values.append(self._number(slot, part, info[name]))
+        return values
 
-    def _number(self, place: int, what: str, found: Any) -> float:
-        number = found if type(found) is float else read_number(found)
-        if not -LARGEST <= number <= LARGEST:
-            self._refuse(place, f"{number} as {what}")
+    def _number(self, slot: int, part: str, value: Any) -> float:
+        number = value if type(value) is float else read_number(value)
+        if not -MAX_NUMBER <= number <= MAX_NUMBER:
+            self._refuse(slot, f"{number} as {part}")
         return number

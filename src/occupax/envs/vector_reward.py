@@ -1,4 +1,4 @@
-"""Environments of Gymnasium whose reward is a vector, as those of mo-gymnasium, made plain."""
+"""Gymnasium environments with vector rewards, such as those of mo-gymnasium."""
 
 import warnings
 from typing import Any
@@ -10,39 +10,40 @@ from occupax.errors import real_array
 
 
 def reward_names(size: int | None) -> tuple[str, ...]:
-    """What the entries of a vector of rewards are called in the `info`."""
+    """Return the names of the entries of a vector reward in the `info`."""
     return tuple(f"reward[{i}]" for i in range(size or 0))
 
 
-def reward_size(env: Any) -> int | None:
-    """The length of the rewards of an environment; None if they are numbers.
+def vector_reward_size(env: Any) -> int | None:
+    """Return the length of the rewards of an environment; None for scalar rewards.
 
-    An environment with such rewards has a `reward_space`. A wrapper around it may make numbers of
-    them, so it takes a step to know.
+    An environment with vector rewards has a `reward_space`. A wrapper around it may return scalars,
+    so only a step tells.
     """
     if not hasattr(env.unwrapped, "reward_space"):
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Gymnasium's own check of the first step wants a number
+        warnings.simplefilter("ignore")  # Gymnasium's check of the first step expects a scalar
         env.reset(seed=0)
-        reward = env.step(env.action_space.sample())[1]
+        _, reward, *_ = env.step(env.action_space.sample())
     return len(reward) if np.ndim(reward) == 1 else None
 
 
 class SplitReward(gym.Wrapper[Any, Any, Any, Any]):
-    """Returns the sum of the rewards as the reward, and each of them as a value of the `info`."""
+    """Wrapper that returns the sum of a vector reward, and each entry as a value of the `info`."""
 
     def __init__(self, env: Any, size: int):
         super().__init__(env)
         self._names = reward_names(size)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take a step; a reward of another shape is refused."""
+        """Take a step; raise ValueError for a reward of another shape."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         rewards = real_array("the reward", reward).astype(np.float64)
-        if rewards.shape != (len(self._names),):
+        size = len(self._names)
+        if rewards.shape != (size,):
             raise ValueError(
-                f"the reward must be a vector of {len(self._names)} numbers, got shape {rewards.shape}"
+                f"the reward must be a vector of {size} numbers, got shape {rewards.shape}"
             )
-        named = dict(zip(self._names, rewards.tolist(), strict=True))
-        return observation, float(rewards.sum()), terminated, truncated, {**info, **named}
+        entries = dict(zip(self._names, rewards.tolist(), strict=True))
+        return observation, float(rewards.sum()), terminated, truncated, {**info, **entries}

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax.envs.gymnasium_actions import writing_actions
+from occupax.envs.gymnasium_actions import action_writer
 from occupax.envs.spaces import Spaces, read_spaces
 from occupax.errors import check_integer, real_array
 from occupax.policies.base import Policy, check_policy
@@ -33,7 +33,7 @@ class Actor:
             _choosing(policy, spaces),
             np.random.default_rng(),
         )
-        self._write = writing_actions(spaces.action)
+        self._write = action_writer(spaces.action)
 
     def act(self, observation: Any, deterministic: bool, seed: int | None) -> Any:
         """The action for an observation, or the actions for a batch of them."""

@@ -207,12 +207,12 @@ def _play(policy: Any, env: Any, seed: int, max_steps: int, deterministic: bool)
 
 def _acting(policy: Any, env: Any, seed: int, deterministic: bool) -> Callable[[Any, bool], Any]:
     """Return a function of the observation, and of whether an episode begins, that returns what `step` takes."""
-    from occupax.envs.gymnasium_actions import writing_actions
+    from occupax.envs.gymnasium_actions import action_writer
 
     if isinstance(policy, Policy):
         actor, seeds = policy.for_env(env), np.random.default_rng(seed)
         return lambda seen, _: actor.predict(seen, deterministic, int(seeds.integers(2**31)))
-    agent, write = Agent(policy, env, deterministic), writing_actions(env.action_space)
+    agent, write = Agent(policy, env, deterministic), action_writer(env.action_space)
     return lambda seen, begins: write(agent.act(seen, begins)[None])[0]
 
 
