@@ -238,7 +238,7 @@ def test_a_phase_that_is_none_is_refused(wrong):
             return wrong
 
     with pytest.raises(
-        ValueError, match=f"phase of Lost must return a number from 0 to 1, .*got {wrong}"
+        ValueError, match=f"phase of Lost must return an integer from 0 to 1, .*got {wrong}"
     ):
         run(Lost(), 28)
 
@@ -249,7 +249,7 @@ def test_a_metric_under_a_name_that_is_taken_is_refused():
             return {"utility": state.drawn.sum()}
 
     with pytest.raises(
-        ValueError, match="metrics of Loud must not use the name 'utility', which is taken"
+        ValueError, match="metrics of Loud must not use the name 'utility', which is reserved"
     ):
         run(Loud(), 28)
 
@@ -260,7 +260,7 @@ def test_a_metric_that_is_no_number_is_refused():
             return {"drawn": state.drawn}
 
     with pytest.raises(
-        ValueError, match=r"metric 'drawn' must be one number, got an array of shape \(3,\)"
+        ValueError, match=r"metric 'drawn' must be a scalar, got an array of shape \(3,\)"
     ):
         run(Long(), 28, ox.samplers.Host())
 
@@ -306,7 +306,7 @@ def forget(patch):
 
 
 def act_with_another_key(patch):
-    patch.setattr(engine, "BEHAVIOUR", engine.UPDATE)
+    patch.setattr(engine, "BEHAVIOUR_STREAM", engine.UPDATE_STREAM)
 
 
 def shift_phases(patch):

@@ -22,7 +22,7 @@ from occupax.analysis.page import TableCell
 from occupax.analysis.visits import visits
 from occupax.cli.commands.pages import run_names
 from occupax.io.run_folder import _fingerprint
-from occupax.training.execution.iteration import RECORDED
+from occupax.training.execution.iteration import COMMON_METRICS
 from results import LAKE, make_problem, make_result, written
 
 
@@ -32,7 +32,7 @@ def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("runs")
     for name, seeds in (("first", 3), ("second", 1)):
         made = make_result(seeds=seeds)
-        others = {name: np.zeros_like(made.metrics["utility"]) for name in RECORDED}
+        others = {name: np.zeros_like(made.metrics["utility"]) for name in COMMON_METRICS}
         made = replace(made, metrics=others | made.metrics)
         config: Any = {"format": "occupax-run", "version": 3, "episodes": 100, **made.config}
         rest = {"seed": 0, "record_every": 1, "exact": False, "random_numbers": "kernel"}

@@ -10,7 +10,12 @@ from scipy.optimize import linprog
 
 import occupax as ox
 from occupax.exact.evaluation import excesses_of
-from occupax.training.execution.multipliers import OF_TABLES, first_multipliers, follow, gains
+from occupax.training.execution.multipliers import (
+    TABLE_GAINS,
+    default_gains,
+    initial_multipliers,
+    update_multipliers,
+)
 
 COSTS = np.random.default_rng(0).random((3, 5, 3))
 
@@ -174,9 +179,9 @@ def test_limits_that_nobody_can_keep_are_said_to_be_so():
 
 def test_multipliers_rise_with_a_violation_and_fall_with_slack_to_zero():
     problem = muddy()
-    state: Any = first_multipliers(problem)
+    state: Any = initial_multipliers(problem)
     rng = np.random.default_rng(0)
-    step = jax.jit(lambda state, fresh: follow(state, problem, fresh, 20, OF_TABLES))
+    step = jax.jit(lambda state, fresh: update_multipliers(state, problem, fresh, 20, TABLE_GAINS))
     for excess, wanted in ((0.3, lambda mu: mu > 1), (-0.19, lambda mu: mu == 0)):
         for _ in range(400):
             noise = 0.02 * rng.normal(size=2)
@@ -190,14 +195,14 @@ def test_multipliers_follow_a_network_more_slowly():
     problem, network = muddy(), ox.policies.mlp()(ox.make("CartPole-v1"), jax.random.key(0))
     found = []
     for policy in (ox.policies.Tabular(jnp.zeros((2, 2))), network):
-        state: Any = first_multipliers(problem)
+        state: Any = initial_multipliers(problem)
         for k in range(10):
-            state = follow(
+            state = update_multipliers(
                 state,
                 problem,
                 jnp.asarray([0.7 + 0.1 * (k % 2), 0.3 + 0.1 * (k % 3)]),
                 20,
-                gains(policy),
+                default_gains(policy),
             )
         found.append(float(state.value[0]))
     assert found[0] > 3 * found[1] > 0

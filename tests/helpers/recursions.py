@@ -166,7 +166,9 @@ def twice(drawn, now, phase, history, fresh):
 
 def records(history):
     """What must be recorded of a run."""
-    numbers = {name: [] for name in engine.RECORDED if name not in ("clipped", "step_length")} | {
+    numbers = {
+        name: [] for name in engine.COMMON_METRICS if name not in ("clipped", "step_length")
+    } | {
         "steps": [],
         "episodes": [],
     }

@@ -11,7 +11,11 @@ import pytest
 
 import occupax as ox
 from occupax.policies.saturation import SHRINKAGE, draw_back
-from occupax.training.execution.multipliers import OF_NETWORKS, first_multipliers, follow
+from occupax.training.execution.multipliers import (
+    NETWORK_GAINS,
+    initial_multipliers,
+    update_multipliers,
+)
 
 KEY = jax.random.key(0)
 
@@ -84,13 +88,15 @@ def test_the_best_output_says_whether_a_feasible_policy_was_found():
 
 
 def test_an_integral_does_not_grow_while_actions_saturate_but_falls():
-    state: Any = first_multipliers(DISCHARGE)
+    state: Any = initial_multipliers(DISCHARGE)
     rng = np.random.default_rng(0)
     integrals = []
     for wear_now, saturated in ((6.0, False), (6.0, True), (0.5, True)):
         for _ in range(200):
             fresh = jnp.asarray([8.0, wear_now]) + 0.1 * rng.normal(size=2)
-            state = follow(state, DISCHARGE, fresh, 10, OF_NETWORKS, jnp.asarray(saturated))
+            state = update_multipliers(
+                state, DISCHARGE, fresh, 10, NETWORK_GAINS, jnp.asarray(saturated)
+            )
         integrals.append(float(state.integral[0]))
     grown, held, fallen = integrals
     assert grown > 1
@@ -100,7 +106,7 @@ def test_an_integral_does_not_grow_while_actions_saturate_but_falls():
 
 def test_a_policy_is_feasible_if_its_estimates_are_so_with_their_error():
     """Estimates that alternate by a known difference: the deviation of a trajectory is known, too."""
-    state: Any = first_multipliers(DISCHARGE)
+    state: Any = initial_multipliers(DISCHARGE)
     n, difference = 10, 0.4
     deviation = difference * (n / 2) ** 0.5
     error = (
@@ -109,7 +115,7 @@ def test_a_policy_is_feasible_if_its_estimates_are_so_with_their_error():
     for slack, feasible in ((error + 0.3, True), (error - 0.3, False), (-1.0, False)):
         for k in range(400):
             cost = 3.0 - slack + difference * (k % 2 - 0.5)
-            state = follow(state, DISCHARGE, jnp.asarray([8.0, cost]), n, OF_NETWORKS)
+            state = update_multipliers(state, DISCHARGE, jnp.asarray([8.0, cost]), n, NETWORK_GAINS)
             assert k > 0 or state.trajectories > n or np.isinf(state.violation(n))
         assert (float(state.violation(n)) == 0) == feasible
     # the last batch alone is 1 above the limit, and the mean of the last ones by error more

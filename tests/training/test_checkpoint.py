@@ -108,7 +108,7 @@ def test_the_size_of_the_calls_changes_no_bit(every, tmp_path, monkeypatch):
     expected = train(episodes=100, record_every=every, out=tmp_path / "expected")
     for number, (seconds, most) in enumerate([(0.0, 1000), (1e9, 1000), (1e9, 3), (1e9, 8)]):
         monkeypatch.setattr(loop, "SECONDS_A_CALL", seconds)
-        monkeypatch.setattr(loop, "MOST_ITERATIONS", most)
+        monkeypatch.setattr(loop, "MAX_ITERATIONS", most)
         folder = tmp_path / str(number)
         assert_same_bits(
             expected, train(episodes=100, record_every=every, out=folder, checkpoint_every=0.0)

@@ -21,7 +21,7 @@ from interrupted import trained
 
 report.write_pages = lambda *_: None  # it would take longer than the training
 folder, pace = sys.argv[1:]
-loop.MOST_ITERATIONS = 25  # so that there are many moments to be killed at
+loop.MAX_ITERATIONS = 25  # so that there are many moments to be killed at
 if pace == "slow":
     os.fsync = lambda descriptor: time.sleep(0.2)
 try:

@@ -23,8 +23,7 @@ from occupax.policies import Policy
 from occupax.problem import Problem, ProblemSource
 from occupax.samplers import EpisodeError, Sampler
 from occupax.training.assessment import FILE
-from occupax.training.execution import make_executor
-from occupax.training.execution.program import MOST_ITERATIONS
+from occupax.training.execution import MAX_ITERATIONS, make_executor
 from occupax.training.loggers import Console, Logger, MetricsFile
 from occupax.training.records import EXACT, Records, RecordTable
 from occupax.training.result import SUMMARY, Result, comparison
@@ -300,7 +299,7 @@ class Training:
             records = self._records.add(self._advance(count))
             took = time.monotonic() - began
             count = max(
-                1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MOST_ITERATIONS)
+                1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MAX_ITERATIONS)
             )
             if records is not None:
                 if self._metrics is not None:

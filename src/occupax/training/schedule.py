@@ -1,4 +1,4 @@
-"""Which phase each iteration of an algorithm is, and how many trajectories are drawn up to it."""
+"""Phases of the iterations of an algorithm, and the number of trajectories up to each of them."""
 
 from functools import cached_property, lru_cache
 from typing import Any
@@ -10,13 +10,13 @@ from occupax.algorithms import Algorithm
 from occupax.errors import check_integer
 
 BLOCK = 1024
-"""Iterations that are looked up at once."""
-LOOKED_AHEAD = 16 * BLOCK
-"""In how many iterations a phase must come again to count as one that recurs."""
+"""Number of iterations in a block, whose phases are computed together."""
+RECURRENCE_WINDOW = 16 * BLOCK
+"""Number of iterations in which a phase must occur twice to count as recurring."""
 
 
 class Schedule:
-    """The phases of an algorithm in the order of its iterations; one that does not fit into a budget is not begun."""
+    """Phases of an algorithm in the order of its iterations, and the iterations of a budget."""
 
     def __init__(self, algorithm: Algorithm[Any]):
         self._algorithm = algorithm
@@ -24,73 +24,78 @@ class Schedule:
             check_integer("trajectories of a phase", phase.trajectories)
             for phase in algorithm.phases
         )
-        """How many trajectories each phase draws."""
-        self._ends = [0]  # trajectories drawn before each block, as far as they are known
-        self._block = lru_cache(maxsize=64)(self._look_up)
+        """Number of trajectories of each phase."""
+        self._block_ends = [0]
+        """Trajectories before each block, as far as they are known."""
+        self._phases_of_block = lru_cache(maxsize=64)(self._compute_block)
 
     def phases(self, first: int, count: int) -> Int[np.ndarray, " count"]:
-        """The phases of `count` iterations from number `first` on."""
-        if len(self.sizes) == 1:
+        """Return the phases of `count` iterations from number `first` on."""
+        if len(self.sizes) == 1 or not count:
             return np.zeros(count, np.int32)
-        blocks = range(first // BLOCK, (first + count - 1) // BLOCK + 1) if count else ()
-        found = np.concatenate([np.zeros(0, np.int32), *(self._block(number) for number in blocks)])
-        return found[first % BLOCK :][:count]
+        last_block = (first + count - 1) // BLOCK
+        blocks = [self._phases_of_block(i) for i in range(first // BLOCK, last_block + 1)]
+        phases = np.concatenate(blocks)
+        return phases[first % BLOCK :][:count]
 
     def episodes(self, iterations: int) -> int:
-        """Trajectories that so many iterations draw."""
+        """Return the number of trajectories of the first iterations."""
         if len(self.sizes) == 1:
             return iterations * self.sizes[0]
         block, rest = divmod(iterations, BLOCK)
-        while len(self._ends) <= block:
-            self._ends.append(self._ends[-1] + int(self._drawn(len(self._ends) - 1).sum()))
-        return self._ends[block] + int(self._drawn(block)[:rest].sum())
+        while len(self._block_ends) <= block:
+            last = len(self._block_ends) - 1
+            self._block_ends.append(self._block_ends[last] + int(self._trajectories(last).sum()))
+        return self._block_ends[block] + int(self._trajectories(block)[:rest].sum())
 
     def iterations(self, episodes: int) -> int:
-        """Iterations that draw no more than `episodes` trajectories."""
+        """Return the largest number of iterations with at most `episodes` trajectories."""
         if len(self.sizes) == 1:
             return episodes // self.sizes[0]
         block = 0
         while self.episodes((block + 1) * BLOCK) <= episodes:
             block += 1
-        after = self._ends[block] + np.cumsum(self._drawn(block))
-        return block * BLOCK + int(np.searchsorted(after, episodes, side="right"))
+        ends = self._block_ends[block] + np.cumsum(self._trajectories(block))
+        return block * BLOCK + int(np.searchsorted(ends, episodes, side="right"))
 
     @cached_property
     def period(self) -> int:
-        """After how many iterations the phases repeat; 1 if they do not."""
+        """Number of iterations after which the phases repeat, 1 if they do not."""
         phases = self.phases(0, BLOCK)
-        repeats = (
-            length for length in range(1, BLOCK // 2) if (phases[length:] == phases[:-length]).all()
-        )
-        return next(repeats, 1)
+        for length in range(1, BLOCK // 2):
+            if np.array_equal(phases[length:], phases[:-length]):
+                return length
+        return 1
 
     @cached_property
-    def judging(self) -> tuple[bool, ...]:
-        """Whether each phase is compared for output "best": those with the largest batches that recur are."""
+    def is_candidate(self) -> tuple[bool, ...]:
+        """Whether the policies of each phase are candidates for output "best".
+
+        Candidates have the largest batches among the recurring phases.
+        """
         if len(self.sizes) == 1 or self._algorithm.output != "best":
             return (True,) * len(self.sizes)
-        counts = np.bincount(self.phases(0, LOOKED_AHEAD), minlength=len(self.sizes))
-        largest = max(size for size, times in zip(self.sizes, counts, strict=True) if times > 1)
+        counts = np.bincount(self.phases(0, RECURRENCE_WINDOW), minlength=len(self.sizes))
+        recurring = [size for size, count in zip(self.sizes, counts, strict=True) if count > 1]
+        largest = max(recurring)
         return tuple(size == largest for size in self.sizes)
 
     def same_as(self, other: "Schedule") -> bool:
-        """Whether both have the same phases in the same order, as far as is looked ahead at once."""
-        return self.sizes == other.sizes and np.array_equal(
-            self.phases(0, BLOCK), other.phases(0, BLOCK)
-        )
+        """Return whether both have the same sizes and the same phases in the first block."""
+        if self.sizes != other.sizes:
+            return False
+        return np.array_equal(self.phases(0, BLOCK), other.phases(0, BLOCK))
 
-    def _drawn(self, block: int) -> Int[np.ndarray, " count"]:
-        return np.array(self.sizes, np.int64)[self._block(block)]
+    def _trajectories(self, block: int) -> Int[np.ndarray, " count"]:
+        """Return the number of trajectories of each iteration of a block."""
+        return np.array(self.sizes, np.int64)[self._phases_of_block(block)]
 
-    def _look_up(self, block: int) -> Int[np.ndarray, " count"]:
-        """Return the phases of a block of iterations."""
+    def _compute_block(self, block: int) -> Int[np.ndarray, " count"]:
         phases = np.asarray(self._algorithm.phases_of(block * BLOCK, BLOCK))
-        lowest = phases.min()
-        highest = phases.max()
-        if lowest < 0 or highest >= len(self.sizes):
-            wrong = lowest if lowest < 0 else highest
-            raise ValueError(
-                f"phase of {type(self._algorithm).__name__} must return a number from 0 to {len(self.sizes) - 1}, the "
-                f"place of a phase in `phases`, got {wrong}."
-            )
+        for phase in (phases.min(), phases.max()):
+            if phase < 0 or phase >= len(self.sizes):
+                raise ValueError(
+                    f"phase of {type(self._algorithm).__name__} must return an integer from 0 to "
+                    f"{len(self.sizes) - 1}, the index of a phase in `phases`, got {phase}."
+                )
         return phases

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -42,6 +42,14 @@ MOST_SEEDS = 2**20
 PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
 
 
+class RunSetup(NamedTuple):
+    """Algorithm, seed and initial policy of one run."""
+
+    algorithm: Algorithm[Any]
+    seed: int
+    policy: Policy
+
+
 @dataclass(frozen=True)
 class Setup:
     """A set of runs: every algorithm of `algorithms`, which differ in numbers only, with every seed."""
@@ -59,13 +67,13 @@ class Setup:
     rounding does not."""
 
     @property
-    def runs(self) -> list[tuple[Algorithm[Any], int, Policy]]:
-        """Algorithm, seed and first policy of every run, seed by seed for each algorithm in turn."""
-        return [
-            (algorithm, seed, policy)
-            for algorithm in self.algorithms
-            for seed, policy in zip(self.seeds, self.policies, strict=True)
-        ]
+    def runs(self) -> list[RunSetup]:
+        """Runs of all seeds with the first algorithm, then with the second, and so on."""
+        runs: list[RunSetup] = []
+        for algorithm in self.algorithms:
+            for seed, policy in zip(self.seeds, self.policies, strict=True):
+                runs.append(RunSetup(algorithm, seed, policy))
+        return runs
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -1,30 +1,31 @@
-"""How iterations are carried out.
+"""Execution of iterations.
 
-* `iteration`: one iteration of one run: what a batch makes of it, and what is recorded.
-* `executor`: all runs of a set-up, side by side: the abstract class, and runs outside of a compiled
-  program.
-* `program`, `compiled`: runs inside one compiled program.
+* `iteration`: one iteration of one run, and its metrics.
+* `multipliers`: multipliers of the constraints.
+* `executor`: base class of the executors of all runs of a set-up.
+* `compiled`: runs inside one compiled program.
+* `eager`: runs outside compiled programs.
 """
 
 from typing import Any
 
 from occupax.samplers.base import ProgramSource, Source
-from occupax.training.execution.compiled import CompiledExecutor
-from occupax.training.execution.executor import EagerExecutor, Executor, Form
+from occupax.training.execution.compiled import MAX_ITERATIONS, CompiledExecutor
+from occupax.training.execution.eager import EagerExecutor
+from occupax.training.execution.executor import Executor, Form
 from occupax.training.setup import Setup
 
-__all__ = ["Executor", "Form", "make_executor"]
+__all__ = ["MAX_ITERATIONS", "Executor", "Form", "make_executor"]
 
 
 def make_executor(setup: Setup) -> Executor:
-    """Put every run of a set-up before its first iteration, inside the compiled program if the sampler can be."""
+    """Return the executor of a set-up before the first iteration, compiled if the source can be."""
     source: Any = setup.sampler.open(setup.problem, setup.policies[0])
-    if not isinstance(source, Source):
-        raise ValueError(
-            f"open of {type(setup.sampler).__name__} must return a Source of batches, got {source!r:.60}."
-        )
-    return (
-        CompiledExecutor(setup, source)
-        if isinstance(source, ProgramSource)
-        else EagerExecutor(setup, source)
+    if isinstance(source, ProgramSource):
+        return CompiledExecutor(setup, source)
+    if isinstance(source, Source):
+        return EagerExecutor(setup, source)
+    raise ValueError(
+        f"open of {type(setup.sampler).__name__} must return a Source of batches, "
+        f"got {source!r:.60}."
     )

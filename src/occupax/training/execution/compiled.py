@@ -1,14 +1,17 @@
-"""All runs of a set-up inside one compiled program.
+"""Executor of runs inside one compiled program: many runs, many iterations.
 
-Runs are batched in groups of a fixed width, the last one filled up with copies that have stopped
-and cost next to nothing, and the groups share the cores of the machine. The compiled program is
-therefore the same whatever the number of runs: more seeds neither compile anew nor change a bit of
-the earlier ones.
+Runs are batched by vmap in groups of a fixed width, and the groups share the cores of the machine.
+Copies that have stopped fill up the last group. The program is therefore the same for every number
+of runs, and more seeds neither need another compilation nor change the results of the other seeds.
+
+The number of the iteration is not batched, so that the phase stays a branch. An iteration depends
+on the key of the run and the number of the iteration only.
 """
 
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -16,136 +19,272 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Key
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Int, Key
 
 from occupax.algorithms import Algorithm
-from occupax.io.codec import named_arrays, with_arrays_of
+from occupax.batches import Batch, PartedBatch
+from occupax.io.codec import Arrays, named_arrays, with_arrays_of
 from occupax.policies import Policy
 from occupax.samplers.base import ProgramSource
-from occupax.samplers.blocks import AXIS
-from occupax.training.execution.executor import Arrays, Executor, with_array_settings
-from occupax.training.execution.iteration import Run, first_run
-from occupax.training.execution.program import MOST_ITERATIONS, RUNS, Stretch, advance
+from occupax.samplers.blocks import AXIS, Numbered
+from occupax.training.execution.executor import Executor, with_array_hyperparameters
+from occupax.training.execution.iteration import (
+    IterationMetrics,
+    RunState,
+    finish_iteration,
+    initial_run,
+    update_run,
+)
 from occupax.training.setup import Setup
 
-WIDTH = 5
+GROUP_WIDTH = 5
+"""Number of runs in a group, on each device."""
+MAX_ITERATIONS = 1000
+"""Largest number of iterations of one call, the length of the buffer for their metrics."""
+RUNS_AXIS = "runs"
+"""Axis of the device mesh over which runs are spread."""
 
 
 class Group(eqx.Module):
-    """One run, or a few of them in one program, whose arrays then have one entry for each."""
+    """Runs of one program. Every array has one entry for each run."""
 
     algorithms: Algorithm[Any]
-    runs: Run
+    runs: RunState
     keys: Key[Array, "*W"]
 
 
+class IterationRange(eqx.Module):
+    """Iterations of one call: `count` of them, at most `MAX_ITERATIONS`, from number `first` on."""
+
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    """Number of trajectories of each phase."""
+    is_candidate: tuple[bool, ...] = eqx.field(static=True)
+    """Whether the policies of each phase are candidates for output "best"."""
+    phases: Int[Array, " most"]
+    """Phase of each iteration."""
+    first: Int[Array, ""]
+    count: Int[Array, ""]
+
+
 class CompiledExecutor(Executor):
-    """The runs of a set-up, in groups."""
+    """Runs of a set-up in groups, each of which is an argument of the same compiled program."""
 
     def __init__(self, setup: Setup, source: ProgramSource):
         super().__init__(setup, source)
         self._program_source = source
-        made = [
+        self._mesh = _make_mesh(jax.local_devices(), -(-self.count // GROUP_WIDTH))
+        self._width = GROUP_WIDTH
+        if self._mesh is not None:
+            self._width *= self._mesh.shape[RUNS_AXIS]
+        self._padding = -self.count % self._width
+        single = [
             Group(
-                with_array_settings(algorithm),
-                first_run(setup.problem, algorithm, policy),
-                setup.key(seed),
+                with_array_hyperparameters(run.algorithm),
+                initial_run(setup.problem, run.algorithm, run.policy),
+                setup.key(run.seed),
             )
-            for algorithm, seed, policy in setup.runs
+            for run in setup.runs
         ]
-        self._mesh = _mesh(jax.local_devices(), -(-self.count // WIDTH))
-        self._width = WIDTH if self._mesh is None else WIDTH * self._mesh.shape[RUNS]
-        made += [made[-1]] * (-self.count % self._width)
-        self._groups = [
-            jax.tree.map(_stack, *made[i : i + self._width])
-            for i in range(0, len(made), self._width)
-        ]
-        self._stop_filling()
-        self._compiled = False
+        single.extend([single[-1]] * self._padding)
+        self._groups: list[Group] = []
+        for first in range(0, len(single), self._width):
+            self._groups.append(jax.tree.map(_stack, *single[first : first + self._width]))
+        self._stop_padding()
+        self._is_compiled = False
 
     def advance(self, count: int) -> Arrays:
-        """Carry out `count` iterations of all runs."""
-        double = bool(
-            jax.config.read("jax_enable_x64")
-        )  # which a thread does not take over by itself
-        order = np.pad(self._schedule.phases(self.iteration, count), (0, MOST_ITERATIONS - count))
-
-        def go(group: Group) -> tuple[Group, Arrays]:
-            with jax.enable_x64(double):
-                when = (jnp.asarray(part, jnp.int32) for part in (order, self.iteration, count))
-                stretch = Stretch(self._schedule.sizes, self._schedule.judging, *when)
-                of_group = group.algorithms, group.runs, group.keys
-                runs, rows = advance(self._program_source, *of_group, stretch, self._mesh)
-                table = self._table(
-                    np.asarray(rows.numbers)[:count], np.asarray(rows.steps)[:count]
-                )
-            return Group(group.algorithms, runs, group.keys), table
-
-        done: list[tuple[Group, Arrays]] = []
-        if not self._compiled:  # by one thread, or every one of them would compile the same program
-            done, self._compiled = [go(self._groups[0])], True
-        # groups that are spread over all devices go one after the other, or they would wait for
-        # each other
-        with ThreadPoolExecutor(os.cpu_count() if self._mesh is None else 1) as threads:
-            done += threads.map(go, self._groups[len(done) :])
-        self._groups = [group for group, _ in done]
+        """Carry out `count` iterations of all runs and return the metrics, [iteration, run]."""
+        phases = self._schedule.phases(self.iteration, count)
+        phases = np.pad(phases, (0, MAX_ITERATIONS - count))
+        double = bool(jax.config.read("jax_enable_x64"))
+        advance_group = partial(self._advance_group, phases, count, double)
+        groups = self._groups
+        advanced: list[tuple[Group, Arrays]] = []
+        if not self._is_compiled:  # in one thread, because each thread would compile the program
+            advanced.append(advance_group(groups[0]))
+            self._is_compiled = True
+        threads = 1  # groups that share all devices would wait for each other
+        if self._mesh is None:
+            threads = os.cpu_count() or 1
+        with ThreadPoolExecutor(threads) as pool:
+            advanced.extend(pool.map(advance_group, groups[len(advanced) :]))
+        self._groups = [group for group, _ in advanced]
         self.iteration += count
-        tables = [table for _, table in done]
-        return {
-            name: np.concatenate([table[name] for table in tables], 1)[:, : self.count]
-            for name in tables[0]
-        }
+        return self._join([columns for _, columns in advanced], axis=1)
+
+    def _advance_group(
+        self, phases: Int[np.ndarray, " most"], count: int, double: bool, group: Group
+    ) -> tuple[Group, Arrays]:
+        with jax.enable_x64(double):  # threads do not inherit the precision
+            iterations = IterationRange(
+                self._schedule.sizes,
+                self._schedule.is_candidate,
+                jnp.asarray(phases, jnp.int32),
+                jnp.asarray(self.iteration, jnp.int32),
+                jnp.asarray(count, jnp.int32),
+            )
+            runs, metrics = advance(self._program_source, group, iterations, self._mesh)
+            values = np.asarray(metrics.values)[:count]
+            steps = np.asarray(metrics.steps)[:count]
+        return Group(group.algorithms, runs, group.keys), self._columns(values, steps)
+
+    def _join(self, columns: list[Arrays], axis: int) -> Arrays:
+        """Return the arrays of all runs, from those of the groups, without the padding."""
+        joined: Arrays = {}
+        for name in columns[0]:
+            array = np.concatenate([of_group[name] for of_group in columns], axis)
+            joined[name] = array.take(range(self.count), axis)
+        return joined
 
     def outputs(self) -> list[Policy]:
-        """The policy each run would return now."""
-        return self._of_runs([group.runs.output for group in self._groups])
+        """Return the output policy of each run so far."""
+        return self._split([group.runs.output for group in self._groups])
 
     def states(self) -> list[Any]:
-        """The state of the algorithm of each run."""
-        return self._of_runs([group.runs.state for group in self._groups])
+        """Return the state of the algorithm of each run."""
+        return self._split([group.runs.state for group in self._groups])
 
-    def _of_runs(self, of_groups: list[Any]) -> list[Any]:
-        """What each run has of something that groups have, one after the other."""
-        return [it for group in of_groups for it in _unstack(group, self._width)][: self.count]
+    def _split(self, of_groups: list[Any]) -> list[Any]:
+        """Return the trees of all runs, from the batched trees of the groups."""
+        trees: list[Any] = []
+        for of_group in of_groups:
+            trees.extend(_unstack(of_group, self._width))
+        return trees[: self.count]
 
     def arrays(self) -> Arrays:
-        """Everything that is needed to go on, by name, [run, ...]."""
-        named = [named_arrays(group.runs) for group in self._groups]
-        return {
-            name: np.concatenate([arrays[name] for arrays in named])[: self.count]
-            for name in named[0]
-        }
+        """Return all that is needed to resume, by name, [run, ...]."""
+        return self._join([named_arrays(group.runs) for group in self._groups], axis=0)
 
     def _restore(self, arrays: Arrays) -> None:
-        padding = -self.count % self._width
-        filled = {
-            name: np.concatenate([array, *[array[-1:]] * padding]) for name, array in arrays.items()
-        }
         for i, group in enumerate(self._groups):
-            part = {
-                name: array[i * self._width : (i + 1) * self._width]
-                for name, array in filled.items()
-            }
-            self._groups[i] = Group(group.algorithms, with_arrays_of(group.runs, part), group.keys)
-        self._stop_filling()
+            runs = np.arange(i * self._width, (i + 1) * self._width)
+            runs = np.minimum(runs, self.count - 1)  # the last run fills up the last group
+            of_group = {name: array[runs] for name, array in arrays.items()}
+            restored = with_arrays_of(group.runs, of_group)
+            self._groups[i] = Group(group.algorithms, restored, group.keys)
+        self._stop_padding()
 
-    def _stop_filling(self) -> None:
-        """Let the copies that fill up the last group draw nothing."""
+    def _stop_padding(self) -> None:
+        """Mark the copies that fill up the last group as failed, so that they sample nothing."""
         last = self._groups[-1]
-        is_run = np.arange(self._width) < self._width - -self.count % self._width
-        failure = jax.device_put(
-            np.where(is_run, np.asarray(last.runs.failure), 1).astype(np.int32)
+        is_run = np.arange(self._width) < self._width - self._padding
+        failure = np.where(is_run, np.asarray(last.runs.failure), 1).astype(np.int32)
+        self._groups[-1] = eqx.tree_at(
+            lambda group: group.runs.failure, last, jax.device_put(failure)
         )
-        self._groups[-1] = eqx.tree_at(lambda it: it.runs.failure, last, failure)
 
 
-def _mesh(devices: Sequence[Any], groups: int) -> Mesh | None:
-    """How devices share the work, if there are several: over the groups of runs and, beyond that, over trajectories."""
+@eqx.filter_jit
+def advance(
+    source: ProgramSource, group: Group, iterations: IterationRange, mesh: Mesh | None
+) -> tuple[RunState, IterationMetrics]:
+    """Return the runs of a group after a range of iterations.
+
+    Args:
+        source: source of the batches.
+        group: runs of the program.
+        iterations: iterations to carry out.
+        mesh: mesh of devices, if there are several. Runs are spread over `RUNS_AXIS`, the
+            trajectories of each run over `AXIS`.
+
+    Returns:
+        The runs, and metrics [iteration, run, ...] with `iterations.count` filled entries.
+    """
+    if mesh is None:
+        return _advance(source, group, iterations, 1)
+    arrays, static = eqx.partition(group, eqx.is_array)
+
+    def advance_part(arrays: Any, iterations: IterationRange) -> tuple[Any, IterationMetrics]:
+        part = eqx.combine(arrays, static)
+        runs, metrics = _advance(source, part, iterations, mesh.shape[AXIS])
+        return eqx.filter(runs, eqx.is_array), metrics
+
+    advance_parts = jax.shard_map(
+        advance_part,
+        mesh=mesh,
+        in_specs=(P(RUNS_AXIS), P()),
+        out_specs=(P(RUNS_AXIS), P(None, RUNS_AXIS)),
+        check_vma=False,  # devices that share a run compute the same from sums over all of them
+    )
+    run_arrays, metrics = advance_parts(arrays, iterations)
+    return eqx.combine(run_arrays, static.runs), metrics
+
+
+def _advance(
+    source: ProgramSource, group: Group, iterations: IterationRange, devices: int
+) -> tuple[RunState, IterationMetrics]:
+    """Return the runs of a group, or of its part on one device, after a range of iterations."""
+    numbers = iterations.first + jnp.arange(MAX_ITERATIONS)
+    fold_in_numbers = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))
+    batch_keys = fold_in_numbers(group.keys, numbers)
+    hyperparameters, algorithm_static = eqx.partition(group.algorithms, eqx.is_array)
+    first_arrays, run_static = eqx.partition(group.runs, eqx.is_array)
+
+    def iterate_run(
+        phase: int, i: Int[Array, ""], hyperparameters: Any, arrays: Any, key: Key[Array, ""]
+    ) -> tuple[Any, IterationMetrics]:
+        algorithm = eqx.combine(hyperparameters, algorithm_static)
+        run = eqx.combine(arrays, run_static)
+        size = iterations.sizes[phase]
+        draw = partial(_draw, source, size, key, run.failure == 0, devices)
+        update = update_run(algorithm, phase, run, draw, key)
+        is_candidate = iterations.is_candidate[phase]
+        number = iterations.first + i
+        run, metrics = finish_iteration(
+            source.problem, algorithm, is_candidate, run, update, key, number
+        )
+        return eqx.filter(run, eqx.is_array), metrics
+
+    def iterate_runs(phase: int, arrays: Any, i: Int[Array, ""]) -> tuple[Any, IterationMetrics]:
+        iterate_each = jax.vmap(partial(iterate_run, phase, i))
+        return iterate_each(hyperparameters, arrays, batch_keys[i])
+
+    branches = [partial(iterate_runs, phase) for phase in range(len(iterations.sizes))]
+
+    @partial(jax.jit, inline=True)  # one trace serves the shapes and the loop
+    def iterate(arrays: Any, i: Int[Array, ""]) -> tuple[Any, IterationMetrics]:
+        if len(branches) == 1:
+            return branches[0](arrays, i)
+        return jax.lax.switch(iterations.phases[i], branches, arrays, i)
+
+    def loop_body(
+        i: Int[Array, ""], carry: tuple[Any, IterationMetrics]
+    ) -> tuple[Any, IterationMetrics]:
+        arrays, table = carry
+        arrays, metrics = iterate(arrays, i)
+        table = jax.tree.map(lambda column, entry: column.at[i].set(entry), table, metrics)
+        return arrays, table
+
+    shapes = jax.eval_shape(iterate, first_arrays, 0)[1]
+    table = jax.tree.map(lambda leaf: jnp.zeros((MAX_ITERATIONS, *leaf.shape), leaf.dtype), shapes)
+    arrays, table = jax.lax.fori_loop(0, iterations.count, loop_body, (first_arrays, table))
+    return eqx.combine(arrays, run_static), table
+
+
+def _draw(
+    source: ProgramSource,
+    size: int,
+    key: Key[Array, ""],
+    is_active: Bool[Array, ""],
+    devices: int,
+    policy: Policy,
+) -> Batch:
+    """Return the batch of an iteration, or of its part on one device, without trajectories if inactive."""
+    if devices == 1:
+        return source.draw(policy, size, key, is_active)
+    numbers = Numbered(source, policy, key, 0, jnp.where(is_active, size, 0), size)
+    return PartedBatch(source.problem, numbers.spread(devices))
+
+
+def _make_mesh(devices: Sequence[Any], groups: int) -> Mesh | None:
+    """Return a mesh of several devices, over groups of runs first and then over trajectories."""
     if len(devices) == 1:
         return None
-    among_runs = max(n for n in range(1, len(devices) + 1) if len(devices) % n == 0 and n <= groups)
-    grid = np.array(devices).reshape(among_runs, -1)
-    return Mesh(grid, (RUNS, AXIS))
+    divisors = [n for n in range(1, len(devices) + 1) if len(devices) % n == 0]
+    run_devices = max(n for n in divisors if n <= groups)
+    grid = np.array(devices).reshape(run_devices, -1)
+    return Mesh(grid, (RUNS_AXIS, AXIS))
 
 
 def _stack(*leaves: Any) -> Any:
@@ -153,15 +292,17 @@ def _stack(*leaves: Any) -> Any:
         return leaves[0]
     if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
         return jnp.stack(leaves)
-    return jax.device_put(
-        np.stack(leaves)
-    )  # jnp.stack and jnp.asarray would compile a program for every shape
+    # jnp.stack and jnp.asarray would compile a program for every shape
+    return jax.device_put(np.stack(leaves))
 
 
 def _unstack(tree: Any, width: int) -> list[Any]:
-    arrays, rest = eqx.partition(tree, eqx.is_array)
-    known = jax.tree.map(np.asarray, arrays)
+    arrays, static = eqx.partition(tree, eqx.is_array)
+    numpy_arrays = jax.tree.map(np.asarray, arrays)
+
+    def entry(i: int, leaf: np.ndarray) -> Array:
+        return jax.device_put(leaf[i])
+
     return [
-        eqx.combine(jax.tree.map(lambda leaf, i=i: jax.device_put(leaf[i]), known), rest)
-        for i in range(width)
+        eqx.combine(jax.tree.map(partial(entry, i), numpy_arrays), static) for i in range(width)
     ]

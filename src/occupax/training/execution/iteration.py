@@ -1,15 +1,15 @@
-"""One iteration of one run: what a batch makes of it, and what is recorded."""
+"""One iteration of one run: update of the algorithm, choice of the output policy and metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.algorithms import Algorithm, AlgorithmState, choose
 from occupax.baselines import Regression, nothing_seen
@@ -20,7 +20,12 @@ from occupax.policies import Policy, normaliser_of, with_statistics
 from occupax.policies.saturation import OUTSIDE, SATURATED, draw_back
 from occupax.problem import Problem
 from occupax.steps import global_norm
-from occupax.training.execution.multipliers import Multipliers, first_multipliers, follow, gains
+from occupax.training.execution.multipliers import (
+    Multipliers,
+    default_gains,
+    initial_multipliers,
+    update_multipliers,
+)
 
 FAILURES = (
     "",
@@ -28,213 +33,252 @@ FAILURES = (
     "the parameters are not finite",
     "the estimate of the occupancy or of its quasi-reward is not finite",
 )
+BATCH_METRICS = ("discounted_return", "episode_length", "largest_weight", "effective_sample_size")
+STEP_METRICS = ("grad_norm", "step_length", "clipped")
+COMMON_METRICS = (
+    "utility",
+    "running_utility",
+    "return",
+    *STEP_METRICS,
+    "negative_occupancy",
+    *BATCH_METRICS,
+)
+"""Metrics of every algorithm. docs/records.md explains each of them."""
+RESERVED = ("actions_clipped", "feasible", "steps", "episodes", "seed", "exact_utility", "gap")
+"""Names that are not available to metrics of algorithms, besides `COMMON_METRICS`."""
 
-OF_BATCH = ("discounted_return", "episode_length", "largest_weight", "effective_sample_size")
-OF_STEP = ("grad_norm", "step_length", "clipped")
-RECORDED = ("utility", "running_utility", "return", *OF_STEP, "negative_occupancy", *OF_BATCH)
-"""What is recorded of every algorithm; docs/records.md explains each number."""
+# No trajectory has these numbers, so that their random streams are free for other choices.
+OUTPUT_STREAM = np.uint32(2**32 - 1)
+UPDATE_STREAM = np.uint32(2**32 - 2)
+BEHAVIOUR_STREAM = np.uint32(2**32 - 3)
 
-OUTPUT, UPDATE, BEHAVIOUR = (np.uint32(2**32 - number) for number in (1, 2, 3))
-"""Numbers that no trajectory has: their streams of random numbers are free for the choice of the
-output, for the update and for the choice of who acts."""
-
-
-AVERAGED = 4.0
-"""See `_keep`."""
+AVERAGE_WEIGHT = 4.0
+"""Weight of an iterate in the average of k iterates, times k, for output "average"."""
 
 
-class Run(eqx.Module):
-    """All that one run needs to go on: one seed with one set of hyper-parameters."""
+class Score(NamedTuple):
+    """Criteria of output "best": lowest violation first, then highest utility."""
+
+    violation: Float[Array, ""]
+    utility: Float[Array, ""]
+
+
+class RunState(eqx.Module):
+    """State of one run, which has all that is needed to resume: one seed with one algorithm."""
 
     state: Any
-    """The algorithm's own."""
-    kept: Policy | None
-    """The iterate that would be returned, if that is not the last one."""
-    kept_score: tuple[Float[Array, ""], Float[Array, ""]]
-    """For output "best": `_score` of the policy that is kept."""
+    """State of the algorithm."""
+    selected: Policy | None
+    """Output policy so far. None for output "last"."""
+    selected_score: Score
+    """Score of the selected policy, for output "best"."""
     multipliers: Multipliers | None
-    """Of the constraints, if the problem has any."""
+    """Multipliers of the constraints, if the problem has any."""
     failure: Int[Array, ""]
-    """Index into `FAILURES`: 0 as long as all is well."""
+    """Index in `FAILURES`, 0 if all values are finite."""
     failed_at: Int[Array, ""]
-    """The iteration that could not be finished, if there is one."""
+    """Number of the iteration that failed, if any."""
     regression: Regression | None = None
-    """What the linear baseline, if that is asked for, is fitted to."""
+    """Sums that the linear baseline is fitted to, if the algorithm uses it."""
 
     @property
     def output(self) -> Policy:
-        """The policy that the run would return now."""
-        return self.state.policy if self.kept is None else self.kept
+        """Output policy of the run so far."""
+        if self.selected is None:
+            return self.state.policy
+        return self.selected
 
 
-class Row(eqx.Module):
-    """What is recorded of one iteration, packed: each array of a loop costs time at every turn."""
+class Update(eqx.Module):
+    """Result of the update of an algorithm, before its values are checked."""
 
-    numbers: Float[Array, " *runs M"]
-    """In the order of `recorded`."""
+    state: Any
+    """Next state of the algorithm."""
+    regression: Regression | None
+    """Next sums of the linear baseline."""
+    occupancy: Float[Array, " d"]
+    """Fresh occupancy estimate of the policy before the update."""
+    statistics: Statistics
+    trajectories: int | Float[Array, ""]
+    """Number of trajectories of the batch."""
+
+
+class IterationMetrics(eqx.Module):
+    """Metrics of one iteration, in two arrays because every loop-carried array adds overhead."""
+
+    values: Float[Array, " *runs M"]
+    """Metrics in the order of `metric_names`."""
     steps: Int[Array, " *runs"]
+    """Number of environment steps."""
 
 
-def first_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> Run:
-    """A run before its first iteration."""
+def initial_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> RunState:
+    """Return the state of a run before the first iteration."""
     state = algorithm.init(problem, policy)
     if not isinstance(state, AlgorithmState):
         raise ValueError(
-            f"init of {type(algorithm).__name__} must return an occupax.algorithms.AlgorithmState, got "
-            f"{type(state).__name__}."
+            f"init of {type(algorithm).__name__} must return an "
+            f"occupax.algorithms.AlgorithmState, got {type(state).__name__}."
         )
-    return Run(
+    selected = policy
+    if algorithm.output in (None, "last"):
+        selected = None
+    dtype = state.occupancy.dtype
+    regression = None
+    if algorithm.baseline == "linear":
+        regression = nothing_seen(problem)
+    return RunState(
         state=state,
-        kept=None if algorithm.output in (None, "last") else policy,
-        kept_score=(
-            jnp.full((), jnp.inf, state.occupancy.dtype),
-            jnp.full((), -jnp.inf, state.occupancy.dtype),
-        ),
-        multipliers=first_multipliers(problem),
+        selected=selected,
+        selected_score=Score(jnp.full((), jnp.inf, dtype), jnp.full((), -jnp.inf, dtype)),
+        multipliers=initial_multipliers(problem),
         failure=jnp.zeros((), jnp.int32),
         failed_at=jnp.zeros((), jnp.int32),
-        regression=nothing_seen(problem) if algorithm.baseline == "linear" else None,
+        regression=regression,
     )
 
 
-def recorded(problem: Problem, algorithm: Algorithm[Any], state: AlgorithmState) -> tuple[str, ...]:
-    """The names of the numbers of a row."""
-    own = tuple(eqx.filter_eval_shape(algorithm.metrics, state))
-    reserved = (
-        *RECORDED,
-        "actions_clipped",
-        "feasible",
-        "steps",
-        "episodes",
-        "seed",
-        "exact_utility",
-        "gap",
-    )
-    taken = [name for name in own if name in reserved]
-    if taken:
-        raise ValueError(
-            f"metrics of {type(algorithm).__name__} must not use the name {taken[0]!r}, which is taken."
-        )
-    return (
-        RECORDED
-        + _of_actions(problem)
-        + _of_constraints(problem)
-        + _of_output(problem, algorithm)
-        + own
-    )
+def metric_names(
+    problem: Problem, algorithm: Algorithm[Any], own_metrics: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the names of the metrics of an iteration, in the order of `IterationMetrics`.
 
-
-def _of_constraints(problem: Problem) -> tuple[str, ...]:
-    """What is recorded of each constraint."""
-    return tuple(
-        f"{what}/{one.name}" for what in ("multiplier", "violation") for one in problem.constraints
-    )
-
-
-def _of_output(problem: Problem, algorithm: Algorithm[Any]) -> tuple[str, ...]:
-    """Return what is recorded of the policy that is kept for output "best", if there are constraints."""
-    return ("feasible",) if problem.constraints and algorithm.output == "best" else ()
-
-
-def _of_actions(problem: Problem) -> tuple[str, ...]:
-    """What is recorded where actions have bounds."""
+    Args:
+        problem: problem of the run.
+        algorithm: algorithm of the run.
+        own_metrics: names of the metrics that the algorithm adds.
+    """
+    names = list(COMMON_METRICS)
     space = problem.env.action_space
-    return ("actions_clipped",) if isinstance(space, BoxActions) and space.bounded else ()
+    if isinstance(space, BoxActions) and space.bounded:
+        names.append("actions_clipped")
+    for prefix in ("multiplier", "violation"):
+        names.extend(f"{prefix}/{constraint.name}" for constraint in problem.constraints)
+    if problem.constraints and algorithm.output == "best":
+        names.append("feasible")
+    for name in own_metrics:
+        if name in COMMON_METRICS or name in RESERVED:
+            raise ValueError(
+                f"metrics of {type(algorithm).__name__} must not use the name {name!r}, which is "
+                "reserved. Use another name."
+            )
+        names.append(name)
+    return tuple(names)
 
 
-def iterate(
+def update_run(
     algorithm: Algorithm[Any],
     phase: int,
-    judging: bool,
-    run: Run,
+    run: RunState,
     draw: Callable[[Policy], Batch],
     key: Key[Array, ""],
-    iteration: Int[Array, ""],
-    conclude: Callable[..., tuple[Run, Row]] | None = None,
-) -> tuple[Run, Row]:
-    """Carry out one iteration of one run, which stays at its last good iterate if it fails, and say what is recorded.
+) -> Update:
+    """Return the update of an algorithm from a new batch.
 
-    `judging` is whether the iteration tells how good the policy is, for output "best"; `draw` draws
-    its batch under a policy; `conclude` is a compiled version of the end of the iteration.
+    Args:
+        algorithm: algorithm of the run.
+        phase: index of the phase of the iteration.
+        run: state of the run.
+        draw: function of the behaviour policy that samples the batch.
+        key: random key of the iteration.
     """
     chosen = algorithm.phases[phase]
     current = run.state.policy
-    acting = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR))
-    sampled = draw(acting)
+    behaviour = chosen.behaviour(run.state, jax.random.fold_in(key, BEHAVIOUR_STREAM))
+    sampled = draw(behaviour)
     problem = sampled.problem
-    ascended = problem if run.multipliers is None else problem.lagrangian(run.multipliers.value)
-    fit = None if run.regression is None else run.regression.fit()
-    batch = CachingBatch(sampled, ascended, fit)
-    state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE))
+    if run.multipliers is not None:
+        problem = problem.lagrangian(run.multipliers.value)
+    fit = None
+    if run.regression is not None:
+        fit = run.regression.fit()
+    batch = CachingBatch(sampled, problem, fit)
+    state = chosen.update(run.state, batch, jax.random.fold_in(key, UPDATE_STREAM))
     if normaliser_of(current) is not None:
         policy = with_statistics(state.policy, current, batch.observed(current))
-        state = eqx.tree_at(lambda it: it.policy, state, policy)
+        state = _with_policy(state, policy)
     statistics = _weighted_statistics(batch)
     regression = _updated_regression(run.regression, batch)
-    fresh = batch.occupancy(None if is_same(acting, current) else current)
-    outcome = state, regression, fresh, statistics, chosen.trajectories
-    return (conclude or _conclude)(problem, algorithm, judging, run, *outcome, key, iteration)
+    target = current
+    if is_same(behaviour, current):
+        target = None
+    return Update(state, regression, batch.occupancy(target), statistics, chosen.trajectories)
+
+
+def _with_policy(state: Any, policy: Policy) -> Any:
+    """Return a copy of the state of an algorithm with another policy."""
+    return eqx.tree_at(lambda tree: tree.policy, state, policy)
 
 
 def _weighted_statistics(batch: CachingBatch) -> Statistics:
-    """Return averages, with the largest weight and the smallest effective sample size of all target policies."""
+    """Return statistics with the largest weight and the smallest sample size of all targets."""
     targets: list[Policy | None] = [*batch.targets]
     statistics = [batch.statistics(target) for target in targets or [None]]
-    largest = reduce(jnp.maximum, [it.largest_weight for it in statistics])
-    smallest = reduce(jnp.minimum, [it.effective_sample_size for it in statistics])
+    largest = reduce(jnp.maximum, [target.largest_weight for target in statistics])
+    smallest = reduce(jnp.minimum, [target.effective_sample_size for target in statistics])
     return replace(statistics[0], largest_weight=largest, effective_sample_size=smallest)
 
 
 def _updated_regression(regression: Regression | None, batch: CachingBatch) -> Regression | None:
-    """Return the sums for the next iteration; they are those of the last quasi-reward of a gradient."""
+    """Return the sums of the linear baseline with those of the last quasi-reward of the batch."""
     quasi_reward = batch.last_quasi_reward
     if regression is None or quasi_reward is None:
         return regression
     return regression.later(batch.regression(quasi_reward))
 
 
-def _conclude(
+def finish_iteration(
     problem: Problem,
     algorithm: Algorithm[Any],
-    judging: bool,
-    run: Run,
-    state: Any,
-    regression: Regression | None,
-    fresh: Float[Array, " d"],
-    statistics: Statistics,
-    trajectories: int | Float[Array, ""],
+    is_candidate: bool,
+    run: RunState,
+    update: Update,
     key: Key[Array, ""],
     iteration: Int[Array, ""],
-) -> tuple[Run, Row]:
-    """The run after an update, and what is recorded; `fresh` estimates the occupancy of the policy before it."""
-    utility = problem.estimated_utility(fresh)
+) -> tuple[RunState, IterationMetrics]:
+    """Return the run after an update, and the metrics. A failed run keeps its last finite state.
+
+    Args:
+        problem: problem of the run.
+        algorithm: algorithm of the run.
+        is_candidate: whether the current policy is a candidate for output "best".
+        run: state of the run before the update.
+        update: update of the algorithm.
+        key: random key of the iteration.
+        iteration: number of the iteration.
+    """
+    state = update.state
+    utility = problem.estimated_utility(update.occupancy)
     multipliers = run.multipliers
     if multipliers is not None:
-        saturated = jnp.any(statistics.saturated > SATURATED)
-        multipliers = follow(
-            multipliers, problem, fresh, trajectories, gains(state.policy), saturated
+        saturation = update.statistics.saturated
+        multipliers = update_multipliers(
+            multipliers,
+            problem,
+            update.occupancy,
+            update.trajectories,
+            default_gains(state.policy),
+            jnp.any(saturation > SATURATED),
         )
-        policy = draw_back(state.policy, statistics.saturated > OUTSIDE)
-        state = eqx.tree_at(lambda tree: tree.policy, state, policy)
-    score = _score(problem, utility, multipliers, trajectories)
-    kept, kept_score = _keep(algorithm.output, judging, run, score, key, iteration)
-    failed_before = run.failure > 0
-    failure = jnp.where(failed_before, run.failure, _failure(state))
-    failed_at = jnp.where(failed_before, run.failed_at, iteration)
-    numbers = _numbers(problem, algorithm, state, utility, statistics, multipliers, kept_score[0])
-    row = Row(jnp.where(failure > 0, jnp.nan, numbers), jnp.where(failure > 0, 0, statistics.steps))
-    frozen = Run(
-        run.state, run.kept, run.kept_score, run.multipliers, failure, failed_at, run.regression
+        policy = draw_back(state.policy, saturation > OUTSIDE)
+        state = _with_policy(state, policy)
+    score = _score(problem, utility, multipliers, update.trajectories)
+    selected, selected_score = _select(algorithm.output, is_candidate, run, score, key, iteration)
+    was_failed = run.failure > 0
+    failure = jnp.where(was_failed, run.failure, _failure(state))
+    failed_at = jnp.where(was_failed, run.failed_at, iteration)
+    values = _metric_values(
+        problem, algorithm, state, utility, update.statistics, multipliers, selected_score
     )
-    return choose(
-        failure > 0,
-        frozen,
-        Run(state, kept, kept_score, multipliers, failure, failed_at, regression),
-    ), row
-
-
-conclude = eqx.filter_jit(_conclude)
-"""The end of an iteration as a program of its own, for runs outside of the compiled program."""
+    is_failed = failure > 0
+    metrics = IterationMetrics(
+        jnp.where(is_failed, jnp.nan, values), jnp.where(is_failed, 0, update.statistics.steps)
+    )
+    frozen = replace(run, failure=failure, failed_at=failed_at)
+    finished = RunState(
+        state, selected, selected_score, multipliers, failure, failed_at, update.regression
+    )
+    return choose(is_failed, frozen, finished), metrics
 
 
 def _score(
@@ -242,65 +286,75 @@ def _score(
     utility: Float[Array, ""],
     multipliers: Multipliers | None,
     trajectories: int | Float[Array, ""],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return the violation and the utility by which output "best" compares policies.
+) -> Score:
+    """Return the score of the current policy for output "best".
 
-    With constraints, both are the worse of the last batch and the recent mean: the mean lags behind
-    the policy.
+    Under constraints, both criteria are the worse of the last batch and the recent mean, because
+    the mean lags behind the policy.
     """
     if multipliers is None:
-        return jnp.zeros_like(utility), utility
+        return Score(jnp.zeros_like(utility), utility)
     mean = multipliers.occupancy / multipliers.weight[0]
-    return multipliers.violation(trajectories), jnp.minimum(
-        utility, problem.estimated_utility(mean)
-    )
+    mean_utility = problem.estimated_utility(mean)
+    return Score(multipliers.violation(trajectories), jnp.minimum(utility, mean_utility))
 
 
-def _keep(
+def _select(
     output: str | None,
-    judging: bool,
-    run: Run,
-    score: tuple[Float[Array, ""], Float[Array, ""]],
+    is_candidate: bool,
+    run: RunState,
+    score: Score,
     key: Key[Array, ""],
     iteration: Int[Array, ""],
-) -> tuple[Policy | None, tuple[Float[Array, ""], Float[Array, ""]]]:
-    """The policy to return, if it is not the last, with its score: the one kept so far, or the present one.
+) -> tuple[Policy | None, Score]:
+    """Return the output policy after an iteration and its score.
 
-    For "uniform", the k-th of k policies takes the place of the one that is kept with probability
-    1/k. For "average", it counts for 4 / k of the average, so that the last half has nearly all of
-    the weight (Shamir and Zhang 2013). For "best", violations are compared first and, where they
-    are alike, estimated utilities.
+    "uniform": policy k replaces the selected one with probability 1 / k. "average": policy k has
+    the weight 4 / k, so that the last half of the iterates has most of the weight (Shamir and
+    Zhang, 2013). "best": the policy with the better score.
     """
-    if run.kept is None or (output == "best" and not judging):
-        return run.kept, run.kept_score
+    if run.selected is None or (output == "best" and not is_candidate):
+        return run.selected, run.selected_score
     if output == "average":
-        share = jnp.minimum(1.0, AVERAGED / (iteration + 1.0))
-        return _mixed(share, run.state.policy, run.kept), run.kept_score
+        weight = jnp.minimum(1.0, AVERAGE_WEIGHT / (iteration + 1.0))
+        return _mixed(weight, run.state.policy, run.selected), run.selected_score
     if output == "uniform":
-        chosen = jax.random.randint(jax.random.fold_in(key, OUTPUT), (), 0, iteration + 1) == 0
+        output_key = jax.random.fold_in(key, OUTPUT_STREAM)
+        is_selected = jax.random.randint(output_key, (), 0, iteration + 1) == 0
     else:
-        (excess, utility), (kept_excess, kept_utility) = score, run.kept_score
-        chosen = (excess < kept_excess) | ((excess == kept_excess) & (utility > kept_utility))
-    return choose(chosen, run.state.policy, run.kept), choose(chosen, score, run.kept_score)
+        is_selected = _is_better(score, run.selected_score)
+    selected = choose(is_selected, run.state.policy, run.selected)
+    return selected, choose(is_selected, score, run.selected_score)
 
 
-def _mixed(share: Float[Array, ""], new: Policy, old: Policy) -> Policy:
-    """A policy whose parameters are a mean of those of two, with a share for the new ones."""
-    return jax.tree.map(
-        lambda a, b: b + share.astype(b.dtype) * (a - b) if eqx.is_inexact_array(b) else b, new, old
-    )
+def _is_better(score: Score, other: Score) -> Bool[Array, ""]:
+    """Return whether a score is better than another one."""
+    is_equal = score.violation == other.violation
+    return (score.violation < other.violation) | (is_equal & (score.utility > other.utility))
 
 
-def _numbers(
+def _mixed(weight: Float[Array, ""], new: Policy, old: Policy) -> Policy:
+    """Return a policy with weighted means of the parameters of two policies."""
+
+    def mix(new_leaf: Any, old_leaf: Any) -> Any:
+        if not eqx.is_inexact_array(old_leaf):
+            return old_leaf
+        return old_leaf + weight.astype(old_leaf.dtype) * (new_leaf - old_leaf)
+
+    return jax.tree.map(mix, new, old)
+
+
+def _metric_values(
     problem: Problem,
     algorithm: Algorithm[Any],
     state: Any,
     utility: Float[Array, ""],
     statistics: Statistics,
     multipliers: Multipliers | None,
-    kept_violation: Float[Array, ""],
+    selected_score: Score,
 ) -> Float[Array, " M"]:
-    numbers = {
+    """Return the metrics of an iteration in the order of `metric_names`."""
+    metrics: dict[str, Any] = {
         "utility": utility,
         "running_utility": problem.estimated_utility(state.occupancy),
         "return": statistics.undiscounted_return,
@@ -308,40 +362,33 @@ def _numbers(
         "step_length": state.memory.length,
         "clipped": state.memory.clipped,
         "negative_occupancy": jnp.mean(state.occupancy < 0, dtype=utility.dtype),
-        **{name: getattr(statistics, name) for name in OF_BATCH + _of_actions(problem)},
-        **(
-            {}
-            if multipliers is None
-            else dict(
-                zip(
-                    _of_constraints(problem),
-                    jnp.concatenate([multipliers.value, multipliers.excess]),
-                    strict=True,
-                )
-            )
-        ),
-        **dict.fromkeys(
-            _of_output(problem, algorithm), (kept_violation == 0).astype(utility.dtype)
-        ),
-        **algorithm.metrics(state),
+        "actions_clipped": statistics.actions_clipped,
+        "feasible": selected_score.violation == 0,
     }
-    for name, number in numbers.items():
-        if jnp.shape(number):
+    for name in BATCH_METRICS:
+        metrics[name] = getattr(statistics, name)
+    if multipliers is not None:
+        for i, constraint in enumerate(problem.constraints):
+            metrics[f"multiplier/{constraint.name}"] = multipliers.value[i]
+            metrics[f"violation/{constraint.name}"] = multipliers.excess[i]
+    own_metrics = algorithm.metrics(state)
+    metrics |= own_metrics
+    values: list[Array] = []
+    for name in metric_names(problem, algorithm, own_metrics):
+        value = metrics[name]
+        if jnp.shape(value):
             raise ValueError(
-                f"the metric {name!r} must be one number, got an array of shape {jnp.shape(number)}."
+                f"the metric {name!r} must be a scalar, got an array of shape {jnp.shape(value)}."
             )
-    return jnp.stack([jnp.asarray(number, utility.dtype) for number in numbers.values()])
+        values.append(jnp.asarray(value, utility.dtype))
+    return jnp.stack(values)
 
 
 def _failure(state: AlgorithmState) -> Int[Array, ""]:
-    """Index into `FAILURES`: of the gradient, the parameters or anything else in the state."""
-    found = jnp.zeros((), jnp.int32)
-    for number, tree in (
-        (3, state),
-        (2, state.policy),
-        (1, state.gradient),
-    ):  # the first failure counts
+    """Return the index in `FAILURES` of the first non-finite part of a state."""
+    failure = jnp.zeros((), jnp.int32)
+    for number, tree in ((3, state), (2, state.policy), (1, state.gradient)):
         leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
         finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])
-        found = jnp.where(jnp.all(finite), found, number)
-    return found
+        failure = jnp.where(jnp.all(finite), failure, number)
+    return failure

@@ -1,14 +1,13 @@
-"""The multipliers of the constraints of a run, and how they follow what the policy does.
+"""Multipliers of the constraints of a run, and their update after each iteration.
 
-An algorithm ascends along the Lagrangian; after each of its iterations the multipliers are set
-anew, from the excess over each limit in the trajectories of that iteration. Plain dual ascent, mu
-<- max(0, mu + beta * excess), oscillates, because the policy is late. Here a term that is
-proportional to the recent excess is added to its integral (Stooke, Achiam and Abbeel 2020), which
-dampens that.
+An algorithm ascends along the Lagrangian. After each iteration, the multipliers are updated from
+the violation of each constraint in the trajectories of the iteration. Plain dual ascent,
+mu <- max(0, mu + beta * violation), oscillates, because the policy reacts with a delay. A term
+proportional to the recent violation dampens the oscillation (Stooke, Achiam and Abbeel, 2020).
 
-Nothing depends on the units of utility and limits. An excess is measured in standard deviations of
-what one trajectory adds up, and a multiplier is the ratio of that of the utility to that of the
-limit times a number of the order of one.
+The update does not depend on the units of utility and constraints. A violation is measured in
+standard deviations of one trajectory. A multiplier is a dimensionless number times the ratio of the
+standard deviations of the utility and of the constraint.
 """
 
 from typing import NamedTuple
@@ -20,151 +19,174 @@ from jaxtyping import Array, Bool, Float
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
 
-INTEGRAL = 0.01
-"""What an excess adds to a multiplier for good in each iteration, at most."""
-CAUTION = 2.0
-"""How many standard errors of the mean of all trajectories so far are kept away from a limit: no
-more can be known."""
-MEMORY, LONG_MEMORY = 0.9, 0.99
-"""The weight of the past in the recent excess and in the standard deviations."""
+INTEGRAL_RATE = 0.01
+"""Largest increment of the integral of a multiplier in one iteration."""
+MARGIN = 2.0
+"""Distance from each threshold, in standard errors of the mean of all trajectories so far."""
+MEAN_DECAY = 0.9
+"""Weight of the past in the recent occupancy."""
+VARIANCE_DECAY = 0.99
+"""Weight of the past in the variances."""
 
 
 class Multipliers(eqx.Module):
-    """What a run knows of its constraints."""
+    """State of the multipliers of a run, with K constraints and K1 = K + 1."""
 
     value: Float[Array, " K"]
-    """The multipliers that the next update is made with."""
+    """Multipliers of the next update."""
     integral: Float[Array, " K"]
-    """What all excesses so far have added up to, in units of the order of one."""
+    """Dimensionless sum of the violations so far."""
     occupancy: Float[Array, " d"]
-    """The mean of the estimates of the last iterations, weighted by how recent they are: it has
-    less noise, which biases what is not linear."""
+    """Exponentially weighted sum of the recent occupancy estimates, which has less noise."""
     excess: Float[Array, " K"]
-    """By how much that occupancy violates each limit."""
+    """Violation of each constraint by the mean recent occupancy. Negative where there is slack."""
     last: Float[Array, " K1"]
-    """The utility and the excesses of the last iteration alone."""
+    """Utility and violations of the last iteration."""
     variance: Float[Array, " K1"]
-    """The variance of the utility and of the excesses of one trajectory, likewise weighted."""
+    """Exponentially weighted sum of the variances of utility and violations of one trajectory."""
     trajectories: Float[Array, ""]
-    """How many were seen so far."""
+    """Number of trajectories so far."""
     weight: Float[Array, "2"]
-    """The sum of the weights in `occupancy` and in `variance`, which are not divided by it."""
+    """Sums of the weights in `occupancy` and in `variance`."""
 
     @property
     def deviation(self) -> Float[Array, " K1"]:
-        """The standard deviation of the utility and of the excesses of one trajectory; 0 where none was seen."""
-        return jnp.sqrt(
-            self.variance / jnp.maximum(self.weight[1], jnp.finfo(self.variance.dtype).tiny)
-        )
+        """Standard deviations of utility and violations of one trajectory, initially 0."""
+        weight = jnp.maximum(self.weight[1], _tiny(self.variance))
+        return jnp.sqrt(self.variance / weight)
 
     @property
     def relative_excess(self) -> Float[Array, " K"]:
-        """The excess over each limit in standard deviations of one trajectory."""
-        return self.excess / jnp.maximum(self.deviation[1:], jnp.finfo(self.excess.dtype).tiny)
+        """Violation of each constraint in standard deviations of one trajectory."""
+        return self.excess / self._constraint_deviation()
 
     def violation(self, trajectories: int | Float[Array, ""]) -> Float[Array, ""]:
-        """Return by how much the policy may violate the constraints, in standard deviations of one trajectory.
+        """Return the largest possible violation, in standard deviations of one trajectory.
 
         The policy is feasible, with a violation of 0, if the recent mean is below every threshold
-        by `CAUTION` standard errors and the last batch is not above one. Before the second batch no
-        error is known, and the result is inf.
+        by `MARGIN` standard errors and the last batch is not above one. The violation is infinite
+        before the second batch, because the standard error is unknown.
 
         Args:
-            trajectories: the number of trajectories in the last batch.
+            trajectories: number of trajectories of the last batch.
         """
-        recent = jnp.minimum(self.trajectories, trajectories * (1 + MEMORY) / (1 - MEMORY))
-        upper = self.relative_excess + CAUTION / jnp.sqrt(recent)
-        last = self.last[1:] / jnp.maximum(self.deviation[1:], jnp.finfo(self.last.dtype).tiny)
+        window = trajectories * (1 + MEAN_DECAY) / (1 - MEAN_DECAY)
+        recent = jnp.minimum(self.trajectories, window)
+        upper = self.relative_excess + MARGIN / jnp.sqrt(recent)
+        last = self.last[1:] / self._constraint_deviation()
         largest = jnp.maximum(jnp.max(jnp.maximum(upper, last)), 0.0)
         return jnp.where(self.weight[1] == 0, jnp.inf, largest)
 
-    @property
-    def numbers(self) -> Float[Array, " K2"]:
-        """What is recorded: all multipliers, then all excesses."""
-        return jnp.concatenate([self.value, self.excess])
-
-
-def first_multipliers(problem: Problem) -> Multipliers | None:
-    """Multipliers of 0 or, for a problem without constraints, nothing."""
-    count = len(problem.constraints)
-    if not count:
-        return None
-    none, more = jnp.zeros(count), jnp.zeros(count + 1)
-    return Multipliers(
-        none, none, jnp.zeros(problem.size), none, more, more, jnp.zeros(()), jnp.zeros(2)
-    )
+    def _constraint_deviation(self) -> Float[Array, " K"]:
+        return jnp.maximum(self.deviation[1:], _tiny(self.excess))
 
 
 class Gains(NamedTuple):
-    """How multipliers follow excesses, which are measured in standard deviations."""
+    """Gains of the update of the multipliers."""
 
     proportional: float
-    """What a recent excess of one adds to a multiplier, relative to one plus its integral, though
-    never more than all of that."""
-    noticed: float
-    """The excess from which on `INTEGRAL` is added in each iteration; smaller ones add less."""
+    """Increment of a multiplier for a recent violation of one standard deviation, relative to one
+    plus its integral. The increment is at most that sum."""
+    full_violation: float
+    """Violation at which the integral grows by `INTEGRAL_RATE`, in proportion below it."""
 
 
-OF_TABLES, OF_NETWORKS = Gains(3.0, 0.05), Gains(0.1, 0.5)
-"""Those of tables keep a limit closely. A network changes all of its behaviour with each step:
-where multipliers jump, it gives up its utility for good. How they were chosen is said in
-examples/limits.py."""
+TABLE_GAINS = Gains(proportional=3.0, full_violation=0.05)
+"""Gains for tables, which satisfy constraints closely. examples/limits.py compares gains."""
+NETWORK_GAINS = Gains(proportional=0.1, full_violation=0.5)
+"""Gains for networks, whose utility would not recover from jumps of the multipliers."""
 
 
-def gains(policy: Policy) -> Gains:
-    """How multipliers follow what a policy does."""
-    return OF_TABLES if isinstance(policy, Tabular) else OF_NETWORKS
+def initial_multipliers(problem: Problem) -> Multipliers | None:
+    """Return multipliers of 0, or None for a problem without constraints."""
+    count = len(problem.constraints)
+    if not count:
+        return None
+    return Multipliers(
+        value=jnp.zeros(count),
+        integral=jnp.zeros(count),
+        occupancy=jnp.zeros(problem.size),
+        excess=jnp.zeros(count),
+        last=jnp.zeros(count + 1),
+        variance=jnp.zeros(count + 1),
+        trajectories=jnp.zeros(()),
+        weight=jnp.zeros(2),
+    )
 
 
-def follow(
+def default_gains(policy: Policy) -> Gains:
+    """Return the gains for a kind of policy."""
+    if isinstance(policy, Tabular):
+        return TABLE_GAINS
+    return NETWORK_GAINS
+
+
+def update_multipliers(
     multipliers: Multipliers,
     problem: Problem,
-    fresh: Float[Array, " d"],
+    occupancy: Float[Array, " d"],
     trajectories: int | Float[Array, ""],
     gains: Gains,
     saturated: bool | Bool[Array, ""] = False,
 ) -> Multipliers:
-    """Return the multipliers after an iteration, from its own estimate of the occupancy.
+    """Return the multipliers after an iteration.
 
     Args:
-        multipliers: those before the iteration.
-        problem: the problem with its constraints.
-        fresh: the estimate of the occupancy.
-        trajectories: how many trajectories the estimate is made of.
-        gains: the gains for the kind of policy.
-        saturated: whether the actions are saturated. The integral does not grow meanwhile
+        multipliers: multipliers before the iteration.
+        problem: problem with its constraints.
+        occupancy: fresh occupancy estimate of the iteration.
+        trajectories: number of trajectories of the estimate.
+        gains: gains for the kind of policy.
+        saturated: whether the actions are saturated. The integral does not grow in this case
             (conditional integration), because a policy without a gradient cannot respond.
     """
-    now = jnp.concatenate([problem.estimated_utility(fresh)[None], problem.excesses(fresh)])
     is_first = multipliers.weight[0] == 0
-    # of consecutive estimates, so that neither a trend nor an offset counts
-    change = jnp.where(is_first, 0.0, (now - multipliers.last) ** 2 * (trajectories / 2))
-    memory = jnp.array([MEMORY, LONG_MEMORY])
-    weight = memory * multipliers.weight + (1 - memory) * jnp.array([True, ~is_first])
-    occupancy = MEMORY * multipliers.occupancy + (1 - MEMORY) * fresh
-    seen = Multipliers(
+    measured = _with_measurement(multipliers, problem, occupancy, trajectories)
+    relative = measured.relative_excess + MARGIN / jnp.sqrt(measured.trajectories)
+    rate = INTEGRAL_RATE * jnp.sqrt(1 + measured.integral)
+    increment = rate * jnp.clip(relative / gains.full_violation, -1.0, 1.0)
+    integral = jnp.maximum(measured.integral + increment, 0.0)
+    integral = jnp.where(saturated, jnp.minimum(integral, measured.integral), integral)
+    proportional = (1 + integral) * jnp.clip(gains.proportional * relative, -1.0, 1.0)
+    size = jnp.maximum(integral + proportional, 0.0)
+    utility_deviation = measured.deviation[0]
+    constraint_deviation = measured.deviation[1:]
+    unit = utility_deviation / jnp.maximum(constraint_deviation, _tiny(utility_deviation))
+    return eqx.tree_at(
+        lambda tree: (tree.value, tree.integral),
+        measured,
+        (jnp.where(is_first, 0.0, size * unit), jnp.where(is_first, 0.0, integral)),
+    )
+
+
+def _with_measurement(
+    multipliers: Multipliers,
+    problem: Problem,
+    occupancy: Float[Array, " d"],
+    trajectories: int | Float[Array, ""],
+) -> Multipliers:
+    """Return multipliers with the means and variances after an iteration."""
+    is_first = multipliers.weight[0] == 0
+    utility = problem.estimated_utility(occupancy)
+    last = jnp.concatenate([utility[None], problem.excesses(occupancy)])
+    # differences of consecutive estimates, so that neither a trend nor an offset counts
+    change = (last - multipliers.last) ** 2 * (trajectories / 2)
+    variance = jnp.where(is_first, 0.0, change)
+    decay = jnp.array([MEAN_DECAY, VARIANCE_DECAY])
+    weight = decay * multipliers.weight + (1 - decay) * jnp.array([True, ~is_first])
+    mean = MEAN_DECAY * multipliers.occupancy + (1 - MEAN_DECAY) * occupancy
+    return Multipliers(
         value=multipliers.value,
         integral=multipliers.integral,
-        occupancy=occupancy,
-        excess=problem.excesses(occupancy / weight[0]),
-        last=now,
-        variance=LONG_MEMORY * multipliers.variance + (1 - LONG_MEMORY) * change,
+        occupancy=mean,
+        excess=problem.excesses(mean / weight[0]),
+        last=last,
+        variance=VARIANCE_DECAY * multipliers.variance + (1 - VARIANCE_DECAY) * variance,
         trajectories=multipliers.trajectories + trajectories,
         weight=weight,
     )
-    relative = seen.relative_excess + CAUTION / jnp.sqrt(seen.trajectories)
-    integral = jnp.maximum(
-        seen.integral
-        + INTEGRAL * jnp.sqrt(1 + seen.integral) * jnp.clip(relative / gains.noticed, -1.0, 1.0),
-        0.0,
-    )
-    integral = jnp.where(saturated, jnp.minimum(integral, seen.integral), integral)
-    size = jnp.maximum(
-        integral + (1 + integral) * jnp.clip(gains.proportional * relative, -1.0, 1.0), 0.0
-    )
-    utility, *limits = seen.deviation
-    unit = utility / jnp.maximum(jnp.stack(limits), jnp.finfo(utility.dtype).tiny)
-    value = jnp.where(is_first, 0.0, size * unit)
-    return eqx.tree_at(
-        lambda it: (it.value, it.integral), seen, (value, jnp.where(is_first, 0.0, integral))
-    )
+
+
+def _tiny(array: Float[Array, " ..."]) -> float:
+    """Return the smallest positive normal number in the precision of an array."""
+    return float(jnp.finfo(array.dtype).tiny)
