@@ -24,6 +24,7 @@ import jaxtyping
 import pytest
 
 import annotations
+import compilation_cache
 import contexts
 
 annotations.check_when_called()
@@ -93,9 +94,7 @@ def name_of(path: Path) -> str:
 
 
 def pytest_collection() -> None:
-    from occupax.cli.cache import write_whole_entries
-
-    write_whole_entries()  # two workers compile the same at the same time
+    compilation_cache.write_whole_programs()  # two workers compile the same at the same time
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,7 +23,7 @@ from commands import occupax
 from folders import reseal
 from occupax import cli
 from occupax._signals import ending_signals
-from occupax.cli.cache import keep_compiled_programs, remove_oldest
+from occupax.cli.cache import MAX_BYTES, keep_compiled_programs, remove_incomplete
 from occupax.experiments import reproduce
 from occupax.io import codec
 from occupax.training.loop import Terminated
@@ -404,18 +404,20 @@ def test_thinned_records_do_not_depend_on_how_they_come_in(monkeypatch):
 
 
 def test_the_cache_of_programs_is_bounded_and_optional(tmp_path, monkeypatch):
-    for age, name in enumerate(("new", "middle", "old")):
-        (tmp_path / name).write_bytes(b"x" * 10)
-        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
-    remove_oldest(tmp_path, 20)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["middle", "new"]
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
-    updated = []
-    monkeypatch.setattr("jax.config.update", lambda *given: updated.append(given))
+    updated = {}
+    monkeypatch.setattr("jax.config.update", updated.__setitem__)
     (tmp_path / "file").touch()
     for home in (tmp_path / "file", Path("/proc/nowhere")):
         monkeypatch.setenv("XDG_CACHE_HOME", str(home))
         keep_compiled_programs()
+        assert not updated
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    keep_compiled_programs()
+    folder = tmp_path / "occupax" / "programs"
+    assert updated["jax_compilation_cache_dir"] == str(folder)
+    assert updated["jax_compilation_cache_max_size"] == MAX_BYTES
+    updated.clear()
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(
         Path, "expanduser", lambda _: (_ for _ in ()).throw(RuntimeError("no home"))
@@ -424,26 +426,23 @@ def test_the_cache_of_programs_is_bounded_and_optional(tmp_path, monkeypatch):
     assert not updated
 
 
-def test_no_process_reads_half_of_a_kept_program(tmp_path, monkeypatch):
-    whole = LRUCache(str(tmp_path), max_size=-1)
-    files, seen = type(whole.path), []
-    write = files.write_bytes
+def test_a_bounded_cache_removes_the_least_recently_used_programs(tmp_path):
+    cache = LRUCache(str(tmp_path), max_size=20)
+    for name in ("old", "middle", "new"):
+        cache.put(name, b"x" * 10)
+    assert [cache.get(name) for name in ("old", "middle", "new")] == [None, b"x" * 10, b"x" * 10]
 
-    def write_in_two_halves(path, value):
-        write(path, value[:5])
-        seen.append(whole.get("key"))  # as another process would at this moment
-        if value == b"it is killed":
-            raise InterruptedError
-        return write(path, value)
 
-    monkeypatch.setattr(files, "write_bytes", write_in_two_halves)
-    keep_compiled_programs()  # as each command does
-    with pytest.raises(InterruptedError):
-        whole.put("key", b"it is killed")
-    assert whole.get("key") is None
-    whole.put("key", b"a program")
-    assert whole.get("key") == b"a program"
-    assert seen == [None, None]
+def test_half_of_a_program_is_removed_when_the_next_command_starts(tmp_path):
+    cache = LRUCache(str(tmp_path), max_size=1000)
+    cache.put("whole", b"a program")
+    (tmp_path / "half-cache").write_bytes(b"a pro")  # as JAX leaves it when it is killed
+    with pytest.raises(FileNotFoundError):
+        cache.put("other", b"another program")
+    remove_incomplete(tmp_path)
+    cache.put("other", b"another program")
+    programs = {name: cache.get(name) for name in ("whole", "half", "other")}
+    assert programs == {"whole": b"a program", "half": None, "other": b"another program"}
 
 
 def test_json_is_all_that_is_printed_whatever_a_simulator_prints(monkeypatch, tmp_path, capfd):

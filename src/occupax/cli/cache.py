@@ -1,70 +1,57 @@
-"""Compiled programs are kept for the next command, as long as there is a place for them."""
+"""Persistent cache of compiled programs: a second command of the same shape does not compile."""
 
 import os
-import threading
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import jax
+from filelock import FileLock, Timeout
 
-MOST_BYTES = 1_000_000_000
-"""What the kept programs may take; beyond it those that were used longest ago are removed."""
+MAX_BYTES = 1_000_000_000
+"""Largest size of the cache. JAX removes the least recently used programs beyond it."""
+MIN_COMPILE_SECONDS = 0.1
+"""Shortest compilation whose program is kept."""
+LOCK = ".lockfile"
+"""Name of the file by which JAX locks a bounded cache."""
+LOCK_SECONDS = 1.0
+"""Longest wait for the lock when a command starts."""
 
 
 def keep_compiled_programs() -> None:
-    """Let a second command of the same shape start without compiling, unless the user has arranged this already.
+    """Keep compiled programs for later commands, unless the user has configured a cache.
 
-    Where there is no home, or nothing can be written there, programs are not kept.
+    Nothing is kept without a home directory, or if nothing can be written there.
     """
-    write_whole_entries()
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     try:
-        folder = (
-            Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-            / "occupax"
-            / "programs"
-        )
+        folder = _cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            return
-        remove_oldest(folder, MOST_BYTES)
-    except (OSError, RuntimeError):  # there is no home, or not one of this user
+        remove_incomplete(folder)
+    except (OSError, RuntimeError):
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
 
 
-def write_whole_entries() -> None:
-    """Let JAX write a program into a file of another name, and rename it when all of it is there.
+def remove_incomplete(folder: Path) -> None:
+    """Remove programs of processes that were killed while they wrote them.
 
-    JAX writes it in place. Another process that compiles the same would read half of it, and all
-    later ones would if this process were killed meanwhile; they warn and compile again.
+    JAX writes a program in place and its time of use afterwards. A program without a time of use
+    would stop JAX from writing any other program.
     """
     try:
-        from jax._src.lru_cache import LRUCache
-    except ImportError:  # JAX keeps them in some other way
+        with FileLock(folder / LOCK, timeout=LOCK_SECONDS):
+            for program in folder.glob("*-cache"):
+                time_of_use = program.with_name(program.name.removesuffix("cache") + "atime")
+                if not time_of_use.exists():
+                    program.unlink()
+    except Timeout:  # another process writes a program; the next command removes the rest
         return
-    if jax.config.values["jax_compilation_cache_max_size"] == -1:  # otherwise JAX locks the folder
-        LRUCache.put = _put
 
 
-def _put(self: Any, key: str, value: bytes) -> None:
-    entry: Path = self.path / f"{key}-cache"
-    if not entry.exists():
-        part = entry.with_name(f"{key}-{os.getpid()}-{threading.get_ident()}-part")
-        part.write_bytes(value)
-        part.replace(entry)
-
-
-def remove_oldest(folder: Path, most: int) -> None:
-    """Remove the files of a folder that were used longest ago, until the others take at most so many bytes."""
-    files = [(file, file.stat()) for file in folder.iterdir() if file.is_file()]
-    total = sum(status.st_size for _, status in files)
-    for file, status in sorted(files, key=lambda pair: max(pair[1].st_atime, pair[1].st_mtime)):
-        if total <= most:
-            break
-        with suppress(OSError):
-            file.unlink()
-        total -= status.st_size
+def _cache_folder() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME")
+    if not root:
+        root = Path("~/.cache").expanduser()
+    return Path(root) / "occupax" / "programs"
