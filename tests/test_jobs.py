@@ -11,8 +11,8 @@ import pytest
 
 from occupax import jobs
 from occupax.io.lock import hold_lock
+from occupax.io.records import RecordTable
 from occupax.jobs import MAX_PROGRAMS, SECONDS, Job, JobResult, JobStore
-from occupax.training.records import RecordTable
 
 
 def make_job(name: str, work: Callable[..., object], seconds: float = 1.0, **description) -> Job:

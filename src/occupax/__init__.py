@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from occupax import (
     algorithms,
+    api,
     envs,
     estimators,
     exact,
@@ -28,14 +29,7 @@ from occupax.algorithms import (
     MaxEnt,
     PlugIn,
 )
-from occupax.batches import Batch, Query, SampledBatch
-from occupax.constraints import Constraint
-from occupax.demonstrations import demonstrations
-from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
-from occupax.exact import solve
-from occupax.problem import Problem
-from occupax.samplers import sample
-from occupax.training import (
+from occupax.api import (
     Result,
     Sweep,
     evaluate,
@@ -46,6 +40,13 @@ from occupax.training import (
     sweep,
     train,
 )
+from occupax.batches import Batch, Query, SampledBatch
+from occupax.constraints import Constraint
+from occupax.demonstrations import demonstrations
+from occupax.envs import GymnasiumEnv, TabularMDP, check_env, from_gymnax, make
+from occupax.exact import solve
+from occupax.problem import Problem
+from occupax.samplers import sample
 from occupax.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ __all__ = [
     "TabularMDP",
     "Trajectories",
     "algorithms",
+    "api",
     "bench",
     "check_env",
     "demonstrations",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax._display import in_words
+from occupax.display import in_words
 from occupax.envs.base import DecisionProcess
 from occupax.errors import check_number
 from occupax.features import Feature, Stack

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, nan
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -192,3 +193,12 @@ def refuse_infinite(
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
         where = tuple(int(axis[first]) for axis in coords) or first
         raise ValueError(f"{name} must be finite, got {array[first]} at index {where}.")
+
+
+def check_path(path: Any, name: str = "out") -> None:
+    """Raise ValueError unless `path` is a path. `out` may be None."""
+    if path is None and name == "out":
+        return
+    if not isinstance(path, str | Path) or path == "":
+        kind = "file" if name == "path" else "folder"
+        raise ValueError(f"{name} must be the path of a {kind}, got {path!r:.60}.")

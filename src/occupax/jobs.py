@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from occupax.io import codec
+from occupax.io.files import read_arrays, write_arrays
 from occupax.io.lock import hold_lock
+from occupax.io.run_folder import versions
 from occupax.progress import ProgressBar
 from occupax.training.loggers import Logger
-from occupax.training.setup import versions
 
 MAX_PROGRAMS = 20
 """Number of jobs whose compiled programs stay in memory.
@@ -61,7 +61,7 @@ class JobStore:
         file = self._file(job)
         if not file.exists():
             return None
-        arrays, content = codec.read(file)
+        arrays, content = read_arrays(file)
         if content.get("job") != _full_description(job):
             return None
         return JobResult(arrays, content["facts"])
@@ -114,7 +114,7 @@ class JobStore:
         seconds = round(time.process_time() - start, 3)
         result = JobResult(result.arrays, {**result.facts, SECONDS: seconds})
         content = {"job": _full_description(job), "facts": result.facts}
-        codec.write(self._file(job), result.arrays, content)
+        write_arrays(self._file(job), result.arrays, content)
         return result
 
     def _file(self, job: Job) -> Path:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from occupax._display import Description, in_words
 from occupax.constraints import Constraint, excesses, lagrangian, read_constraints, with_constraints
+from occupax.display import Description, in_words
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, check_environment
 from occupax.envs.registry import episode_limit, make

@@ -20,7 +20,7 @@ from occupax.analysis.page import environment
 from occupax.analysis.report import write_report
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.io import codec
-from occupax.training.assessment import Assessment
+from occupax.outcome import Assessment
 from results import Page, make_problem, make_result, written
 
 NAN = np.nan

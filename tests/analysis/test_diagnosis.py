@@ -118,7 +118,7 @@ def test_noise_is_not_taken_for_progress_nor_progress_for_noise(well, seed):
         course = replace(
             well, metrics=well.metrics | {"utility": noise + trend}, saved_assessment=unknown
         )
-        assert (Evidence(course).no_progress is None) == seen
+        assert (Evidence(course, course.full_assessment).no_progress is None) == seen
 
 
 def test_collapse():
@@ -383,7 +383,7 @@ def test_a_rise_before_the_first_records_is_progress(well, first, last, noise):
         references = ox.training.References(first=first)
         assessed = replace(well.assessment, utilities=np.full(3, utility), references=references)
         course = replace(well, metrics=well.metrics | at_once, saved_assessment=assessed)
-        assert (Evidence(course).no_progress is not None) == seen
+        assert (Evidence(course, course.full_assessment).no_progress is not None) == seen
 
 
 def test_a_goal_that_is_never_reached_is_a_finding_though_returns_rise():

@@ -15,7 +15,8 @@ import occupax as ox
 from occupax.analysis import comparison, report
 from occupax.analysis.comparison import differing, telling_names
 from occupax.analysis.visits import grid_map, visits
-from occupax.training.assessment import Assessment, assess
+from occupax.outcome import Assessment
+from occupax.training.assessment import assess
 from results import LAKE, Page, make_problem, make_result, written
 
 CELLS = ox.features.Grid([-1.2, -0.07], [0.6, 0.07], [3, 2])

@@ -26,9 +26,9 @@ COMMAND = [
 ]
 CHILD = """
 import sys
-import occupax.training.loop as loop
-loop.train.__defaults__ = tuple(0.2 if value == 30.0 else value for value in
-loop.train.__defaults__) from occupax.cli import main
+from occupax.api.training import train
+train.__defaults__ = tuple(0.2 if value == 30.0 else value for value in train.__defaults__)
+from occupax.cli import main
 sys.argv = ["occupax", *sys.argv[1:]]
 main()
 """

@@ -18,6 +18,7 @@ from folders import reseal
 from occupax.analysis import write_report
 from occupax.cli.choices import restore
 from occupax.io import codec
+from occupax.io.files import read_arrays, write_arrays
 
 EPISODES, MORE = 40, 60
 HOSTILE: list[Any] = [
@@ -223,7 +224,7 @@ def change_file(file: Path, random: np.random.Generator) -> str:
             del rows[row]
         file.write_text("\n".join(",".join(row) for row in rows) + "\n")
         return f"line {row}, column {column} is {word!r:.20}"
-    arrays, content = codec.read(file)
+    arrays, content = read_arrays(file)
     if random.integers(2) and content:
         said = change_json(content, random)
     else:
@@ -235,7 +236,7 @@ def change_file(file: Path, random: np.random.Generator) -> str:
         else:
             arrays[name] = ARRAYS[way](arrays[name], random)
             said = f"{name} is {way}"
-    codec.write(file, arrays, content)
+    write_arrays(file, arrays, content)
     return said
 
 

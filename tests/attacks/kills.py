@@ -29,22 +29,24 @@ COMMAND = [
 ]
 CHILD = """
 import os, random, signal, sys
+from pathlib import Path
 import occupax.training.loop as loop
-from occupax.io import codec
-real, often = codec.write_bytes, float(os.environ.get("KILL_WRITES", "0"))
+from occupax.api.training import train
+from occupax.io import files
+real, often = files.write_bytes, float(os.environ.get("KILL_WRITES", "0"))
 
 def write(path, content):
     if random.random() < often:  # in the middle of a write, as a power failure does
-        half = codec.Path(path).with_name("." + codec.Path(path).name + ".0123abcd")
+        half = Path(path).with_name("." + Path(path).name + ".0123abcd")
         half.parent.mkdir(parents=True, exist_ok=True)
         half.write_bytes(content[: len(content) // 2])
         os.kill(os.getpid(), signal.SIGKILL)
     real(path, content)
 
-codec.write_bytes = write
+files.write_bytes = write
 loop.SECONDS_A_CALL = 0.02
-loop.train.__defaults__ = tuple(0.05 if value == 30.0 else value for value in
-loop.train.__defaults__) from occupax.cli import main
+train.__defaults__ = tuple(0.05 if value == 30.0 else value for value in train.__defaults__)
+from occupax.cli import main
 sys.argv = ["occupax", *sys.argv[1:]]
 main()
 """

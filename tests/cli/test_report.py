@@ -21,7 +21,8 @@ from occupax.analysis.comparison import interval, overlapping
 from occupax.analysis.page import TableCell
 from occupax.analysis.visits import visits
 from occupax.cli.commands.pages import run_names
-from occupax.io.run_folder import _fingerprint
+from occupax.io.files import header
+from occupax.io.run_folder import fingerprint
 from occupax.training.execution.iteration import COMMON_METRICS
 from results import LAKE, make_problem, make_result, written
 
@@ -34,10 +35,10 @@ def runs(tmp_path_factory):
         made = make_result(seeds=seeds)
         others = {name: np.zeros_like(made.metrics["utility"]) for name in COMMON_METRICS}
         made = replace(made, metrics=others | made.metrics)
-        config: Any = {"format": "occupax-run", "version": 3, "episodes": 100, **made.config}
+        config: Any = {**header("occupax-run"), "episodes": 100, **made.config}
         rest = {"seed": 0, "record_every": 1, "exact": False, "random_numbers": "kernel"}
         config["setup"] = {**rest, **config["setup"], "seeds": list(made.seeds)}
-        config["fingerprint"] = _fingerprint(config["setup"], made.arrays)
+        config["fingerprint"] = fingerprint(config["setup"], made.arrays)
         replace(made, config=config).save(home / name / "run")
     return home
 
@@ -62,7 +63,7 @@ def test_a_page_of_several_runs(runs: Path, tmp_path: Path):
 def test_an_algorithm_that_cannot_be_restored_is_told_in_a_sentence(runs: Path, tmp_path: Path):
     made = ox.load_result(runs / "first" / "run")
     config = {**made.config, "setup": made.config["setup"] | {"algorithm": {"opaque": "mine.Own"}}}
-    config["fingerprint"] = _fingerprint(config["setup"], made.arrays)
+    config["fingerprint"] = fingerprint(config["setup"], made.arrays)
     replace(made, config=config).save(tmp_path / "own")
     with warnings.catch_warnings():
         warnings.simplefilter("default")

@@ -20,6 +20,7 @@ from scipy import sparse, stats
 
 from occupax.envs import Layout, TabularMDP
 from occupax.io import codec
+from occupax.io.files import read_arrays, write_arrays
 
 Floats = npt.NDArray[np.float64]
 
@@ -726,8 +727,8 @@ def test_layout_of_a_gridworld_skips_walls():
 
 def test_layout_survives_a_file(tmp_path: Path):
     env = TabularMDP.gridworld("S#G\n.SF", slip=0.2)
-    codec.write(tmp_path / "env", *reversed(codec.pack(env)))
-    arrays, description = codec.read(tmp_path / "env")
+    write_arrays(tmp_path / "env", *reversed(codec.pack(env)))
+    arrays, description = read_arrays(tmp_path / "env")
     restored = codec.unpack(description, arrays)
     assert restored.layout == env.layout
     assert eqx.tree_equal(restored, env)

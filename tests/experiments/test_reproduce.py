@@ -30,7 +30,7 @@ from occupax.experiments.sections import TEXTS
 from occupax.experiments.sections import text as words
 from occupax.experiments.store import Unit
 from occupax.experiments.tasks import LAKE, Task, tasks
-from occupax.io import codec
+from occupax.io.files import write_text
 from occupax.training.loggers import Console
 from pages import opened
 
@@ -107,7 +107,7 @@ def use_made_up(patch: pytest.MonkeyPatch) -> None:
 
 def save_numbers(figure, folder) -> None:
     """Of a figure the numbers alone, because drawing takes long."""
-    codec.write_text(folder / f"{figure.name}.csv", csv_text(figure))
+    write_text(folder / f"{figure.name}.csv", csv_text(figure))
 
 
 @pytest.fixture

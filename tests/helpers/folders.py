@@ -5,32 +5,31 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from occupax.io import codec
-from occupax.io.checksummed_json import read_json, write_sealed
-from occupax.io.run_folder import _fingerprint
+from occupax.io.files import read_arrays, read_json, write_arrays, write_json
+from occupax.io.run_folder import fingerprint
 
 
 def reseal(folder: Path) -> None:
     """Make all checksums of a folder those of what it holds."""
-    arrays, _ = codec.read(folder / "config.safetensors")
+    arrays, _ = read_arrays(folder / "config.safetensors")
     config = _unsealed(folder / "config.json")
-    config["fingerprint"] = _fingerprint(config["setup"], arrays)
-    write_sealed(folder / "config.json", config)
+    config["fingerprint"] = fingerprint(config["setup"], arrays)
+    write_json(folder / "config.json", config)
     records = (folder / "metrics.csv").read_bytes() if (folder / "metrics.csv").exists() else b""
     for file in (folder / "checkpoint").glob("iteration-*"):
-        arrays, content = codec.read(file)
+        arrays, content = read_arrays(file)
         content["fingerprint"] = config["fingerprint"]
         if content.get("metrics"):
             size = content["metrics"]["bytes"]
             content["metrics"]["sha256"] = sha256(
                 records[:size] if type(size) is int else b""
             ).hexdigest()
-        codec.write(file, arrays, content)
+        write_arrays(file, arrays, content)
     if (folder / "summary.json").exists():
         summary = _unsealed(folder / "summary.json")
         names = json.loads((folder / "summary.json").read_text()).get("files", {})
         summary["fingerprint"] = config["fingerprint"]
-        write_sealed(
+        write_json(
             folder / "summary.json", summary, [name for name in names if (folder / name).is_file()]
         )
 

@@ -15,6 +15,7 @@ import safetensors.numpy
 
 import occupax as ox
 from occupax.io import codec
+from occupax.io.files import checksum, read_arrays, write_arrays, write_text
 from occupax.utilities import Ball, Box, Halfspace, Point, Polyhedron, SetDistance, Smoothness
 
 KEY = jax.random.key(0)
@@ -32,7 +33,7 @@ def through_json(value):
 
 def fingerprint(value):
     description, arrays = codec.pack(value)
-    return codec.checksum(json.dumps(description), arrays)
+    return checksum(json.dumps(description), arrays)
 
 
 def with_distance(convex_set):
@@ -146,8 +147,8 @@ def test_plain_values_come_back_the_same():
 )
 def test_arrays_come_back_the_same_from_a_file(array, tmp_path):
     description, arrays = codec.pack([array])
-    codec.write(tmp_path / "file", arrays, {"it": description})
-    stored, metadata = codec.read(tmp_path / "file")
+    write_arrays(tmp_path / "file", arrays, {"it": description})
+    stored, metadata = read_arrays(tmp_path / "file")
     (restored,) = codec.unpack(metadata["it"], stored)
     assert type(restored) is type(array)
     assert restored.shape == array.shape
@@ -304,16 +305,18 @@ def test_whatever_differs_changes_the_fingerprint(other):
 ELSEWHERE = """
 import sys, json, jax, jax.numpy as jnp, numpy as np, occupax as ox
 from occupax.io import codec
+from occupax.io.files import checksum, write_arrays
 
 folder = sys.argv[1]
 for i in range(8):
     ox.save_policy(ox.policies.Tabular(jnp.ones((3, 2))), f"{folder}/policy-{i}")
     arrays = {"snow \N{SNOWMAN}": np.ones(3, np.int8), "b": np.ones(2), "a": np.array(True)}
-    codec.write(f"{folder}/file-{i}", arrays, {"title": "snow \N{SNOWMAN}"})
+    write_arrays(f"{folder}/file-{i}", arrays, {"title": "snow \N{SNOWMAN}"})
 lake = ox.Problem(ox.make("FrozenLake8x8-v1"), ox.utilities.LogCoverage(0.25), 0.9, 20, "absorbing")
 own = ox.utilities.Custom(lambda u: u.sum(), domain=print)
 description, arrays = codec.pack((lake, own, ox.policies.mlp()(lake.env, jax.random.key(1)),
-object())) print(codec.checksum(json.dumps(description), arrays), codec.checksum(*[
+object()))
+print(checksum(json.dumps(description), arrays), checksum(*[
     f(codec.pack(lake)) for f in (lambda p: json.dumps(p[0]), lambda p: p[1])]))
 """
 
@@ -419,16 +422,16 @@ def test_endless_nesting_is_refused():
 @pytest.fixture
 def written(tmp_path):
     file = tmp_path / "file.safetensors"
-    codec.write(
+    write_arrays(
         file, {"a": np.arange(20.0), "b": np.array(True)}, {"title": "of a test", "number": 1}
     )
     return file
 
 
 def test_writing_replaces_a_file_and_leaves_nothing_beside_it(written):
-    codec.write(written, {}, {"title": "new"})
-    assert codec.read(str(written)) == ({}, {"title": "new"})
-    codec.write_text(written.parent / "deeper" / "text.json", "\u2603\n")
+    write_arrays(written, {}, {"title": "new"})
+    assert read_arrays(str(written)) == ({}, {"title": "new"})
+    write_text(written.parent / "deeper" / "text.json", "\u2603\n")
     assert (written.parent / "deeper" / "text.json").read_text(encoding="utf-8") == "\u2603\n"
     assert sorted(path.name for path in written.parent.rglob("*")) == [
         "deeper",
@@ -444,7 +447,7 @@ def test_equal_content_is_written_as_equal_bytes_by_every_process(elsewhere):
     for kind in ("policy", "file"):
         files = sorted(folder.rglob(f"{kind}-*"))
         assert (len(files), len({file.read_bytes() for file in files})) == (16, 1)
-    arrays, content = codec.read(folder / "1" / "file-0")
+    arrays, content = read_arrays(folder / "1" / "file-0")
     assert (arrays.keys(), content) == ({"snow \u2603", "b", "a"}, {"title": "snow \u2603"})
     np.testing.assert_array_equal(arrays["b"], [1.0, 1.0])
 
@@ -453,10 +456,10 @@ def test_files_of_earlier_versions_are_read(tmp_path):
     text, arrays = '{"title": "old"}', {"a": np.arange(3.0)}
     # the keys of the metadata come in any order
     old = safetensors.numpy.save(
-        arrays, {"occupax": text, "occupax-sha256": codec.checksum(text, arrays)}
+        arrays, {"occupax": text, "occupax-sha256": checksum(text, arrays)}
     )
     (tmp_path / "old").write_bytes(old)
-    found, content = codec.read(tmp_path / "old")
+    found, content = read_arrays(tmp_path / "old")
     assert content == {"title": "old"}
     np.testing.assert_array_equal(found["a"], arrays["a"])
 
@@ -486,7 +489,7 @@ def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(written, monkey
     before = written.read_bytes()
     monkeypatch.setattr(os if failing == "fsync" else type(written), failing, fail)
     with pytest.raises(OSError, match="no space left"):
-        codec.write(written, {}, {})
+        write_arrays(written, {}, {})
     assert written.read_bytes() == before
     assert list(written.parent.iterdir()) == [written]
 
@@ -494,13 +497,13 @@ def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(written, monkey
 def test_what_cannot_be_written_is_refused(written):
     folder = written.parent
     with pytest.raises(ValueError, match=r"path must name a file, but .* is a folder\.$"):
-        codec.write(folder, {}, {})
+        write_arrays(folder, {}, {})
     with pytest.raises(ValueError, match=r"path must name a file in a folder, but .* is none\.$"):
-        codec.write(written / "inside" / "file", {}, {})
+        write_arrays(written / "inside" / "file", {}, {})
     with pytest.raises(
         ValueError, match=r"arrays must be of a type that safetensors can hold: .*complex128"
     ):
-        codec.write(folder / "other", {"a": np.ones(1, complex)}, {})
+        write_arrays(folder / "other", {"a": np.ones(1, complex)}, {})
     assert list(folder.iterdir()) == [written]
 
 
@@ -514,9 +517,9 @@ def test_every_flipped_bit_is_noticed(written):
                 whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
             )
             with pytest.raises(ValueError, match=r"file\.safetensors (is|was) .*\.$"):
-                codec.read(written)
+                read_arrays(written)
     written.write_bytes(whole)
-    assert codec.read(written)[1] == {"title": "of a test", "number": 1}
+    assert read_arrays(written)[1] == {"title": "of a test", "number": 1}
 
 
 def test_every_truncation_is_noticed(written):
@@ -526,7 +529,7 @@ def test_every_truncation_is_noticed(written):
         with pytest.raises(
             ValueError, match=r"file\.safetensors is damaged or not a safetensors file: "
         ):
-            codec.read(written)
+            read_arrays(written)
 
 
 @pytest.mark.parametrize(
@@ -543,9 +546,7 @@ def test_every_truncation_is_noticed(written):
             r"is a safetensors file, but not one that occupax wrote\.$",
         ),
         (
-            safetensors.numpy.save(
-                {}, {"occupax": "[1]", "occupax-sha256": codec.checksum("[1]", {})}
-            ),
+            safetensors.numpy.save({}, {"occupax": "[1]", "occupax-sha256": checksum("[1]", {})}),
             r"is a safetensors file, but not one that occupax wrote\.$",
         ),
         (safetensors.numpy.save({}, {"occupax": "{", "occupax-sha256": ""}), "is damaged or not"),
@@ -572,11 +573,11 @@ def test_every_truncation_is_noticed(written):
 def test_files_of_others_are_refused(tmp_path, content, sentence):
     (tmp_path / "theirs").write_bytes(content)
     with pytest.raises(ValueError, match=f"theirs {sentence}"):
-        codec.read(tmp_path / "theirs")
+        read_arrays(tmp_path / "theirs")
 
 
 def test_what_is_no_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"nothing does not exist\.$"):
-        codec.read(tmp_path / "nothing")
+        read_arrays(tmp_path / "nothing")
     with pytest.raises(ValueError, match=r" is not a file\.$"):
-        codec.read(tmp_path)
+        read_arrays(tmp_path)

@@ -22,10 +22,11 @@ from attacks import simulators as rogues
 from commands import occupax
 from folders import reseal
 from occupax import cli
-from occupax._signals import ending_signals
 from occupax.cli.cache import MAX_BYTES, keep_compiled_programs, remove_incomplete
 from occupax.experiments import reproduce
 from occupax.io import codec
+from occupax.io.files import read_arrays, write_arrays, write_bytes
+from occupax.signals import ending_signals
 from occupax.training.loop import Terminated
 from occupax.training.records import Records
 from occupax.training.schedule import Schedule
@@ -82,9 +83,9 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_a_table_that_no_constructor_makes_is_neither_trained_nor_reported(run, what):
     name, change = BAD[what]
-    arrays, content = codec.read(run / "config.safetensors")
+    arrays, content = read_arrays(run / "config.safetensors")
     name = next(it for it in arrays if it.endswith(name.rpartition(".")[2]))
-    codec.write(run / "config.safetensors", arrays | {name: change(arrays[name])}, content)
+    write_arrays(run / "config.safetensors", arrays | {name: change(arrays[name])}, content)
     reseal(run)
     code, _, err = occupax("train", "--out", run, "--resume", "--episodes", "60")
     assert (code, "was saved with a value that it cannot have" in err) == (2, True), err
@@ -215,7 +216,7 @@ def test_links_are_replaced_and_never_written_through(run, tmp_path):
     for name in ("plot.png", "report.html", "metrics.csv", "config.json"):
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(treasure)
-    codec.write_bytes(run / "plot.png", b"drawn")
+    write_bytes(run / "plot.png", b"drawn")
     assert not (run / "plot.png").is_symlink()
     shutil.rmtree(run / "policies")
     (run / "policies").symlink_to(tmp_path)
@@ -363,7 +364,7 @@ def test_records_that_are_lost_or_changed_are_not_gone_on_with(run):
 
 
 def test_memory_has_what_a_page_can_show_and_the_file_everything(tmp_path, monkeypatch):
-    monkeypatch.setattr("occupax.training.records.MOST_RECORDS", 4)
+    monkeypatch.setattr("occupax.training.records.MAX_RECORDS", 4)
     given = arguments() | {"record_every": 1, "episodes": 90}
     result = ox.train(**given, out=tmp_path / "a")
     lines = (tmp_path / "a" / "metrics.csv").read_text().splitlines()
@@ -385,7 +386,7 @@ def test_memory_has_what_a_page_can_show_and_the_file_everything(tmp_path, monke
 
 
 def test_thinned_records_do_not_depend_on_how_they_come_in(monkeypatch):
-    monkeypatch.setattr("occupax.training.records.MOST_RECORDS", 5)
+    monkeypatch.setattr("occupax.training.records.MAX_RECORDS", 5)
     schedule = Schedule(ox.REINFORCE(batch=2))
     rows = {"utility": np.arange(200.0).reshape(100, 2), "steps": np.ones((100, 2), np.int64)}
     for every in (1, 3):

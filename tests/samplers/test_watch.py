@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occupax._watch import HungError, Watch
+from occupax.watch import HungError, Watch
 
 
 @pytest.fixture

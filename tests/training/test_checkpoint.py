@@ -9,10 +9,10 @@ import pytest
 
 import enumeration as enum
 import occupax as ox
-from occupax.io import codec
+from occupax.io.files import read_arrays, write_arrays
+from occupax.io.records import read_csv
 from occupax.io.run_folder import Checkpoints
 from occupax.training import loop
-from occupax.training.loggers import read_csv
 
 PROBLEM = enum.tiny(11, (2,)).problem("episodic", utility=ox.utilities.LogCoverage(0.1))
 SIZES = {"snapshot_batch": 4, "batch": 2, "epoch_length": 3}
@@ -45,7 +45,7 @@ def train(algorithm=TSIVRPG, episodes=40, seeds=2, **options):
 
 def content(file):
     """The bytes of a file; of safetensors what they say, because the order of its header is left open."""
-    return codec.read(file) if file.suffix == ".safetensors" else file.read_bytes()
+    return read_arrays(file) if file.suffix == ".safetensors" else file.read_bytes()
 
 
 def assert_same_bits(one, other):
@@ -283,11 +283,11 @@ def test_no_flipped_byte_goes_unnoticed(damaged):
 )
 def test_a_file_that_is_no_checkpoint_of_this_run_is_refused(damaged, tmp_path, kind):
     folder, newer, older = damaged
-    arrays, content = codec.read(newer)
+    arrays, content = read_arrays(newer)
     said = {
         "another run": "is a checkpoint of another run: problem, algorithm, policy or seeds differ",
-        "a policy": "is not a checkpoint of occupax",
-        "another version": "has version 1 of the format; this occupax reads 3",
+        "a policy": "must have the format occupax-checkpoint",
+        "another version": r"has version 1 of the format occupax-checkpoint, which occupax 0\.2\.0 reads",
         "text": "is damaged or not a safetensors file",
         "foreign": "is a safetensors file, but not one that occupax wrote",
         "a folder": "is not a file",
@@ -298,7 +298,7 @@ def test_a_file_that_is_no_checkpoint_of_this_run_is_refused(damaged, tmp_path, 
     elif kind == "a policy":
         shutil.copy(folder / "policies" / "seed-0.safetensors", newer)
     elif kind == "another version":
-        codec.write(newer, arrays, {**content, "version": 1})
+        write_arrays(newer, arrays, {**content, "version": 1})
     elif kind == "text":
         newer.write_text("nothing of use")
     elif kind == "foreign":
@@ -328,8 +328,8 @@ def test_no_checkpoint_that_is_whole_means_to_begin_again(damaged):
 
 def test_checkpoints_with_arrays_of_another_shape_are_refused(damaged):
     folder, newer, _ = damaged
-    arrays, content = codec.read(newer)
-    codec.write(
+    arrays, content = read_arrays(newer)
+    write_arrays(
         newer,
         {name: array[:1] if name.startswith(".") else array for name, array in arrays.items()},
         content,
@@ -354,16 +354,16 @@ def test_an_edited_configuration_is_refused(damaged, what):
     folder, _, _ = damaged
     file = folder / "config.json"
     config = json.loads(file.read_text())
-    said = {"format": "is not the configuration of a run", "version": "has version 7 of the format"}
+    said = {"format": "must have the format occupax-run", "version": "has version 7 of the format"}
     if what == "setup":
         config["setup"]["algorithm"]["fields"]["step_size"] = 0.06
     elif what == "array":
-        arrays, content = codec.read(folder / "config.safetensors")
+        arrays, content = read_arrays(folder / "config.safetensors")
         changed = {
             **arrays,
             "policy.table": arrays.get("policy.table", np.zeros(1)) + np.float32(1),
         }
-        codec.write(folder / "config.safetensors", changed, content)
+        write_arrays(folder / "config.safetensors", changed, content)
     elif what in said:
         config[what] = 7
     file.write_text({"text": "{", "list": "[]"}.get(what, json.dumps(config)))

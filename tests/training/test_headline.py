@@ -11,7 +11,8 @@ import pytest
 import occupax as ox
 from folders import reseal
 from occupax.analysis.verdict import share_text, short
-from occupax.io import codec
+from occupax.io.files import read_arrays, write_arrays
+from occupax.outcome import Assessment
 from occupax.training import References, assessment
 from tables import arms
 
@@ -31,12 +32,10 @@ def test_the_sentence_has_the_median_the_uniform_policy_the_optimum_and_the_shar
     assert 20 < share < 99
     expected = f"{median:#.3g} (median of 3 seeds); uniform 0.650, optimum 1.00 (certified): {share:.0f}% of the way"
     assert result.headline == expected
-    one = replace(
-        result, seeds=(0,), saved_assessment=assessment.Assessment(np.array([0.825]), "exact")
-    )
+    one = replace(result, seeds=(0,), saved_assessment=Assessment(np.array([0.825]), "exact"))
     assert one.headline == "0.825; uniform 0.650, optimum 1.00 (certified): 50% of the way"
     stopped = replace(
-        result, saved_assessment=assessment.Assessment(np.array([0.825, np.nan, np.nan]), "exact")
+        result, saved_assessment=Assessment(np.array([0.825, np.nan, np.nan]), "exact")
     )
     assert stopped.headline.startswith("0.825 (median of 1 of 3 seeds); ")
     assert result.summary() == result.headline
@@ -155,7 +154,7 @@ def test_what_was_saved_is_shown_without_being_found_out_again(tmp_path, monkeyp
     def again(*_):
         raise AssertionError
 
-    monkeypatch.setattr("occupax.training.result.find_references", again)
+    monkeypatch.setattr("occupax.api.result.find_references", again)
     loaded = ox.load_result(tmp_path)
     assert repr(loaded) == repr(result)
     assert loaded.references == result.references
@@ -163,9 +162,9 @@ def test_what_was_saved_is_shown_without_being_found_out_again(tmp_path, monkeyp
 
 def test_a_folder_with_less_in_it_is_loaded_and_the_rest_found_out(tmp_path):
     result = pull(out=tmp_path)
-    file, summary = tmp_path / assessment.FILE, tmp_path / "summary.json"
-    arrays, content = codec.read(file)
-    codec.write(
+    file, summary = tmp_path / "assessment.safetensors", tmp_path / "summary.json"
+    arrays, content = read_arrays(file)
+    write_arrays(
         file, {name: array for name, array in arrays.items() if "references" not in name}, content
     )
     written = json.loads(summary.read_text())
@@ -186,10 +185,9 @@ def test_a_folder_with_less_in_it_is_loaded_and_the_rest_found_out(tmp_path):
 
 def test_points_of_a_sweep_share_what_they_are_compared_with(monkeypatch):
     calls = []
-    find = assessment.find_references
+    optimum = assessment.quick_optimum
     monkeypatch.setattr(
-        "occupax.training.result.find_references",
-        lambda *given: calls.append(given) or find(*given),
+        assessment, "quick_optimum", lambda problem: calls.append(problem) or optimum(problem)
     )
     done = ox.sweep(ARMS, PULLING, {"step_size": [0.1, 0.2]}, 200, seeds=3, progress=False)
     assert done.learned.all()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from interrupted import trained
-from occupax.io import codec
+from occupax.io.files import read_arrays
 
 SCRIPT = """
 import os, sys, time
@@ -80,8 +80,8 @@ def assert_same_run(one, other):
     assert (one / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
     for seed in (0, 1):
         name = f"policies/seed-{seed}.safetensors"
-        np.testing.assert_equal(codec.read(one / name), codec.read(other / name))
-    arrays = [codec.read(max(folder.glob("checkpoint/iteration-*")))[0] for folder in (one, other)]
+        np.testing.assert_equal(read_arrays(one / name), read_arrays(other / name))
+    arrays = [read_arrays(max(folder.glob("checkpoint/iteration-*")))[0] for folder in (one, other)]
     np.testing.assert_equal(*arrays)
 
 

@@ -15,8 +15,10 @@ import occupax as ox
 from folders import reseal
 from occupax.analysis import write_report
 from occupax.analysis.describe import number
+from occupax.exact.probabilities import probabilities
+from occupax.io.records import RecordTable
 from occupax.training import Logger, TensorBoard
-from occupax.training.records import Records, RecordTable
+from occupax.training.records import Records
 from occupax.training.schedule import Schedule
 from simulators import CALLS, Diary
 
@@ -183,7 +185,7 @@ def test_a_function_trains_and_is_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(loaded.utilities, result.utilities)
     np.testing.assert_array_equal(loaded.utilities, result.metrics["exact_utility"][:, -1])
     np.testing.assert_array_equal(loaded.assessment.gaps, result.metrics["gap"][:, -1])
-    tables = [ox.training.assessment.probabilities(problem, policy) for policy in result.policies]
+    tables = [probabilities(problem, policy) for policy in result.policies]
     visits = [ox.exact.occupancy(problem, table).sum(1) for table in tables]
     np.testing.assert_allclose(np.asarray(loaded.assessment.visits), visits)
     np.testing.assert_array_equal(loaded.policy().table, result.policy().table)

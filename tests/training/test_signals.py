@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import occupax as ox
-from occupax._signals import ending_signals
+from occupax.signals import ending_signals
 from occupax.training.loop import Terminated
 
 SOURCES = os.pathsep.join(sys.path)

@@ -10,9 +10,9 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from occupax._display import Description, in_words, module_text
 from occupax.baselines import BaselineName
 from occupax.batches import Batch
+from occupax.display import Description, in_words, module_text
 from occupax.errors import check_integer, is_traced, unknown
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem

@@ -7,17 +7,17 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from occupax._display import words
 from occupax.analysis import describe, statistics, verdict
 from occupax.analysis.charts import Chart, Level, Series, seeds_series
 from occupax.analysis.describe import METRICS, UNKNOWN, UTILITIES, Against, number
 from occupax.analysis.page import TableCell
+from occupax.analysis.saved_text import words
 from occupax.analysis.statistics import Interval
 from occupax.envs.tabular import TabularMDP
-from occupax.training.records import EXACT
-from occupax.training.result import Result
+from occupax.io.records import EXACT
+from occupax.outcome import Outcome
 
-Runs = Sequence[tuple[str, Result]]
+Runs = Sequence[tuple[str, Outcome]]
 
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
 MOST_GRID_POINTS = 2000
@@ -40,7 +40,7 @@ LONGEST, MOST_PARTS = 30, 3
 
 def compare(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any]:
     """What a page says of several runs; the utilities are those of the trained policies of each."""
-    exact = all("exact_utility" in result.metrics for _, result in runs)
+    exact = all("exact_utility" in outcome.metrics for _, outcome in runs)
     shown = ("exact_utility" if exact else "utility", "return")
     settings = differing(runs)
     different = [name.lower() for name in MATTERS if name in settings]
@@ -59,25 +59,25 @@ def compare(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any]:
 
 def _one_table(runs: Runs) -> bool:
     """Whether all tables, of which the settings have the size alone, are the same."""
-    tables = [result.problem.env for _, result in runs if result.problem is not None]
+    tables = [outcome.problem.env for _, outcome in runs if outcome.problem is not None]
     tables = [env for env in tables if isinstance(env, TabularMDP)]
     return all(bool(eqx.tree_equal(tables[0], other)) for other in tables[1:])
 
 
 def differing(runs: Runs) -> dict[str, list[str]]:
     """The settings in which runs differ, by name, each with its text for every run; those of algorithms one by one."""
-    found = [_flat_settings(result) for _, result in runs]
+    found = [_flat_settings(outcome) for _, outcome in runs]
     names = dict.fromkeys(name for one in found for name in one)
     texts = {name: [one.get(name, describe.UNKNOWN) for one in found] for name in names}
     return {name: each for name, each in texts.items() if len(set(each)) > 1}
 
 
-def _flat_settings(result: Result) -> dict[str, str]:
-    algorithm = result.config["setup"]["algorithm"]
+def _flat_settings(outcome: Outcome) -> dict[str, str]:
+    algorithm = outcome.config["setup"]["algorithm"]
     parts = algorithm.get("fields") or {}
-    own = {name: words(part, result.arrays) for name, part in parts.items()}
-    plain = {name: text for name, text in describe.settings(result) if name not in OF_NO_ACCOUNT}
-    return plain | {"Algorithm": verdict.algorithm_name(result)} | own
+    own = {name: words(part, outcome.arrays) for name, part in parts.items()}
+    plain = {name: text for name, text in describe.settings(outcome) if name not in OF_NO_ACCOUNT}
+    return plain | {"Algorithm": verdict.algorithm_name(outcome)} | own
 
 
 def telling_names(runs: Runs) -> list[str]:
@@ -152,12 +152,12 @@ def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
 def _against(
     runs: Runs, metrics: Sequence[str], against: Against, levels: tuple[Level, ...]
 ) -> dict[str, Any]:
-    places = {name: np.atleast_2d(getattr(result, against)) for name, result in runs}
+    places = {name: np.atleast_2d(getattr(outcome, against)) for name, outcome in runs}
     ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
     compared, low, high = overlapping(ranges)
     if len(compared) < 2:
         return {"axis": AXES[against], "charts": []}
-    chosen = [(name, result) for name, result in runs if name in compared]
+    chosen = [(name, outcome) for name, outcome in runs if name in compared]
     look = {name: i for i, (name, _) in enumerate(runs)}
     grid = _places(chosen, against, low, high)
     return {
@@ -175,8 +175,8 @@ def _against(
             *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final")),
         ],
         "rows": [
-            [name, str(len(result.seeds)), *_cells(result, metrics, against, grid)]
-            for name, result in chosen
+            [name, str(len(outcome.seeds)), *_cells(outcome, metrics, against, grid)]
+            for name, outcome in chosen
         ],
     }
 
@@ -196,7 +196,7 @@ def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], 
 
 def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
     found = np.unique(
-        np.concatenate([getattr(result, against).ravel() for _, result in runs])
+        np.concatenate([getattr(outcome, against).ravel() for _, outcome in runs])
     ).astype(float)
     within = found[(found >= low) & (found <= high)]
     kept = (
@@ -217,14 +217,15 @@ def _chart(
 ) -> Chart:
     words = METRICS[metric]
     windows = {
-        name: 1 if metric in EXACT else describe.smoothing_window(result) for name, result in runs
+        name: 1 if metric in EXACT else describe.smoothing_window(outcome) for name, outcome in runs
     }
     averages = {
-        name: statistics.moving_average(result.metrics[metric], windows[name])
-        for name, result in runs
+        name: statistics.moving_average(outcome.metrics[metric], windows[name])
+        for name, outcome in runs
     }
     curves = (
-        statistics.on_grid(getattr(result, against), averages[name], grid) for name, result in runs
+        statistics.on_grid(getattr(outcome, against), averages[name], grid)
+        for name, outcome in runs
     )
     series = [seeds_series(name, grid, curve) for name, curve in zip(averages, curves, strict=True)]
     averaged = " or ".join(str(window) for window in sorted(set(windows.values())) if window > 1)
@@ -236,11 +237,11 @@ def _chart(
 
 
 def _cells(
-    result: Result, metrics: Sequence[str], against: Against, grid: np.ndarray
+    outcome: Outcome, metrics: Sequence[str], against: Against, grid: np.ndarray
 ) -> list[TableCell]:
     last = grid >= round(grid[-1] - (grid[-1] - grid[0]) / 10)
     curves = (
-        statistics.on_grid(getattr(result, against), result.metrics[metric], grid)
+        statistics.on_grid(getattr(outcome, against), outcome.metrics[metric], grid)
         for metric in metrics
     )
     parts = ((curve, part) for curve in curves for part in (slice(None), last))

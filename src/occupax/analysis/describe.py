@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from occupax._display import words
 from occupax.analysis import plots, verdict
 from occupax.analysis.charts import MOST_POINTS, Chart, Series, figure_name, seeds_series, spread
+from occupax.analysis.saved_text import words
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.errors import unknown
 from occupax.io.codec import class_name
-from occupax.training.records import EXACT
-from occupax.training.result import Result
+from occupax.io.records import EXACT
+from occupax.outcome import Outcome, References
 from occupax.training.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -75,16 +75,16 @@ def number(value: Any) -> str:
     return f"{value:#.4g}".removesuffix(".")
 
 
-def settings(result: Result) -> list[tuple[str, str]]:
+def settings(outcome: Outcome) -> list[tuple[str, str]]:
     """What was trained and with what, in pairs of a name and a text; the run need not have been restored."""
-    setup, arrays = result.config["setup"], result.arrays
+    setup, arrays = outcome.config["setup"], outcome.arrays
     problem = setup["problem"].get("fields", {})
     versions = [
         f"{name} {version}"
-        for name, version in result.config["versions"].items()
+        for name, version in outcome.config["versions"].items()
         if name != "float64"
     ]
-    precision = "float64" if result.config["versions"].get("float64") else "float32"
+    precision = "float64" if outcome.config["versions"].get("float64") else "float32"
     every = "iteration" if setup["record_every"] == 1 else f"{setup['record_every']} iterations"
     parts = (
         "utility",
@@ -95,22 +95,22 @@ def settings(result: Result) -> list[tuple[str, str]]:
         "termination",
     )
     return [
-        ("Environment", verdict.environment_text(result)),
+        ("Environment", verdict.environment_text(outcome)),
         *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),
         ("Algorithm", words(setup["algorithm"], arrays)),
         ("Policy", class_name(setup["policy"])),
-        ("Episodes", _episodes(result)),
-        ("Seeds", _seeds(result.seeds)),
-        ("Records", f"one every {every}, {len(result.episodes):,} in all"),
-        ("Time", f"{result.seconds:,.0f} seconds"),
+        ("Episodes", _episodes(outcome)),
+        ("Seeds", _seeds(outcome.seeds)),
+        ("Records", f"one every {every}, {len(outcome.episodes):,} in all"),
+        ("Time", f"{outcome.seconds:,.0f} seconds"),
         ("Versions", f"{', '.join(versions)}; {precision}"),
     ]
 
 
-def _episodes(result: Result) -> str:
+def _episodes(outcome: Outcome) -> str:
     """Return the sampled episodes of a seed, and the budget where it was not spent."""
-    sampled = int(result.episodes[-1]) if len(result.episodes) else 0
-    budget = result.config["episodes"]
+    sampled = int(outcome.episodes[-1]) if len(outcome.episodes) else 0
+    budget = outcome.config["episodes"]
     if sampled == budget:
         return f"{sampled:,} for each seed"
     return f"{sampled:,} for each seed, of a budget of {budget:,}"
@@ -126,7 +126,11 @@ def _seeds(seeds: tuple[int, ...]) -> str:
 
 
 def plot_metric(
-    result: Result, metric: str = "utility", *, against: Against = "episodes"
+    outcome: Outcome,
+    metric: str = "utility",
+    *,
+    against: Against = "episodes",
+    references: References | None = None,
 ) -> "Figure":
     """Draw the median and quartiles over the seeds of a training run, and the single seeds if they are few.
 
@@ -134,16 +138,18 @@ def plot_metric(
     is drawn too.
 
     Args:
-        result: the run.
-        metric: what to draw, one of `result.metrics`.
+        outcome: the run.
+        metric: what to draw, one of `outcome.metrics`.
         against: sampled "episodes", or environment "steps", of which seeds take different numbers:
             the median is used.
+        references: utilities of other policies, drawn as levels beside the utility.
     """
-    if metric not in result.metrics:
-        raise unknown("metric", metric, result.metrics)
+    if metric not in outcome.metrics:
+        raise unknown("metric", metric, outcome.metrics)
     if against not in get_args(Against):
         raise unknown("against", against, get_args(Against))
-    return draw_metric(metric_chart(figure_name(metric), result, metric, against), metric)
+    chart = metric_chart(figure_name(metric), outcome, metric, against, references)
+    return draw_metric(chart, metric)
 
 
 def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
@@ -160,33 +166,39 @@ def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
     return figure
 
 
-def metric_chart(name: str, result: Result, metric: str, against: Against = "episodes") -> Chart:
+def metric_chart(
+    name: str,
+    outcome: Outcome,
+    metric: str,
+    against: Against = "episodes",
+    references: References | None = None,
+) -> Chart:
     """A chart of this name of a metric of a run, as `plot_metric` draws it."""
     words = describe_metric(metric)
-    window = 1 if metric in EXACT else smoothing_window(result)
-    shown = spread(len(result.episodes))
-    values = moving_average(result.metrics[metric], window)[:, shown]
-    steps = result.steps[:, shown].astype(float)
-    episodes = np.broadcast_to(result.episodes[shown].astype(float), steps.shape)
+    window = 1 if metric in EXACT else smoothing_window(outcome)
+    shown = spread(len(outcome.episodes))
+    values = moving_average(outcome.metrics[metric], window)[:, shown]
+    steps = outcome.steps[:, shown].astype(float)
+    episodes = np.broadcast_to(outcome.episodes[shown].astype(float), steps.shape)
     own = np.where(np.isnan(values), np.nan, steps if against == "steps" else episodes)
     common = quartiles(own)[1] if against == "steps" else episodes[0]
-    count = len(result.seeds)
+    count = len(outcome.seeds)
     series = [
         seeds_series(
-            f"median of {count} seeds" if count > 1 else f"seed {result.seeds[0]}", common, values
+            f"median of {count} seeds" if count > 1 else f"seed {outcome.seeds[0]}", common, values
         )
     ]
-    if metric == "utility" and "exact_utility" in result.metrics:
-        exact = quartiles(result.metrics["exact_utility"][:, shown])[1]
+    if metric == "utility" and "exact_utility" in outcome.metrics:
+        exact = quartiles(outcome.metrics["exact_utility"][:, shown])[1]
         series.append(Series("exact utility", common, exact, style="dashed"))
-    lines = zip(result.seeds, own, values, strict=True) if 1 < count <= MOST_SINGLE_LINES else ()
+    lines = zip(outcome.seeds, own, values, strict=True) if 1 < count <= MOST_SINGLE_LINES else ()
     singles = tuple(Series(f"seed {seed}", x, y) for seed, x, y in lines)
     axis = "sampled episodes" if against == "episodes" else "environment steps, median"
     axis += f"\n(moving average of {window} records)" if window > 1 else ""
-    levels = verdict.levels(result.references) if metric in UTILITIES else ()
+    levels = verdict.levels(references) if metric in UTILITIES else ()
     return Chart(
         name,
-        verdict.algorithm_name(result),
+        verdict.algorithm_name(outcome),
         words.meaning,
         axis,
         words.label,
@@ -196,27 +208,27 @@ def metric_chart(name: str, result: Result, metric: str, against: Against = "epi
     )
 
 
-def smoothing_window(result: Result) -> int:
+def smoothing_window(outcome: Outcome) -> int:
     """Over how many records a line is averaged: one, or a multiple of the algorithm's period where there are many."""
-    records = len(result.episodes)
+    records = len(outcome.episodes)
     if records <= MOST_POINTS:
         return 1
-    repeats = 1 if result.algorithm is None else Schedule(result.algorithm).period
-    period = repeats // gcd(repeats, result.config["setup"]["record_every"])
+    repeats = 1 if outcome.algorithm is None else Schedule(outcome.algorithm).period
+    period = repeats // gcd(repeats, outcome.config["setup"]["record_every"])
     return period * ceil(SMOOTHED_SHARE * records / period)
 
 
-def complete(result: Result) -> Result:
-    """The result without a last record of fewer iterations than the others, whose diagnostics do not compare."""
-    if result.algorithm is None or len(result.episodes) < 2:
-        return result
+def complete(outcome: Outcome) -> Outcome:
+    """The outcome without a last record of fewer iterations than the others, whose diagnostics do not compare."""
+    if outcome.algorithm is None or len(outcome.episodes) < 2:
+        return outcome
     if (
-        Schedule(result.algorithm).iterations(int(result.episodes[-1]))
-        % result.config["setup"]["record_every"]
+        Schedule(outcome.algorithm).iterations(int(outcome.episodes[-1]))
+        % outcome.config["setup"]["record_every"]
         == 0
     ):
-        return result
-    metrics = {name: values[:, :-1] for name, values in result.metrics.items()}
+        return outcome
+    metrics = {name: values[:, :-1] for name, values in outcome.metrics.items()}
     return replace(
-        result, episodes=result.episodes[:-1], steps=result.steps[:, :-1], metrics=metrics
+        outcome, episodes=outcome.episodes[:-1], steps=outcome.steps[:, :-1], metrics=metrics
     )

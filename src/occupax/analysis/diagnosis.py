@@ -25,8 +25,8 @@ from occupax.analysis.verdict import share_text, short, told_apart
 from occupax.envs.base import DecisionProcess
 from occupax.exact.evaluation import utility_gradient
 from occupax.features import VISITS, Feature, Stack
+from occupax.outcome import Assessment, Finding, Outcome
 from occupax.problem import Problem
-from occupax.training.result import Finding, Result
 from occupax.training.schedule import Schedule
 
 DROP = 4.0
@@ -49,11 +49,9 @@ SATURATED = 0.9
 EXPLORE = "a utility that rewards exploration too, such as Reward() + 0.1 * Entropy()"
 
 
-def diagnose(result: Result) -> tuple[Finding, ...]:
+def diagnose(outcome: Outcome, assessment: Assessment) -> tuple[Finding, ...]:
     """All findings about a training: at most one reason why nothing was learned, and whatever else there is."""
-    run = Evidence(result)
-    if run.result.problem is None and run.result.saved_assessment is None:
-        return ()
+    run = Evidence(outcome, assessment)
     overflow = _overflow(run)
     if overflow is not None:
         return (overflow,)
@@ -61,9 +59,9 @@ def diagnose(result: Result) -> tuple[Finding, ...]:
     return (*reasons, *(found for rule in RULES if (found := rule(run)) is not None))
 
 
-def learned(result: Result) -> bool:
+def learned(outcome: Outcome, assessment: Assessment) -> bool:
     """Whether a training is not known to have learned nothing; see `Evidence.no_progress`."""
-    return Evidence(result).no_progress is None
+    return Evidence(outcome, assessment).no_progress is None
 
 
 def steep_utility(problem: Problem) -> Finding | None:
@@ -92,15 +90,15 @@ def _first_only(feature: Feature, env: DecisionProcess) -> Float[np.ndarray, " d
 
 
 def _steep(run: Evidence) -> Finding | None:
-    return None if run.result.problem is None else steep_utility(run.result.problem)
+    return None if run.outcome.problem is None else steep_utility(run.outcome.problem)
 
 
 def _overflow(run: Evidence) -> Finding | None:
     """Return a finding about runs that stopped because the utility, or its square, is too large for a float."""
-    seeds = _seeds(run, lambda i: run.result.status[i].startswith("stopped"))
-    values = np.abs(np.append(run.result.utilities, run.references.first))
+    seeds = _seeds(run, lambda i: run.outcome.status[i].startswith("stopped"))
+    values = np.abs(np.append(run.assessment.utilities, run.references.first))
     known = values[~np.isnan(values)]
-    is_double = bool(run.result.config["versions"].get("float64"))
+    is_double = bool(run.outcome.config["versions"].get("float64"))
     precision, largest = (
         ("float64", np.finfo(np.float64).max)
         if is_double
@@ -114,7 +112,7 @@ def _overflow(run: Evidence) -> Finding | None:
         if run.counts_reward
         else "the values of the utility are too large"
     )
-    stopped = next(status for status in run.result.status if status.startswith("stopped"))
+    stopped = next(status for status in run.outcome.status if status.startswith("stopped"))
     double = "" if is_double else "; or JAX_ENABLE_X64=1, which computes in float64"
     return Finding(
         "overflow",
@@ -131,13 +129,17 @@ def _reward_unseen(run: Evidence) -> Finding | None:
         return None
     return Finding(
         "reward-unseen",
-        f"no episode earned any reward{seeds}, in {run.result.episodes[-1]:,} episodes.",
+        f"no episode earned any reward{seeds}, in {run.outcome.episodes[-1]:,} episodes.",
         f"{EXPLORE}; a longer horizon; more episodes; or a reward that also pays for steps on the way.",
     )
 
 
 def _all_cut(run: Evidence) -> Finding | None:
-    problem, returns, lengths = run.result.problem, run.known("return"), run.known("episode_length")
+    problem, returns, lengths = (
+        run.outcome.problem,
+        run.known("return"),
+        run.known("episode_length"),
+    )
     if problem is None or not run.counts_reward or run.references.share(run.median) >= GOOD:
         return None
     cut = [
@@ -180,7 +182,7 @@ def _no_progress(run: Evidence) -> Finding | None:
         run.curves
     ):  # which had learned something before
         return None
-    if not getattr(run.result.algorithm, "estimates_gradient", True):
+    if not getattr(run.outcome.algorithm, "estimates_gradient", True):
         return Finding(
             "no-progress", f"{run.no_progress}.", f"more episodes; a larger explore; or {EXPLORE}."
         )
@@ -198,7 +200,7 @@ def _no_progress(run: Evidence) -> Finding | None:
         f"the radius cut {share_text(clipped)} of the steps short",
     ]
     adam = "rule='adam', whose steps do not depend on the size of the utility, or "
-    plain = getattr(run.result.algorithm, "rule", None) == "gradient"
+    plain = getattr(run.outcome.algorithm, "rule", None) == "gradient"
     pace = "a larger radius" if clipped > HALF else f"{adam if plain else ''}a larger step_size"
     return Finding(
         "no-progress",
@@ -237,7 +239,7 @@ def _collapsed(run: Evidence, seed: int) -> Fall | None:
 
     Earlier policies count only if they satisfy the constraints as well as the returned one.
     """
-    windows, value = run.windows(seed), float(run.result.utilities[seed])
+    windows, value = run.windows(seed), float(run.assessment.utilities[seed])
     feasible = [window for window in windows if window.violation <= run.allowed[seed]]
     if not feasible or run.iterations < FEW:
         return None
@@ -267,7 +269,7 @@ def _collapsed(run: Evidence, seed: int) -> Fall | None:
 
 
 def _weights(run: Evidence) -> Finding | None:
-    algorithm, metrics = run.result.algorithm, run.result.metrics
+    algorithm, metrics = run.outcome.algorithm, run.outcome.metrics
     if algorithm is None or not np.any(metrics.get("largest_weight", np.ones(0)) > 1):
         return None
     batch = min(Schedule(algorithm).sizes)
@@ -305,8 +307,8 @@ def _weights(run: Evidence) -> Finding | None:
 
 def _restarted(run: Evidence, algorithm: object) -> float:
     """The share of the refinements that the guard on the weights replaced, by trajectories."""
-    drawn = np.diff(run.result.episodes, prepend=0)
-    rows = np.nan_to_num(run.result.metrics["restarted"]) * drawn
+    drawn = np.diff(run.outcome.episodes, prepend=0)
+    rows = np.nan_to_num(run.outcome.metrics["restarted"]) * drawn
     if not hasattr(algorithm, "epoch_length"):
         return float(rows.sum() / (len(rows) * drawn.sum()))
     refinements = algorithm.batch * (algorithm.epoch_length - 1)
@@ -319,14 +321,14 @@ def _restarted(run: Evidence, algorithm: object) -> float:
 
 def _outweighed(run: Evidence, bound: float) -> float:
     """The share of iterations with weights in which one is above a bound; a record has the largest of its own."""
-    every = run.result.config["setup"]["record_every"]
+    every = run.outcome.config["setup"]["record_every"]
     found = np.concatenate(run.known("largest_weight"))
     weighed = found[found != 1]
     return 1 - (1 - float(np.mean(weighed > bound))) ** (1 / every)
 
 
 def _outside_domain(run: Evidence) -> Finding | None:
-    problem = run.result.problem
+    problem = run.outcome.problem
     if problem is None:
         return None
     some_negative = jnp.linspace(
@@ -346,7 +348,7 @@ def _outside_domain(run: Evidence) -> Finding | None:
 
 
 def _seeds_disagree(run: Evidence) -> Finding | None:
-    values, others = run.result.utilities, run.references
+    values, others = run.assessment.utilities, run.references
     known = values[np.isfinite(values)]
     if len(known) < 2 or run.no_progress is not None or run.iterations < FEW:
         return None
@@ -370,19 +372,19 @@ def _seeds_disagree(run: Evidence) -> Finding | None:
 
 
 def _limit_not_kept(run: Evidence) -> Finding | None:
-    problem = run.result.problem
+    problem = run.outcome.problem
     if problem is None or not problem.constraints:
         return None
-    share = KEPT if run.result.assessment.source == "exact" else KEPT_ESTIMATED
+    share = KEPT if run.assessment.source == "exact" else KEPT_ESTIMATED
     said: list[str] = []
-    for constraint, excess in zip(problem.constraints, run.result.excesses.values(), strict=True):
+    for constraint, excess in zip(problem.constraints, run.excesses, strict=True):
         seeds = _seeds(
             run, lambda i, excess=excess, limit=constraint.limit: excess[i] > share * abs(limit)
         )
         if seeds is not None:
             worst, last = (
                 float(np.nanmax(excess)),
-                run.result.metrics[f"multiplier/{constraint.name}"][:, -1],
+                run.outcome.metrics[f"multiplier/{constraint.name}"][:, -1],
             )
             rest = (
                 f"its multiplier is {short(float(np.nanmedian(last)))} at the end"
@@ -398,7 +400,7 @@ def _limit_not_kept(run: Evidence) -> Finding | None:
         )
     if not said:
         return None
-    nobody = run.result.assessment.reason.partition("no policy satisfies")
+    nobody = run.assessment.reason.partition("no policy satisfies")
     proof = f" And {nobody[1]}{nobody[2]}" if nobody[1] else ""
     return Finding(
         "limit-not-kept",
@@ -432,7 +434,7 @@ def _saturation(run: Evidence) -> Finding | None:
 
 def _seeds(run: Evidence, affected: Callable[[int], bool]) -> str | None:
     """How many seeds something is true of, in words that end a clause; None if there are none."""
-    count, of = sum(map(affected, range(len(run.result.seeds)))), len(run.result.seeds)
+    count, of = sum(map(affected, range(len(run.outcome.seeds)))), len(run.outcome.seeds)
     if count == 0:
         return None
     return "" if of == 1 else f" in all {of} seeds" if count == of else f" in {count} of {of} seeds"

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.analysis.charts import Chart, HeatMap, Maps, Series, csv_text, thin
-from occupax.io import codec
+from occupax.io.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,13 +60,11 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
     path = Path(folder) / chart.name
     with style.context("default"):
         figure = draw(chart)
-        codec.write_text(
-            path.with_suffix(".svg"), svg_text(figure, chart.name)
-        )  # which makes the folder
+        write_text(path.with_suffix(".svg"), svg_text(figure, chart.name))  # which makes the folder
         drawn = io.BytesIO()
         figure.savefig(drawn, format="png", dpi=160)
-        codec.write_bytes(path.with_suffix(".png"), drawn.getvalue())
-    codec.write_text(path.with_suffix(".csv"), csv_text(chart))
+        write_bytes(path.with_suffix(".png"), drawn.getvalue())
+    write_text(path.with_suffix(".csv"), csv_text(chart))
 
 
 def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:

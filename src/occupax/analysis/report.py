@@ -22,17 +22,19 @@ from occupax.analysis.describe import (
     number,
     settings,
 )
+from occupax.analysis.diagnosis import diagnose
 from occupax.analysis.page import TableCell
 from occupax.analysis.page.figures import describe_chart, drawing
+from occupax.analysis.verdict import headline
 from occupax.analysis.visits import grid_map, saved_layout, visits, visits_map
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import OccupaxWarning
 from occupax.exact.probabilities import probabilities
-from occupax.io import codec
-from occupax.training.assessment import Assessment, counted_grid
+from occupax.io.files import write_bytes, write_text
+from occupax.io.records import EXACT
+from occupax.outcome import Assessment, Finding, Outcome, References
+from occupax.training.assessment import assess_with_references, counted_grid
 from occupax.training.recording import small_picture
-from occupax.training.records import EXACT
-from occupax.training.result import Result
 
 REPORT = "report.html"
 OF_CONSTRAINTS = ("multiplier/", "violation/")
@@ -48,30 +50,31 @@ def write_report(runs: Runs, path: str | Path) -> None:
     names = [name for name, _ in runs]
     if len(set(names)) < len(names):
         raise ValueError(f"runs must have different names, got {', '.join(names)}.")
-    printable = [(_printable(name), result) for name, result in runs]
+    printable = [(_printable(name), outcome) for name, outcome in runs]
     with style.context(
         "default"
     ):  # the page has its own colours, whatever the user's figures look like
-        told = list(zip(telling_names(printable), [result for _, result in runs], strict=True))
-        worth = [_assessment(result) for _, result in told]
+        told = list(zip(telling_names(printable), [outcome for _, outcome in runs], strict=True))
+        worth = [_assessment(outcome) for _, outcome in told]
         marked = set(differing(told))
         sections = [
-            _section(f"run-{i}", name, result, found, marked)
-            for i, ((name, result), found) in enumerate(zip(told, worth, strict=True))
+            _section(f"run-{i}", name, outcome, found, marked)
+            for i, ((name, outcome), found) in enumerate(zip(told, worth, strict=True))
         ]
         compared = compare(told, [found.utilities for found in worth]) if len(runs) > 1 else None
         text = page.render("report.html", sections=sections, comparison=compared)
-    codec.write_text(path, text)
+    write_text(path, text)
 
 
-def write_pages(result: Result, folder: Path) -> None:
+def write_pages(outcome: Outcome, folder: Path) -> None:
     """Write `report.html` and `plot.png` into the folder of a run; a page that cannot be written is a warning."""
     try:
         (folder / REPORT).unlink(missing_ok=True)  # it was about fewer episodes
+        references = _assessment(outcome).references
         drawn = io.BytesIO()
-        result.plot().savefig(drawn, format="png")
-        codec.write_bytes(folder / "plot.png", drawn.getvalue())
-        write_report([(folder.resolve().name, result)], folder / REPORT)
+        describe.plot_metric(outcome, references=references).savefig(drawn, format="png")
+        write_bytes(folder / "plot.png", drawn.getvalue())
+        write_report([(folder.resolve().name, outcome)], folder / REPORT)
     except Exception as error:  # noqa: BLE001 - what was trained is saved, and must not be lost for the sake of a page
         warnings.warn(f"the report could not be written: {error}", OccupaxWarning, stacklevel=3)
 
@@ -81,27 +84,39 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _assessment(result: Result) -> Assessment:
-    if result.problem is None and result.saved_assessment is None:
-        unknown = np.full(len(result.seeds), np.nan)
+def _assessment(outcome: Outcome) -> Assessment:
+    assessment = assess_with_references(outcome)
+    if assessment is None:
+        unknown = np.full(len(outcome.seeds), np.nan)
         return Assessment(unknown, "not known, because the problem cannot be restored from a file")
-    return result.assessment
+    return assessment
+
+
+def _findings(outcome: Outcome, assessment: Assessment) -> tuple[Finding, ...]:
+    if outcome.saved_diagnosis is not None:
+        return outcome.saved_diagnosis
+    return () if _is_unknown(outcome) else diagnose(outcome, assessment)
+
+
+def _is_unknown(outcome: Outcome) -> bool:
+    """Return whether the policies can be evaluated neither from a file nor in the problem."""
+    return outcome.problem is None and outcome.saved_assessment is None
 
 
 def _section(
-    anchor: str, name: str, result: Result, assessment: Assessment, marked: Set[str]
+    anchor: str, name: str, outcome: Outcome, assessment: Assessment, marked: Set[str]
 ) -> dict[str, Any]:
     columns = {
         "Utility": assessment.utilities,
         **({} if assessment.gaps is None else {"Left at most": assessment.gaps}),
-        **_slacks(result, assessment),
-        "Return": result.metrics["return"][:, -1],
-        "Discounted return": result.metrics["discounted_return"][:, -1],
-        "Steps per episode": result.metrics["episode_length"][:, -1],
-        "Environment steps": result.steps[:, -1],
+        **_slacks(outcome, assessment),
+        "Return": outcome.metrics["return"][:, -1],
+        "Discounted return": outcome.metrics["discounted_return"][:, -1],
+        "Steps per episode": outcome.metrics["episode_length"][:, -1],
+        "Environment steps": outcome.steps[:, -1],
     }
-    finished = sum(status == "finished" for status in result.status)
-    full, recorded, others = describe.complete(result), result.metrics, result.references
+    finished = sum(status == "finished" for status in outcome.status)
+    full, recorded, others = describe.complete(outcome), outcome.metrics, assessment.references
     told = [*(name for name in recorded if name.startswith(OF_CONSTRAINTS)), *DIAGNOSTICS]
     constant = [it for it in told if it in recorded and np.ptp(recorded[it]) == 0]
     same = np.array_equal(
@@ -113,19 +128,19 @@ def _section(
     return {
         "anchor": anchor,
         "title": name,
-        "headline": result.headline,
-        "findings": result.diagnosis,
-        "settings": settings(result),
+        "headline": headline(outcome, None if _is_unknown(outcome) else assessment),
+        "findings": _findings(outcome, assessment),
+        "settings": settings(outcome),
         "marked": [
-            name for name, _ in settings(result) if {name, *_fields_of(name, result)} & marked
+            name for name, _ in settings(outcome) if {name, *_fields_of(name, outcome)} & marked
         ],
         "assessment": assessment,
         "overview": [
             TableCell(name, anchor),
-            verdict.algorithm_name(result),
+            verdict.algorithm_name(outcome),
             assessment.source,
-            f"{finished} of {len(result.seeds)}",
-            f"{result.episodes[-1]:,}",
+            f"{finished} of {len(outcome.seeds)}",
+            f"{outcome.episodes[-1]:,}",
             number(_median(assessment.utilities)),
             verdict.share_text(reached) or UNKNOWN,
         ],
@@ -136,30 +151,34 @@ def _section(
                 status[:1].upper() + status[1:],
                 *(number(column[i]) for column in columns.values()),
             ]
-            for i, (seed, status) in enumerate(zip(result.seeds, result.status, strict=True))
+            for i, (seed, status) in enumerate(zip(outcome.seeds, outcome.status, strict=True))
         ],
         "foot": [
             "Median",
             f"{finished} finished",
             *(number(_median(column)) for column in columns.values()),
         ],
-        "several": len(result.seeds) > 1,
+        "several": len(outcome.seeds) > 1,
         "headlines": [
-            _titled(anchor, result, metric) for metric in HEADLINES if _known(recorded[metric])
+            _titled(anchor, outcome, metric, others)
+            for metric in HEADLINES
+            if _known(recorded[metric])
         ],
-        "maps": _visits(anchor, result, assessment),
-        "picture": _picture(result, assessment),
-        "diagnostics": [_diagnostic(anchor, result if it in EXACT else full, it) for it in drawn],
+        "maps": _visits(anchor, outcome, assessment),
+        "picture": _picture(outcome, assessment),
+        "diagnostics": [_diagnostic(anchor, outcome if it in EXACT else full, it) for it in drawn],
         "constant": [
             f"{describe_metric(it).label} {number(recorded[it].flat[0])}" for it in constant
         ],
     }
 
 
-def _fields_of(name: str, result: Result) -> Sequence[str]:
+def _fields_of(name: str, outcome: Outcome) -> Sequence[str]:
     """The settings that a line of the page is about, besides its name."""
     return (
-        list(result.config["setup"]["algorithm"].get("fields") or {}) if name == "Algorithm" else []
+        list(outcome.config["setup"]["algorithm"].get("fields") or {})
+        if name == "Algorithm"
+        else []
     )
 
 
@@ -168,54 +187,59 @@ def _known(values: np.ndarray) -> bool:
     return bool(np.isfinite(values).any())
 
 
-def _picture(result: Result, assessment: Assessment) -> dict[str, str] | None:
+def _picture(outcome: Outcome, assessment: Assessment) -> dict[str, str] | None:
     """An episode of the best policy as an image for the page, where the environment can be drawn."""
-    if result.problem is None or np.isnan(assessment.utilities).all():
+    if outcome.problem is None or np.isnan(assessment.utilities).all():
         return None
     best = int(np.nanargmax(assessment.utilities))
-    drawn = small_picture(result.policies[best], result.problem.env)
+    drawn = small_picture(outcome.policies[best], outcome.problem.env)
     if drawn is None:
         return None
-    return {"seed": str(result.seeds[best]), "data": base64.b64encode(drawn).decode()}
+    return {"seed": str(outcome.seeds[best]), "data": base64.b64encode(drawn).decode()}
 
 
-def _slacks(result: Result, assessment: Assessment) -> dict[str, Float[np.ndarray, " seed"]]:
+def _slacks(outcome: Outcome, assessment: Assessment) -> dict[str, Float[np.ndarray, " seed"]]:
     """The slack of each constraint in the trained policies, by a heading."""
-    if result.problem is None or assessment.excesses is None:
+    if outcome.problem is None or assessment.excesses is None:
         return {}
-    pairs = enumerate(result.problem.constraints)
+    pairs = enumerate(outcome.problem.constraints)
     return {f"Slack of {constraint}": -assessment.excesses[:, k] for k, constraint in pairs}
 
 
-def _titled(anchor: str, result: Result, metric: str) -> Chart:
-    chart = describe.metric_chart(f"{anchor}-{figure_name(metric)}", result, metric)
+def _titled(
+    anchor: str, outcome: Outcome, metric: str, references: References | None = None
+) -> Chart:
+    name = f"{anchor}-{figure_name(metric)}"
+    chart = describe.metric_chart(name, outcome, metric, references=references)
     return replace(chart, title=chart.y_label.capitalize())
 
 
-def _diagnostic(anchor: str, result: Result, metric: str) -> dict[str, Any]:
-    chart = replace(_titled(anchor, result, metric), singles=())
+def _diagnostic(anchor: str, outcome: Outcome, metric: str) -> dict[str, Any]:
+    chart = replace(_titled(anchor, outcome, metric), singles=())
     figure = describe.draw_metric(chart, metric, bare=True)
     figure.set_size_inches(3.3, 2.3)
     figure.axes[0].set_ylabel("")  # the caption begins with it
     return drawing(figure, chart, describe_chart(chart))
 
 
-def _visits(anchor: str, result: Result, assessment: Assessment) -> Maps | None:
+def _visits(anchor: str, outcome: Outcome, assessment: Assessment) -> Maps | None:
     if np.isnan(assessment.utilities).all():
         return None
     best = int(np.nanargmax(assessment.utilities))
-    name, title = f"{anchor}-visits", f"best policy (seed {result.seeds[best]})"
-    if result.problem is None:
-        layout = saved_layout(result.config["setup"])
+    name, title = f"{anchor}-visits", f"best policy (seed {outcome.seeds[best]})"
+    if outcome.problem is None:
+        layout = saved_layout(outcome.config["setup"])
         if layout is None or assessment.visits is None:
             return None
         return visits_map(name, title, assessment.visits[best], layout)
-    grid = counted_grid(result.problem)
+    grid = counted_grid(outcome.problem)
     if grid is not None and assessment.visits is not None:
         return grid_map(name, title, grid, assessment.visits[best])
-    if not isinstance(result.problem.env, TabularMDP):
+    if not isinstance(outcome.problem.env, TabularMDP):
         return None
-    return visits(name, result.problem, probabilities(result.problem, result.policies[best]), title)
+    return visits(
+        name, outcome.problem, probabilities(outcome.problem, outcome.policies[best]), title
+    )
 
 
 def _median(column: np.ndarray) -> float:

@@ -17,10 +17,10 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.registry import implementation
 from occupax.envs.tabular import TabularMDP
 from occupax.features import Feature
+from occupax.io.records import EXACT
+from occupax.outcome import Assessment, Outcome, References
 from occupax.problem import Problem
-from occupax.training.assessment import EPISODES, GYMNASIUM_EPISODES, References
-from occupax.training.records import EXACT
-from occupax.training.result import Result
+from occupax.training.assessment import EPISODES, GYMNASIUM_EPISODES
 from occupax.training.schedule import Schedule
 
 FEW = 20
@@ -57,24 +57,25 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A result, and what several rules ask of it."""
+    """Statistics of a run that several rules of the diagnosis use."""
 
-    result: Result
+    outcome: Outcome
+    assessment: Assessment
 
     @cached_property
     def references(self) -> References:
         """What other policies are worth; NaN where it is not known."""
-        return self.result.references or References(np.nan)
+        return self.assessment.references or References(np.nan)
 
     def known(self, metric: str) -> list[Float[np.ndarray, " record"]]:
         """What was recorded of each seed, up to where it was stopped; nothing in older folders that do not have it."""
-        rows = self.result.metrics.get(metric, np.zeros((len(self.result.seeds), 0)))
+        rows = self.outcome.metrics.get(metric, np.zeros((len(self.outcome.seeds), 0)))
         return [row[~np.isnan(row)].astype(float) for row in rows]
 
     @cached_property
     def curves(self) -> list[Float[np.ndarray, " record"]]:
         """The utility of each seed: the exact one where it was recorded, else the estimate from its own batches."""
-        return self.known(EXACT[0] if EXACT[0] in self.result.metrics else "utility")
+        return self.known(EXACT[0] if EXACT[0] in self.outcome.metrics else "utility")
 
     @cached_property
     def violations(self) -> list[Float[np.ndarray, " record"]]:
@@ -89,18 +90,19 @@ class Evidence:
     @cached_property
     def allowed(self) -> Float[np.ndarray, " seed"]:
         """The violation up to which an earlier policy of each seed is no worse than the returned one."""
-        allowed = np.full(len(self.result.seeds), KEPT_ESTIMATED)
-        for constraint, excess in zip(self._constraints, self._excesses, strict=True):
+        allowed = np.full(len(self.outcome.seeds), KEPT_ESTIMATED)
+        for constraint, excess in zip(self._constraints, self.excesses, strict=True):
             allowed = np.fmax(allowed, excess / (abs(constraint.limit) or 1.0))
         return allowed
 
     @property
     def _constraints(self) -> tuple[Constraint, ...]:
-        return () if self.result.problem is None else self.result.problem.constraints
+        return () if self.outcome.problem is None else self.outcome.problem.constraints
 
     @property
-    def _excesses(self) -> list[Float[np.ndarray, " seed"]]:
-        return list(self.result.excesses.values()) if self._constraints else []
+    def excesses(self) -> list[Float[np.ndarray, " seed"]]:
+        """The violation of each constraint."""
+        return [] if self.assessment.excesses is None else list(self.assessment.excesses.T)
 
     def violates(self, seed: int) -> bool:
         """Return whether the returned policy of a seed violates a constraint."""
@@ -117,20 +119,20 @@ class Evidence:
     @cached_property
     def median(self) -> float:
         """The median of what the trained policies are worth; NaN if none is finite."""
-        known = self.result.utilities[~np.isnan(self.result.utilities)]
+        known = self.assessment.utilities[~np.isnan(self.assessment.utilities)]
         return float(np.median(known)) if known.size else np.nan
 
     @cached_property
     def iterations(self) -> int:
         """How many iterations there were, or at least how many records."""
-        if self.result.algorithm is None or not len(self.result.episodes):
-            return len(self.result.episodes)
-        return Schedule(self.result.algorithm).iterations(int(self.result.episodes[-1]))
+        if self.outcome.algorithm is None or not len(self.outcome.episodes):
+            return len(self.outcome.episodes)
+        return Schedule(self.outcome.algorithm).iterations(int(self.outcome.episodes[-1]))
 
     @cached_property
     def counts_reward(self) -> bool:
         """Whether the utility is one of the environment's reward."""
-        return self.result.problem is not None and _counts_reward(self.result.problem.features)
+        return self.outcome.problem is not None and _counts_reward(self.outcome.problem.features)
 
     @cached_property
     def no_progress(self) -> str | None:
@@ -170,9 +172,9 @@ class Evidence:
         """
         rise = self.median - self.references.first
         noise = max(window.noise for pair in pairs for window in pair)
-        batch = 1 if self.result.algorithm is None else max(Schedule(self.result.algorithm).sizes)
-        is_gymnasium = self.result.problem is not None and isinstance(
-            self.result.problem.env, GymnasiumEnv
+        batch = 1 if self.outcome.algorithm is None else max(Schedule(self.outcome.algorithm).sizes)
+        is_gymnasium = self.outcome.problem is not None and isinstance(
+            self.outcome.problem.env, GymnasiumEnv
         )
         episodes = GYMNASIUM_EPISODES if is_gymnasium else EPISODES
         error = noise * np.sqrt(2 * batch / episodes)
@@ -202,10 +204,10 @@ class Evidence:
     @cached_property
     def _period(self) -> int:
         """After how many records the phases of the algorithm repeat."""
-        if self.result.algorithm is None:
+        if self.outcome.algorithm is None:
             return 1
-        repeats = Schedule(self.result.algorithm).period
-        return repeats // int(np.gcd(repeats, self.result.config["setup"]["record_every"]))
+        repeats = Schedule(self.outcome.algorithm).period
+        return repeats // int(np.gcd(repeats, self.outcome.config["setup"]["record_every"]))
 
     def _window(self, seed: int, records: slice) -> Window:
         part = self.curves[seed][records]

@@ -1,18 +1,18 @@
 """How good the policies of a training are, in a sentence or a few lines."""
 
+from collections.abc import Sequence
 from math import floor
 
 import numpy as np
 
-from occupax._display import Description, environment_words, in_words, words
 from occupax.analysis import statistics
 from occupax.analysis.charts import Level
+from occupax.analysis.saved_text import environment_words, words
+from occupax.display import Description, in_words
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
 from occupax.io.codec import class_name
-from occupax.samplers import EpisodeError
-from occupax.training.assessment import References
-from occupax.training.result import Finding, Result
+from occupax.outcome import Assessment, Finding, Outcome, References
 from occupax.utilities import Reward, Sum, Utility
 
 NEARLY_ALL = 0.99
@@ -23,41 +23,41 @@ NOTHING = 1e-3
 """A number below this share of the way from the uniform policy to the optimum is shown as 0."""
 
 
-def headline(result: Result) -> str:
-    """The median utility of the seeds, what others are worth and, where the optimum is known, the share of the way.
+def headline(outcome: Outcome, assessment: Assessment | None) -> str:
+    """Return the median utility of the seeds beside the utilities of other policies.
 
     For example "-26.5 (median of 10 seeds); uniform -79.0, optimum -23.0 (certified): 94% of the
     way".
     """
-    if result.problem is None and result.saved_assessment is None:
+    if assessment is None:
         return "what the policies are worth is not known, because the problem cannot be restored from a file"
-    known = result.utilities[~np.isnan(result.utilities)]
+    known = assessment.utilities[~np.isnan(assessment.utilities)]
     if not known.size:
         return "no seed has a policy that is finite"
     value = float(np.median(known))
-    references = result.references or References(np.nan)
-    remark = _remark(len(known), len(result.utilities), result.assessment.source)
+    references = assessment.references or References(np.nan)
+    remark = _remark(len(known), len(assessment.utilities), assessment.source)
     return (
         short(value, references.way)
         + remark
         + _compared(value, references)
-        + _return(result)
-        + _limits(result)
+        + _return(outcome)
+        + _limits(outcome, assessment)
     )
 
 
-def _return(result: Result) -> str:
+def _return(outcome: Outcome) -> str:
     """Return the part of the headline on the undiscounted return of the last iteration.
 
     It is empty for the reward alone on a table, where the exact utility says as much, and for goals
     without a reward.
     """
-    if result.problem is None or not _has_reward(result.problem.objective):
+    if outcome.problem is None or not _has_reward(outcome.problem.objective):
         return ""
-    last = result.metrics["return"][:, -1:]
+    last = outcome.metrics["return"][:, -1:]
     known = last[np.isfinite(last)]
-    exact = isinstance(result.problem.env, TabularMDP) and isinstance(
-        result.problem.objective, Reward
+    exact = isinstance(outcome.problem.env, TabularMDP) and isinstance(
+        outcome.problem.objective, Reward
     )
     if exact or not known.size:
         return ""
@@ -71,14 +71,12 @@ def _has_reward(objective: Utility) -> bool:
     return isinstance(objective, Reward)
 
 
-def _limits(result: Result) -> str:
+def _limits(outcome: Outcome, assessment: Assessment) -> str:
     """The end of the headline of a problem with constraints: the slack of each, in the median."""
-    if result.problem is None:
+    if outcome.problem is None or assessment.excesses is None:
         return ""
     text = ""
-    for constraint, excess in zip(
-        result.problem.constraints, result.excesses.values(), strict=True
-    ):
+    for constraint, excess in zip(outcome.problem.constraints, assessment.excesses.T, strict=True):
         known = excess[~np.isnan(excess)]
         middle = float(np.median(known)) if known.size else np.nan
         text += f"; {constraint}: " + (
@@ -139,13 +137,8 @@ def levels(references: References | None) -> tuple[Level, ...]:
     )
 
 
-def summary(result: Result) -> str:
-    """The headline, and for each finding a line of what happened, one of what to try, and where more is said."""
-    return "\n".join([result.headline, *finding_lines(result)])
-
-
-def finding_lines(result: Result) -> list[str]:
-    """The findings as lines of text; each names its section of the documentation."""
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """Return findings as lines of text with their sections of the documentation."""
 
     def lines(it: Finding) -> tuple[str, ...]:
         return (
@@ -154,70 +147,57 @@ def finding_lines(result: Result) -> list[str]:
             f"  more: docs/diagnosis.md#{it.kind}",
         )
 
-    return [line for it in result.diagnosis for line in lines(it)]
+    return [line for it in findings for line in lines(it)]
 
 
-def short_description(result: Result) -> Description:
-    """The headline, then what was trained with all settings, status, findings, and the curve of the median utility."""
-    try:
-        said, kinds, others = (
-            result.headline,
-            [finding.kind for finding in result.diagnosis],
-            result.references,
-        )
-    except (
-        EpisodeError,
-        ValueError,
-    ) as error:  # whoever looks at a result is not to be stopped by it
-        said, kinds, others = (
-            f"what the policies are worth could not be found out: {error}",
-            [],
-            None,
-        )
-    status = {it: result.status.count(it) for it in result.status}
+def short_description(
+    outcome: Outcome, text: str, kinds: Sequence[str], references: References | None
+) -> Description:
+    """Return the description of a run below its headline `text`, with the kinds of its findings."""
+    status = {it: outcome.status.count(it) for it in outcome.status}
     rows = {
-        "algorithm": algorithm_text(result),
-        "problem": _problem_text(result),
-        "seeds": str(len(result.seeds)),
-        "episodes": f"{result.episodes[-1] if len(result.episodes) else 0:,} a seed",
-        "time": f"{result.seconds:,.1f} seconds",
+        "algorithm": algorithm_text(outcome),
+        "problem": _problem_text(outcome),
+        "seeds": str(len(outcome.seeds)),
+        "episodes": f"{outcome.episodes[-1] if len(outcome.episodes) else 0:,} a seed",
+        "time": f"{outcome.seconds:,.1f} seconds",
         "status": ", ".join(
-            it if len(result.seeds) == 1 else f"{count} {it}" for it, count in status.items()
+            it if len(outcome.seeds) == 1 else f"{count} {it}" for it, count in status.items()
         ),
         **({"findings": f"{', '.join(kinds)} (summary() says more)"} if kinds else {}),
     }
-    curve = statistics.quartiles(result.metrics["utility"])[1]
-    return Description(said, list(rows.items()), [curve], [level.y for level in levels(others)])
+    curve = statistics.quartiles(outcome.metrics["utility"])[1]
+    return Description(text, list(rows.items()), [curve], [level.y for level in levels(references)])
 
 
-def run_name(result: Result) -> str:
+def run_name(outcome: Outcome) -> str:
     """What a run is called that has no other name: its algorithm and its environment."""
-    return f"{algorithm_name(result)} on {environment_text(result)}"
+    return f"{algorithm_name(outcome)} on {environment_text(outcome)}"
 
 
-def algorithm_text(result: Result) -> str:
+def algorithm_text(outcome: Outcome) -> str:
     """The algorithm and all its settings, even of one that could not be restored."""
-    if result.algorithm is not None:
-        return in_words(result.algorithm)
-    return words(result.config["setup"]["algorithm"], result.arrays)
+    if outcome.algorithm is not None:
+        return in_words(outcome.algorithm)
+    return words(outcome.config["setup"]["algorithm"], outcome.arrays)
 
 
-def environment_text(result: Result) -> str:
+def environment_text(outcome: Outcome) -> str:
     """The environment, by its id if it is a table of Gymnasium's, even of one that could not be restored."""
-    if result.problem is not None:
-        env = result.problem.env
+    if outcome.problem is not None:
+        env = outcome.problem.env
         if isinstance(env, TabularMDP) and (name := table_name(env)):
             return f"{name} ({env.num_states:,} states, {env.num_actions:,} actions)"
         return in_words(env)
     return environment_words(
-        result.config["setup"]["problem"].get("fields", {}).get("env"), result.arrays
+        outcome.config["setup"]["problem"].get("fields", {}).get("env"), outcome.arrays
     )
 
 
-def _problem_text(result: Result) -> str:
-    problem = result.problem
+def _problem_text(outcome: Outcome) -> str:
+    problem = outcome.problem
     if problem is None:
-        return f"on {environment_text(result)}, not restored"
+        return f"on {environment_text(outcome)}, not restored"
     horizon = "infinite horizon" if problem.horizon is None else f"horizon {problem.horizon}"
     settings = [
         f"discount {problem.discount:g}",
@@ -225,12 +205,12 @@ def _problem_text(result: Result) -> str:
         problem.termination,
         *map(str, problem.constraints),
     ]
-    return f"{in_words(problem.objective)} on {environment_text(result)}, {', '.join(settings)}"
+    return f"{in_words(problem.objective)} on {environment_text(outcome)}, {', '.join(settings)}"
 
 
-def algorithm_name(result: Result) -> str:
+def algorithm_name(outcome: Outcome) -> str:
     """The class of the algorithm, even of one that could not be restored."""
-    return class_name(result.config["setup"]["algorithm"])
+    return class_name(outcome.config["setup"]["algorithm"])
 
 
 def _remark(known: int, seeds: int, source: str) -> str:

@@ -11,7 +11,7 @@ from occupax.algorithms import Algorithm
 from occupax.bench import search
 from occupax.bench.families import BenchProblem
 from occupax.bench.measure import Curve, constant_curve, policy_source, train
-from occupax.io import codec
+from occupax.io.files import checksum
 from occupax.jobs import SECONDS, Job, JobResult, file_name
 from occupax.training.loggers import Logger
 from occupax.training.setup import Setup, make_setup
@@ -134,6 +134,6 @@ def _run(cell: BenchCell, logger: Logger) -> JobResult:
 def _source_checksum(algorithm: Algorithm[Any]) -> str:
     """Return a checksum of the code of an algorithm, because a change makes its cells stale."""
     try:
-        return codec.checksum(inspect.getsource(type(algorithm)), {})
+        return checksum(inspect.getsource(type(algorithm)), {})
     except OSError:  # the class was typed into an interpreter
         return ""

@@ -16,6 +16,7 @@ from occupax.bench.objectives import network_arguments, tabular_utility
 from occupax.envs import LQR, TabularMDP, make
 from occupax.errors import check_integer, unknown
 from occupax.io import codec
+from occupax.io.files import checksum
 from occupax.problem import Problem
 
 Half = Literal["development", "test"]
@@ -115,7 +116,7 @@ class BenchProblem:
     def fingerprint(self) -> str:
         """Checksum of the whole problem."""
         text, arrays = codec.pack(self.problem)
-        return codec.checksum(json.dumps(text), arrays)
+        return checksum(json.dumps(text), arrays)
 
     def _make_env(self) -> Any:
         entry = self.entry

@@ -18,7 +18,7 @@ from occupax.bench.cells import CellResult
 from occupax.bench.families import FAMILIES
 from occupax.bench.measure import EPISODES, ESTIMATES, MIN_SCORE, RECORDS
 from occupax.bench.references import Reference
-from occupax.io import codec
+from occupax.io.files import write_text
 from occupax.jobs import versions_text
 
 DEFAULT = "ox.train"
@@ -154,10 +154,10 @@ class Leaderboard:
         }
         for kind in ("md", "html"):
             text = page.render(f"bench.{kind}", **content)
-            codec.write_text(folder / f"bench.{kind}", text)
+            write_text(folder / f"bench.{kind}", text)
         for table in (*boards, *comparisons, *problems):
-            codec.write_text(folder / "numbers" / f"{table.name}.csv", table.csv())
-        codec.write_text(folder / "numbers" / "runs.csv", csv_lines(self._run_rows()))
+            write_text(folder / "numbers" / f"{table.name}.csv", table.csv())
+        write_text(folder / "numbers" / "runs.csv", csv_lines(self._run_rows()))
         return folder / "bench.html"
 
     def _of_half(self, half: str) -> list[CellResult]:

@@ -9,10 +9,10 @@ from occupax.bench.cells import BenchCell, CellResult, Track, read_cell
 from occupax.bench.families import BenchProblem, Half, Suite, problems
 from occupax.bench.leaderboard import DEFAULT, Leaderboard
 from occupax.bench.references import Reference, read_reference, reference_job, stored_reference
-from occupax.errors import check_integer, shown
-from occupax.io.run_folder import refuse_others_files
+from occupax.errors import check_integer, check_path, shown
+from occupax.io.run_folder import check_foreign_files
 from occupax.jobs import FOLDERS, Job, JobStore
-from occupax.training.setup import as_algorithm, refuse_unless_path
+from occupax.training.setup import as_algorithm
 
 Entries = Mapping[str, Algorithm[Any] | None]
 """Algorithms by label. None stands for the default of `occupax.train`."""
@@ -55,10 +55,10 @@ def run(
     entries = _read_entries(algorithms)
     if check_integer("seeds", seeds) < 2:
         raise ValueError(f"seeds must be at least 2 to tell how much they differ, got {seeds}.")
-    refuse_unless_path(out, "out")
+    check_path(out, "out")
     folder = Path(out)
     selected = problems(suite, half, fresh)
-    refuse_others_files(folder, FOLDERS)
+    check_foreign_files(folder, FOLDERS)
     cells = _make_cells(entries, selected, "default", seeds)
     if tuned:
         cells += _make_cells(entries, selected, "tuned", seeds)

@@ -16,7 +16,7 @@ from occupax.algorithms import REINFORCE
 from occupax.bench.families import BenchProblem, problems
 from occupax.bench.measure import train
 from occupax.envs.lqr import LQR
-from occupax.io import codec
+from occupax.io.files import write_text
 from occupax.jobs import Job, JobResult, file_name
 from occupax.policies import Tabular
 from occupax.problem import Problem
@@ -92,7 +92,7 @@ def store_references(names: Sequence[str]) -> None:
         if problem.name in names or not names:
             reference = compute_reference(problem)
             stored[problem.name] = {"fingerprint": problem.fingerprint, **reference._asdict()}
-            codec.write_text(str(STORED), json.dumps(stored, indent=1) + "\n")
+            write_text(str(STORED), json.dumps(stored, indent=1) + "\n")
 
 
 def compute_reference(problem: BenchProblem) -> Reference:

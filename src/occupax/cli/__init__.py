@@ -30,7 +30,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from occupax import __version__
-from occupax._signals import ending_signals
 from occupax.cli.cache import keep_compiled_programs
 from occupax.cli.choices import Choices
 from occupax.cli.commands.bench import bench
@@ -42,6 +41,7 @@ from occupax.cli.names import list_names
 from occupax.cli.output import only_json, print_any_character, print_line
 from occupax.cli.own_options import with_settings
 from occupax.errors import OccupaxWarning
+from occupax.signals import ending_signals
 from occupax.training.loop import Terminated
 
 COMMANDS = {

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from occupax._watch import Watch
 from occupax.envs.missing_envs import advice
 from occupax.errors import unknown
+from occupax.watch import Watch
 
 SECONDS_TO_CLOSE = 10.0
 

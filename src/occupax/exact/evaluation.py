@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from occupax._display import Description, shown_number
 from occupax.compiled import bind
+from occupax.display import Description, shown_number
 from occupax.errors import check_number, real_array, shown
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
 from occupax.exact.probabilities import read_policy

@@ -12,13 +12,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from occupax._display import Description, in_words, shown_number
-from occupax._forking import begin_jax_use
 from occupax.compiled import bind
+from occupax.display import Description, in_words, shown_number
 from occupax.errors import check_integer, check_number, unknown
 from occupax.exact import conic, constrained, evaluation
 from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
 from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
+from occupax.forking import begin_jax_use
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import NoConicFormError, Utility
 

@@ -22,6 +22,7 @@ from occupax.experiments.judges import EVALUATION, EvaluationJudge, ExactJudge
 from occupax.experiments.store import Unit
 from occupax.experiments.tasks import Task
 from occupax.io import codec
+from occupax.io.files import checksum
 from occupax.training.loggers import Logger
 from occupax.training.loop import run
 from occupax.training.setup import make_setup
@@ -75,7 +76,7 @@ def described(task: Task) -> dict[str, Any]:
     """What results on a task depend on."""
     text, arrays = codec.pack(task.problem)
     judge = "exact" if task.tabular else f"{EVALUATION} episodes"
-    return {"task": task.name, "problem": codec.checksum(json.dumps(text), arrays), "judge": judge}
+    return {"task": task.name, "problem": checksum(json.dumps(text), arrays), "judge": judge}
 
 
 def slug(*parts: str) -> str:

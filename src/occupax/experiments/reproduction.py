@@ -8,7 +8,7 @@ from typing import Any
 
 from occupax.analysis import page, plots
 from occupax.analysis.charts import csv_lines
-from occupax.errors import unknown
+from occupax.errors import check_path, unknown
 from occupax.experiments import (
     ablations,
     cells,
@@ -29,9 +29,8 @@ from occupax.experiments.sections import Section, text
 from occupax.experiments.store import SECONDS, Arrays, Unit, run_units
 from occupax.experiments.tasks import COVERAGE
 from occupax.experiments.tuning import Search, Trial
-from occupax.io import codec
-from occupax.io.run_folder import refuse_others_files
-from occupax.training.setup import refuse_unless_path, versions
+from occupax.io.files import write_text
+from occupax.io.run_folder import check_foreign_files, versions
 
 QUICKLY_COMPILED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 """Of two hundred programs: most of their work is done by the kernels, and compiling them is what
@@ -132,8 +131,8 @@ def reproduce(scale: str, out: str | Path, only: str | None = None, progress: bo
         raise unknown("scale", scale, SCALES)
     if only is not None and only not in RUN:
         raise unknown("only", only, RUN)
-    refuse_unless_path(out, "out")
-    refuse_others_files(Path(out), ("units", "locks"))
+    check_path(out, "out")
+    check_foreign_files(Path(out), ("units", "locks"))
     os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)
     work, sections, told = Work(Path(out), SCALES[scale], progress), list[Section](), list[str]()
     if only is None:
@@ -175,9 +174,9 @@ def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequ
         for figure in section.figures:
             plots.save(figure, folder / "figures")
     for name, it in numbers.items():
-        codec.write_text(folder / "numbers" / f"{name}.csv", csv_lines([it.header, *it.rows]))
-    codec.write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds([*work.cells.values()])))
-    codec.write_text(folder / "numbers" / "search.csv", csv_lines(_trials(work.searches)))
+        write_text(folder / "numbers" / f"{name}.csv", csv_lines([it.header, *it.rows]))
+    write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds([*work.cells.values()])))
+    write_text(folder / "numbers" / "search.csv", csv_lines(_trials(work.searches)))
     used = ", ".join(
         f"{name} {version}" for name, version in versions().items() if name != "float64"
     )
@@ -194,7 +193,7 @@ def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequ
         content = page.render(
             f"experiments.{kind}", **words, claims=claims, badges=BADGES, sections=everything
         )
-        codec.write_text(folder / f"report.{kind}", content)
+        write_text(folder / f"report.{kind}", content)
     return folder / "report.html"
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from occupax.experiments.progress import Job, share_jobs
-from occupax.io import codec
+from occupax.io.files import read_arrays, write_arrays
+from occupax.io.run_folder import versions
 from occupax.training.loggers import Logger
-from occupax.training.setup import versions
 
 Arrays = dict[str, np.ndarray]
 SECONDS = "seconds"
@@ -34,14 +34,14 @@ class Unit:
     def stored(self, folder: Path) -> Arrays | None:
         """Its arrays, if the folder has them, from the same description and versions."""
         file = self._file(folder)
-        arrays, content = codec.read(file) if file.exists() else ({}, {})
+        arrays, content = read_arrays(file) if file.exists() else ({}, {})
         return dict(arrays) if content.get("of") == self._content() else None
 
     def do(self, folder: Path, logger: Logger) -> Arrays:
         """Do the work, and keep what comes of it."""
         began = time.process_time()
         arrays = self.work(logger) | {SECONDS: np.asarray(time.process_time() - began)}
-        codec.write(self._file(folder), arrays, {"of": self._content()})
+        write_arrays(self._file(folder), arrays, {"of": self._content()})
         return arrays
 
     def _content(self) -> dict[str, Any]:

@@ -1,20 +1,11 @@
-"""Values as JSON and named arrays, and files of both: nothing is pickled, and nothing in a file is ever executed.
-
-A file is there as a whole or not at all, with a checksum, and equal content gives equal bytes in
-every process.
-"""
+"""Values as JSON and named arrays. Nothing is pickled, and no code in a file is executed."""
 
 import dataclasses
 import importlib
 import inspect
-import json
-import os
 import re
-import secrets
-from collections.abc import Callable, Mapping
-from hashlib import sha256
+from collections.abc import Mapping
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -22,20 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from occupax.io.checks import check_restored
-from occupax.policies import ACTIVATIONS
+from occupax.policies import NAMED_FUNCTIONS
 
 Arrays = dict[str, np.ndarray]
 
-UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
-"""The names of files that are being written."""
-CONTENT, CHECKSUM = "occupax", "occupax-sha256"
-IDENTITY = inspect.signature(eqx.nn.MLP).parameters["final_activation"].default
-FUNCTIONS: dict[str, Callable[..., Any]] = {**ACTIVATIONS, "identity": IDENTITY}
-"""The functions that are saved by name."""
 PACKAGES = ("equinox.nn", "occupax.policies")
 """Classes of these are found in the package, whichever of its modules they are defined in."""
 
@@ -84,7 +67,7 @@ def _describe(value: Any, name: str, arrays: Arrays) -> Any:
     if _is_array(value):
         origin, arrays[name] = _read_array(value)
         return {"array": name, "kind": origin}
-    known = [word for word, function in FUNCTIONS.items() if value is function]
+    known = [word for word, function in NAMED_FUNCTIONS.items() if value is function]
     if known:
         return {"function": known[0]}
     parts = {
@@ -183,8 +166,8 @@ def _build(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
             return float(number)
         case {"array": str() as name, "kind": str() as kind}:
             return _build_array(name, kind, arrays)
-        case {"function": str() as name} if name in FUNCTIONS:
-            return FUNCTIONS[name]
+        case {"function": str() as name} if name in NAMED_FUNCTIONS:
+            return NAMED_FUNCTIONS[name]
         case {"class": str() as address, "fields": dict() as fields}:
             return _build_instance(address, fields, arrays)
         case {"opaque": what}:
@@ -300,104 +283,3 @@ def class_name(description: Any) -> str:
     parts = description if isinstance(description, dict) else {}
     names = (parts.get(kind) for kind in ("class", "opaque", "function"))
     return next((name.rpartition(".")[2] for name in names if isinstance(name, str)), "unknown")
-
-
-def write(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]) -> None:
-    """Write arrays and JSON as one safetensors file."""
-    text = json.dumps(metadata, allow_nan=False)
-    # safetensors writes the memory as it lies, and would take the columns of a transposed array for
-    # its rows
-    plain = {
-        name: np.asarray(array, array.dtype.newbyteorder("="), order="C")
-        for name, array in arrays.items()
-    }
-    try:
-        content = save(plain, {CONTENT: text, CHECKSUM: checksum(text, plain)})
-    except SafetensorError as error:
-        raise ValueError(f"arrays must be of a type that safetensors can hold: {error}.") from error
-    write_bytes(path, _with_sorted_header(content))
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a text file."""
-    write_bytes(path, text.encode())
-
-
-def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read the arrays and the JSON of a file that `write` wrote, and refuse any other."""
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"{file} {'is not a file' if file.exists() else 'does not exist'}.")
-    try:
-        with safe_open(file, "numpy") as opened:
-            metadata = opened.metadata() or {}
-            ours = {CONTENT, CHECKSUM} <= metadata.keys()
-            arrays: dict[str, np.ndarray] = {}
-            if ours:
-                for name in opened.keys():  # noqa: SIM118
-                    arrays[name] = opened.get_tensor(name)
-        content = json.loads(metadata[CONTENT]) if ours else None
-    except Exception as error:
-        raise ValueError(f"{file} is damaged or not a safetensors file: {error}.") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{file} is a safetensors file, but not one that occupax wrote.")
-    if checksum(metadata[CONTENT], arrays) != metadata[CHECKSUM]:
-        raise ValueError(
-            f"{file} was changed after it was written: its checksum does not match its content."
-        )
-    return arrays, content
-
-
-def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of a text and of the names, types, shapes and bytes of arrays."""
-    ordered = sorted(arrays.items())
-    shapes = [(name, array.dtype.name, array.shape) for name, array in ordered]
-    digest = sha256(json.dumps([text, shapes]).encode())
-    for _, array in ordered:
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _with_sorted_header(content: bytes) -> bytes:
-    """The same safetensors file with the keys of its header in order, where safetensors leaves it to chance."""
-    # a file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8
-    # bytes, and the data
-    start = 8 + int.from_bytes(content[:8], "little")
-    found = json.loads(content[8:start])
-    header = json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + content[start:]
-
-
-def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file beside its place, and move it there as a whole; what a link points to stays as it is."""
-    file = Path(path)
-    if file.is_dir():
-        raise ValueError(f"path must name a file, but {file} is a folder.")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"path must name a file in a folder, but {file.parent} is none.") from None
-    unfinished = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        with unfinished.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.replace(file)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        if error.errno is None:
-            raise
-        raise OSError(
-            error.errno, error.strerror, str(file)
-        ) from error  # which names the file that was to be written
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere folders cannot be opened
-        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

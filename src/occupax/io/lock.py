@@ -1,4 +1,4 @@
-"""Advisory locks on files and directories, which the operating system releases after a kill."""
+"""One lock on files and directories, which the operating system releases after a kill."""
 
 import os
 from collections.abc import Generator

@@ -46,7 +46,7 @@ from occupax.policies.fitting import (
 )
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian, squashed
 from occupax.policies.images import Pixels, cnn
-from occupax.policies.networks import ACTIVATIONS, Flat
+from occupax.policies.networks import ACTIVATIONS, NAMED_FUNCTIONS, Flat
 from occupax.policies.normalising import (
     Normalised,
     ObservationMoments,
@@ -58,6 +58,7 @@ from occupax.policies.normalising import (
 __all__ = [
     "ACTIVATIONS",
     "INITIALISERS",
+    "NAMED_FUNCTIONS",
     "Categorical",
     "ConfiguredInitialiser",
     "Flat",

@@ -1,5 +1,6 @@
 """Functions of the observation that policies are made of."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,11 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
 }
 """The functions between the layers of a network, by name."""
+NAMED_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **ACTIVATIONS,
+    "identity": inspect.signature(eqx.nn.MLP).parameters["final_activation"].default,
+}
+"""The functions that files and messages represent by name."""
 
 JITTED = type(jax.jit(jnp.tanh))
 

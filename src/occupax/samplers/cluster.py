@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from occupax._signals import ending_signals
+from occupax.signals import ending_signals
 
 LOSSES = 3
 """How many workers may be lost over one task before the task is taken for the reason."""

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Num
 
-from occupax._watch import HungError, Watch
 from occupax.envs.actions import Kind
 from occupax.envs.episode import episode_seeds, seeds_and_keys
 from occupax.envs.gymnasium import GymnasiumEnv
@@ -26,6 +25,7 @@ from occupax.policies import Policy
 from occupax.policies.agents import Agent
 from occupax.samplers.action_selection import acting
 from occupax.trajectories import Trajectories
+from occupax.watch import HungError, Watch
 
 __all__ = ["EpisodeError", "EpisodeRunner", "VectorStep", "episode_seeds"]
 

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from occupax.compiled import is_array
-from occupax.io.codec import FUNCTIONS
-from occupax.policies import Policy
+from occupax.policies import NAMED_FUNCTIONS, Policy
 
 OWN = "own"
 """Stands for a leaf that the receiver has."""
@@ -23,7 +22,7 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class FunctionName:
-    """The name of a function of `codec.FUNCTIONS`."""
+    """The name of a function of `NAMED_FUNCTIONS`."""
 
     name: str
 
@@ -95,12 +94,12 @@ def with_function_names(policy: Policy) -> Policy:
 def with_functions(policy: Policy) -> Policy:
     """Return a policy that was sent as a whole, with its functions."""
     return jax.tree.map(
-        lambda leaf: FUNCTIONS[leaf.name] if isinstance(leaf, FunctionName) else leaf, policy
+        lambda leaf: NAMED_FUNCTIONS[leaf.name] if isinstance(leaf, FunctionName) else leaf, policy
     )
 
 
 def _named(leaf: Any) -> Any:
-    for name, function in FUNCTIONS.items():
+    for name, function in NAMED_FUNCTIONS.items():
         if leaf is function:
             return FunctionName(name)
     return leaf

@@ -1,10 +1,9 @@
 """What trained policies are worth, found out at the end of training and kept with the run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -18,14 +17,13 @@ from occupax.envs.tabular import TabularMDP
 from occupax.exact.optimum import Optimum, solve_roughly
 from occupax.exact.probabilities import probabilities
 from occupax.features import Grid, Stack
-from occupax.io import codec
+from occupax.outcome import Assessment, Outcome, References
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers.base import ProgramSource
 from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.kernel import program_sampler
 
-FILE, FORMAT = "assessment.safetensors", "occupax-assessment"
 EPISODES = 1000
 GYMNASIUM_EPISODES = 100
 """Fewer, because they take longer."""
@@ -39,102 +37,6 @@ MOST_NUMBERS_LINEAR = 2_000_000
 """For a linear utility, which is one planning problem, this many numbers take one second."""
 ROUGHLY = 0.002
 """The gap of the optimum, as a share of the way from the uniform policy."""
-
-
-@dataclass(frozen=True)
-class References:
-    """What other policies of a problem are worth; None where it is not known."""
-
-    first: float
-    """The policy that the first seed began with: exact for a table, else estimated as that of the
-    trained ones is."""
-    uniform: float | None = None
-    """The policy that takes all actions alike, on a table."""
-    optimum: float | None = None
-    """The best policy, where it can be found in a few seconds; with a horizon it may depend on
-    time."""
-    gap: float | None = None
-    """By how much at most any policy is better than `optimum`."""
-
-    @property
-    def way(self) -> float:
-        """How much better the optimum is than the uniform policy; NaN if it is not known, or not better."""
-        if self.optimum is None or self.uniform is None or self.gap is None:
-            return math.nan
-        way = self.optimum - self.uniform
-        return way if way > self.gap else math.nan
-
-    def share(self, value: float) -> float:
-        """The share of the way from the uniform policy to the optimum at which a value is; NaN if it is not known."""
-        return math.nan if self.uniform is None else (value - self.uniform) / self.way
-
-
-@dataclass(frozen=True)
-class Assessment:
-    """What the policies of all seeds are worth."""
-
-    utilities: Float[np.ndarray, " seed"]
-    """The utility of each policy; NaN if its parameters are not finite."""
-    source: str
-    """Where the utilities come from: "exact", or "estimate from ... new episodes"."""
-    gaps: Float[np.ndarray, " seed"] | None = None
-    """The certified gap of each policy, for a concave utility on a table."""
-    reason: str = ""
-    """Why there are no gaps, where they were tried."""
-    visits: Float[np.ndarray, "seed S"] | None = None
-    """How often each policy visits each state of a table in an episode, discounted and exact; for
-    features that are a grid over observations, each cell of it, estimated."""
-    excesses: Float[np.ndarray, "seed K"] | None = None
-    """By how much each policy violates each constraint, if there are any; negative where there is
-    slack."""
-    references: References | None = None
-    """What to compare the utilities with; None in folders that were written before it was saved."""
-
-    def save(self, folder: Path) -> None:
-        """Write the assessment into the folder of its run."""
-        known = {name: getattr(self, name) for name in ("utilities", "gaps", "visits", "excesses")}
-        arrays = {name: array for name, array in known.items() if array is not None}
-        if self.references is not None:  # as arrays, because JSON knows no infinities
-            others = asdict(self.references).items()
-            arrays |= {
-                f"references/{name}": np.array(value) for name, value in others if value is not None
-            }
-        codec.write(
-            folder / FILE, arrays, {"format": FORMAT, "source": self.source, "reason": self.reason}
-        )
-
-
-def load_assessment(folder: Path, seeds: int) -> Assessment | None:
-    """Read the assessment of so many seeds from the folder of a run, if it has one."""
-    file = folder / FILE
-    if not file.exists():
-        return None
-    arrays, content = codec.read(file)
-    if content.get("format") != FORMAT or "utilities" not in arrays:
-        raise ValueError(f"{file} is not the assessment of a run.")
-    for name, axes in (("utilities", 1), ("gaps", 1), ("visits", 2)):
-        array = arrays.get(name, np.zeros((seeds,) * axes))
-        if array.ndim != axes or len(array) != seeds or array.dtype.kind != "f":
-            raise ValueError(
-                f"{file} must have {name} of {seeds} seeds, got {array.dtype} of shape {array.shape}."
-            )
-    others = {field.name: arrays.get(f"references/{field.name}") for field in fields(References)}
-    if any(
-        value is not None and (value.shape or value.dtype.kind != "f") for value in others.values()
-    ):
-        raise ValueError(f"{file} must have a number for each of its references.")
-    if others["first"] is None and any(value is not None for value in others.values()):
-        raise ValueError(f"{file} must say what the first policy is worth.")
-    known = {name: float(value) for name, value in others.items() if value is not None}
-    return Assessment(
-        arrays["utilities"],
-        str(content.get("source")),
-        arrays.get("gaps"),
-        str(content.get("reason", "")),
-        arrays.get("visits"),
-        arrays.get("excesses"),
-        References(**known) if known else None,
-    )
 
 
 def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
@@ -179,7 +81,25 @@ def counted_grid(problem: Problem) -> Grid | None:
     return first if isinstance(first, Grid) else None
 
 
+def assess_with_references(outcome: Outcome) -> Assessment | None:
+    """Return the evaluation of the policies of a run beside other policies, None if unknown."""
+    assessment = outcome.saved_assessment
+    if assessment is None and outcome.problem is not None:
+        assessment = assess(outcome.problem, outcome.policies)
+    if assessment is None or assessment.references is not None:
+        return assessment
+    if outcome.problem is None or outcome.initial_policy is None:
+        return assessment
+    references = find_references(outcome.problem, outcome.initial_policy)
+    return replace(assessment, references=references)
+
+
 def find_references(problem: Problem, first: Policy) -> References:
+    """Return the utilities of the initial, the uniform and, if quickly solved, the optimal policy."""
+    return _latest_references(problem, first)
+
+
+def _find_references(problem: Problem, first: Policy) -> References:
     """Find out what the first policy of training, the uniform one and, if it does not take long, the best are worth."""
     env = problem.env
     if not isinstance(env, TabularMDP):
@@ -195,9 +115,20 @@ def find_references(problem: Problem, first: Policy) -> References:
     return References(*map(float, values), *(() if best is None else (best.value, best.gap)))
 
 
-_solved: list[tuple[Problem, Optimum | None]] = []
-"""The problem that was solved last, and its optimum: the references and the map of a report need
-the same one."""
+class LatestValue:
+    """Function of pytrees that keeps its last value, for the callers that need the same value."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+        self._arguments: Any = None
+        self._value: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the value of the function, computed only if the arguments have changed."""
+        if self._arguments is None or not bool(eqx.tree_equal(self._arguments, arguments)):
+            self._value = self._function(*arguments)
+            self._arguments = arguments
+        return self._value
 
 
 def quick_optimum(problem: Problem) -> Optimum | None:
@@ -207,9 +138,7 @@ def quick_optimum(problem: Problem) -> Optimum | None:
     """
     if not (problem.utility.concave and _quick(problem)):
         return None
-    if not (_solved and bool(eqx.tree_equal(_solved[0][0], problem))):
-        _solved[:] = [(problem, _rough_optimum(problem))]
-    return _solved[0][1]
+    return _latest_optimum(problem)
 
 
 def _rough_optimum(problem: Problem) -> Optimum | None:
@@ -217,6 +146,10 @@ def _rough_optimum(problem: Problem) -> Optimum | None:
         return solve_roughly(problem, ROUGHLY, MOST_ITERATIONS)
     except ValueError:  # infinitely steep where a policy never goes, or limits that nobody can keep
         return None
+
+
+_latest_optimum = LatestValue(_rough_optimum)
+_latest_references = LatestValue(_find_references)
 
 
 def _quick(problem: Problem) -> bool:

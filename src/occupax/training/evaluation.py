@@ -12,9 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from occupax import estimators
-from occupax._display import Description
-from occupax._forking import begin_jax_use
 from occupax.batches import SampledBatch
+from occupax.display import Description
 from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import PREFIX
@@ -22,6 +21,7 @@ from occupax.envs.lookup import closing as closing_environment
 from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import make, wrap
 from occupax.errors import check_integer
+from occupax.forking import begin_jax_use
 from occupax.policies import Policy, check_policy_fits, check_policy_states
 from occupax.policies.agents import Agent, check_actor
 from occupax.policies.modes import greedy

@@ -2,40 +2,31 @@
 
 import signal
 import time
-import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
 from jaxtyping import Num
 
-from occupax._forking import begin_jax_use
-from occupax._signals import noticed_signals
-from occupax.errors import OccupaxWarning, check_integer, check_number
+from occupax.errors import check_integer, check_number
 from occupax.exact import Evaluator
 from occupax.exact.probabilities import probabilities
 from occupax.io import run_folder
+from occupax.io.files import remove_unfinished
+from occupax.io.records import EXACT, RECORDS, MetricsFile, RecordTable
+from occupax.io.results import ASSESSMENT, SUMMARY
+from occupax.outcome import Outcome
 from occupax.policies import Policy
-from occupax.problem import Problem, ProblemSource
-from occupax.samplers import EpisodeError, Sampler
-from occupax.training.assessment import FILE
+from occupax.samplers import EpisodeError
+from occupax.signals import noticed_signals
 from occupax.training.execution import MAX_ITERATIONS, make_executor
-from occupax.training.loggers import Console, Logger, MetricsFile
-from occupax.training.records import EXACT, Records, RecordTable
-from occupax.training.result import SUMMARY, Result, comparison
-from occupax.training.setup import (
-    AlgorithmSource,
-    PolicySource,
-    Setup,
-    as_algorithm,
-    given_episodes,
-    make_setup,
-    refuse_unless_path,
-)
+from occupax.training.loggers import Console, Logger
+from occupax.training.outcomes import make_outcomes, setup_config
+from occupax.training.records import Records
+from occupax.training.setup import Setup
 
 SECONDS_A_CALL = 0.5
 MOST_EPISODES = 10**10
@@ -59,88 +50,6 @@ class Progress:
 Callback = Logger | Callable[[Progress], Any]
 
 
-def train(
-    problem: ProblemSource,
-    algorithm: AlgorithmSource = None,
-    episodes: int | None = None,
-    seeds: int | Iterable[int] = 1,
-    seed: int = 0,
-    policy: PolicySource = None,
-    callbacks: Sequence[Callback] = (),
-    out: str | Path | None = None,
-    resume: bool = False,
-    progress: bool = True,
-    record_every: int = 1,
-    exact: bool = False,
-    checkpoint_every: float = 30.0,
-    sampler: Sampler | str = "auto",
-) -> Result:
-    """Train a policy for each seed.
-
-    Args:
-        problem: what to maximise, and where; an environment or its name stands for its discounted
-            return.
-        algorithm: how, for example `occupax.TSIVRPG()` or "tsivr-pg"; by default `occupax.PlugIn()`
-            for tables of up to 128 states without constraints, and `occupax.REINFORCE()` otherwise,
-            with the linear baseline where actions are real numbers and the goal is a return.
-        episodes: trajectories each seed may sample; it must be given. Never exceeded: an iteration
-            that does not fit is not begun.
-        seeds: how many seeds, or which.
-        seed: of everything: run k depends on (seed, k) alone.
-        policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", or a policy for
-            all seeds to start from; by default a normal law for actions that are real numbers, a
-            table for a tabular environment, and an MLP otherwise.
-        callbacks: functions that are called with a `Progress` at every record, and end the training
-            by returning True; or loggers such as `occupax.training.TensorBoard(folder)`.
-        out: folder for configuration, metrics, checkpoints, policies and `report.html`.
-        resume: go on from the last checkpoint in `out`, if there is one.
-        progress: show a progress bar.
-        record_every: iterations in a record.
-        exact: record the exact utility and, for a concave utility, the certified gap of the present
-            policies (tabular problems only). It takes time at every record: raise `record_every`.
-        checkpoint_every: seconds between checkpoints.
-        sampler: how trajectories are sampled: `occupax.samplers.Kernel()` or `Jax()` inside the
-            compiled program, `Host(...)` in this process, batch by batch, `Ray(...)` on a cluster,
-            one of your own, or the name of one. "auto" is the host for an environment of Gymnasium,
-            the kernel where it can be used, and plain JAX otherwise.
-
-    Returns:
-        Records, policies and status of every seed.
-    """
-    begin_jax_use()
-    refuse_unless_path(out)
-    budget = given_episodes(episodes)
-    chosen = None if algorithm is None else as_algorithm(algorithm)
-    setup = make_setup(problem, [chosen], policy, seeds, seed, record_every, exact, sampler)
-    folder = (
-        None if out is None else Path(out).absolute()
-    )  # callbacks may change the working directory
-    hint = _resume_hint(setup.problem.env, out)
-    with run_folder.locked(folder):
-        result = run(setup, budget, callbacks, folder, resume, progress, checkpoint_every, hint)[0]
-        if folder is not None:
-            result.save_beside_records(folder)
-            _write_pages(result, folder)
-    return result
-
-
-def _resume_hint(env: object, out: str | Path | None) -> str:
-    """Return the instruction that resumes the run in `out`."""
-    source = getattr(env, "source", "")
-    if not isinstance(source, str):  # a function, which the command line cannot import
-        return "repeat the command with --resume (in Python: resume=True)"
-    command = f"occupax train --out {quote(str(out))} --resume"
-    if ":" in source:  # the command imports the module of the environment only with this option
-        command += " --trust"
-    return f"{command} (in Python: resume=True)"
-
-
-def _write_pages(result: Result, folder: Path) -> None:
-    from occupax.analysis import report
-
-    report.write_pages(result, folder)
-
-
 def run(
     setup: Setup,
     episodes: int,
@@ -150,8 +59,8 @@ def run(
     progress: bool = True,
     checkpoint_every: float = 30.0,
     resume_hint: str = "",
-) -> list[Result]:
-    """Train every run of a set-up; return one result for each of its algorithms."""
+) -> list[Outcome]:
+    """Train every run of a set-up; return one outcome for each of its algorithms."""
     if out is None and resume:
         raise ValueError("resume=True needs out, the folder of the run to go on with.")
     check_number("checkpoint_every", checkpoint_every, low=0.0)
@@ -169,21 +78,12 @@ def run(
     training = Training(
         setup, check_integer("episodes", episodes, maximum=MOST_EPISODES), functions, loggers
     )
-    _warn_of_steep_utility(setup.problem)
     if out is not None:
         training.open(out, resume, resume_hint)
     if progress:
         loggers.append(Console())
     training.go(checkpoint_every)
-    return training.results()
-
-
-def _warn_of_steep_utility(problem: Problem) -> None:
-    from occupax.analysis.diagnosis import steep_utility
-
-    finding = steep_utility(problem)
-    if finding is not None:
-        warnings.warn(f"{finding.sentence} Try: {finding.advice}", OccupaxWarning, stacklevel=4)
+    return training.outcomes()
 
 
 def paid_iterations(setup: Setup, episodes: int) -> int:
@@ -223,8 +123,8 @@ class Training:
 
     def open(self, folder: Path, resume: bool, resume_hint: str) -> None:
         """Keep checkpoints in `folder`, and go on from the last one if there is one."""
-        config, arrays = run_folder.make_config(self._setup, self._episodes)
-        run_folder.refuse_another_run(folder, config, arrays, resume)
+        config, arrays = setup_config(self._setup, self._episodes)
+        run_folder.check_same_run(folder, config, arrays, resume)
         self._resume_hint = resume_hint
         self._checkpoints = run_folder.Checkpoints(folder / "checkpoint", config["fingerprint"])
         found, mark = self._checkpoints.load(), None
@@ -244,11 +144,11 @@ class Training:
                 raise ValueError(
                     f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already."
                 )
-        run_folder.remove_unfinished(folder)
+        remove_unfinished(folder)
         run_folder.write_config(folder, config, arrays)
         if len(self._setup.algorithms) == 1:
-            self._metrics = MetricsFile(folder / "metrics.csv", self._setup.seeds, mark)
-        for file in (SUMMARY, FILE):  # the run is not finished any more
+            self._metrics = MetricsFile(folder / RECORDS, self._setup.seeds, mark)
+        for file in (SUMMARY, ASSESSMENT):  # the run is not finished any more
             (folder / file).unlink(missing_ok=True)
 
     def go(self, checkpoint_every: float) -> None:
@@ -368,39 +268,22 @@ class Training:
         hint = f"{before}to go on: {self._resume_hint}" if self._resume_hint else nothing
         return f"stopped after {done:,} of {self._episodes:,} episodes; {hint}."
 
-    def results(self) -> list[Result]:
-        """One result for each algorithm."""
-        table, seeds = self._records.table(), self._setup.seeds
-        policies, status = self._executor.outputs(), self._executor.status()
+    def outcomes(self) -> list[Outcome]:
+        """Return one outcome for each algorithm."""
+        states = self._executor.states()
         models = [
             algorithm.model(self._setup.problem, state)
-            for (algorithm, _, _), state in zip(
-                self._setup.runs, self._executor.states(), strict=True
-            )
+            for (algorithm, _, _), state in zip(self._setup.runs, states, strict=True)
         ]
-        compare = comparison(self._setup.problem, self._setup.policies[0])
-        results: list[Result] = []
-        for i, algorithm in enumerate(self._setup.algorithms):
-            runs = slice(i * len(seeds), (i + 1) * len(seeds))
-            config, arrays = run_folder.make_config(
-                replace(self._setup, algorithms=(algorithm,)), self._episodes
-            )
-            metrics = {name: values[runs] for name, values in table.metrics.items()}
-            recorded = (
-                self._setup.problem,
-                algorithm,
-                seeds,
-                table.episodes,
-                table.steps[runs],
-                metrics,
-            )
-            ended = tuple(policies[runs]), tuple(status[runs]), self._seconds
-            results.append(
-                Result(
-                    *recorded, *ended, config, arrays, compare=compare, models=tuple(models[runs])
-                )
-            )
-        return results
+        return make_outcomes(
+            self._setup,
+            self._episodes,
+            self._records.table(),
+            self._executor.outputs(),
+            models,
+            self._executor.status(),
+            self._seconds,
+        )
 
 
 class Terminated(BaseException):

@@ -13,17 +13,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from occupax._watch import Watch
 from occupax.envs.base import DecisionProcess
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
-from occupax.errors import check_integer, check_number, shown
-from occupax.io import codec
+from occupax.errors import check_integer, check_number, check_path, shown
+from occupax.io.files import write_bytes
 from occupax.policies import Policy
 from occupax.policies.agents import Agent, check_actor
-from occupax.training.setup import refuse_unless_path
+from occupax.watch import Watch
 
 TWINS = {
     "CartPole": "CartPole-v1",
@@ -79,7 +78,7 @@ def record(
         The path of the file.
     """
     check_actor(policy)
-    refuse_unless_path(path, "path")
+    check_path(path, "path")
     file, limit = Path(path), check_integer("max_steps", max_steps)
     writers = {".gif": _gif, ".mp4": _mp4}
     if file.suffix not in writers:
@@ -90,7 +89,7 @@ def record(
             _frame(made)
             for _ in _play(policy, made, check_integer("seed", seed, 0), limit, deterministic)
         )
-        codec.write_bytes(file, writers[file.suffix](frames, pace))
+        write_bytes(file, writers[file.suffix](frames, pace))
     return file
 
 

@@ -1,31 +1,13 @@
 """What is written down while training."""
 
-from typing import NamedTuple
-
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
+from occupax.io.records import EXACT, RecordTable, stride
 from occupax.training.schedule import Schedule
-
-EXACT = ("exact_utility", "gap")
-MOST_RECORDS = 10_000
-"""So many records of each run are in memory at most; `metrics.csv` has all of them."""
-
-RECORDED = ("utility", "return", "discounted_return", "episode_length", "grad_norm")
-"""What every run records, whatever its algorithm."""
 
 Columns = dict[str, np.ndarray]
 """What was recorded of consecutive iterations, or records, by name: [iteration, run] each."""
-
-
-class RecordTable(NamedTuple):
-    """Consecutive records of all runs."""
-
-    episodes: Int[np.ndarray, " record"]
-    """Trajectories sampled by each run so far."""
-    steps: Int[np.ndarray, "run record"]
-    """Environment steps taken by each run so far."""
-    metrics: dict[str, Float[np.ndarray, "run record"]]
 
 
 class Records:
@@ -164,11 +146,6 @@ class Records:
             name: reduce(name, rows.reshape(-1, every, rows.shape[1]))
             for name, rows in iterations.items()
         }
-
-
-def stride(records: int) -> int:
-    """Of so many records every k-th is kept: the smallest power of two with which no more than MOST_RECORDS are."""
-    return 1 << (records // (MOST_RECORDS + 1)).bit_length()
 
 
 def _thin(table: Columns, every: int) -> Columns:

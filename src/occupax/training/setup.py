@@ -1,14 +1,11 @@
 """What is to be trained: problem, hyper-parameters, seeds and first policies, checked."""
 
 import inspect
-import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -177,28 +174,6 @@ def given_episodes(episodes: int | None) -> int:
             "episodes must say how many trajectories each seed may sample, for example episodes=10_000."
         )
     return episodes
-
-
-def refuse_unless_path(path: Any, name: str = "out") -> None:
-    """Refuse what names no file or folder; `out` may be nothing."""
-    if not (path is None and name == "out") and (not isinstance(path, str | Path) or path == ""):
-        raise ValueError(
-            f"{name} must be the path of a {'file' if name == 'path' else 'folder'}, got {path!r:.60}."
-        )
-
-
-def versions() -> dict[str, Any]:
-    """What the results were made with."""
-    from occupax import __version__
-
-    return {
-        "occupax": __version__,
-        "jax": jax.__version__,
-        "equinox": eqx.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "float64": bool(jax.config.read("jax_enable_x64")),
-    }
 
 
 def _read_seeds(seeds: Any) -> tuple[int, ...]:

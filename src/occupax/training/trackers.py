@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from occupax.errors import check_path
+from occupax.io.records import RecordTable
 from occupax.training.loggers import Logger
-from occupax.training.records import RecordTable
-from occupax.training.setup import refuse_unless_path
 
 EVENTS = "events.out.tfevents.*"
 
@@ -27,7 +27,7 @@ class TensorBoard(Logger):
             raise ValueError(
                 "TensorBoard(folder) needs tensorboardX: install occupax[tensorboard]."
             ) from None
-        refuse_unless_path(folder, "folder")
+        check_path(folder, "folder")
         self._make, self._folder = SummaryWriter, Path(folder)
         self._writers: list[Any] = []
         self._done: list[dict[str, int]] = []

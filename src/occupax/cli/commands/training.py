@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 
 import occupax as ox
+from occupax.api.sweeps import NOTHING_LEARNED
 from occupax.cli import names, settings
 from occupax.cli.choices import (
     Choices,
@@ -20,7 +21,6 @@ from occupax.cli.choices import (
 from occupax.cli.grid import read_values, set_text, value_text
 from occupax.cli.options import FOLDER, Flag, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
-from occupax.training.sweeps import NOTHING_LEARNED
 
 NUMBERS = ("utility", "gap", "return")
 HEADINGS = {"gap": "left at most", "return": "last return"}

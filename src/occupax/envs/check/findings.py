@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from occupax._watch import HungError, Watch
+from occupax.watch import HungError, Watch
 
 TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text("utf-8")

@@ -1,0 +1,117 @@
+"""Training of policies."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from shlex import quote
+
+from occupax.analysis import report
+from occupax.analysis.diagnosis import steep_utility
+from occupax.api.result import Result, as_result
+from occupax.errors import OccupaxWarning, check_path
+from occupax.forking import begin_jax_use
+from occupax.io.results import write_outcome
+from occupax.io.run_folder import locked
+from occupax.problem import Problem, ProblemSource
+from occupax.samplers import Sampler
+from occupax.training.loop import Callback, run
+from occupax.training.setup import (
+    AlgorithmSource,
+    PolicySource,
+    as_algorithm,
+    given_episodes,
+    make_setup,
+)
+
+
+def train(
+    problem: ProblemSource,
+    algorithm: AlgorithmSource = None,
+    episodes: int | None = None,
+    seeds: int | Iterable[int] = 1,
+    seed: int = 0,
+    policy: PolicySource = None,
+    callbacks: Sequence[Callback] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    record_every: int = 1,
+    exact: bool = False,
+    checkpoint_every: float = 30.0,
+    sampler: Sampler | str = "auto",
+) -> Result:
+    """Train a policy for each seed.
+
+    Args:
+        problem: the problem. An environment or its name stands for its discounted return.
+        algorithm: the algorithm, for example `occupax.TSIVRPG()` or "tsivr-pg". By default
+            `occupax.PlugIn()` for tables of up to 128 states without constraints, and
+            `occupax.REINFORCE()` otherwise, with the linear baseline for continuous actions and a
+            return as the objective.
+        episodes: number of trajectories that each seed may sample. Required. An iteration that
+            exceeds the budget is not started.
+        seeds: number of seeds, or the seeds themselves.
+        seed: seed of the whole training. Run k depends on (seed, k) only.
+        policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", or the initial
+            policy of all seeds. By default a Gaussian policy for continuous actions, a table for a
+            tabular environment, and an MLP otherwise.
+        callbacks: functions of a `Progress`, called at every record, which end the training by
+            returning True, or loggers such as `occupax.training.TensorBoard(folder)`.
+        out: directory for configuration, metrics, checkpoints, policies and `report.html`.
+        resume: whether to continue from the last checkpoint in `out`, if there is one.
+        progress: whether to show a progress bar.
+        record_every: number of iterations in a record.
+        exact: whether to log the exact utility and, for a concave utility, the certified gap of
+            the current policies (tabular problems only). The computation takes time at every
+            record: raise `record_every`.
+        checkpoint_every: seconds between checkpoints.
+        sampler: `occupax.samplers.Kernel()` or `Jax()` inside the compiled program, `Host(...)` in
+            this process, `Ray(...)` on a cluster, a sampler of your own, or the name of one.
+            "auto" is the host for an environment of Gymnasium, the kernel where it is available,
+            and plain JAX otherwise.
+
+    Returns:
+        Metrics, policies and status of every seed.
+
+    Raises:
+        ValueError: if an argument is invalid, or `out` holds another run.
+        EpisodeError: if an environment fails.
+    """
+    begin_jax_use()
+    check_path(out)
+    budget = given_episodes(episodes)
+    instance = None
+    if algorithm is not None:
+        instance = as_algorithm(algorithm)
+    setup = make_setup(problem, [instance], policy, seeds, seed, record_every, exact, sampler)
+    warn_of_steep_utility(setup.problem)
+    folder = None
+    if out is not None:
+        folder = Path(out).absolute()  # callbacks may change the working directory
+    hint = _resume_hint(setup.problem.env, out)
+    with locked(folder):
+        outcomes = run(setup, budget, callbacks, folder, resume, progress, checkpoint_every, hint)
+        result = as_result(outcomes[0])
+        if folder is not None:
+            evaluated = result.evaluated()
+            write_outcome(evaluated, folder)
+            report.write_pages(evaluated, folder)
+    return result
+
+
+def warn_of_steep_utility(problem: Problem) -> None:
+    """Warn of a utility with an infinite gradient where the occupancy is zero."""
+    finding = steep_utility(problem)
+    if finding is not None:
+        warnings.warn(f"{finding.sentence} Try: {finding.advice}", OccupaxWarning, stacklevel=3)
+
+
+def _resume_hint(env: object, out: str | Path | None) -> str:
+    """Return the instruction that resumes the run in `out`."""
+    source = getattr(env, "source", "")
+    if not isinstance(source, str):  # the command line cannot import a function
+        return "repeat the command with --resume (in Python: resume=True)"
+    command = f"occupax train --out {quote(str(out))} --resume"
+    if ":" in source:  # the command imports the module of the environment only with this option
+        command += " --trust"
+    return f"{command} (in Python: resume=True)"
