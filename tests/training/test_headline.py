@@ -189,7 +189,8 @@ def test_points_of_a_sweep_share_what_they_are_compared_with(monkeypatch):
     monkeypatch.setattr(
         assessment, "quick_optimum", lambda problem: calls.append(problem) or optimum(problem)
     )
-    done = ox.sweep(ARMS, PULLING, {"step_size": [0.1, 0.2]}, 200, seeds=3, progress=False)
+    unseen = ox.Problem(arms(), discount=0.5, horizon=1)
+    done = ox.sweep(unseen, PULLING, {"step_size": [0.1, 0.2]}, 200, seeds=3, progress=False)
     assert done.learned.all()
     assert len(calls) == 1
 
