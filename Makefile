@@ -18,6 +18,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/vulture
+	$(BIN)/lint-imports --no-logo
 
 types: $(READY)
 	$(BIN)/pyright
