@@ -12,9 +12,8 @@ import enumeration as enum
 import occupax as ox
 from occupax import kernels
 from occupax.batches import PartedBatch
-from occupax.samplers.network_kernel import NetworkKernelSource
-from occupax.samplers.plain import JaxSource
-from occupax.samplers.tabular_kernel import TabularKernelSource
+from occupax.samplers.kernel import NetworkKernelSource, TabularKernelSource
+from occupax.samplers.rollout import JaxSource
 from sources import source_of
 
 KEY = jax.random.key(3)

@@ -10,7 +10,7 @@ import enumeration as enum
 import occupax as ox
 from compiled_batches import as_trajectories
 from occupax import baselines, estimators, kernels
-from occupax.samplers.tabular_kernel import TabularKernelSource
+from occupax.samplers.kernel import TabularKernelSource
 from pairs import pairs_problem, truth, two_tables
 
 R = np.array([10.0, 11.0, 0.0, 1.0, -9.0, -8.0])  # what is earned depends on the state

@@ -19,8 +19,7 @@ from occupax.baselines import Baseline, Fit
 from occupax.batches import Gradient, Occupancy, PartedBatch, Tally
 from occupax.batches.caching import CachingBatch
 from occupax.samplers import Host, Jax, Kernel, Ray
-from occupax.samplers.network_kernel import NetworkKernelSource
-from occupax.samplers.tabular_kernel import TabularKernelSource
+from occupax.samplers.kernel import NetworkKernelSource, TabularKernelSource
 from own_queries import Extremes, LengthVariance, ScaledPolicy, WeightedReturn
 
 pytestmark = pytest.mark.skipif(bool(kernels.missing()), reason=kernels.missing())

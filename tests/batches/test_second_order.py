@@ -11,7 +11,7 @@ import occupax as ox
 from occupax.baselines import Baseline, ReturnSums
 from occupax.batches import ReturnsToGo
 from occupax.batches.network import NetworkScorer
-from occupax.samplers.wire import received, sent
+from occupax.samplers.messages import received, sent
 from sources import source_of
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -73,7 +73,7 @@ class VectorReward(Drift):
         return state, reward[None]
 
 
-class Numbered(Drift):
+class NumberedTrajectories(Drift):
     def terminated(self, state: Any) -> Any:
         return jnp.asarray(super().terminated(state), jnp.int32)
 
@@ -185,7 +185,7 @@ def test_a_good_environment_is_well():
             "env.step(state, action, key)",
         ),
         (
-            Numbered,
+            NumberedTrajectories,
             "terminated has the wrong shape or type",
             "int32 of shape ()",
             "env.terminated(state)",
@@ -232,12 +232,12 @@ def test_the_command_takes_classes_in_jax(tmp_path: Path, monkeypatch: pytest.Mo
         0,
         f"{__name__}:Drift: all is well\n",
     )
-    code, out, err = occupax("check-env", f"{__name__}:Numbered")
+    code, out, err = occupax("check-env", f"{__name__}:NumberedTrajectories")
     assert code == 1
     assert out.startswith(
         "error: terminated has the wrong shape or type\n  expected  bool of shape ()\n"
     )
-    assert f"{__name__}:Numbered has an error." in err
+    assert f"{__name__}:NumberedTrajectories has an error." in err
 
 
 def test_its_name_makes_it():

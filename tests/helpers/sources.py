@@ -3,8 +3,8 @@
 from typing import Any
 
 import occupax as ox
-from occupax.samplers.base import ProgramSource
 from occupax.samplers.kernel import program_sampler
+from occupax.samplers.program import ProgramSource
 
 
 def source_of(

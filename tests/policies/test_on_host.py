@@ -20,7 +20,7 @@ from occupax.policies import Flat, Softmax, Tabular
 from occupax.policies import on_host as module
 from occupax.policies.on_host import on_host
 from occupax.samplers import action_selection
-from occupax.samplers.action_selection import EPISODES, STEPS, acting
+from occupax.samplers.action_selection import NOISE_EPISODES, NOISE_STEPS, select_actions
 from occupax.samplers.episodes import EpisodeRunner
 
 KEY = jax.random.key(4)
@@ -111,9 +111,9 @@ def log_probs_in_jax(policy, seen, drawn):
 def assert_drawn(policy, space, seen, tolerance=2e-5):
     """At the first step, NumPy draws what the policy draws, and gives the log-probabilities that it gives."""
     rows = np.arange(len(seen))
-    found, given, log_probs = acting(policy, space, keys_of(len(seen)), len(seen), flat=True)(
-        seen, rows, rows, 0 * rows
-    )
+    found, given, log_probs = select_actions(
+        policy, space, keys_of(len(seen)), len(seen), flat=True
+    )(seen, rows, rows, 0 * rows)
     expected, applied, in_jax = drawn_in_jax(policy, seen, rows, 0)
     if space is BOX:
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
@@ -170,7 +170,7 @@ def test_what_is_drawn_follows_the_law_of_the_policy(name):
     policy, space, seen = make(name)
     n = 6_000
     one, rows = np.repeat(seen[:1], n, 0), np.arange(n)
-    found, _, _ = acting(policy, space, keys_of(n), n, flat=True)(one, rows, rows, 0 * rows)
+    found, _, _ = select_actions(policy, space, keys_of(n), n, flat=True)(one, rows, rows, 0 * rows)
     if space is BOX:
         means, logs = (np.asarray(it, np.float64) for it in policy.law(jnp.asarray(seen[0])))
         z = (found - BOX.middle) / BOX.reach if name.startswith("gaussian") else found
@@ -196,13 +196,13 @@ def test_what_is_drawn_follows_the_law_of_the_policy(name):
 
 def test_the_noise_is_that_of_the_episode_and_the_step():
     policy, space, seen = make("mlp, relu")
-    n, rows = EPISODES + 9, np.array([3, EPISODES + 4])
-    act = acting(policy, space, keys_of(n), 5, flat=True)
-    for t in range(STEPS + 3):
+    n, rows = NOISE_EPISODES + 9, np.array([3, NOISE_EPISODES + 4])
+    act = select_actions(policy, space, keys_of(n), 5, flat=True)
+    for t in range(NOISE_STEPS + 3):
         if t == 2:  # the environment takes up another episode
             act(seen[:1], np.array([1]), np.array([0]), np.array([0]))
         found, _, _ = act(seen[t % 30 :][:2], np.array([4, 2]), rows, np.array([t, t]))
-        if t in (0, 1, STEPS - 1, STEPS, STEPS + 2):
+        if t in (0, 1, NOISE_STEPS - 1, NOISE_STEPS, NOISE_STEPS + 2):
             np.testing.assert_array_equal(
                 found, drawn_in_jax(policy, seen[t % 30 :][:2], rows, t)[0]
             )
@@ -261,7 +261,7 @@ def test_policies_with_parts_of_their_own_are_left_to_jax():
         assert on_host(Softmax(psi)) is None
     policy, seen, rows = Sharper(table), np.arange(7), np.arange(7)
     assert on_host(policy) is None
-    found, _, log_probs = acting(policy, THREE, keys_of(9), 9, flat=True)(
+    found, _, log_probs = select_actions(policy, THREE, keys_of(9), 9, flat=True)(
         seen, rows, rows, 0 * rows
     )
     expected, _, in_jax = drawn_in_jax(policy, seen, rows, 0)

@@ -14,8 +14,8 @@ from occupax import kernels
 from occupax.batches.network import _log_probs, kernel_log_probs, transposed
 from occupax.envs import ActionSpace, DiscreteActions
 from occupax.envs.base import Environment
-from occupax.samplers.network_kernel import NetworkKernelSource
-from occupax.samplers.plain import JaxSource
+from occupax.samplers.kernel import NetworkKernelSource
+from occupax.samplers.rollout import JaxSource
 from sources import source_of
 
 pytestmark = pytest.mark.skipif(bool(kernels.missing()), reason=kernels.missing())

@@ -8,8 +8,8 @@ import enumeration as enum
 import occupax as ox
 from compiled_batches import as_trajectories
 from occupax import kernels
-from occupax.samplers.plain import JaxSource
-from occupax.samplers.tabular_kernel import TabularKernelSource
+from occupax.samplers.kernel import TabularKernelSource
+from occupax.samplers.rollout import JaxSource
 from sources import source_of
 
 pytestmark = [

@@ -16,8 +16,8 @@ from occupax.envs.tabular import TabularMDP
 from occupax.exact import Evaluator, lqr
 from occupax.policies import Gaussian, Initialiser, Policy, gaussian
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource
 from occupax.samplers.kernel import program_sampler
+from occupax.samplers.program import ProgramSource
 from occupax.training.loggers import Logger
 from occupax.training.loop import run
 from occupax.training.schedule import Schedule

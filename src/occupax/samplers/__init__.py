@@ -1,14 +1,14 @@
-"""How trajectories are sampled.
+"""Sampling of trajectories.
 
 * `base`: the abstract `Sampler`, and the `Source` of batches that it opens.
-* `plain`, `kernel`: samplers inside the compiled program, in JAX (`Jax`), which has the simulation
-  of episodes, with random keys that compile well in `fused_keys`; or C++ (`Kernel`), with the
-  sources of the kernels in `tabular_kernel` and `network_kernel`.
-* `host`, `ray`: samplers outside of it, in this process (`Host`) or on a cluster (`Ray`), with the
-  episodes of Gymnasium in `episodes`, who draws their actions in `acting`, `processes` for
-  environments in processes of their own, and `cluster` and `workers` for Ray.
-* `stepped`: episodes of agents in environments in JAX, for `occupax.evaluate`.
-* `blocks`, `shards`: batches in parts, inside of the program and outside of it.
+* `program`: sources inside the compiled program, and batches in blocks or on several devices.
+* `rollout`: sampling in JAX (`Jax`). Its random keys are in `fused_keys`.
+* `kernel`: sampling by the compiled kernels (`Kernel`).
+* `host`: sampling outside of the compiled program (`Host`). `episodes` runs Gymnasium environments,
+  in the processes of `processes` if needed, and `action_selection` draws their actions.
+* `ray`: sampling on a cluster (`Ray`), with the tasks of `workers`, the connection of `cluster` and
+  the serialisation of `messages`.
+* `agent_rollout`: episodes of agents in JAX environments, for `occupax.evaluate`.
 """
 
 from typing import Any
@@ -17,12 +17,13 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.errors import unknown
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource, Sampler, Source
+from occupax.samplers.base import Sampler, Source
 from occupax.samplers.episodes import EpisodeError
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Kernel, program_sampler
-from occupax.samplers.plain import Jax, sample
+from occupax.samplers.program import ProgramSource
 from occupax.samplers.ray import Ray
+from occupax.samplers.rollout import Jax, sample
 
 __all__ = [
     "EpisodeError",
@@ -41,21 +42,33 @@ SAMPLERS = {"jax": Jax, "kernel": Kernel, "host": Host, "ray": Ray}
 
 
 def choose_sampler(sampler: Sampler | str, problem: Problem, policy: Policy) -> Sampler:
-    """The sampler that a name in any case stands for; one that is a sampler already is returned as it is.
+    """Return the sampler of a name; a sampler is returned unchanged.
 
-    "auto" is the host for environments of Gymnasium, the kernel where it can be used, and plain JAX
-    otherwise.
+    "auto" is `Host` for Gymnasium environments, `Kernel` where it can be used, and `Jax` otherwise.
+
+    Args:
+        sampler: a sampler, or its name in any case.
+        problem: the problem to sample.
+        policy: a policy with the structure of all behaviour policies.
+
+    Returns:
+        The sampler.
+
+    Raises:
+        ValueError: if there is no sampler of the name.
     """
-    given: Any = sampler
-    if isinstance(given, Sampler):
-        return given
-    if not isinstance(given, str):
+    choice: Any = sampler
+    if isinstance(choice, Sampler):
+        return choice
+    if not isinstance(choice, str):
         raise ValueError(
-            f"sampler must be a sampler such as occupax.samplers.Host(...), or a name, got {given!r:.60}."
+            f"sampler must be a sampler such as occupax.samplers.Host(...), or a name, got {choice!r:.60}."
         )
-    name = given.lower()
+    name = choice.lower()
     if name == "auto":
-        return Host() if isinstance(problem.env, GymnasiumEnv) else program_sampler(problem, policy)
+        if isinstance(problem.env, GymnasiumEnv):
+            return Host()
+        return program_sampler(problem, policy)
     if name not in SAMPLERS:
-        raise unknown("sampler", given, ["auto", *SAMPLERS])
+        raise unknown("sampler", choice, ["auto", *SAMPLERS])
     return SAMPLERS[name]()

@@ -1,7 +1,7 @@
-"""Who draws the actions of episodes that are played outside of JAX.
+"""Action selection for episodes that are stepped outside of JAX.
 
-The action of step t of an episode depends on the observation, t and the key of the episode alone:
-neither the number of environments nor that of episodes changes a bit of it.
+The action of step t of an episode depends on the observation, t and the key of the episode alone.
+The numbers of environments and episodes do not change any bit of the action.
 """
 
 from collections.abc import Callable
@@ -19,149 +19,148 @@ from occupax.policies import Policy
 from occupax.policies.agents import Agent
 from occupax.policies.on_host import HostPolicy, on_host
 
-STEPS, EPISODES, BLOCKS = 32, 32, 64
-"""How much noise is drawn by one call of JAX, and for how many calls it is kept, besides those that
-are in use."""
+NOISE_STEPS = 32
+"""Number of steps whose noise one call of JAX draws."""
+NOISE_EPISODES = 32
+"""Number of episodes whose noise one call of JAX draws."""
+NOISE_BLOCKS = 64
+"""Number of calls whose noise is cached, besides the blocks in use."""
 
-Places = Int[np.ndarray, " P"]
+Indices = Int[np.ndarray, " P"]
 Actions = tuple[Num[np.ndarray, "P *k"], Num[np.ndarray, "P *k"], Float[np.ndarray, " P"]]
-"""What was drawn, the actions that environments are given, and the log-probabilities of what was
-drawn."""
-Act = Callable[[Any, Places, Places, Places], Actions]
-"""Draws for P observations, of environments at P places that play P episodes, by their rows, at P
-times."""
+"""Samples of the policy, the actions for the environments, and the log-probabilities of the
+samples."""
+SelectActions = Callable[[Any, Indices, Indices, Indices], Actions]
+"""Function of P observations, the slots of their environments, the rows of their episodes, and
+their times."""
 
 
-def acting(
+def select_actions(
     policy: Policy | Agent,
     space: ActionSpace,
     keys: UInt32[np.ndarray, "n 2"],
     envs: int,
     flat: bool,
-) -> Act:
-    """Who acts for a policy: NumPy where it can, with noise that JAX draws for many steps at once, or else JAX.
+) -> SelectActions:
+    """Return the action selection of a policy: by NumPy where supported, otherwise by JAX.
 
     Args:
         policy: the policy, or an agent, whose log-probabilities are unknown and 0.
-        space: the actions that the environments take.
+        space: the action space of the environments.
         keys: the data of the key of each episode.
-        envs: how many environments there are.
+        envs: the number of environments.
         flat: whether observations are arrays.
 
     Returns:
-        A function that is called for each step of each episode once, in order.
+        A function that must be called for each step of each episode once, in order.
     """
     if isinstance(policy, Agent):
-        return _acting_by_agent(policy)
-    found = on_host(policy) if flat else None
-    return (
-        _acting_by_jax(policy, space, keys, envs)
-        if found is None
-        else _acting_here(found, space, keys, envs)
-    )
+        return _select_by_agent(policy)
+    host_policy = None
+    if flat:
+        host_policy = on_host(policy)
+    if host_policy is None:
+        return _select_by_jax(policy, space, keys, envs)
+    return _select_on_host(host_policy, space, keys, envs)
 
 
-def _acting_here(
+def _select_on_host(
     policy: HostPolicy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int
-) -> Act:
-    padded = np.concatenate([keys, np.zeros((-len(keys) % EPISODES, 2), keys.dtype)])
-    held = np.zeros((envs, STEPS, *policy.shape), policy.dtype)
-    fixed = policy.law, policy.shape, policy.dtype
-    bounds = (
-        [np.asarray(it, policy.dtype) for it in (space.low, space.high)]
-        if isinstance(space, BoxActions)
-        else []
-    )
+) -> SelectActions:
+    padding = np.zeros((-len(keys) % NOISE_EPISODES, 2), keys.dtype)
+    keys = np.concatenate([keys, padding])
+    slot_noise = np.zeros((envs, NOISE_STEPS, *policy.shape), policy.dtype)
+    distribution = (policy.law, policy.shape, policy.dtype)
 
-    @lru_cache(maxsize=2 * envs + BLOCKS)
-    def noise(block: int, time: int) -> np.ndarray:
-        """That of a block of episodes, for some steps."""
-        return np.asarray(_noise(padded[block * EPISODES :][:EPISODES], np.int32(time), fixed))
+    @lru_cache(maxsize=2 * envs + NOISE_BLOCKS)
+    def noise_of(block: int, time: int) -> np.ndarray:
+        block_keys = keys[block * NOISE_EPISODES :][:NOISE_EPISODES]
+        return np.asarray(_noise(block_keys, np.int32(time), distribution))
 
-    def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
-        now = times % STEPS
-        for i in np.flatnonzero(now == 0):
-            block, row = divmod(int(rows[i]), EPISODES)
-            held[places[i]] = noise(block, int(times[i]))[row]
-        found, actions, log_probs = policy.draw(observations, held[places, now])
-        return found, np.clip(actions, *bounds) if bounds else actions, log_probs
+    def select(observations: Any, slots: Indices, rows: Indices, times: Indices) -> Actions:
+        steps = times % NOISE_STEPS
+        for i in np.flatnonzero(steps == 0):
+            block, row = divmod(int(rows[i]), NOISE_EPISODES)
+            slot_noise[slots[i]] = noise_of(block, int(times[i]))[row]
+        samples, actions, log_probs = policy.draw(observations, slot_noise[slots, steps])
+        if isinstance(space, BoxActions):
+            low = np.asarray(space.low, policy.dtype)
+            actions = np.clip(actions, low, np.asarray(space.high, policy.dtype))
+        return samples, actions, log_probs
 
-    return act
+    return select
 
 
 @jax.jit(static_argnums=2)
-def _noise(keys: UInt32[Array, "n 2"], start: Int[Array, ""], fixed: Any) -> Num[Array, "n t *k"]:
-    """What the actions of some steps of some episodes are drawn with."""
-    law, shape, dtype = fixed
+def _noise(
+    keys: UInt32[Array, "n 2"], start: Int[Array, ""], distribution: Any
+) -> Num[Array, "n t *k"]:
+    """Return the noise of the actions of consecutive steps of some episodes."""
+    name, shape, dtype = distribution
 
-    def at(key: UInt32[Array, "2"], t: Int[Array, ""]) -> Num[Array, "*k"]:
-        return getattr(jax.random, law)(_key_at(key, t), shape, dtype)
+    def noise_at(key: UInt32[Array, "2"], t: Int[Array, ""]) -> Num[Array, "*k"]:
+        return getattr(jax.random, name)(_key_at(key, t), shape, dtype)
 
-    times = start + jnp.arange(STEPS)
-    return jax.vmap(jax.vmap(at, (None, 0)), (0, None))(keys, times)
+    times = start + jnp.arange(NOISE_STEPS)
+    return jax.vmap(jax.vmap(noise_at, (None, 0)), (0, None))(keys, times)
 
 
 def _key_at(key: UInt32[Array, "2"], t: Int[Array, ""]) -> Any:
-    """The key of the action of step t, as in a simulation in JAX."""
+    """Return the key of the action of step t, as in a simulation in JAX."""
     return jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), t + 1))[0]
 
 
-def _acting_by_agent(agent: Agent) -> Act:
-    def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
+def _select_by_agent(agent: Agent) -> SelectActions:
+    def select(observations: Any, slots: Indices, rows: Indices, times: Indices) -> Actions:
         del rows
-        entries = zip(observations, times == 0, places.tolist(), strict=True)
-        actions = np.stack(
-            [agent.act_on_row(row, bool(begins), place) for row, begins, place in entries]
-        )
-        return actions, actions, np.zeros(len(actions))
+        entries = zip(observations, times == 0, slots.tolist(), strict=True)
+        actions = [agent.act_on_row(row, bool(begins), slot) for row, begins, slot in entries]
+        stacked = np.stack(actions)
+        return stacked, stacked, np.zeros(len(actions))
 
-    return act
+    return select
 
 
-def _acting_by_jax(
+def _select_by_jax(
     policy: Policy, space: ActionSpace, keys: UInt32[np.ndarray, "n 2"], envs: int
-) -> Act:
+) -> SelectActions:
     draw = bind(_draw, (policy, space))
-    room = max(envs, 2)  # arrays of one row the compiler would simplify
+    capacity = max(envs, 2)  # XLA would compile arrays of one row differently
 
-    def filled(leaf: np.ndarray) -> np.ndarray:
-        return np.concatenate([leaf, np.zeros((room - len(leaf), *leaf.shape[1:]), leaf.dtype)])
+    def pad(leaf: np.ndarray) -> np.ndarray:
+        return np.concatenate([leaf, np.zeros((capacity - len(leaf), *leaf.shape[1:]), leaf.dtype)])
 
-    def act(observations: Any, places: Places, rows: Places, times: Places) -> Actions:
-        del places
-        given = jax.tree.map(filled, (observations, keys[rows], times))
-        found: Any = (
-            np.asarray(column)[: len(rows)] for column in draw(*given, np.int32(len(rows)))
-        )
-        return tuple(found)
+    def select(observations: Any, slots: Indices, rows: Indices, times: Indices) -> Actions:
+        del slots
+        count = len(rows)
+        padded = jax.tree.map(pad, (observations, keys[rows], times))
+        samples, actions, log_probs = map(np.asarray, draw(*padded, np.int32(count)))
+        return samples[:count], actions[:count], log_probs[:count]
 
-    return act
+    return select
 
 
 def _draw(
-    acting: tuple[Policy, ActionSpace],
+    policy_and_space: tuple[Policy, ActionSpace],
     observations: Any,
     keys: UInt32[Array, "E 2"],
     times: Int[Array, " E"],
     count: Int[Array, ""],
 ) -> Any:
-    """The actions for the first `count` observations.
+    """Return the actions for the first `count` observations.
 
-    They are drawn one after the other, by a program that does the same for any number of them: how
-    many there are must not change a bit of the numbers.
+    A loop draws one action at a time, so that the number of observations does not change any bit.
     """
-    policy, space = acting
+    policy, space = policy_and_space
 
     def draw(i: Int[Array, ""] | int) -> tuple[Array, Array, Float[Array, ""]]:
         observation, key, t = jax.tree.map(lambda leaf: leaf[i], (observations, keys, times))
-        drawn, action, log_prob = policy.draw_with_action(observation, _key_at(key, t))
-        return drawn, space.clip(action), log_prob
+        sample, action, log_prob = policy.draw_with_action(observation, _key_at(key, t))
+        return sample, space.clip(action), log_prob
+
+    def write(i: Int[Array, ""], columns: Any) -> Any:
+        return jax.tree.map(lambda rows, row: rows.at[i].set(row), columns, draw(i))
 
     shapes = jax.eval_shape(draw, 0)
-    nothing = jax.tree.map(lambda leaf: jnp.zeros((len(times), *leaf.shape), leaf.dtype), shapes)
-    return jax.lax.fori_loop(
-        0,
-        count,
-        lambda i, kept: jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, draw(i)),
-        nothing,
-    )
+    empty = jax.tree.map(lambda leaf: jnp.zeros((len(times), *leaf.shape), leaf.dtype), shapes)
+    return jax.lax.fori_loop(0, count, write, empty)

@@ -23,7 +23,7 @@ from occupax.envs.lookup import SECONDS_TO_CLOSE, ignoring_rounded_bounds
 from occupax.errors import check_integer, check_number
 from occupax.policies import Policy
 from occupax.policies.agents import Agent
-from occupax.samplers.action_selection import acting
+from occupax.samplers.action_selection import select_actions
 from occupax.trajectories import Trajectories
 from occupax.watch import HungError, Watch
 
@@ -179,7 +179,7 @@ class EpisodeRunner:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
         row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
         left, slots = iter(range(len(numbers))), self._slots
-        act = acting(policy, self._env.action_space, keys, self._envs, self._flat)
+        act = select_actions(policy, self._env.action_space, keys, self._envs, self._flat)
 
         def begin(over: Int[np.ndarray, " k"]) -> Int[np.ndarray, " P"]:
             """Give the next episodes to these environments as long as there are any; return all places that play."""

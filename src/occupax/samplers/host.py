@@ -16,10 +16,10 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.errors import check_integer, check_number
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource, Sampler, Source
-from occupax.samplers.blocks import Numbered
+from occupax.samplers.base import Sampler, Source
 from occupax.samplers.episodes import EpisodeRunner, number_of_processes
 from occupax.samplers.kernel import Engine, Kernel, program_sampler
+from occupax.samplers.program import NumberedTrajectories, ProgramSource
 from occupax.scoring import PolicyScorer, Scorer
 
 
@@ -94,7 +94,7 @@ class HostSource(Source):
             drawn = self.inside.draw(policy, key, *shard, size, self.problem.sampling_horizon())
             return SampledBatch(self.problem, drawn, policy, self.scorer)
         return _draw(
-            Numbered(
+            NumberedTrajectories(
                 self.inside, policy, key, jnp.asarray(shard.first), jnp.asarray(shard.stop), size
             )
         )
@@ -106,5 +106,5 @@ class HostSource(Source):
 
 
 @eqx.filter_jit
-def _draw(numbers: Numbered) -> Batch:
+def _draw(numbers: NumberedTrajectories) -> Batch:
     return numbers.draw()

@@ -27,7 +27,7 @@ from occupax.samplers.base import Sampler, Source
 from occupax.samplers.cluster import Cluster, Package
 from occupax.samplers.host import Host
 from occupax.samplers.kernel import Engine
-from occupax.samplers.wire import (
+from occupax.samplers.messages import (
     Place,
     SentPolicy,
     as_arrays,

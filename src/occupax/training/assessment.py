@@ -20,9 +20,9 @@ from occupax.features import Grid, Stack
 from occupax.outcome import Assessment, Outcome, References
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.base import ProgramSource
 from occupax.samplers.episodes import EpisodeRunner
 from occupax.samplers.kernel import program_sampler
+from occupax.samplers.program import ProgramSource
 
 EPISODES = 1000
 GYMNASIUM_EPISODES = 100

@@ -27,8 +27,8 @@ from occupax.policies.agents import Agent, check_actor
 from occupax.policies.modes import greedy
 from occupax.problem import Problem
 from occupax.samplers import sample
+from occupax.samplers.agent_rollout import draw_with_agent
 from occupax.samplers.episodes import EpisodeRunner, VectorStep
-from occupax.samplers.stepped import draw_with_agent
 from occupax.trajectories import Trajectories
 
 MOST_NUMBERS_A_BLOCK = 2**22

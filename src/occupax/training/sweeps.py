@@ -15,7 +15,7 @@ from occupax.progress import ProgressBar
 from occupax.samplers import EpisodeError, Host, Ray, choose_sampler
 from occupax.samplers.cluster import LOSSES, Cluster, Package
 from occupax.samplers.kernel import program_sampler
-from occupax.samplers.wire import with_function_names, with_functions
+from occupax.samplers.messages import with_function_names, with_functions
 from occupax.training.grid import Group
 from occupax.training.loop import run
 from occupax.training.outcomes import add_spaces, setup_config

@@ -9,7 +9,8 @@
 
 from typing import Any
 
-from occupax.samplers.base import ProgramSource, Source
+from occupax.samplers.base import Source
+from occupax.samplers.program import ProgramSource
 from occupax.training.execution.compiled import MAX_ITERATIONS, CompiledExecutor
 from occupax.training.execution.eager import EagerExecutor
 from occupax.training.execution.executor import Executor, Form

@@ -26,8 +26,7 @@ from occupax.algorithms import Algorithm
 from occupax.batches import Batch, PartedBatch
 from occupax.io.codec import Arrays, named_arrays, with_arrays_of
 from occupax.policies import Policy
-from occupax.samplers.base import ProgramSource
-from occupax.samplers.blocks import AXIS, Numbered
+from occupax.samplers.program import AXIS, NumberedTrajectories, ProgramSource
 from occupax.training.execution.executor import Executor, with_array_hyperparameters
 from occupax.training.execution.iteration import (
     IterationMetrics,
@@ -273,8 +272,8 @@ def _draw(
     """Return the batch of an iteration, or of its part on one device, without trajectories if inactive."""
     if devices == 1:
         return source.draw(policy, size, key, is_active)
-    numbers = Numbered(source, policy, key, 0, jnp.where(is_active, size, 0), size)
-    return PartedBatch(source.problem, numbers.spread(devices))
+    numbers = NumberedTrajectories(source, policy, key, 0, jnp.where(is_active, size, 0), size)
+    return PartedBatch(source.problem, numbers.on_devices(devices))
 
 
 def _make_mesh(devices: Sequence[Any], groups: int) -> Mesh | None:
