@@ -55,29 +55,29 @@ sanitize: $(READY)  ## the kernels under AddressSanitizer and UBSan: their tests
 attack: $(READY)  ## hundreds of bad inputs, mutated folders, kills and misbehaving simulators; an hour
 	cd tests && PYTHONPATH=.:helpers ../$(BIN)/python -m attacks
 
-bench: $(READY)  ## speed and memory, into docs/performance.md; with the extra `bench` against others too
+bench: $(READY)  ## speed and memory, into benchmarks/RESULTS.md; with the extra `bench` against others too
 	$(BIN)/python benchmarks
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-reproduce: $(READY)  ## the paper's experiments with a verdict on each claim, into docs/reproduction.md; an hour
+reproduce: $(READY)  ## the paper's experiments with a verdict on each claim, into docs/reproduction-numbers.md; an hour
 	$(BIN)/occupax reproduce --scale full --out runs/reproduction
 	mkdir -p docs/figures
-	cp runs/reproduction/report.md docs/reproduction.md
+	cp runs/reproduction/report.md docs/reproduction-numbers.md
 	cp runs/reproduction/numbers/search.csv docs/reproduction-search.csv
 	cp runs/reproduction/figures/*.svg docs/figures/
 
 ENTERED := $(addprefix --algorithm ,ox.train tsivr-pg reinforce svrpg srvr-pg hspga maxent storm page n-vr-pg n-harpg plug-in)
 LEADERBOARD := $(BIN)/occupax bench --suite full $(ENTERED) --out runs/bench
 
-leaderboard: $(READY)  ## OccupancyBench with all algorithms, tuned on its test half, into docs/bench.md, in two processes; two hours
+leaderboard: $(READY)  ## OccupancyBench with all algorithms, tuned on its test half, into benchmarks/BENCH.md, in two processes; two hours
 	$(LEADERBOARD) --half test --tuned --no-progress & $(LEADERBOARD) --half test --tuned && wait
 	$(LEADERBOARD) --no-progress & $(LEADERBOARD) && wait
 	mkdir -p docs/figures
-	cp runs/bench/bench.md docs/bench.md
+	cp runs/bench/bench.md benchmarks/BENCH.md
 	cp runs/bench/figures/*.svg docs/figures/
-	$(BIN)/python examples/bench_pages.py runs/bench
+	$(BIN)/python examples/result_pages.py
 
 RELEASE := .cache/release
 

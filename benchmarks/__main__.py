@@ -1,4 +1,4 @@
-"""All benchmarks, each in a process of its own; the figures become docs/performance.md.
+"""All benchmarks, each in a process of its own; the figures become benchmarks/RESULTS.md.
 
 python benchmarks                      all of them, about half an hour
 python benchmarks tabular scaling      some of them, printed only
@@ -18,7 +18,7 @@ from pathlib import Path
 from tables import Table, measured, show
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "performance.md"
+PAGE = HERE.parent / "benchmarks" / "RESULTS.md"
 BENCHMARKS = (
     *("tabular", "network", "second_order", "published", "solving", "scaling"),
     *("memory", "startup", "host", "simulators", "others", "before"),

@@ -1,4 +1,4 @@
-"""What every benchmark returns, and how it is shown: as plain text, and as a section of docs/performance.md."""
+"""What every benchmark returns, and how it is shown: as plain text, and as a section of benchmarks/RESULTS.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

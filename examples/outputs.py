@@ -1,6 +1,6 @@
 """Runs the code of pages and writes what each block prints below it.
 
-python examples/outputs.py docs/guide.md docs/recipes.md
+python examples/outputs.py docs/training.md docs/scale.md
 """
 
 import io

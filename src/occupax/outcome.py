@@ -89,7 +89,7 @@ class Outcome:
     steps: Int[np.ndarray, "seed record"]
     """Environment steps that each seed had taken."""
     metrics: dict[str, Float[np.ndarray, "seed record"]]
-    """Logged metrics by name. docs/records.md explains each metric."""
+    """Logged metrics by name. docs/diagnosis.md explains each metric."""
     policies: tuple[Policy, ...]
     """The trained policy of each seed."""
     status: tuple[str, ...]

@@ -28,7 +28,11 @@ def blocks_of(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-NAMES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+FOLDERS = ("docs", "docs/algorithms")
+NAMES = [
+    "README.md",
+    *sorted(f"{folder}/{path.name}" for folder in FOLDERS for path in (ROOT / folder).glob("*.md")),
+]
 PAGES = [page for page in NAMES if blocks_of(page)]
 
 
@@ -142,20 +146,32 @@ def shown(output):
     return "picture" if "image/png" in data else shape("".join(data["text/plain"]))
 
 
-def test_the_page_of_each_algorithm_names_its_settings_and_its_records():
+ALGORITHM_PAGES = {
+    "reinforce": ("reinforce", "maxent"),
+    "epochs": ("svrpg", "srvr-pg", "hspga", "tsivr-pg"),
+    "recursive": ("storm", "page", "n-vr-pg", "n-harpg"),
+    "plug-in": ("plug-in",),
+}
+
+
+def test_the_page_of_each_algorithm_names_its_hyperparameters_and_its_metrics():
     from dataclasses import fields
 
     from occupax.algorithms import ALGORITHMS
 
     nav = (ROOT / "mkdocs.yml").read_text()
-    for name, make in ALGORITHMS.items():
-        page, algorithm = (ROOT / f"docs/algorithms/{name}.md").read_text(), make()
-        file = type(algorithm).__module__.replace(".", "/")
-        missing = [field.name for field in fields(algorithm) if f"`{field.name}`" not in page]
-        assert not missing, (name, missing)
-        assert f"algorithms/{name}.md" in nav
-        assert f"src/{file}.py" in page
-        assert ("`restarted`" in page) == hasattr(algorithm, "weight_guard")
+    assert {name for names in ALGORITHM_PAGES.values() for name in names} == set(ALGORITHMS)
+    for title, names in ALGORITHM_PAGES.items():
+        page = (ROOT / f"docs/algorithms/{title}.md").read_text()
+        assert f"algorithms/{title}.md" in nav
+        for name in names:
+            algorithm = ALGORITHMS[name]()
+            file = type(algorithm).__module__.replace(".", "/")
+            missing = [field.name for field in fields(algorithm) if f"`{field.name}`" not in page]
+            assert not missing, (name, missing)
+            assert f"src/{file}.py" in page
+            assert f"`--algorithm {name}`" in page
+            assert not hasattr(algorithm, "weight_guard") or "`restarted`" in page
 
 
 def test_importing_the_package_stays_light_and_figures_have_no_window():
@@ -184,7 +200,7 @@ def test_the_constraints_name_versions_and_no_addresses():
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line), line
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/training.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
 def test_a_report_reads_folders_that_the_commands_above_it_made(page):
     before, command, after = (ROOT / page).read_text().partition("occupax report ")
     folders = (command + after).splitlines()[0].removeprefix(command).partition(" --out")[0].split()

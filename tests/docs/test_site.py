@@ -91,7 +91,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         for path in sorted(folder.rglob("*.html"))
         if path.name != "404.html"
     }
-    assert len(found) > 40
+    assert len(found) > 38
     return Site(folder, found)
 
 

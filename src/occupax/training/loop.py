@@ -42,7 +42,7 @@ class Progress:
     budget: int
     """Trajectories each run may sample."""
     metrics: dict[str, Num[np.ndarray, " run"]]
-    """What was recorded last, by the names of `docs/records.md`; "steps" are those taken so far."""
+    """What was recorded last, by the names of `docs/diagnosis.md`; "steps" are those taken so far."""
     policies: Sequence[Policy]
     """What each run would return now."""
 

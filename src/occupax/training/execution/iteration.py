@@ -43,7 +43,7 @@ COMMON_METRICS = (
     "negative_occupancy",
     *BATCH_METRICS,
 )
-"""Metrics of every algorithm. docs/records.md explains each of them."""
+"""Metrics of every algorithm. docs/diagnosis.md explains each of them."""
 RESERVED = ("actions_clipped", "feasible", "steps", "episodes", "seed", "exact_utility", "gap")
 """Names that are not available to metrics of algorithms, besides `COMMON_METRICS`."""
 
