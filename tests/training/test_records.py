@@ -81,6 +81,7 @@ def test_callbacks_are_given_all_that_a_record_has():
         "redrawn",
         "tried",
         "actions_clipped",
+        "feasible",
     }  # of other algorithms and actions
     assert {"episodes", *seen[0].metrics} == set(listed) - others
 
