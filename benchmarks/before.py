@@ -25,15 +25,25 @@ CHILD = """
 import sys, time
 import occupax as ox
 
-sampler = {"Host(envs=8)": ox.samplers.Host(envs=8), "Ray(workers=2)":
-ox.samplers.Ray(workers=2)}[sys.argv[1]] problem = ox.Problem(ox.GymnasiumEnv("CartPole-v1"),
-discount=0.99, horizon=200) algorithm = ox.TSIVRPG(snapshot_batch=50, batch=10, epoch_length=5,
-step_size=1e-4, radius=0.01) seen = []
-look = lambda progress: seen.append((time.perf_counter(), progress.episodes,
-progress.metrics["episode_length"][0])) ox.train(problem, algorithm, 90 * 14, sampler=sampler,
-progress=False, callbacks=[look]) first = 4 * 5
-steps = sum((b[1] - a[1]) * b[2] for a, b in zip(seen[first:], seen[first + 1:]))
-print(steps / (seen[-1][0] - seen[first][0]))
+samplers = {"Host(envs=8)": ox.samplers.Host(envs=8), "Ray(workers=2)": ox.samplers.Ray(workers=2)}
+problem = ox.Problem(ox.GymnasiumEnv("CartPole-v1"), discount=0.99, horizon=200)
+sizes = dict(snapshot_batch=50, batch=10, epoch_length=5)
+algorithm = ox.TSIVRPG(**sizes, step_size=1e-4, radius=0.01)
+calls = []
+
+def record(progress):
+    length = progress.metrics["episode_length"][0]
+    calls.append((time.perf_counter(), progress.episodes, length))
+
+ox.train(
+    problem, algorithm, 90 * 14, sampler=samplers[sys.argv[1]], progress=False, callbacks=[record]
+)
+first = 4 * 5
+steps = 0.0
+for previous, current in zip(calls[first:], calls[first + 1 :]):
+    steps += (current[1] - previous[1]) * current[2]
+seconds = calls[-1][0] - calls[first][0]
+print(steps / seconds)
 """
 
 

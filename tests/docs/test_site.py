@@ -253,8 +253,8 @@ CONTRAST = """() => {
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
   const faint = [], around = light(paper);
-  for (const part of document.querySelectorAll(".md-content :is(p, td, li, a:not(.headerlink), code,
-  .flow text)")) {
+  for (const part of document.querySelectorAll(
+      ".md-content :is(p, td, li, a:not(.headerlink), code, .flow text)")) {
     const text = part.textContent.trim(), style = getComputedStyle(part);
     const ink = light(numbers(part.closest("svg") ? style.fill : style.color));
     const ratio = (Math.max(ink, around) + 0.05) / (Math.min(ink, around) + 0.05);
