@@ -83,7 +83,7 @@ def test_names_say_no_more_than_they_must():
 def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(report, "small_picture", lambda *_: b"GIF89a")
+    monkeypatch.setattr(report, "record_preview", lambda *_: b"GIF89a")
     result = make_result(full=True)
     result.metrics["clipped"][:] = 0.0
     result.metrics["largest_weight"][:] = np.nan

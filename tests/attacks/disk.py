@@ -64,7 +64,7 @@ def attack(say: Any) -> dict[str, int]:
         if (
             code != 1
             or "No space left on device" not in said
-            or "to go on" not in said
+            or "to resume" not in said
             or str(place) not in said
         ):
             counts["wrong"] += 1

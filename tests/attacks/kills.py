@@ -44,7 +44,7 @@ def write(path, content):
     real(path, content)
 
 files.write_bytes = write
-loop.SECONDS_A_CALL = 0.02
+loop.CALL_SECONDS = 0.02
 train.__defaults__ = tuple(0.05 if value == 30.0 else value for value in train.__defaults__)
 from occupax.cli import main
 sys.argv = ["occupax", *sys.argv[1:]]

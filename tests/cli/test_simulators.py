@@ -63,7 +63,7 @@ def test_the_same_command_resumes_it_with_another_sampler(whole: tuple[Path, str
 def test_an_interruption_asks_for_the_command_that_names_the_environment(tmp_path: Path):
     """The folder has no environment that was made by a function."""
     problem = ox.Problem(ox.GymnasiumEnv(simulators.Chain), "entropy", horizon=6)
-    message = r"to go on: repeat the command with --resume \(in Python: resume=True\)"
+    message = r"to resume: repeat the command with --resume \(in Python: resume=True\)"
     with pytest.raises(KeyboardInterrupt, match=message):
         ox.train(
             problem,

@@ -120,8 +120,8 @@ def test_an_interrupted_run_goes_on_to_where_it_would_have_been(done, tmp_path):
     assert code == 130
     assert err.startswith("occupax: stopped after ")
     assert err.count("\n") == 1
-    printed = re.search(r"to go on: occupax (.*) \(in Python", err) or re.search(
-        r"to go on: occupax (.*)\.$", err
+    printed = re.search(r"to resume: occupax (.*) \(in Python", err) or re.search(
+        r"to resume: occupax (.*)\.$", err
     )
     assert printed is not None, err
     code, out, err = occupax(*shlex.split(printed[1]), "--no-progress")  # as a shell reads it
@@ -207,7 +207,10 @@ def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
             "leave out --record-every, --set, or",
         ),
         (("train", "--resume", "--exact"), "differs in exact"),
-        (("train", "--resume", "--episodes", "30"), "has 70 already"),
+        (
+            ("train", "--resume", "--episodes", "30"),
+            "episodes must be at least 70, the number already sampled",
+        ),
         (
             ("train", "--resume", "--episodes", "0"),
             "episodes must be a whole number of at least 1, got 0.",
@@ -341,7 +344,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         ),
         (
             ("train", ICE, "--episodes", "10"),
-            "must pay for a first batch of 20 trajectories, got 10.",
+            "must be at least 20, the size of the first batch, got 10.",
         ),
         (("train", ICE, "--episodes", "abc"), "it takes a whole number, got 'abc'."),
         (
@@ -371,7 +374,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         ),
         (("train", ICE, "--episodes", "200", "--policy", "table"), "Did you mean 'tabular'?"),
         (("train", ICE, "--episodes", "200", "--algorithm", "tsivrpg"), "Did you mean 'tsivr-pg'?"),
-        (("train", ICE, "--episodes", "200", "--resume"), "resume=True needs out"),
+        (("train", ICE, "--episodes", "200", "--resume"), "resume must be False without out"),
         (("train", "FrozenLake-v2", "--episodes", "200"), "use 'FrozenLake-v1'."),
         (
             ("train", "CartPole-v1", "--episodes", "200", "--policy", "tabular"),

@@ -57,13 +57,13 @@ FEW = 300
 def at_most(episodes):
     """End trainings after so many episodes, and without the report of a folder; all else is as printed."""
     from occupax.analysis import report
-    from occupax.training import loop
+    from occupax.training.setup import Setup
 
-    paid = loop.paid_iterations
+    iterations = Setup.iterations
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "write_pages", lambda *_: None)
         patch.setattr(
-            loop, "paid_iterations", lambda setup, printed: paid(setup, min(printed, episodes))
+            Setup, "iterations", lambda setup, printed: iterations(setup, min(printed, episodes))
         )
         yield patch
 

@@ -31,7 +31,7 @@ from occupax.experiments.sections import text as words
 from occupax.experiments.store import Unit
 from occupax.experiments.tasks import LAKE, Task, tasks
 from occupax.io.files import write_text
-from occupax.training.loggers import Console
+from occupax.training.loggers import ConsoleLogger
 from pages import opened
 
 PARTS = ("reward", "rate", "utility")
@@ -241,7 +241,7 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path):
     assert other.__enter__()  # as another process would
 
     def second():
-        first.do(tmp_path, Console())
+        first.do(tmp_path, ConsoleLogger())
         other.__exit__(None, None, None)
         return {"values": np.ones(1)}
 

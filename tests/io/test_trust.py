@@ -306,7 +306,7 @@ def test_other_signals_end_like_ctrl_c(number, run, longer):
         )
     assert ended.value.number == number
     assert signal.getsignal(number) == handler
-    assert f"of 60 episodes; to go on: occupax train --out {run} --resume" in str(ended.value)
+    assert f"of 60 episodes; to resume: occupax train --out {run} --resume" in str(ended.value)
     assert attacked.resumed(run) == longer
 
 
@@ -336,9 +336,7 @@ def test_a_full_disk_names_the_file_and_keeps_the_checkpoint(run, longer, monkey
         ox.train(**arguments(), out=run, resume=True)
     monkeypatch.setattr(os, "fsync", real)
     assert Path(caught.value.filename).name.startswith("iteration-")
-    said = (
-        "the last checkpoint is as it was; once there is space again, to go on: occupax train --out"
-    )
+    said = "the last checkpoint is intact, and the training was stopped after"
     assert said in str(caught.value)
     assert sorted(file.name for file in (run / "checkpoint").iterdir()) == checkpoints
     left = run / "checkpoint" / ".iteration-000000000099.safetensors.0a1b2c3d"

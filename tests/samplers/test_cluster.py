@@ -87,7 +87,8 @@ def test_sweep_is_spread_over_the_cluster_with_the_same_results(cluster: Any, tm
     for one, other in zip(here.results, again.results, strict=True):
         assert_equal(one, other)
     with pytest.raises(
-        ValueError, match=r"episodes is 20, but the run in .*point-0 has 40 already"
+        ValueError,
+        match=r"episodes must be at least 40, the number already sampled in .*point-0, got 20",
     ):
         ox.sweep(
             lake,

@@ -107,7 +107,7 @@ def test_what_is_appended_to_the_records_stands_under_the_right_names(tmp_path):
 def test_the_size_of_the_calls_changes_no_bit(every, tmp_path, monkeypatch):
     expected = train(episodes=100, record_every=every, out=tmp_path / "expected")
     for number, (seconds, most) in enumerate([(0.0, 1000), (1e9, 1000), (1e9, 3), (1e9, 8)]):
-        monkeypatch.setattr(loop, "SECONDS_A_CALL", seconds)
+        monkeypatch.setattr(loop, "CALL_SECONDS", seconds)
         monkeypatch.setattr(loop, "MAX_ITERATIONS", most)
         folder = tmp_path / str(number)
         assert_same_bits(
@@ -141,7 +141,9 @@ def test_a_finished_run_stays_as_it_is(tmp_path):
 def test_a_smaller_budget_than_is_done_is_refused_and_changes_nothing(tmp_path):
     whole = train(out=tmp_path)
     config = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(ValueError, match=r"episodes is 20, but the run in .* has 40 already"):
+    with pytest.raises(
+        ValueError, match=r"episodes must be at least 40, the number already sampled in .*, got 20"
+    ):
         train(episodes=20, out=tmp_path, resume=True)
     assert (tmp_path / "config.json").read_bytes() == config
     assert_same_bits(whole, ox.load_result(tmp_path))  # what was finished is so still
@@ -245,7 +247,7 @@ def go_on(folder, newer):
 
 
 def test_only_two_checkpoints_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "SECONDS_A_CALL", 0.0)
+    monkeypatch.setattr(loop, "CALL_SECONDS", 0.0)
     train(
         out=tmp_path, checkpoint_every=0.0
     )  # 15 iterations: 12 in four cycles of 8 episodes, then 4 + 2 + 2
@@ -336,7 +338,7 @@ def test_checkpoints_with_arrays_of_another_shape_are_refused(damaged):
     )
     with pytest.raises(
         ValueError,
-        match="run cannot be resumed: the arrays of the checkpoint are not those of these",
+        match="run cannot be resumed: the arrays of the checkpoint must have the names and shapes of these",
     ):
         train(episodes=50, out=folder, resume=True)
 

@@ -123,7 +123,7 @@ def test_an_interrupt_saves_and_says_how_to_go_on(start, undisturbed, tmp_path):
     assert "\n" not in message
     assert message.startswith("stopped after ")
     assert message.endswith(
-        f"of 8,000 episodes; to go on: occupax train --out {tmp_path} --resume (in Python: resume=True)."
+        f"of 8,000 episodes; to resume: occupax train --out {tmp_path} --resume (in Python: resume=True)."
     )
     assert max(checkpoints(tmp_path)) >= before
     assert not (

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 import occupax as ox
 from occupax.training import recording
-from occupax.training.recording import FEW, small_picture
+from occupax.training.recording import MAX_PREVIEW_FRAMES, record_preview
 
 Image = pytest.importorskip("PIL.Image")
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 0], [0, 255, 255]], np.uint8)
@@ -125,18 +125,18 @@ def test_what_cannot_be_recorded_is_told_in_a_sentence(policy, env, path, said, 
 
 
 def test_a_small_picture_has_few_frames_and_never_fails(policy):
-    content = small_picture(policy, ox.make(Coloured, again=100))
+    content = record_preview(policy, ox.make(Coloured, again=100))
     assert content is not None
-    assert 3 < len(frames_of(content)) <= FEW
-    assert small_picture(policy, ox.make(Coloured, broken=True)) is None
-    assert small_picture(policy, ox.TabularMDP.chain(5)) is None
+    assert 3 < len(frames_of(content)) <= MAX_PREVIEW_FRAMES
+    assert record_preview(policy, ox.make(Coloured, broken=True)) is None
+    assert record_preview(policy, ox.TabularMDP.chain(5)) is None
 
 
 def test_a_simulator_that_hangs_is_left_behind(policy, monkeypatch):
     answer, before = threading.Event(), set(threading.enumerate())
-    monkeypatch.setattr(recording, "PATIENCE", 0.1)
+    monkeypatch.setattr(recording, "PREVIEW_TIMEOUT", 0.1)
     monkeypatch.setattr(Coloured, "render", lambda _: answer.wait())
-    assert small_picture(policy, ox.make(Coloured)) is None
+    assert record_preview(policy, ox.make(Coloured)) is None
     answer.set()
     for thread in (
         set(threading.enumerate()) - before
@@ -147,7 +147,7 @@ def test_a_simulator_that_hangs_is_left_behind(policy, monkeypatch):
 def test_twins_are_drawn_as_those_of_gymnasium_and_the_variables_of_the_process_stay():
     pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
     before, env = dict(os.environ), ox.make("CartPole-v1")
-    content = small_picture(ox.policies.linear()(env, jax.random.key(0)), env)
+    content = record_preview(ox.policies.linear()(env, jax.random.key(0)), env)
     assert content is not None
     assert frames_of(content)[0].shape == (160, 240, 3)
     assert {name: value for name, value in os.environ.items() if name.startswith("SDL")} == {
@@ -158,7 +158,7 @@ def test_twins_are_drawn_as_those_of_gymnasium_and_the_variables_of_the_process_
 def test_a_table_of_gymnasium_is_drawn_as_its_own():
     pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
     env = ox.make("FrozenLake-v1")
-    content = small_picture(ox.policies.tabular()(env, jax.random.key(0)), env)
+    content = record_preview(ox.policies.tabular()(env, jax.random.key(0)), env)
     assert content is not None
     assert frames_of(content)[0].shape == (240, 240, 3)
 

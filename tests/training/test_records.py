@@ -76,13 +76,8 @@ def test_callbacks_are_given_all_that_a_record_has():
     page = (Path(__file__).parents[2] / "docs/diagnosis.md").read_text()
     rows = re.findall(r"^\| (`.*?`) \|", page.partition("## Metrics")[2], re.MULTILINE)
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    others = {
-        "mixture_utility",
-        "redrawn",
-        "tried",
-        "actions_clipped",
-        "feasible",
-    }  # of other algorithms and actions
+    # metrics of other algorithms, actions and problems
+    others = {"mixture_utility", "redrawn", "tried", "actions_clipped", "feasible"}
     assert {"episodes", *seen[0].metrics} == set(listed) - others
 
 
@@ -443,21 +438,24 @@ def test_the_console_shows_what_is_going_on(capsys):
 
 
 def scalars(folder):
-    """The numbers in the event files of a folder: (step, value) pairs by name.
+    """Return the (step, value) pairs of each name in the event files of a folder.
 
     A file is a row of records: the length in 8 bytes, its checksum in 4, an event, and the checksum
-    of that in 4.
+    of that in 4. TensorBoard hides all earlier steps from that of an event that starts a session on.
     """
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
 
     found = {}
-    for file in folder.iterdir():
+    for file in sorted(folder.iterdir()):
         content = file.read_bytes()
         while content:
             stop = 12 + int.from_bytes(content[:8], "little")
             if stop + 4 > len(content):
                 break
             event = Event.FromString(content[12:stop])
+            if event.session_log.status == SessionLog.START:
+                for name, pairs in found.items():
+                    found[name] = [pair for pair in pairs if pair[0] < event.step]
             for value in event.summary.value:
                 found.setdefault(value.tag, []).append((event.step, value.simple_value))
             content = content[stop + 4 :]

@@ -46,7 +46,8 @@ def test_a_policy_of_numpy_arrays_will_do():
 
 def test_an_initialiser_that_was_not_called_is_refused():
     with pytest.raises(
-        ValueError, match=r"initialiser that was called, such as occupax.policies.mlp\(\)"
+        ValueError,
+        match=r"an initialiser such as occupax.policies.mlp\(\), got a function that makes one",
     ):
         train(ox.policies.mlp)
 

@@ -150,7 +150,7 @@ def test_a_sweep_goes_on_after_an_interruption_to_the_same_bits(tmp_path, monkey
             raise KeyboardInterrupt
         return advance(self, count)
 
-    monkeypatch.setattr(loop, "SECONDS_A_CALL", 0.0)
+    monkeypatch.setattr(loop, "CALL_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(CompiledExecutor, "advance", fail)
         with pytest.raises(KeyboardInterrupt):
@@ -169,7 +169,7 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
     for over, said in (
         (
             {"snapshot_batch": [4, 50]},
-            "episodes must pay for a first batch of 50 trajectories, got 20",
+            "episodes must be at least 50, the size of the first batch, got 20",
         ),
         ({"step_size": [0.1, -1.0]}, "step_size must be a finite number"),
         ({"output": ["last", "bets"]}, "Did you mean 'best'"),
@@ -198,14 +198,14 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
         ({"episodes": 0}, "episodes must be a whole number of at least 1, got 0"),
         ({"episodes": "20"}, "episodes must be a whole number of at least 1, got '20'"),
         ({"episodes": 20.5}, "episodes must be a whole number"),
-        ({"episodes": 3}, "episodes must pay for a first batch of 4"),
+        ({"episodes": 3}, "episodes must be at least 4, the size of the first batch"),
         ({"seeds": 0}, "seeds must be a whole number of at least 1"),
         ({"seeds": 1.5}, "seeds must be a whole number of at least 1"),
         ({"seeds": None}, "seeds must be a whole number of at least 1"),
         ({"seeds": True}, "seeds must be a whole number"),
         ({"seeds": "3"}, "seeds must be a sequence of whole numbers, got '3'"),
-        ({"seeds": []}, "seeds must be a number of seeds or a list of different ones"),
-        ({"seeds": [1, 1]}, r"a list of different ones, got \[1, 1\]"),
+        ({"seeds": []}, "seeds must be an integer or a list of distinct integers"),
+        ({"seeds": [1, 1]}, r"a list of distinct integers, got \[1, 1\]"),
         ({"seeds": [0, -1]}, "seeds must be a whole number of at least 0, got -1"),
         ({"seeds": [2**32]}, "must be below 2"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
@@ -219,7 +219,7 @@ def test_every_point_is_checked_before_the_first_is_trained(tmp_path):
         ),
         ({"record_every": 0}, "record_every must be a whole number of at least 1"),
         ({"out": 3}, "out must be the path of a folder, got 3"),
-        ({"resume": True}, "resume=True needs out"),
+        ({"resume": True}, "resume must be False without out"),
     ],
 )
 def test_bad_input_is_answered_with_a_sentence(wrong, said):
@@ -247,7 +247,7 @@ def test_bad_input_is_answered_with_a_sentence(wrong, said):
         ({"sampler": "jaxx"}, "sampler 'jaxx' is not known. Did you mean 'jax'"),
         (
             {"exact": True, "problem": ox.Problem(ox.make("CartPole-v1"), horizon=3)},
-            "exact=True needs a tabular",
+            "exact must be False for .*need a tabular",
         ),
     ],
 )
@@ -416,5 +416,7 @@ def test_a_sweep_as_a_data_frame(monkeypatch):
 def test_settings_of_policy_and_problem_are_checked(over, policy, said):
     with pytest.raises(ValueError, match=said):
         ox.sweep(PROBLEM, over=over, episodes=20, policy=policy, progress=False)
-    with pytest.raises(ValueError, match="episodes must say how many"):
+    with pytest.raises(
+        ValueError, match="episodes must be the number of trajectories of each seed, got None"
+    ):
         ox.sweep(PROBLEM, over={"radius": [0.1]})

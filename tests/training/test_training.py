@@ -219,7 +219,7 @@ def test_training_ends_inside_a_cycle_where_the_budget_does(episodes):
 
 def test_a_budget_below_the_first_batch_is_refused():
     with pytest.raises(
-        ValueError, match="episodes must pay for a first batch of 4 trajectories, got 3"
+        ValueError, match="episodes must be at least 4, the size of the first batch, got 3"
     ):
         train(episodes=3)
 
@@ -288,7 +288,7 @@ def test_the_first_interrupt_waits_for_the_record_and_says_what_is_lost():
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(
         KeyboardInterrupt,
-        match="stopped after 4 of 20 episodes; nothing was saved, because no folder",
+        match="stopped after 4 of 20 episodes; nothing was saved without",
     ):
         train(callbacks=[interrupt])
     assert seen == [4]

@@ -34,7 +34,7 @@ from occupax.io.files import write_bytes, write_text
 from occupax.io.records import EXACT
 from occupax.outcome import Assessment, Finding, Outcome, References
 from occupax.training.assessment import assess_with_references, counted_grid
-from occupax.training.recording import small_picture
+from occupax.training.recording import record_preview
 
 REPORT = "report.html"
 OF_CONSTRAINTS = ("multiplier/", "violation/")
@@ -192,7 +192,7 @@ def _picture(outcome: Outcome, assessment: Assessment) -> dict[str, str] | None:
     if outcome.problem is None or np.isnan(assessment.utilities).all():
         return None
     best = int(np.nanargmax(assessment.utilities))
-    drawn = small_picture(outcome.policies[best], outcome.problem.env)
+    drawn = record_preview(outcome.policies[best], outcome.problem.env)
     if drawn is None:
         return None
     return {"seed": str(outcome.seeds[best]), "data": base64.b64encode(drawn).decode()}

@@ -25,8 +25,7 @@ from occupax.progress import ProgressBar
 from occupax.samplers import Ray, Sampler
 from occupax.training.assessment import assess
 from occupax.training.grid import CHECKING, Base, read_grid
-from occupax.training.loop import paid_iterations
-from occupax.training.setup import AlgorithmSource, PolicySource, given_episodes
+from occupax.training.setup import AlgorithmSource, PolicySource, check_episodes
 from occupax.training.sweeps import run_groups, run_trials
 
 NOTHING_LEARNED = (
@@ -176,7 +175,7 @@ def sweep(
     """
     begin_jax_use()
     check_path(out)
-    budget = given_episodes(episodes)
+    budget = check_episodes(episodes)
     points = read_grid(over)
     chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
     on_cluster = isinstance(sampler, Ray)
@@ -185,7 +184,7 @@ def sweep(
     with ProgressBar(len(points), CHECKING, shown=progress and len(points) > QUICK) as bar:
         groups = base.groups(points, together=not on_cluster, bar=bar)
     for group in groups:
-        paid_iterations(group.setup, budget)
+        group.setup.iterations(budget)
         warn_of_steep_utility(group.setup.problem)
     folder = None if out is None else Path(out).absolute()
     with locked(folder):

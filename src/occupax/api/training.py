@@ -19,7 +19,7 @@ from occupax.training.setup import (
     AlgorithmSource,
     PolicySource,
     as_algorithm,
-    given_episodes,
+    check_episodes,
     make_setup,
 )
 
@@ -79,7 +79,7 @@ def train(
     """
     begin_jax_use()
     check_path(out)
-    budget = given_episodes(episodes)
+    budget = check_episodes(episodes)
     instance = None
     if algorithm is not None:
         instance = as_algorithm(algorithm)

@@ -23,9 +23,9 @@ from occupax.training.setup import (
     PolicySource,
     as_algorithm,
     default_algorithm,
-    first_policy,
+    initial_policy,
     make_setup,
-    source_of_policies,
+    policy_source,
 )
 
 DEFAULTS: dict[str, Any] = {
@@ -107,9 +107,7 @@ def build(choices: Choices) -> TrainingArguments:
         )
     policy: PolicySource = choices.policy
     if of_policy:
-        policy = settings.apply(of_policy, {"policy": source_of_policies(problem.env, policy)})[
-            "policy"
-        ]
+        policy = settings.apply(of_policy, {"policy": policy_source(problem.env, policy)})["policy"]
     algorithm = _algorithm(choices, problem, policy, of_algorithm)
     options: dict[str, Any] = {"policy": policy} | {
         name: chosen[name] for name in ("seeds", "seed", "record_every")
@@ -124,7 +122,7 @@ def _algorithm(
 ) -> Algorithm[Any]:
     """The algorithm that was named or, by default, that of `ox.train`, with the settings that were given."""
     if choices.algorithm is None:
-        algorithm = default_algorithm(problem, first_policy(problem, policy, 0, 0))
+        algorithm = default_algorithm(problem, initial_policy(problem, policy, 0, 0))
         refuse_settings_of_others(algorithm, given)
     else:
         algorithm = as_algorithm(choices.algorithm)

@@ -7,7 +7,7 @@ from occupax.cli import settings
 from occupax.cli.choices import TrainingArguments
 from occupax.policies import ConfiguredInitialiser
 from occupax.training.grid import PROBLEM_SETTINGS
-from occupax.training.setup import source_of_policies
+from occupax.training.setup import policy_source
 
 
 def read_values(
@@ -17,7 +17,7 @@ def read_values(
     problem = training.problem
     targets: dict[str, Any] = {"": training.algorithm}
     targets["problem"] = {name: getattr(problem, name) for name in PROBLEM_SETTINGS}
-    initialiser = source_of_policies(problem.env, training.options["policy"])
+    initialiser = policy_source(problem.env, training.options["policy"])
     if isinstance(initialiser, ConfiguredInitialiser):
         targets["policy"] = initialiser
     return {

@@ -22,9 +22,9 @@ from occupax.training.setup import (
     Setup,
     as_algorithm,
     default_algorithm,
-    first_policy,
+    initial_policy,
     make_setup,
-    source_of_policies,
+    policy_source,
 )
 
 MOST_POINTS = 10_000
@@ -101,10 +101,10 @@ class Base:
     def _algorithm(self, problem: Problem, policy: PolicySource) -> Algorithm[Any]:
         if self.algorithm is not None:
             return as_algorithm(self.algorithm)
-        return default_algorithm(problem, first_policy(problem, policy, 0, 0))
+        return default_algorithm(problem, initial_policy(problem, policy, 0, 0))
 
     def _policy_settings(self) -> list[str]:
-        source = source_of_policies(self.problem.env, self.policy)
+        source = policy_source(self.problem.env, self.policy)
         return (
             [POLICY + name for name in source.settings]
             if isinstance(source, ConfiguredInitialiser)
@@ -112,7 +112,7 @@ class Base:
         )
 
     def _initialiser(self, changes: Mapping[str, Any]) -> ConfiguredInitialiser:
-        source = source_of_policies(self.problem.env, self.policy)
+        source = policy_source(self.problem.env, self.policy)
         if not isinstance(source, ConfiguredInitialiser):
             names = " and ".join(changes)
             kinds = "a name or an initialiser of occupax.policies such as mlp()"

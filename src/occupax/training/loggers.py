@@ -1,4 +1,4 @@
-"""Loggers: the abstract class and the console."""
+"""Loggers: the base class and the console."""
 
 import time
 from abc import ABC, abstractmethod
@@ -11,53 +11,70 @@ from occupax.progress import ProgressBar
 
 
 class Logger(ABC):
-    """Something that is given every record once, several at a time."""
+    """Base class of loggers. `log` receives every record exactly once, in chunks."""
 
     @abstractmethod
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
-        """Begin: `seeds` names the runs, `budget` is the number of episodes of each, `table` what there is already."""
+        """Begin a training run.
+
+        Args:
+            seeds: seed of each run.
+            budget: number of episodes of each run.
+            table: records of the part before a resumption, empty for a new run.
+        """
 
     @abstractmethod
     def log(self, table: RecordTable) -> None:
-        """Take further records."""
+        """Log further records.
+
+        Args:
+            table: consecutive records of all runs.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Finish, whether the training succeeded or failed."""
+        """End the training run, which may have failed."""
 
 
-class Console(Logger):
-    """A progress bar on the standard error; a line now and then if that is not a terminal."""
+class ConsoleLogger(Logger):
+    """Progress bar on the standard error, or occasional lines if that is not a terminal."""
 
     def __init__(self) -> None:
         self._bar: ProgressBar | None = None
-        self._budget = self._first_steps = self._began = 0.0
+        self._budget = 0
+        self._first_steps = 0
+        self._start = 0.0
 
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
-        """Show how much is done already."""
-        episodes, self._first_steps = _reached(table)
-        self._budget, self._began = budget, time.monotonic()
-        self._bar = ProgressBar(
-            budget, f"{len(seeds)} run{'s' if len(seeds) > 1 else ''}, compiling", episodes
-        )
+        """Show the progress at the start."""
+        episodes, self._first_steps = _totals(table)
+        self._budget = budget
+        self._start = time.monotonic()
+        plural = "s" * (len(seeds) > 1)
+        self._bar = ProgressBar(budget, f"{len(seeds)} run{plural}, compiling", episodes)
 
     def log(self, table: RecordTable) -> None:
-        """Show how far the training is, how fast, and the median utility."""
-        if self._bar is not None:
-            episodes, steps = _reached(table)
-            pace = (steps - self._first_steps) / max(time.monotonic() - self._began, 1e-9)
-            latest = table.metrics["utility"][:, -1]
-            utility = f"{np.nanmedian(latest):.4g}" if np.isfinite(latest).any() else "not finite"
-            text = f"{episodes:,} / {self._budget:,.0f} episodes, {pace:,.0f} steps/s, utility {utility}"
-            self._bar.update(episodes, text)
+        """Show the number of episodes, the steps per second and the median utility."""
+        if self._bar is None:
+            return
+        episodes, steps = _totals(table)
+        seconds = max(time.monotonic() - self._start, 1e-9)
+        speed = (steps - self._first_steps) / seconds
+        utilities = table.metrics["utility"][:, -1]
+        utility = "not finite"
+        if np.isfinite(utilities).any():
+            utility = f"{np.nanmedian(utilities):.4g}"
+        progress = f"{episodes:,} / {self._budget:,} episodes"
+        self._bar.update(episodes, f"{progress}, {speed:,.0f} steps/s, utility {utility}")
 
     def close(self) -> None:
-        """Leave the bar where it is."""
+        """Leave the bar at the last progress."""
         if self._bar is not None:
             self._bar.close()
 
 
-def _reached(table: RecordTable) -> tuple[int, int]:
-    return (
-        (int(table.episodes[-1]), int(table.steps[:, -1].sum())) if len(table.episodes) else (0, 0)
-    )
+def _totals(table: RecordTable) -> tuple[int, int]:
+    """Return the episodes of each run and the steps of all runs at the last record."""
+    if not len(table.episodes):
+        return 0, 0
+    return int(table.episodes[-1]), int(table.steps[:, -1].sum())

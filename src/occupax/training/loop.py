@@ -1,4 +1,4 @@
-"""The loop around the compiled program: budget, records, checkpoints, callbacks and Ctrl-C."""
+"""Loop over the iterations of runs: budget, records, checkpoints, callbacks and signals."""
 
 import signal
 import time
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Num
 
-from occupax.errors import check_integer, check_number
+from occupax.errors import check_number
 from occupax.exact import Evaluator
 from occupax.exact.probabilities import probabilities
 from occupax.io import run_folder
+from occupax.io.codec import Arrays
 from occupax.io.files import remove_unfinished
 from occupax.io.records import EXACT, RECORDS, MetricsFile, RecordTable
 from occupax.io.results import ASSESSMENT, SUMMARY
@@ -22,32 +23,32 @@ from occupax.outcome import Outcome
 from occupax.policies import Policy
 from occupax.samplers import EpisodeError
 from occupax.signals import noticed_signals
-from occupax.training.execution import MAX_ITERATIONS, make_executor
-from occupax.training.loggers import Console, Logger
+from occupax.training.execution import MAX_ITERATIONS, Executor, make_executor
+from occupax.training.loggers import ConsoleLogger, Logger
 from occupax.training.outcomes import make_outcomes, setup_config
 from occupax.training.records import Records
 from occupax.training.setup import Setup
 
-SECONDS_A_CALL = 0.5
-MOST_EPISODES = 10**10
-"""More than any machine samples in a year."""
+CALL_SECONDS = 0.5
+"""Duration of the iterations between two looks at the signals."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far training has come at the end of a record; what callbacks are given."""
+    """State of a training run at the end of a record, the argument of callbacks."""
 
     episodes: int
-    """Trajectories each run has sampled."""
+    """Number of trajectories that each run has sampled."""
     budget: int
-    """Trajectories each run may sample."""
+    """Number of trajectories that each run may sample."""
     metrics: dict[str, Num[np.ndarray, " run"]]
-    """What was recorded last, by the names of `docs/diagnosis.md`; "steps" are those taken so far."""
+    """Metrics of the last record by the names in `docs/diagnosis.md`. "steps" is cumulative."""
     policies: Sequence[Policy]
-    """What each run would return now."""
+    """Output policy of each run so far."""
 
 
-Callback = Logger | Callable[[Progress], Any]
+Function = Callable[[Progress], Any]
+Callback = Logger | Function
 
 
 def run(
@@ -60,221 +61,271 @@ def run(
     checkpoint_every: float = 30.0,
     resume_hint: str = "",
 ) -> list[Outcome]:
-    """Train every run of a set-up; return one outcome for each of its algorithms."""
+    """Train all runs of a set-up and return one outcome for each of its algorithms.
+
+    Args:
+        setup: set-up of the runs.
+        episodes: number of trajectories that each run may sample.
+        callbacks: loggers, and functions of a `Progress` that end the training by returning True.
+        out: directory of configuration, metrics and checkpoints, if any.
+        resume: whether to continue from the last checkpoint in `out`, if there is one.
+        progress: whether to show a progress bar.
+        checkpoint_every: seconds between checkpoints.
+        resume_hint: instruction that resumes the run, for messages.
+    """
     if out is None and resume:
-        raise ValueError("resume=True needs out, the folder of the run to go on with.")
+        raise ValueError("resume must be False without out, got True. Pass the directory as out.")
     check_number("checkpoint_every", checkpoint_every, low=0.0)
-    if not isinstance(callbacks, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+    _check_callbacks(callbacks)
+    loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
+    functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
+    records = Records(setup.record_every, setup.schedule)
+    loop = TrainingLoop(setup, episodes, records, functions, loggers)
+    if out is not None:
+        loop.open(out, resume, resume_hint)
+    if progress:
+        loggers.append(ConsoleLogger())
+    loop.train(checkpoint_every)
+    return loop.outcomes()
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    if not isinstance(callbacks, Sequence):
         raise ValueError(
-            f"callbacks must be a list of functions of a Progress or loggers, got {callbacks!r:.60}."
+            "callbacks must be a list of functions of a Progress or loggers, "
+            f"got {callbacks!r:.60}."
         )
     for callback in callbacks:
         if not isinstance(callback, Logger) and not callable(callback):
             raise ValueError(
                 f"callbacks must be functions of a Progress or loggers, got {callback!r:.60}."
             )
-    loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
-    functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
-    training = Training(
-        setup, check_integer("episodes", episodes, maximum=MOST_EPISODES), functions, loggers
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Files of runs in a directory, and the content of the last checkpoint."""
+
+    checkpoints: run_folder.Checkpoints
+    metrics: MetricsFile | None
+    """`metrics.csv`, for a single algorithm."""
+    arrays: Arrays
+    """Arrays of the executor in the last checkpoint, empty without one."""
+    iteration: int
+    """Number of iterations before the last checkpoint."""
+    seconds: float
+    """Duration of the training before the last checkpoint."""
+    resume_hint: str
+    """Instruction that resumes the runs."""
+
+
+def open_files(
+    folder: Path, setup: Setup, episodes: int, records: Records, resume: bool, resume_hint: str
+) -> RunFiles:
+    """Open the directory of runs, restore their records and return the last checkpoint."""
+    config, config_arrays = setup_config(setup, episodes)
+    run_folder.check_same_run(folder, config, config_arrays, resume)
+    checkpoints = run_folder.Checkpoints(folder / "checkpoint", config["fingerprint"])
+    checkpoint = checkpoints.load()
+    arrays: Arrays = {}
+    record_arrays: Arrays = {}
+    content: dict[str, Any] = {"iteration": 0, "seconds": 0.0, "metrics": None}
+    if checkpoint is not None:
+        saved, content = checkpoint
+        for name, array in saved.items():
+            if name.startswith("."):
+                arrays[name] = array
+            else:
+                record_arrays[name] = array
+        with _prefixed_errors("the run cannot be resumed"):
+            records.restore(record_arrays, content["iteration"], len(setup.runs))
+        sampled = setup.schedule.episodes(content["iteration"])
+        if content["iteration"] > setup.iterations(episodes):
+            raise ValueError(
+                f"episodes must be at least {sampled:,}, the number already sampled in {folder}, "
+                f"got {episodes:,}."
+            )
+    remove_unfinished(folder)
+    run_folder.write_config(folder, config, config_arrays)
+    metrics = None
+    if len(setup.algorithms) == 1:
+        metrics = MetricsFile(folder / RECORDS, setup.seeds, content["metrics"])
+    for file in (SUMMARY, ASSESSMENT):  # the run is no longer finished
+        (folder / file).unlink(missing_ok=True)
+    return RunFiles(
+        checkpoints, metrics, arrays, content["iteration"], content["seconds"], resume_hint
     )
-    if out is not None:
-        training.open(out, resume, resume_hint)
-    if progress:
-        loggers.append(Console())
-    training.go(checkpoint_every)
-    return training.outcomes()
 
 
-def paid_iterations(setup: Setup, episodes: int) -> int:
-    """How many iterations a number of episodes pays for; at least one."""
-    paid = setup.schedule.iterations(check_integer("episodes", episodes, maximum=MOST_EPISODES))
-    if paid == 0:
-        first = setup.schedule.episodes(1)
-        raise ValueError(
-            f"episodes must pay for a first batch of {first} trajectories, got {episodes}."
-        )
-    return paid
-
-
-class Training:
-    """A set of runs on their way; nothing is started before `go`."""
+class TrainingLoop:
+    """Loop over the iterations of the runs of a set-up. Nothing is sampled before `train`."""
 
     def __init__(
         self,
         setup: Setup,
         episodes: int,
-        functions: Sequence[Callable[[Progress], Any]],
+        records: Records,
+        functions: Sequence[Function],
         loggers: Sequence[Logger],
     ):
-        self._setup, self._episodes, self._functions, self._loggers = (
-            setup,
-            episodes,
-            functions,
-            loggers,
-        )
-        self._last = paid_iterations(setup, episodes)
-        self._records = Records(setup.record_every, setup.schedule)
-        self._checkpoints: run_folder.Checkpoints | None = None
-        self._metrics: MetricsFile | None = None
-        self._saved: tuple[dict[str, np.ndarray], int] | None = None
-        self._resume_hint = ""
+        self._setup = setup
+        self._episodes = episodes
+        self._last = setup.iterations(episodes)
+        self._records = records
+        self._functions = functions
+        self._loggers = loggers
+        self._files: RunFiles | None = None
         self._seconds = 0.0
+        self._executor: Executor
 
     def open(self, folder: Path, resume: bool, resume_hint: str) -> None:
-        """Keep checkpoints in `folder`, and go on from the last one if there is one."""
-        config, arrays = setup_config(self._setup, self._episodes)
-        run_folder.check_same_run(folder, config, arrays, resume)
-        self._resume_hint = resume_hint
-        self._checkpoints = run_folder.Checkpoints(folder / "checkpoint", config["fingerprint"])
-        found, mark = self._checkpoints.load(), None
-        if found is not None:
-            saved, content = found
-            runs, mark = (
-                {name: array for name, array in saved.items() if name.startswith(".")},
-                content["metrics"],
-            )
-            self._saved = runs, content["iteration"]
-            records = {name: array for name, array in saved.items() if name not in runs}
-            with _saying("the run cannot be resumed"):
-                self._records.restore(records, content["iteration"], len(self._setup.runs))
-            self._seconds = content["seconds"]
-            if content["iteration"] > self._last:
-                done = self._setup.schedule.episodes(content["iteration"])
-                raise ValueError(
-                    f"episodes is {self._episodes:,}, but the run in {folder} has {done:,} already."
-                )
-        remove_unfinished(folder)
-        run_folder.write_config(folder, config, arrays)
-        if len(self._setup.algorithms) == 1:
-            self._metrics = MetricsFile(folder / RECORDS, self._setup.seeds, mark)
-        for file in (SUMMARY, ASSESSMENT):  # the run is not finished any more
-            (folder / file).unlink(missing_ok=True)
+        """Write checkpoints into a directory, and continue from the last one."""
+        self._files = open_files(
+            folder, self._setup, self._episodes, self._records, resume, resume_hint
+        )
+        self._seconds = self._files.seconds
 
-    def go(self, checkpoint_every: float) -> None:
-        """Train until the budget is spent, a function says stop, or Ctrl-C."""
+    def train(self, checkpoint_every: float) -> None:
+        """Train until the budget is spent, a function returns True, or a signal arrives."""
         self._executor = make_executor(self._setup)
         try:
-            if self._saved is not None:
-                self._restore(*self._saved)
+            self._restore()
+            seeds = [run.seed for run in self._setup.runs]
             for logger in self._loggers:
-                seeds = [seed for _, seed, _ in self._setup.runs]
                 logger.open(seeds, self._episodes, self._records.table(complete=True))
-            with noticed_signals() as noticed:
-                with _ignored_failures(noticed):
-                    self._loop(checkpoint_every, noticed)
+            with noticed_signals() as signals:
+                with _ignored_failures(signals):
+                    self._iterate(checkpoint_every, signals)
                 self._save()
-            self._end_records()
+            self._write_unfinished()
         except EpisodeError as error:
             self._save()
-            raise EpisodeError(f"{error} The training was {self._where_it_stopped()}") from error
+            raise EpisodeError(f"{error} The training was {self._end_message()}") from error
         except OSError as error:
-            raise self._not_written(error) from error
+            raise self._write_error(error) from error
         finally:
             self._executor.close()
             for logger in self._loggers:
                 logger.close()
-        if noticed and noticed[0] == signal.SIGINT:
-            raise KeyboardInterrupt(self._where_it_stopped())
-        if noticed:
-            raise Terminated(self._where_it_stopped(), noticed[0])
+        if signals and signals[0] == signal.SIGINT:
+            raise KeyboardInterrupt(self._end_message())
+        if signals:
+            raise Terminated(self._end_message(), signals[0])
 
-    def _restore(self, runs: dict[str, np.ndarray], iteration: int) -> None:
-        with _saying("the run cannot be resumed"):
-            self._executor.restore(runs, iteration)
+    def _restore(self) -> None:
+        if self._files is not None and self._files.arrays:
+            with _prefixed_errors("the run cannot be resumed"):
+                self._executor.restore(self._files.arrays, self._files.iteration)
 
-    def _not_written(self, error: OSError) -> OSError:
-        """The error for a disk that is full, or a folder that cannot be written any more."""
-        if self._checkpoints is None or error.errno is None:
-            return error
-        kept = "the last checkpoint is as it was; once there is space again,"
-        said = f"{error.strerror or error}: the training was {self._where_it_stopped(f'{kept} ')}"
-        return OSError(error.errno, said, error.filename)
-
-    def _loop(self, checkpoint_every: float, noticed: Sequence[int]) -> None:
-        count, saved, over = 1, time.monotonic(), False
-        start = saved - self._seconds
-        while self._executor.iteration < self._last and not over and not noticed:
-            began = time.monotonic()
+    def _iterate(self, checkpoint_every: float, signals: Sequence[int]) -> None:
+        count = 1
+        is_over = False
+        saved_at = time.monotonic()
+        start = saved_at - self._seconds
+        while self._executor.iteration < self._last and not is_over and not signals:
+            call_start = time.monotonic()
             records = self._records.add(self._advance(count))
-            took = time.monotonic() - began
-            count = max(
-                1, min(2 * count, int(count * SECONDS_A_CALL / max(took, 1e-3)), MAX_ITERATIONS)
-            )
+            seconds = max(time.monotonic() - call_start, 1e-3)
+            fitting = int(count * CALL_SECONDS / seconds)
+            count = max(1, min(2 * count, fitting, MAX_ITERATIONS))
             if records is not None:
-                if self._metrics is not None:
-                    self._metrics.append(records)
-                for logger in self._loggers:
-                    logger.log(records)
-                over = self._over(records)
+                self._log(records)
+                is_over = self._call_functions(records)
             self._seconds = time.monotonic() - start
-            if time.monotonic() - saved >= checkpoint_every:
+            if time.monotonic() - saved_at >= checkpoint_every:
                 self._save()
-                saved = time.monotonic()
+                saved_at = time.monotonic()
 
-    def _advance(self, count: int) -> dict[str, np.ndarray]:
-        """Run iterations: never beyond the budget nor, where that matters, the end of a record."""
-        count = min(count, self._last - self._executor.iteration)
+    def _advance(self, count: int) -> Arrays:
+        """Return the metrics of at most `count` further iterations.
+
+        The iterations end with the budget and, if callbacks or exact values need it, with a record.
+        """
+        iteration = self._executor.iteration
+        count = min(count, self._last - iteration)
         if self._functions or self._setup.exact:
-            count = min(
-                count,
-                self._setup.record_every - self._executor.iteration % self._setup.record_every,
-            )
-        iterations = self._executor.advance(count)
-        return iterations | self._exact_values(count) if self._setup.exact else iterations
+            count = min(count, self._setup.record_every - iteration % self._setup.record_every)
+        metrics = self._executor.advance(count)
+        if self._setup.exact:
+            metrics |= self._exact_metrics(count)
+        return metrics
 
-    def _exact_values(self, count: int) -> dict[str, np.ndarray]:
-        """The exact utility and the gap of every policy where a record or the budget ends, which is looked at last."""
-        problem, iteration = self._setup.problem, self._executor.iteration
-        columns = {name: np.full((count, self._executor.count), np.nan) for name in EXACT}
-        if iteration % self._setup.record_every == 0 or iteration == self._last:
-            tables = np.array(
-                [probabilities(problem, policy) for policy in self._executor.outputs()]
-            )
-            for name, values in zip(EXACT, Evaluator(problem).values(tables), strict=True):
-                columns[name][-1] = np.nan if values is None else values
-        return columns if problem.utility.concave else {EXACT[0]: columns[EXACT[0]]}
+    def _exact_metrics(self, count: int) -> Arrays:
+        """Return the exact utility and the gap of every policy at the end of a record, else NaN."""
+        problem = self._setup.problem
+        iteration = self._executor.iteration
+        names = EXACT
+        if not problem.utility.concave:
+            names = EXACT[:1]
+        metrics = {name: np.full((count, self._executor.count), np.nan) for name in names}
+        if iteration % self._setup.record_every and iteration != self._last:
+            return metrics
+        tables = [probabilities(problem, policy) for policy in self._executor.outputs()]
+        values = Evaluator(problem).values(np.array(tables))
+        for name, column in zip(EXACT, values, strict=True):
+            if name in metrics and column is not None:
+                metrics[name][-1] = column
+        return metrics
 
-    def _over(self, records: RecordTable) -> bool:
-        """Call all functions; whether one of them returned True, be it Python's, NumPy's or JAX's."""
+    def _log(self, records: RecordTable) -> None:
+        if self._files is not None and self._files.metrics is not None:
+            self._files.metrics.append(records)
+        for logger in self._loggers:
+            logger.log(records)
+
+    def _call_functions(self, records: RecordTable) -> bool:
+        """Call all functions and return whether one of them returned True."""
         if not self._functions:
             return False
-        metrics = {"steps": records.steps[:, -1]} | {
-            name: values[:, -1] for name, values in records.metrics.items()
-        }
+        metrics: dict[str, np.ndarray] = {"steps": records.steps[:, -1]}
+        for name, values in records.metrics.items():
+            metrics[name] = values[:, -1]
         progress = Progress(
             int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs()
         )
-        answers = [function(progress) for function in self._functions]
-        return any(
-            it is True or (getattr(it, "dtype", None) == np.bool_ and bool(it)) for it in answers
-        )
+        returned = [function(progress) for function in self._functions]
+        return any(_is_true(value) for value in returned)
 
     def _save(self) -> None:
-        if self._checkpoints is not None:
-            arrays = self._executor.arrays() | self._records.arrays()
-            mark = None if self._metrics is None else self._metrics.mark()
-            self._checkpoints.save(self._executor.iteration, self._seconds, mark, arrays)
+        """Write a checkpoint, if there is a directory."""
+        if self._files is None:
+            return
+        mark = None
+        if self._files.metrics is not None:
+            mark = self._files.metrics.mark()
+        arrays = self._executor.arrays() | self._records.arrays()
+        self._files.checkpoints.save(self._executor.iteration, self._seconds, mark, arrays)
 
-    def _end_records(self) -> None:
-        """Write down what is recorded of iterations that do not fill a record; it is taken back to go on."""
+    def _write_unfinished(self) -> None:
+        """Write the record of the pending iterations. A resumed run removes it again."""
         unfinished = self._records.unfinished()
-        if self._metrics is not None and unfinished is not None:
-            self._metrics.append(unfinished)
+        if unfinished is None or self._files is None or self._files.metrics is None:
+            return
+        self._files.metrics.append(unfinished)
 
-    def _where_it_stopped(self, before: str = "") -> str:
-        done = self._setup.schedule.episodes(self._executor.iteration)
-        nothing = "nothing was saved, because no folder was given (out)"
-        hint = f"{before}to go on: {self._resume_hint}" if self._resume_hint else nothing
-        return f"stopped after {done:,} of {self._episodes:,} episodes; {hint}."
+    def _write_error(self, error: OSError) -> OSError:
+        """Return the error for a file that cannot be written, as on a full disk."""
+        if self._files is None or error.errno is None:
+            return error
+        reason = error.strerror or error
+        state = f"the last checkpoint is intact, and the training was {self._end_message()}"
+        return OSError(error.errno, f"{reason}: {state}", error.filename)
+
+    def _end_message(self) -> str:
+        """Return where the training ended, and how to resume it."""
+        episodes = self._setup.schedule.episodes(self._executor.iteration)
+        message = f"stopped after {episodes:,} of {self._episodes:,} episodes"
+        if self._files is None:
+            return f"{message}; nothing was saved without a directory (out)."
+        if not self._files.resume_hint:
+            return f"{message}."
+        return f"{message}; to resume: {self._files.resume_hint}."
 
     def outcomes(self) -> list[Outcome]:
         """Return one outcome for each algorithm."""
-        states = self._executor.states()
-        models = [
-            algorithm.model(self._setup.problem, state)
-            for (algorithm, _, _), state in zip(self._setup.runs, states, strict=True)
-        ]
+        models: list[Any] = []
+        for run, state in zip(self._setup.runs, self._executor.states(), strict=True):
+            models.append(run.algorithm.model(self._setup.problem, state))
         return make_outcomes(
             self._setup,
             self._episodes,
@@ -287,27 +338,33 @@ class Training:
 
 
 class Terminated(BaseException):
-    """End of a training run by SIGTERM or SIGHUP, after its checkpoint. `number` is the signal."""
+    """End of a training run by SIGTERM or SIGHUP, after its checkpoint."""
 
     def __init__(self, message: str, number: int):
         super().__init__(message)
         self.number = number
+        """Number of the signal."""
+
+
+def _is_true(value: Any) -> bool:
+    """Return whether a value is True of Python, NumPy or JAX."""
+    return value is True or (getattr(value, "dtype", None) == np.bool_ and bool(value))
 
 
 @contextmanager
-def _ignored_failures(noticed: Sequence[int]) -> Generator[None]:
-    """Ignore a failed episode after a signal: the terminal sends the signal to the processes of simulators, too."""
+def _ignored_failures(signals: Sequence[int]) -> Generator[None]:
+    """Ignore a failed episode after a signal, which a terminal sends to simulators, too."""
     try:
         yield
     except EpisodeError:
-        if not noticed:
+        if not signals:
             raise
 
 
 @contextmanager
-def _saying(what: str) -> Generator[None]:
-    """Put a few words before the sentence of what is refused."""
+def _prefixed_errors(prefix: str) -> Generator[None]:
+    """Put a prefix before the message of a ValueError."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{what}: {error}") from None
+        raise ValueError(f"{prefix}: {error}") from None

@@ -1,4 +1,4 @@
-"""What is written down while training."""
+"""Records of a training run: means over iterations, thinned to a bounded number in memory."""
 
 import numpy as np
 from jaxtyping import Int
@@ -7,160 +7,199 @@ from occupax.io.records import EXACT, RecordTable, stride
 from occupax.training.schedule import Schedule
 
 Columns = dict[str, np.ndarray]
-"""What was recorded of consecutive iterations, or records, by name: [iteration, run] each."""
+"""Metrics of consecutive iterations or records by name, [iteration, run] each."""
 
 
 class Records:
-    """Turns iterations into records of `every` of them, and keeps so many of these in memory as a page can show.
+    """Records of `every` iterations each, thinned to the number that a page can show.
 
-    A record has the mean over its iterations, weighted by their trajectories; of the importance
-    weights the largest; of exact values, which are computed where a record ends, the last.
-    Iterations that do not fill a record yet wait. Of many records every k-th is kept, and the last
-    one; see `stride`.
+    A record has the mean over its iterations, weighted by their trajectories. The largest
+    importance weight is a maximum. Exact values are those of the last iteration, where they are
+    computed. Iterations that do not complete a record are pending. `stride` gives the thinning; the
+    last record is always kept.
     """
 
     def __init__(self, every: int, schedule: Schedule):
-        self._every, self._schedule = every, schedule
-        self._kept: list[Columns] = []
-        self._count, self._last, self._waiting = 0, Columns(), Columns()
+        self._every = every
+        self._schedule = schedule
+        self._thinned: list[Columns] = []
+        self._count = 0
+        self._last: Columns = {}
+        self._pending: Columns = {}
 
     def add(self, iterations: Columns) -> RecordTable | None:
-        """Add what was recorded of further iterations, [iteration, run] each; return the records they complete."""
-        for known in (self._last, self._waiting):
+        """Add the metrics of further iterations and return the records that they complete."""
+        for known in (self._last, self._pending):
             if known and known.keys() != iterations.keys():
                 raise ValueError(
-                    f"the checkpoint has records of {sorted(known)}, but this run of {sorted(iterations)}."
+                    f"the metrics of the checkpoint must be {sorted(iterations)}, "
+                    f"got {sorted(known)}."
                 )
-        rows = _join([self._waiting, iterations])
+        rows = _concatenate([self._pending, iterations])
         full = _length(rows) // self._every * self._every
-        self._waiting = {name: column[full:] for name, column in rows.items()}
+        self._pending = {name: column[full:] for name, column in rows.items()}
         if not full:
             return None
-        made = self._reduce({name: column[:full] for name, column in rows.items()}, self._every)
-        before, self._count = stride(self._count), self._count + _length(made)
-        numbers = np.arange(self._count - _length(made), self._count) + 1
-        self._last = {name: column[-1:].copy() for name, column in made.items()}
-        if (numbers % before == 0).any():
-            self._kept.append(
-                {name: column[numbers % before == 0] for name, column in made.items()}
-            )
-        if stride(self._count) > before:
-            self._kept = [_thin(_join(self._kept), stride(self._count) // before)]
-        return self._as_table(made, numbers)
+        complete = {name: column[:full] for name, column in rows.items()}
+        completed = self._reduce(complete, self._every)
+        previous_stride = stride(self._count)
+        first = self._count + 1
+        self._count += _length(completed)
+        numbers = np.arange(first, self._count + 1)
+        self._last = {name: column[-1:].copy() for name, column in completed.items()}
+        is_kept = numbers % previous_stride == 0
+        if is_kept.any():
+            self._thinned.append({name: column[is_kept] for name, column in completed.items()})
+        factor = stride(self._count) // previous_stride
+        if factor > 1:
+            self._thinned = [_thin(_concatenate(self._thinned), factor)]
+        return self._as_table(completed, numbers)
 
     def table(self, complete: bool = False) -> RecordTable:
-        """The records that are kept; unless only complete ones are wanted, the last one covers what there is."""
-        waiting = 0 if complete else _length(self._waiting)
-        total = self._count + (waiting > 0)
-        every, before = stride(total), stride(self._count)
-        kept = _thin(_join(self._kept), every // before)
+        """Return the records in memory, with one of the pending iterations unless `complete`."""
+        pending = 0
+        if not complete:
+            pending = _length(self._pending)
+        total = self._count + (pending > 0)
+        every = stride(total)
+        records = _thin(_concatenate(self._thinned), every // stride(self._count))
         numbers = np.arange(every, self._count + 1, every)
-        if waiting:
-            kept = _join([kept, self._reduce(self._waiting, waiting)])
+        if pending:
+            records = _concatenate([records, self._reduce(self._pending, pending)])
+            numbers = np.append(numbers, total)
         elif self._count % every:
-            kept = _join([kept, self._last])
-        ends = np.append(numbers, total) if waiting or self._count % every else numbers
-        return self._as_table(kept, ends, waiting)
+            records = _concatenate([records, self._last])
+            numbers = np.append(numbers, total)
+        return self._as_table(records, numbers, pending)
 
     def unfinished(self) -> RecordTable | None:
-        """The last record, if there are iterations that do not fill it."""
-        waiting = _length(self._waiting)
-        made = self._reduce(self._waiting, waiting) if waiting else {}
-        return self._as_table(made, np.array([self._count + 1]), waiting) if waiting else None
+        """Return the record of the pending iterations, if there are any."""
+        pending = _length(self._pending)
+        if not pending:
+            return None
+        record = self._reduce(self._pending, pending)
+        return self._as_table(record, np.array([self._count + 1]), pending)
 
     def arrays(self) -> Columns:
-        """Everything, by name."""
-        kinds = {"records": _join(self._kept), "last": self._last, "waiting": self._waiting}
-        named = {
-            f"{kind}/{name}": column
-            for kind, columns in kinds.items()
-            for name, column in columns.items()
+        """Return all that is needed to resume, by name."""
+        arrays: Columns = {"count": np.array(self._count)}
+        kinds = {
+            "records": _concatenate(self._thinned),
+            "last": self._last,
+            "waiting": self._pending,
         }
-        return named | {"count": np.array(self._count)}
+        for kind, columns in kinds.items():
+            for name, column in columns.items():
+                arrays[f"{kind}/{name}"] = column
+        return arrays
 
     def restore(self, arrays: Columns, iteration: int, runs: int) -> None:
-        """Go back to where `arrays` was taken, after so many iterations of so many runs."""
-        parts = [
-            {
-                name.removeprefix(kind): column
-                for name, column in arrays.items()
-                if name.startswith(kind)
-            }
-            for kind in ("records/", "last/", "waiting/")
-        ]
+        """Restore the records from the arrays of a checkpoint.
+
+        Args:
+            arrays: arrays by name.
+            iteration: number of iterations before the checkpoint.
+            runs: number of runs.
+        """
         count = arrays.get("count")
         if count is None or count.shape != () or count.dtype != np.int64 or count < 0:
-            raise ValueError("the checkpoint does not say how many records there are.")
-        kept, last, waiting = parts
+            raise ValueError("the checkpoint must have a number of records.")
+        thinned = _with_prefix(arrays, "records/")
+        last = _with_prefix(arrays, "last/")
+        pending = _with_prefix(arrays, "waiting/")
         self._count = int(count)
-        wanted = (
-            self._count // stride(self._count),
-            min(self._count, 1),
-            iteration - self._count * self._every,
-        )
-        for columns, length in zip(parts, wanted, strict=True):
-            shapes = {column.shape for column in columns.values()} or {(0, runs)}
-            if any(column.dtype.kind not in "fi" for column in columns.values()):
-                raise ValueError("the checkpoint has records that are not numbers.")
-            if shapes != {(length, runs)} or (columns and "steps" not in columns):
-                raise ValueError(
-                    f"the checkpoint must have {length} records of {runs} runs, got shapes {shapes}."
-                )
-        if last and (last.keys() != kept.keys() or last["steps"].dtype != np.int64):
-            raise ValueError("the checkpoint has records of different kinds.")
-        self._kept, self._last, self._waiting = [kept], last, waiting
+        _check_columns(thinned, self._count // stride(self._count), runs)
+        _check_columns(last, min(self._count, 1), runs)
+        _check_columns(pending, iteration - self._count * self._every, runs)
+        if last and (last.keys() != thinned.keys() or last["steps"].dtype != np.int64):
+            raise ValueError("the records of the checkpoint must have the same metrics.")
+        self._thinned = [thinned]
+        self._last = last
+        self._pending = pending
 
     def _as_table(
-        self, records: Columns, numbers: Int[np.ndarray, " record"], waiting: int = 0
+        self, records: Columns, numbers: Int[np.ndarray, " record"], pending: int = 0
     ) -> RecordTable:
-        """Records with the numbers that they end, from 1 on; the last may have fewer iterations than the others."""
+        """Return records as a table.
+
+        Args:
+            records: metrics of the records.
+            numbers: number of each record, from 1.
+            pending: number of iterations of the last record, if it is incomplete.
+        """
         ends = [int(number) * self._every for number in numbers]
-        if waiting:
-            ends[-1] += waiting - self._every
-        return RecordTable(
-            episodes=np.array([self._schedule.episodes(end) for end in ends], np.int64),
-            steps=records["steps"].T if records else np.zeros((0, 0), np.int64),
-            metrics={name: records[name].T for name in sorted(records) if name != "steps"},
-        )
+        if pending:
+            ends[-1] += pending - self._every
+        episodes = np.array([self._schedule.episodes(end) for end in ends], np.int64)
+        if not records:
+            return RecordTable(episodes, np.zeros((0, 0), np.int64), {})
+        metrics = {name: records[name].T for name in sorted(records) if name != "steps"}
+        return RecordTable(episodes, records["steps"].T, metrics)
 
     def _reduce(self, iterations: Columns, every: int) -> Columns:
+        """Return the records of iterations, `every` of them in each record."""
         first = self._count * self._every
-        drawn = np.diff(
-            [self._schedule.episodes(first + i) for i in range(_length(iterations) + 1)]
-        ).reshape(-1, every)
-        share = (drawn / drawn.sum(1, keepdims=True))[..., None]
-        before = self._last["steps"][-1] if self._count else 0
-
-        def reduce(name: str, rows: np.ndarray) -> np.ndarray:
+        ends = [self._schedule.episodes(first + i) for i in range(_length(iterations) + 1)]
+        trajectories = np.diff(ends).reshape(-1, every)
+        weights = (trajectories / trajectories.sum(1, keepdims=True))[..., None]
+        records: Columns = {}
+        for name, column in iterations.items():
+            rows = column.reshape(-1, every, column.shape[1])
             if name == "steps":
-                return before + rows.sum(1, dtype=np.int64).cumsum(0)
-            if name in EXACT or every == 1:
-                return rows[:, -1]
-            return (
-                rows.max(1)
-                if name == "largest_weight"
-                else (rows * share).sum(1).astype(rows.dtype)
-            )
+                records[name] = self._last_steps() + rows.sum(1, dtype=np.int64).cumsum(0)
+            elif name in EXACT or every == 1:
+                records[name] = rows[:, -1]
+            elif name == "largest_weight":
+                records[name] = rows.max(1)
+            else:
+                records[name] = (rows * weights).sum(1).astype(rows.dtype)
+        return records
 
-        return {
-            name: reduce(name, rows.reshape(-1, every, rows.shape[1]))
-            for name, rows in iterations.items()
-        }
+    def _last_steps(self) -> Int[np.ndarray, " run"] | int:
+        """Return the number of environment steps of each run at the last record."""
+        if not self._count:
+            return 0
+        return self._last["steps"][-1]
+
+
+def _with_prefix(arrays: Columns, prefix: str) -> Columns:
+    """Return the arrays whose names have a prefix, without it."""
+    columns: Columns = {}
+    for name, column in arrays.items():
+        if name.startswith(prefix):
+            columns[name.removeprefix(prefix)] = column
+    return columns
+
+
+def _check_columns(columns: Columns, length: int, runs: int) -> None:
+    """Raise ValueError unless columns are numbers of so many records and runs."""
+    for column in columns.values():
+        if column.dtype.kind not in "fi":
+            raise ValueError("the records of the checkpoint must be numbers.")
+    shapes = {column.shape for column in columns.values()} or {(0, runs)}
+    if shapes != {(length, runs)} or (columns and "steps" not in columns):
+        raise ValueError(
+            f"the checkpoint must have {length} records of {runs} runs, got shapes {shapes}."
+        )
 
 
 def _thin(table: Columns, every: int) -> Columns:
+    """Return every k-th row of a table."""
     return {name: column[every - 1 :: every] for name, column in table.items()}
 
 
-def _join(tables: list[Columns]) -> Columns:
-    filled = [table for table in tables if _length(table)] or [table for table in tables if table][
-        :1
-    ]
-    return {
-        name: np.concatenate([table[name] for table in filled])
-        for name in (filled[0] if filled else ())
-    }
+def _concatenate(tables: list[Columns]) -> Columns:
+    """Return the rows of several tables, with the columns of the first table that has rows."""
+    filled = [table for table in tables if _length(table)]
+    if not filled:
+        filled = [table for table in tables if table][:1]
+    if not filled:
+        return {}
+    return {name: np.concatenate([table[name] for table in filled]) for name in filled[0]}
 
 
 def _length(table: Columns) -> int:
-    return len(next(iter(table.values()), ()))
+    """Return the number of rows of a table."""
+    for column in table.values():
+        return len(column)
+    return 0

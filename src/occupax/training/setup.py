@@ -1,4 +1,4 @@
-"""What is to be trained: problem, hyper-parameters, seeds and first policies, checked."""
+"""Set-up of training runs: problem, algorithms, seeds and initial policies, checked."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -31,11 +31,13 @@ from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import Sampler, choose_sampler
 from occupax.training.schedule import Schedule
 
-PLANNED_STATES = 128
-"""Up to how many states a table is planned by default; beyond, planning takes longer than
-sampling."""
+MAX_PLANNED_STATES = 128
+"""Largest table that PlugIn trains by default. Planning takes longer than sampling beyond it."""
+MAX_SEEDS = 2**20
+MAX_EPISODES = 10**10
+"""Largest number of episodes, more than any machine samples in a year."""
+
 AlgorithmSource = Algorithm[Any] | str | None
-MOST_SEEDS = 2**20
 PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
 
 
@@ -49,19 +51,18 @@ class RunSetup(NamedTuple):
 
 @dataclass(frozen=True)
 class Setup:
-    """A set of runs: every algorithm of `algorithms`, which differ in numbers only, with every seed."""
+    """Set-up of runs: every seed with every algorithm. The algorithms differ in numbers only."""
 
     problem: Problem
     algorithms: tuple[Algorithm[Any], ...]
     seeds: tuple[int, ...]
     seed: int
     policies: tuple[Policy, ...]
-    """The first policy of each seed."""
+    """Initial policy of each seed."""
     record_every: int
     exact: bool
     sampler: Sampler
-    """How trajectories are sampled; its random numbers decide the results, all else but for
-    rounding does not."""
+    """Sampler, whose random numbers decide the results. Other samplers change rounding only."""
 
     @property
     def runs(self) -> list[RunSetup]:
@@ -74,14 +75,28 @@ class Setup:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The phases of the algorithms, which are the same for all of them."""
+        """Schedule that all algorithms have in common."""
         return Schedule(self.algorithms[0])
 
+    def iterations(self, episodes: int) -> int:
+        """Return the number of iterations of a budget, at least 1."""
+        check_integer("episodes", episodes, maximum=MAX_EPISODES)
+        iterations = self.schedule.iterations(episodes)
+        if iterations == 0:
+            first = self.schedule.episodes(1)
+            raise ValueError(
+                f"episodes must be at least {first}, the size of the first batch, got {episodes}."
+            )
+        return iterations
+
     def description(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """All that decides the results, but for the number of episodes, as JSON and arrays."""
+        """Return all that decides the results except the number of episodes, as JSON and arrays."""
+        algorithm: Any = list(self.algorithms)
+        if len(self.algorithms) == 1:
+            algorithm = self.algorithms[0]
         parts = {
             "problem": self.problem,
-            "algorithm": self.algorithms[0] if len(self.algorithms) == 1 else list(self.algorithms),
+            "algorithm": algorithm,
             "policy": self.policies[0],
             "seeds": list(self.seeds),
             "seed": self.seed,
@@ -93,8 +108,8 @@ class Setup:
         return description["dict"], arrays
 
     def key(self, seed: int) -> Any:
-        """The key of all that one run draws."""
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), seed), 1)
+        """Return the random key of the iterations of a run."""
+        return jax.random.fold_in(_seed_key(self.seed, seed), 1)
 
 
 def make_setup(
@@ -107,7 +122,18 @@ def make_setup(
     exact: bool,
     sampler: Sampler | str = "auto",
 ) -> Setup:
-    """Check everything before anything is compiled."""
+    """Return a set-up with checked arguments, before anything is compiled.
+
+    Args:
+        problem: problem, environment or name of an environment.
+        algorithms: algorithms that differ in numbers only. None is the default algorithm.
+        policy: policy, initialiser, name of an initialiser, or None for the default.
+        seeds: number of seeds, or the seeds.
+        seed: number that all random keys depend on.
+        record_every: number of iterations in a record.
+        exact: whether records have exact values.
+        sampler: sampler or its name.
+    """
     problem = as_problem(problem)
     for algorithm in algorithms:
         if algorithm is not None:
@@ -115,21 +141,26 @@ def make_setup(
     problem.sampling_horizon()
     if exact and not isinstance(problem.env, TabularMDP):
         raise ValueError(
-            "exact=True needs a tabular environment: only there is the utility known exactly."
+            f"exact must be False for {type(problem.env).__name__}, because exact values need a "
+            "tabular environment, got True."
         )
     seed = check_integer("seed", seed, minimum=0, maximum=2**63)
-    chosen = _read_seeds(seeds)
-    if max(seed, *chosen) >= 2**32:
-        raise ValueError(
-            f"seed and seeds must be below 2**32, the numbers of a random key, got {max(seed, *chosen)}."
-        )
-    policies = tuple(first_policy(problem, policy, seed, number) for number in chosen)
-    for distinct in {_form(first): first for first in reversed(policies)}.values():
-        check_policy_fits(distinct, problem.env)
+    run_seeds = _read_seeds(seeds)
+    largest = max(seed, *run_seeds)
+    if largest >= 2**32:
+        raise ValueError(f"seed and seeds must be below 2**32, got {largest}.")
+    policies = tuple(initial_policy(problem, policy, seed, run_seed) for run_seed in run_seeds)
+    _check_policies(policies, problem.env)
+    resolved: list[Algorithm[Any]] = []
+    for algorithm in algorithms:
+        chosen = algorithm
+        if chosen is None:
+            chosen = default_algorithm(problem, policies[0])
+        resolved.append(chosen.resolve(problem, policies[0]))
     return Setup(
         problem=problem,
-        algorithms=tuple(_resolve(algorithm, problem, policies[0]) for algorithm in algorithms),
-        seeds=chosen,
+        algorithms=tuple(resolved),
+        seeds=run_seeds,
         seed=seed,
         policies=policies,
         record_every=check_integer("record_every", record_every),
@@ -139,118 +170,125 @@ def make_setup(
 
 
 def default_algorithm(problem: Problem, policy: Policy) -> Algorithm[Any]:
-    """What trains when no algorithm is given; docs/bench.md says how it was chosen.
+    """Return the algorithm that trains by default. docs/bench.md has the comparison behind it.
 
-    A small table is planned in a model that is learned, which takes the fewest episodes by far.
-    Elsewhere what is observed may not be all of the state, and under constraints multipliers change
-    with every batch, which plans do not. Where actions are real numbers and the goal is a return,
-    the linear baseline is the better one (docs/actions.md).
+    Planning in a learned model takes the fewest episodes for a small table. Elsewhere the
+    observation may not be the state, and plans cannot follow the multipliers of constraints. The
+    linear baseline is better for continuous actions if the goal is a return (docs/actions.md).
     """
-    small = isinstance(problem.env, TabularMDP) and problem.env.num_states <= PLANNED_STATES
-    if small and type(policy) is Tabular and not problem.constraints:
+    is_small = isinstance(problem.env, TabularMDP) and problem.env.num_states <= MAX_PLANNED_STATES
+    if is_small and type(policy) is Tabular and not problem.constraints:
         return PlugIn()
     is_return = problem.utility.linear and not problem.constraints
-    real_actions = policy.action_space in ("box", "squashed")
-    return REINFORCE(
-        baseline="linear" if is_return and real_actions and can_be_fitted(problem) else "mean"
-    )
+    is_continuous = policy.action_space in ("box", "squashed")
+    if is_return and is_continuous and can_be_fitted(problem):
+        return REINFORCE(baseline="linear")
+    return REINFORCE()
 
 
 def as_algorithm(algorithm: Any) -> Algorithm[Any]:
-    """Return an algorithm as it is, make the one of a name, and refuse anything else."""
+    """Return an algorithm, or the algorithm of a name."""
     if isinstance(algorithm, str):
         return named("algorithm", algorithm, ALGORITHMS)
     if not isinstance(algorithm, Algorithm):
         raise ValueError(
-            f"algorithm must be an occupax algorithm such as TSIVRPG(), or a name, got {algorithm!r:.60}."
+            "algorithm must be an occupax algorithm such as TSIVRPG(), or a name, "
+            f"got {algorithm!r:.60}."
         )
     return algorithm
 
 
-def given_episodes(episodes: int | None) -> int:
-    """Return the number of episodes, which has no default."""
+def check_episodes(episodes: int | None) -> int:
+    """Return the number of episodes, or raise ValueError if it is None."""
     if episodes is None:
         raise ValueError(
-            "episodes must say how many trajectories each seed may sample, for example episodes=10_000."
+            "episodes must be the number of trajectories of each seed, got None. Pass for example "
+            "episodes=10_000."
         )
     return episodes
 
 
-def _read_seeds(seeds: Any) -> tuple[int, ...]:
-    if not isinstance(seeds, Iterable):
-        return tuple(range(check_integer("seeds", seeds, maximum=MOST_SEEDS)))
-    chosen = check_integers("seeds", seeds, minimum=0, maximum=2**63)
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise ValueError(
-            f"seeds must be a number of seeds or a list of different ones, got {seeds!r}."
-        )
-    return chosen
-
-
-def source_of_policies(env: DecisionProcess, source: PolicySource) -> Policy | Initialiser:
-    """Return the policy or the initialiser that a source stands for: a name, or None for the default."""
+def policy_source(env: DecisionProcess, source: PolicySource) -> Policy | Initialiser:
+    """Return the policy or the initialiser of a source. None is the default of the environment."""
     if source is None:
         source = default_policy(env)
     if isinstance(source, str):
         source = named("policy", source, INITIALISERS)
     if any(source is initialiser for initialiser in INITIALISERS.values()):
         raise ValueError(
-            "policy must be an initialiser that was called, such as occupax.policies.mlp()."
+            "policy must be an initialiser such as occupax.policies.mlp(), got a function that "
+            "makes one. Call the function."
         )
     if not isinstance(source, Policy) and not callable(source):
-        kinds = "a policy, an initialiser such as occupax.policies.mlp(), or a name"
-        raise ValueError(f"policy must be {kinds}, got {source!r:.60}.")
+        raise ValueError(
+            "policy must be a policy, an initialiser such as occupax.policies.mlp(), or a name, "
+            f"got {source!r:.60}."
+        )
     return source
 
 
-def first_policy(problem: Problem, source: PolicySource, seed: int, number: int) -> Policy:
-    """Return the initial policy of a run."""
-    initial = source_of_policies(problem.env, source)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
-    policy = initial if isinstance(initial, Policy) else _initialised(initial, problem.env, key)
+def initial_policy(problem: Problem, source: PolicySource, seed: int, run_seed: int) -> Policy:
+    """Return the initial policy of a run, without spaces because the result has its own."""
+    initial = policy_source(problem.env, source)
+    if isinstance(initial, Policy):
+        policy: Any = initial
+    else:
+        key = jax.random.fold_in(_seed_key(seed, run_seed), 0)
+        policy = _call_initialiser(initial, problem.env, key)
     check_policy(policy)
-    return with_spaces(
-        jax.tree.map(_in_default_precision, policy), ""
-    )  # those of the result are the problem's
+    return with_spaces(jax.tree.map(_in_default_precision, policy), "")
 
 
-def _initialised(source: Callable[[Any, Any], Any], env: DecisionProcess, key: Any) -> Any:
-    """Return what an initialiser returns; networks and functions of the observation are refused."""
+def _seed_key(seed: int, run_seed: int) -> Any:
+    return jax.random.fold_in(jax.random.key(seed), run_seed)
+
+
+def _read_seeds(seeds: Any) -> tuple[int, ...]:
+    if not isinstance(seeds, Iterable):
+        return tuple(range(check_integer("seeds", seeds, maximum=MAX_SEEDS)))
+    run_seeds = check_integers("seeds", seeds, minimum=0, maximum=2**63)
+    if not run_seeds or len(set(run_seeds)) != len(run_seeds):
+        raise ValueError(f"seeds must be an integer or a list of distinct integers, got {seeds!r}.")
+    return run_seeds
+
+
+def _check_policies(policies: Sequence[Policy], env: DecisionProcess) -> None:
+    """Raise ValueError for a policy that does not fit the environment, once for each structure."""
+    checked: set[Any] = set()
+    for policy in policies:
+        leaves, structure = jax.tree.flatten(policy)
+        shapes = tuple(getattr(leaf, "shape", None) for leaf in leaves)
+        if (structure, shapes) not in checked:
+            check_policy_fits(policy, env)
+            checked.add((structure, shapes))
+
+
+def _call_initialiser(
+    initialiser: Callable[[Any, Any], Any], env: DecisionProcess, key: Any
+) -> Any:
+    """Return the policy of an initialiser, or raise ValueError for other functions."""
     try:
-        return source(env, key)
+        return initialiser(env, key)
     except Exception:
-        if network_library(source) is not None or not _takes_two(source):
-            check_policy(source)
+        if network_library(initialiser) is not None or not _takes_two(initialiser):
+            check_policy(initialiser)
         raise
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
+    """Return whether a function takes two arguments, True for a compiled one without signature."""
     try:
         inspect.signature(function).bind(None, None)
-    except ValueError:  # a compiled function has no signature
+    except ValueError:
         return True
     except TypeError:
         return False
     return True
 
 
-def _form(policy: Policy) -> tuple[Any, ...]:
-    leaves, structure = jax.tree.flatten(policy)
-    return structure, *(getattr(leaf, "shape", None) for leaf in leaves)
-
-
 def _in_default_precision(leaf: Any) -> Any:
-    """Parameters in the precision that everything else is computed in; NumPy's become JAX's."""
+    """Return parameters as JAX arrays in the precision of all other computations."""
     is_array = isinstance(leaf, np.ndarray | jax.Array)
-    return (
-        jnp.asarray(leaf, jnp.result_type(float))
-        if is_array and jnp.issubdtype(leaf.dtype, jnp.inexact)
-        else leaf
-    )
-
-
-def _resolve(algorithm: Algorithm[Any] | None, problem: Problem, policy: Policy) -> Algorithm[Any]:
-    """Return the algorithm, or the default one, with numbers for all hyperparameters."""
-    if algorithm is None:
-        algorithm = default_algorithm(problem, policy)
-    return algorithm.resolve(problem, policy)
+    if not is_array or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return leaf
+    return jnp.asarray(leaf, jnp.result_type(float))

@@ -1,9 +1,8 @@
-"""Loggers for programs that show trainings: TensorBoard and Weights & Biases."""
+"""Loggers for experiment trackers: TensorBoard, and Weights & Biases."""
 
-import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,15 @@ EVENTS = "events.out.tfevents.*"
 
 
 class TensorBoard(Logger):
-    """Event files for TensorBoard in a folder, one folder a seed; needs the extra `tensorboard`.
+    """Event files for TensorBoard in a directory, with one subdirectory for each seed.
 
-    A training that is resumed writes what its earlier files do not have yet.
+    A resumed run writes all its records into a new file, which hides those of earlier files.
+
+    Args:
+        folder: directory of the event files.
+
+    Raises:
+        ValueError: if tensorboardX is not installed (extra `tensorboard`).
     """
 
     def __init__(self, folder: str | Path):
@@ -28,64 +33,48 @@ class TensorBoard(Logger):
                 "TensorBoard(folder) needs tensorboardX: install occupax[tensorboard]."
             ) from None
         check_path(folder, "folder")
-        self._make, self._folder = SummaryWriter, Path(folder)
+        self._writer_class: Any = SummaryWriter
+        self._folder = Path(folder)
         self._writers: list[Any] = []
-        self._done: list[dict[str, int]] = []
 
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
-        """Begin new files; with records of an earlier part of the training, behind what its files have."""
-        folders = [self._folder / f"seed-{seed}" for seed in seeds]
-        self._done = [_last_steps(folder) if len(table.episodes) else {} for folder in folders]
-        suffixes = [
-            f".{len(list(folder.glob(EVENTS)))}" for folder in folders
-        ]  # names have the second, no more
-        pairs = zip(folders, suffixes, strict=True)
-        self._writers = [
-            self._make(str(folder), filename_suffix=suffix) for folder, suffix in pairs
-        ]
+        """Create an event file for each seed, and log the records of the resumed run."""
+        purge_step = None
+        if len(table.episodes):
+            purge_step = int(table.episodes[0])
+        self._writers = []
+        for seed in seeds:
+            folder = self._folder / f"seed-{seed}"
+            number = len(list(folder.glob(EVENTS)))  # file names differ in the second only
+            writer = self._writer_class(
+                str(folder), purge_step=purge_step, filename_suffix=f".{number}"
+            )
+            self._writers.append(writer)
         self.log(table)
 
     def log(self, table: RecordTable) -> None:
-        """Write every number that is not there yet, with the episodes as the step."""
-        for i, (writer, done) in enumerate(zip(self._writers, self._done, strict=True)):
-            for name, column in table.metrics.items():
-                for episodes, number in zip(table.episodes, column[i], strict=True):
-                    if episodes > done.get(name, -1):
-                        writer.add_scalar(name, float(number), int(episodes))
+        """Log every metric, with the number of episodes as the step."""
+        for i, writer in enumerate(self._writers):
+            for name, values in table.metrics.items():
+                for episodes, value in zip(table.episodes, values[i], strict=True):
+                    writer.add_scalar(name, float(value), int(episodes))
 
     def close(self) -> None:
-        """Write what is left, and close the files."""
+        """Close the event files."""
         for writer in self._writers:
             writer.close()
 
 
-def _last_steps(folder: Path) -> dict[str, int]:
-    """The last step of each number in the event files of a folder; one that was cut short ends where it is whole."""
-    from tensorboardX.proto import event_pb2
-
-    found: dict[str, int] = {}
-    for file in folder.glob(EVENTS):
-        content, place = file.read_bytes(), 0
-        while place + 12 <= len(
-            content
-        ):  # a length in 8 bytes, its checksum in 4, the event, and its checksum
-            (length,) = struct.unpack_from("<Q", content, place)
-            if place + 16 + length > len(content):
-                break
-            event: Any = cast("Any", event_pb2).Event.FromString(
-                content[place + 12 : place + 12 + length]
-            )
-            place += 16 + length
-            found |= {it.tag: max(event.step, found.get(it.tag, -1)) for it in event.summary.value}
-    return found
-
-
 class WeightsAndBiases(Logger):
-    """Runs of Weights & Biases, one a seed, in one group; needs the extra `wandb`.
+    """Runs of Weights & Biases, one for each seed, in one group.
 
     Args:
-        project: the name of the project.
-        **options: passed to `wandb.init`, such as mode="offline", dir=..., group=... or config=...
+        project: name of the project.
+        **options: arguments of `wandb.init`, such as mode="offline", dir=..., group=... or
+            config=....
+
+    Raises:
+        ValueError: if wandb is not installed (extra `wandb`).
     """
 
     def __init__(self, project: str, **options: Any):
@@ -95,26 +84,31 @@ class WeightsAndBiases(Logger):
             raise ValueError(
                 "WeightsAndBiases(project) needs wandb: install occupax[wandb]."
             ) from None
-        self._wandb, self._project, self._options = wandb, project, {"group": "occupax"} | options
+        self._wandb: Any = wandb
+        self._project = project
+        self._options = {"group": "occupax"} | options
         self._runs: list[Any] = []
 
     def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
-        """Begin a run for each seed, and log what there is already."""
-        fixed = {"project": self._project, "reinit": "create_new"}
-        self._runs = [
-            self._wandb.init(**{"name": f"seed-{seed}"} | self._options | fixed) for seed in seeds
-        ]
+        """Start a run for each seed, and log the records of the resumed run."""
+        self._runs = []
+        for seed in seeds:
+            options = {"name": f"seed-{seed}"} | self._options
+            options |= {"project": self._project, "reinit": "create_new"}
+            self._runs.append(self._wandb.init(**options))
         self.log(table)
 
     def log(self, table: RecordTable) -> None:
-        """Log every record, with the episodes as the step; what is not a number is left out."""
+        """Log every metric that is not NaN, with the number of episodes as the step."""
         for i, run in enumerate(self._runs):
             for j, episodes in enumerate(table.episodes):
-                numbers = {name: float(column[i, j]) for name, column in table.metrics.items()}
-                known = {name: number for name, number in numbers.items() if not np.isnan(number)}
-                run.log({**known, "steps": int(table.steps[i, j])}, step=int(episodes))
+                metrics: dict[str, float] = {"steps": int(table.steps[i, j])}
+                for name, values in table.metrics.items():
+                    if not np.isnan(values[i, j]):
+                        metrics[name] = float(values[i, j])
+                run.log(metrics, step=int(episodes))
 
     def close(self) -> None:
-        """End the runs."""
+        """Finish the runs."""
         for run in self._runs:
             run.finish()

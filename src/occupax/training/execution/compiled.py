@@ -269,7 +269,7 @@ def _draw(
     devices: int,
     policy: Policy,
 ) -> Batch:
-    """Return the batch of an iteration, or of its part on one device, without trajectories if inactive."""
+    """Return the batch of an iteration, or its part on one device, empty if inactive."""
     if devices == 1:
         return source.draw(policy, size, key, is_active)
     numbers = NumberedTrajectories(source, policy, key, 0, jnp.where(is_active, size, 0), size)
