@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from occupax.envs.spaces import describe_spaces
 from occupax.io.codec import Arrays
 from occupax.io.records import RecordTable
 from occupax.io.run_folder import make_config
@@ -56,6 +55,8 @@ def make_outcomes(
 
 def add_spaces(problem: Problem, policies: Sequence[Policy]) -> tuple[Policy, ...]:
     """Return policies whose `predict` uses the spaces of the environment of a problem."""
+    from occupax.envs.spaces import describe_spaces  # Gymnasium would slow down `import occupax`
+
     try:
         spaces = describe_spaces(problem.env)
     except Exception:  # noqa: BLE001 - several arrays as observation, or a simulator that fails
