@@ -107,7 +107,7 @@ def test_an_episode_depends_on_the_seed_and_its_number_only(env):
 
 def test_blocks_bound_the_memory_and_are_all_different(monkeypatch):
     monkeypatch.setattr(
-        MODULE, "MOST_NUMBERS_A_BLOCK", 20 * 6 * 7
+        MODULE, "MAX_BLOCK_NUMBERS", 20 * 6 * 7
     )  # 20 steps of 6 numbers: blocks of 7 episodes
     sizes = []
     monkeypatch.setattr(

@@ -3,21 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
-from scipy.special import softmax
+from jaxtyping import Float, Int
 
 from occupax.algorithms import Algorithm
 from occupax.analysis.statistics import mean_over_grid, on_grid
 from occupax.envs.lqr import LQR
 from occupax.envs.tabular import TabularMDP
-from occupax.exact import Evaluator, lqr
+from occupax.exact import lqr
 from occupax.policies import Gaussian, Initialiser, Policy, gaussian
 from occupax.problem import Problem
-from occupax.samplers.kernel import program_sampler
-from occupax.samplers.program import ProgramSource
+from occupax.training.evaluation import PolicyEvaluator
 from occupax.training.loggers import Logger
 from occupax.training.loop import run
 from occupax.training.schedule import Schedule
@@ -129,32 +126,16 @@ def policy_source(problem: Problem) -> Initialiser | None:
 
 def make_evaluator(problem: Problem, policy: Policy) -> Evaluate:
     """Return a function that evaluates policies of the same form as `policy`."""
-    if isinstance(problem.env, TabularMDP):
-        exact = Evaluator(problem)
-
-        def evaluate_tables(policies: Sequence[Any], _: int) -> np.ndarray:
-            logits = np.array([policy.table for policy in policies], float)
-            return exact.utilities(exact.occupancies(softmax(logits, axis=2)))
-
-        return evaluate_tables
     if isinstance(problem.env, LQR):
 
         def evaluate_linear(policies: Sequence[Policy], _: int) -> np.ndarray:
             return np.array([lqr.value(problem, cast("Gaussian", policy)) for policy in policies])
 
         return evaluate_linear
-    source = program_sampler(problem, policy).open(problem, policy)
+    evaluator = PolicyEvaluator(problem, policy, EPISODES)
 
-    def estimate(policies: Sequence[Policy], number: int) -> np.ndarray:
+    def evaluate(policies: Sequence[Policy], number: int) -> np.ndarray:
         key = jax.random.fold_in(jax.random.key(0), number)
-        return np.array([_estimate_utility(source, policy, key) for policy in policies], float)
+        return evaluator.utilities(evaluator.occupancies(policies, key))
 
-    return estimate
-
-
-@eqx.filter_jit
-def _estimate_utility(
-    source: ProgramSource, policy: Policy, key: Key[Array, ""]
-) -> Float[Array, ""]:
-    occupancy = source.draw(policy, EPISODES, key).occupancy()
-    return source.problem.estimated_utility(occupancy)
+    return evaluate

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 from scipy.special import softmax
@@ -15,7 +14,7 @@ from scipy.special import softmax
 from occupax.exact import Evaluator
 from occupax.policies import Policy, Tabular
 from occupax.problem import Problem
-from occupax.samplers.kernel import program_sampler
+from occupax.training.evaluation import mean_returns
 
 EVALUATION = 40
 """Episodes that a network is judged by at each record."""
@@ -110,7 +109,7 @@ class EvaluationJudge(Judge):
         filled = [*policies, *[policies[-1]] * (AT_ONCE - len(policies))]
         arrays, rest = zip(*(eqx.partition(policy, eqx.is_array) for policy in filled), strict=True)
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *arrays)
-        found = np.array(_mean_returns(self.problem, stacked, rest[0], key))
+        found = np.array(mean_returns(self.problem, stacked, rest[0], EVALUATION, key))
         return np.where(_finite(stacked), found, np.nan)[: len(policies)]
 
     def tables(self) -> Float[np.ndarray, "run S A"]:
@@ -125,18 +124,3 @@ class EvaluationJudge(Judge):
 def _finite(stacked: Any) -> np.ndarray:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(stacked)]
     return np.all([np.isfinite(leaf).reshape(len(leaf), -1).all(1) for leaf in leaves], axis=0)
-
-
-@eqx.filter_jit
-def _mean_returns(
-    problem: Problem, stacked: Any, rest: Any, key: Key[Array, ""]
-) -> Float[Array, " run"]:
-    """Run k has the key of its place."""
-
-    def mean(arrays: Any, place: Array) -> Array:
-        policy = eqx.combine(arrays, rest)
-        source: Any = program_sampler(problem, policy).open(problem, policy)
-        drawn = source.block(policy, jax.random.fold_in(key, place), 0, EVALUATION, EVALUATION)
-        return drawn.trajectories.rewards.sum(1).mean()
-
-    return jax.vmap(mean)(stacked, jnp.arange(len(jax.tree.leaves(stacked)[0])))

@@ -1,17 +1,16 @@
-"""What trained policies are worth, found out at the end of training and kept with the run."""
+"""Evaluation of trained policies beside the initial, the uniform and the optimal policy."""
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float
 
-from occupax import estimators, exact
+from occupax import exact
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.optimum import Optimum, solve_roughly
@@ -20,99 +19,25 @@ from occupax.features import Grid, Stack
 from occupax.outcome import Assessment, Outcome, References
 from occupax.policies import Policy
 from occupax.problem import Problem
-from occupax.samplers.episodes import EpisodeRunner
-from occupax.samplers.kernel import program_sampler
-from occupax.samplers.program import ProgramSource
+from occupax.training.evaluation import Occupancies, PolicyEvaluator
 
 EPISODES = 1000
+"""Number of new episodes of an estimate."""
 GYMNASIUM_EPISODES = 100
-"""Fewer, because they take longer."""
-SECONDS_A_STEP = 3600.0
-"""Those who train with a longer time limit than the default do not have to say so again."""
-MOST_NUMBERS, MOST_PAIRS, MOST_ITERATIONS = 300_000, 500, 200
-"""The optimum of a concave utility is looked for if there are at most so many pairs of state and
-action, and so many numbers in a policy that depends on time (pairs times horizon), in so many
-iterations: up to 3 seconds on two cores, where 800 pairs took 9."""
-MOST_NUMBERS_LINEAR = 2_000_000
-"""For a linear utility, which is one planning problem, this many numbers take one second."""
-ROUGHLY = 0.002
-"""The gap of the optimum, as a share of the way from the uniform policy."""
+"""Number of new episodes in Gymnasium, where they take longer."""
+MAX_PAIRS = 500
+"""Largest number of state-action pairs for the optimum of a concave utility.
 
-
-def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
-    """Find out what policies are worth: exactly for a table, else from episodes that were not trained on."""
-    if isinstance(problem.env, TabularMDP):
-        return _assess_tables(
-            problem, np.array([probabilities(problem, policy) for policy in policies])
-        )
-    if isinstance(problem.env, GymnasiumEnv):
-        with closing(EpisodeRunner(problem.env, timeout=SECONDS_A_STEP)) as runner:
-            played = [_play(runner, problem, policy) for policy in policies]
-        return _assess_estimates(problem, played, GYMNASIUM_EPISODES)
-    source = program_sampler(problem, policies[0]).open(problem, policies[0])
-    return _assess_estimates(
-        problem, [_estimate(source, it, jax.random.key(0)) for it in policies], EPISODES
-    )
-
-
-def _assess_estimates(
-    problem: Problem, occupancies: Sequence[Float[Array, " d"]], episodes: int
-) -> Assessment:
-    utilities = np.array([problem.estimated_utility(it) for it in occupancies], float)
-    excesses = (
-        np.array([problem.excesses(it) for it in occupancies], float)
-        if problem.constraints
-        else None
-    )
-    grid = counted_grid(problem)
-    visits = (
-        None
-        if grid is None
-        else np.array([it[: math.prod(grid.bins)] for it in occupancies], float)
-    )
-    return Assessment(
-        utilities, f"estimate from {episodes:,} new episodes", visits=visits, excesses=excesses
-    )
-
-
-def counted_grid(problem: Problem) -> Grid | None:
-    """The grid whose cells the first entries of the occupancy count, if there is one."""
-    first = problem.features.parts[0] if isinstance(problem.features, Stack) else problem.features
-    return first if isinstance(first, Grid) else None
-
-
-def assess_with_references(outcome: Outcome) -> Assessment | None:
-    """Return the evaluation of the policies of a run beside other policies, None if unknown."""
-    assessment = outcome.saved_assessment
-    if assessment is None and outcome.problem is not None:
-        assessment = assess(outcome.problem, outcome.policies)
-    if assessment is None or assessment.references is not None:
-        return assessment
-    if outcome.problem is None or outcome.initial_policy is None:
-        return assessment
-    references = find_references(outcome.problem, outcome.initial_policy)
-    return replace(assessment, references=references)
-
-
-def find_references(problem: Problem, first: Policy) -> References:
-    """Return the utilities of the initial, the uniform and, if quickly solved, the optimal policy."""
-    return _latest_references(problem, first)
-
-
-def _find_references(problem: Problem, first: Policy) -> References:
-    """Find out what the first policy of training, the uniform one and, if it does not take long, the best are worth."""
-    env = problem.env
-    if not isinstance(env, TabularMDP):
-        return References(float(assess(problem, [first]).utilities[0]))
-    uniform, evaluator = (
-        np.full((env.num_states, env.num_actions), 1 / env.num_actions),
-        exact.Evaluator(problem),
-    )
-    values = evaluator.utilities(
-        evaluator.occupancies(np.array([probabilities(problem, first), uniform]))
-    )
-    best = quick_optimum(problem)
-    return References(*map(float, values), *(() if best is None else (best.value, best.gap)))
+The optimum takes up to 3 seconds on two cores, and 9 seconds with 800 pairs.
+"""
+MAX_ITERATIONS = 200
+"""Largest number of iterations for the optimum."""
+MAX_ENTRIES = 300_000
+"""Largest number of state-action pairs times horizon for the optimum of a concave utility."""
+MAX_LINEAR_ENTRIES = 2_000_000
+"""Largest number of state-action pairs times horizon for one planning problem: one second."""
+TOLERANCE = 0.002
+"""Gap of the optimum as a fraction of the difference to the uniform policy."""
 
 
 class LatestValue:
@@ -131,20 +56,116 @@ class LatestValue:
         return self._value
 
 
-def quick_optimum(problem: Problem) -> Optimum | None:
-    """Return the optimum of a tabular problem, unless the table is too large or it is not certified well enough.
+def assess_with_references(outcome: Outcome) -> Assessment | None:
+    """Return the evaluation of the policies of a run beside other policies, None if unknown."""
+    assessment = outcome.saved_assessment
+    if assessment is None and outcome.problem is not None:
+        assessment = assess(outcome.problem, outcome.policies)
+    if assessment is None or assessment.references is not None:
+        return assessment
+    if outcome.problem is None or outcome.initial_policy is None:
+        return assessment
+    references = find_references(outcome.problem, outcome.initial_policy)
+    return replace(assessment, references=references)
 
-    With a horizon the optimum is over policies that depend on time, so that no policy is better.
+
+def assess(problem: Problem, policies: Sequence[Policy]) -> Assessment:
+    """Evaluate policies: exactly on a table, else from new episodes."""
+    episodes = EPISODES
+    if isinstance(problem.env, GymnasiumEnv):
+        episodes = GYMNASIUM_EPISODES
+    evaluator = PolicyEvaluator(problem, policies[0], episodes)
+    occupancies = evaluator.occupancies(policies, jax.random.key(0))
+    assessment = Assessment(
+        utilities=evaluator.utilities(occupancies),
+        source=f"estimate from {episodes:,} new episodes",
+        excesses=evaluator.excesses(occupancies),
+    )
+    if evaluator.exact is None:
+        return replace(assessment, visits=_grid_visits(problem, occupancies))
+    gaps, reason = _certified_gaps(problem, evaluator.exact, occupancies)
+    visits = _state_visits(problem, policies)
+    return replace(assessment, source="exact", gaps=gaps, reason=reason, visits=visits)
+
+
+def _certified_gaps(
+    problem: Problem, evaluator: exact.Evaluator, occupancies: Occupancies
+) -> tuple[Float[np.ndarray, " seed"] | None, str]:
+    """Return the certified gaps, or None with the reason if their computation failed."""
+    if not problem.utility.concave or (problem.constraints and not _is_quick(problem)):
+        return None, ""
+    try:
+        return evaluator.gaps(occupancies), ""
+    except ValueError as error:  # an infinite gradient, or infeasible constraints
+        return None, f"There is no certificate: {error}"
+
+
+def _state_visits(problem: Problem, policies: Sequence[Policy]) -> Float[np.ndarray, "seed S"]:
+    """Return the exact discounted visits of each state, NaN for policies that are not finite."""
+    rows: list[np.ndarray] = []
+    for policy in policies:
+        table = probabilities(problem, policy)
+        if np.isfinite(table).all():
+            rows.append(exact.occupancy(problem, table).sum(1))
+        else:
+            rows.append(np.full(len(table), np.nan))
+    return np.array(rows)
+
+
+def _grid_visits(
+    problem: Problem, occupancies: Occupancies
+) -> Float[np.ndarray, "seed cell"] | None:
+    """Return the estimated visits of each cell, if the features are a grid."""
+    grid = counted_grid(problem)
+    if grid is None:
+        return None
+    return occupancies[:, : math.prod(grid.bins)].astype(float)
+
+
+def counted_grid(problem: Problem) -> Grid | None:
+    """Return the grid whose cells the first entries of the occupancy count, or None."""
+    feature = problem.features
+    if isinstance(feature, Stack):
+        feature = feature.parts[0]
+    if isinstance(feature, Grid):
+        return feature
+    return None
+
+
+def find_references(problem: Problem, first: Policy) -> References:
+    """Return the utilities of the initial, the uniform and, if quickly solved, the optimal policy."""
+    return _latest_references(problem, first)
+
+
+def _find_references(problem: Problem, first: Policy) -> References:
+    env = problem.env
+    if not isinstance(env, TabularMDP):
+        return References(float(assess(problem, [first]).utilities[0]))
+    evaluator = exact.Evaluator(problem)
+    uniform = np.full((env.num_states, env.num_actions), 1 / env.num_actions)
+    tables = np.array([probabilities(problem, first), uniform])
+    utilities = evaluator.utilities(evaluator.occupancies(tables))
+    references = References(float(utilities[0]), float(utilities[1]))
+    optimum = quick_optimum(problem)
+    if optimum is None:
+        return references
+    return replace(references, optimum=optimum.value, gap=optimum.gap)
+
+
+def quick_optimum(problem: Problem) -> Optimum | None:
+    """Return the optimum of a tabular problem, or None if a few seconds do not suffice.
+
+    With a horizon the optimum is over policies that depend on time, and bounds all policies.
     """
-    if not (problem.utility.concave and _quick(problem)):
+    if not problem.utility.concave or not _is_quick(problem):
         return None
     return _latest_optimum(problem)
 
 
 def _rough_optimum(problem: Problem) -> Optimum | None:
     try:
-        return solve_roughly(problem, ROUGHLY, MOST_ITERATIONS)
-    except ValueError:  # infinitely steep where a policy never goes, or limits that nobody can keep
+        return solve_roughly(problem, TOLERANCE, MAX_ITERATIONS)
+    except ValueError:  # an infinite gradient, or infeasible constraints
         return None
 
 
@@ -152,43 +173,11 @@ _latest_optimum = LatestValue(_rough_optimum)
 _latest_references = LatestValue(_find_references)
 
 
-def _quick(problem: Problem) -> bool:
-    """Return whether the optimum of a table is found in a few seconds."""
+def _is_quick(problem: Problem) -> bool:
+    """Return whether a few seconds suffice for the optimum of a table."""
     env: Any = problem.env
     pairs = env.num_states * env.num_actions
-    numbers = pairs * (problem.horizon or 1)
+    entries = pairs * (problem.horizon or 1)
     if problem.utility.linear and not problem.constraints:
-        return numbers <= MOST_NUMBERS_LINEAR
-    return pairs <= MOST_PAIRS and numbers <= MOST_NUMBERS
-
-
-def _assess_tables(problem: Problem, tables: Float[np.ndarray, "seed S A"]) -> Assessment:
-    evaluator = exact.Evaluator(problem)
-    occupancies, gaps, reason = evaluator.occupancies(tables), None, ""
-    if problem.utility.concave and (not problem.constraints or _quick(problem)):
-        try:
-            gaps = evaluator.gaps(occupancies)
-        except (
-            ValueError
-        ) as error:  # infinitely steep where a policy never goes, or limits that nobody can keep
-            reason = f"There is no certificate: {error}"
-    nothing = np.full(tables.shape[:2], np.nan)
-    visits = [
-        exact.occupancy(problem, it).sum(1) if np.isfinite(it).all() else no
-        for it, no in zip(tables, nothing, strict=True)
-    ]
-    excesses = evaluator.excesses(occupancies) if problem.constraints else None
-    return Assessment(
-        evaluator.utilities(occupancies), "exact", gaps, reason, np.array(visits), excesses
-    )
-
-
-@eqx.filter_jit
-def _estimate(source: ProgramSource, policy: Policy, key: Key[Array, ""]) -> Float[Array, " d"]:
-    return source.draw(policy, EPISODES, key).occupancy()
-
-
-def _play(runner: EpisodeRunner, problem: Problem, policy: Policy) -> Float[Array, " d"]:
-    n = GYMNASIUM_EPISODES
-    drawn = runner.draw(policy, jax.random.key(0), 0, n, n, problem.sampling_horizon())
-    return estimators.occupancy(problem, drawn, policy)
+        return entries <= MAX_LINEAR_ENTRIES
+    return pairs <= MAX_PAIRS and entries <= MAX_ENTRIES

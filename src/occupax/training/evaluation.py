@@ -1,15 +1,17 @@
-"""What a policy earns in episodes of its own, without discount."""
+"""Evaluation of policies: occupancies and utilities, and returns of new episodes."""
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax import estimators
 from occupax.batches import SampledBatch
@@ -20,7 +22,10 @@ from occupax.envs.gymnax import PREFIX
 from occupax.envs.lookup import closing as closing_environment
 from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import make, wrap
+from occupax.envs.tabular import TabularMDP
 from occupax.errors import check_integer
+from occupax.exact import Evaluator
+from occupax.exact.probabilities import probabilities
 from occupax.forking import begin_jax_use
 from occupax.policies import Policy, check_policy_fits, check_policy_states
 from occupax.policies.agents import Agent, check_actor
@@ -29,15 +34,101 @@ from occupax.problem import Problem
 from occupax.samplers import sample
 from occupax.samplers.agent_rollout import draw_with_agent
 from occupax.samplers.episodes import EpisodeRunner, VectorStep
+from occupax.samplers.kernel import program_sampler
+from occupax.samplers.program import ProgramSource
 from occupax.trajectories import Trajectories
 
-MOST_NUMBERS_A_BLOCK = 2**22
-MOST_GYMNASIUM_ENVS = 8
+MAX_BLOCK_NUMBERS = 2**22
+"""Largest number of array entries of a block of episodes."""
+MAX_GYMNASIUM_ENVS = 8
+"""Largest number of Gymnasium environments that are stepped together."""
+Z_SCORE = 1.96
+"""Quantile of the normal distribution of a confidence interval of 95%."""
+MAX_STEP_SECONDS = 3600.0
+"""Time limit of a step after training, so that a slow environment needs no second setting."""
 Actor = Policy | Agent
+Occupancies = Float[np.ndarray, "run d"]
+
+
+class PolicyEvaluator:
+    """Occupancies and utilities of policies: exact on a table, else estimated from new episodes."""
+
+    def __init__(self, problem: Problem, policy: Policy, episodes: int):
+        """Prepare the evaluation of policies of the form of `policy`."""
+        self.problem = problem
+        self.episodes = episodes
+        self.exact: Evaluator | None = None
+        """The exact evaluator of a table."""
+        self._source: ProgramSource | None = None
+        if isinstance(problem.env, TabularMDP):
+            self.exact = Evaluator(problem)
+        elif not isinstance(problem.env, GymnasiumEnv):
+            self._source = program_sampler(problem, policy).open(problem, policy)
+
+    def occupancies(self, policies: Sequence[Policy], key: Key[Array, ""]) -> Occupancies:
+        """Return the occupancy of each policy. Estimates use the same random numbers."""
+        if self.exact is not None:
+            tables = [probabilities(self.problem, policy) for policy in policies]
+            return self.exact.occupancies(np.array(tables))
+        if self._source is None:
+            return self._play(policies, key)
+        estimates = [
+            _estimate_occupancy(self._source, policy, self.episodes, key) for policy in policies
+        ]
+        return np.array(estimates)
+
+    def utilities(self, occupancies: Occupancies) -> Float[np.ndarray, " run"]:
+        """Return the utility of each occupancy."""
+        if self.exact is not None:
+            return self.exact.utilities(occupancies)
+        return np.array([self.problem.estimated_utility(row) for row in occupancies], float)
+
+    def excesses(self, occupancies: Occupancies) -> Float[np.ndarray, "run K"] | None:
+        """Return the violation of each constraint by each occupancy, None without constraints."""
+        if not self.problem.constraints:
+            return None
+        if self.exact is not None:
+            return self.exact.excesses(occupancies)
+        return np.array([self.problem.excesses(row) for row in occupancies], float)
+
+    def _play(self, policies: Sequence[Policy], key: Key[Array, ""]) -> Occupancies:
+        """Estimate occupancies from episodes in Gymnasium."""
+        env: Any = self.problem.env
+        count = self.episodes
+        horizon = self.problem.sampling_horizon()
+        estimates: list[Array] = []
+        with closing(EpisodeRunner(env, timeout=MAX_STEP_SECONDS)) as runner:
+            for policy in policies:
+                trajectories = runner.draw(policy, key, 0, count, count, horizon)
+                estimates.append(estimators.occupancy(self.problem, trajectories, policy))
+        return np.array(estimates)
+
+
+@eqx.filter_jit
+def _estimate_occupancy(
+    source: ProgramSource, policy: Policy, episodes: int, key: Key[Array, ""]
+) -> Float[Array, " d"]:
+    return source.draw(policy, episodes, key).occupancy()
+
+
+@eqx.filter_jit
+def mean_returns(
+    problem: Problem, arrays: Any, static: Any, episodes: int, key: Key[Array, ""]
+) -> Float[Array, " run"]:
+    """Return the mean undiscounted return of each of some policies, stacked and partitioned."""
+
+    def mean_return(policy_arrays: Any, number: Array) -> Array:
+        policy = eqx.combine(policy_arrays, static)
+        source: Any = program_sampler(problem, policy).open(problem, policy)
+        batch = source.block(policy, jax.random.fold_in(key, number), 0, episodes, episodes)
+        return batch.trajectories.rewards.sum(1).mean()
+
+    count = len(jax.tree.leaves(arrays)[0])
+    return jax.vmap(mean_return)(arrays, jnp.arange(count))
 
 
 class Estimate(NamedTuple):
-    """A number that was estimated from episodes, and its confidence interval of 95%."""
+    """Estimate of a number with its confidence interval of 95%."""
 
     value: float
     lower: float
@@ -53,41 +144,41 @@ class Evaluation(NamedTuple):
     returns: Float[np.ndarray, " episodes"]
     lengths: Int[np.ndarray, " episodes"]
     terminated: Bool[np.ndarray, " episodes"]
-    """Whether the episode ended by itself, as opposed to being cut by a time limit or
-    `max_steps`."""
+    """Whether the episode terminated, as opposed to a truncation by a time limit or `max_steps`."""
 
     @property
     def objective(self) -> Mapping[str, Estimate]:
-        """What is known of a problem; nothing of an environment alone."""
+        """Estimates of a problem. Empty for an environment."""
         return {}
 
     @property
     def interval(self) -> Estimate:
-        """The mean return with its interval."""
-        return around(self.mean, self.standard_error)
+        """Mean return with its confidence interval."""
+        return confidence_interval(self.mean, self.standard_error)
 
     @property
     def mean(self) -> float:
-        """The mean return."""
+        """Mean return."""
         return float(self.returns.mean())
 
     @property
     def standard_error(self) -> float:
-        """The standard error of the mean return; not a number for a single episode."""
-        n = len(self.returns)
-        return float(self.returns.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+        """Standard error of the mean return. NaN for a single episode."""
+        return _standard_error(self.returns)
 
     @property
     def mean_length(self) -> float:
-        """The mean number of steps."""
+        """Mean number of steps."""
         return float(self.lengths.mean())
 
     def __str__(self) -> str:
-        episodes = "1 episode" if len(self.returns) == 1 else f"{len(self.returns)} episodes"
-        objective = "".join(f"{name} {found}; " for name, found in self.objective.items())
+        count = len(self.returns)
+        episodes = "1 episode" if count == 1 else f"{count} episodes"
+        objective = "".join(f"{name} {estimate}; " for name, estimate in self.objective.items())
         return (
             f"{objective}return {self.mean:.4g} +- {self.standard_error:.2g} ({episodes} of "
-            f"{self.mean_length:.1f} steps on average, {self.terminated.mean():.0%} ended by themselves)"
+            f"{self.mean_length:.1f} steps on average, "
+            f"{self.terminated.mean():.0%} ended by themselves)"
         )
 
     def __repr__(self) -> str:
@@ -97,39 +188,47 @@ class Evaluation(NamedTuple):
         return self._description().html()
 
     def _description(self) -> Description:
-        rows = {
-            **{name: str(found) for name, found in self.objective.items()},
-            "return": str(self.interval),
-            "steps": f"{self.mean_length:.1f} on average",
-            "terminated": f"{self.terminated.mean():.0%}",
-        }
-        return Description(f"Evaluation: {len(self.returns):,} episodes", list(rows.items()))
+        rows = [(name, str(estimate)) for name, estimate in self.objective.items()]
+        rows.append(("return", str(self.interval)))
+        rows.append(("steps", f"{self.mean_length:.1f} on average"))
+        rows.append(("terminated", f"{self.terminated.mean():.0%}"))
+        return Description(f"Evaluation: {len(self.returns):,} episodes", rows)
 
 
 class ProblemEvaluation(Evaluation):
-    """What a policy comes to in a problem: utility, what the constraints limit, and returns."""
+    """Utility, constrained quantities and returns of a policy in a problem."""
 
     utility: Estimate
     constraints: Mapping[str, Estimate]
-    """What each constraint limits, by its text, such as "cost <= 25"."""
+    """The constrained quantities by the text of their constraint, such as "cost <= 25"."""
 
     def __new__(
-        cls, played: Evaluation, utility: Estimate, constraints: Mapping[str, Estimate]
+        cls, evaluation: Evaluation, utility: Estimate, constraints: Mapping[str, Estimate]
     ) -> "ProblemEvaluation":
-        """Add to what was played what the problem makes of it."""
-        made = super().__new__(cls, *played)
-        made.utility, made.constraints = utility, constraints
-        return made
+        """Add estimates of a problem to the returns of episodes."""
+        instance = super().__new__(cls, *evaluation)
+        instance.utility = utility
+        instance.constraints = constraints
+        return instance
 
     @property
     def objective(self) -> Mapping[str, Estimate]:
-        """The utility and what the constraints limit, by name."""
+        """Utility and constrained quantities by name."""
         return {"utility": self.utility, **self.constraints}
 
 
-def around(value: float, standard_error: float) -> Estimate:
-    """A number and what lies within two standard errors of it, 1.96 to be precise."""
-    return Estimate(value, value - 1.96 * standard_error, value + 1.96 * standard_error)
+def confidence_interval(value: float, standard_error: float) -> Estimate:
+    """Return an estimate with its confidence interval of 95%."""
+    margin = Z_SCORE * standard_error
+    return Estimate(value, value - margin, value + margin)
+
+
+def _standard_error(values: np.ndarray) -> float:
+    """Return the standard error of the mean. NaN for a single value."""
+    count = len(values)
+    if count < 2:
+        return math.nan
+    return float(values.std(ddof=1)) / math.sqrt(count)
 
 
 def evaluate(
@@ -141,196 +240,222 @@ def evaluate(
     timeout: float = 60.0,
     deterministic: bool = False,
 ) -> Evaluation:
-    """Run a policy for a number of episodes. Episode i depends on (seed, i) alone, except for random numbers of agents.
+    """Run a policy for a number of episodes.
 
-    An environment of Gymnasium is called from a thread of its own, which is left behind if it
-    hangs. If it raises, hangs or returns what is of no use, an `occupax.samplers.EpisodeError`
-    names the episode and its seed.
+    Episode i depends on (seed, i) only, except for random numbers of agents. An environment of
+    Gymnasium runs in a thread of its own, which is abandoned if the environment hangs.
 
     Args:
-        policy: a policy; an agent with `predict`, such as one of Stable-Baselines3; or a function
-            of the observation that returns an action. Agents and functions are given observations
-            as Gymnasium's environments return them, one at a time, and return what its `step`
-            takes.
-        env: a problem, of which utility and constraints are estimated, too; or an environment: a
-            Gymnasium id or environment, or module:factory, which runs in Gymnasium itself; or an
+        policy: a policy, an agent with `predict`, such as an agent of Stable-Baselines3, or a
+            function of the observation that returns an action. Agents and functions receive
+            observations as Gymnasium's environments return them, one at a time, and return an
+            action for `step`.
+        env: a problem, whose utility and constraints are estimated too, or an environment. A
+            Gymnasium id or environment, or module:factory, runs in Gymnasium itself. An
             environment of occupax, its class as module:class, or a name of gymnax such as
-            "gymnax/CartPole-v1". An environment that is passed in is not closed.
-        episodes: how many.
-        seed: of the environment and the actions.
-        max_steps: where episodes are cut. An environment in JAX without a time limit needs it, and
-            so does one of Gymnasium whose episodes may never end.
-        timeout: how many seconds a step, or a reset, may take in Gymnasium.
-        deterministic: whether to take the most probable action (of a Gaussian distribution, the
-            mean) instead of drawing one; it is passed on to the `predict` of an agent.
+            "gymnax/CartPole-v1" runs in JAX. An environment instance is not closed.
+        episodes: number of episodes.
+        seed: seed of the environment and the actions.
+        max_steps: number of steps after which episodes are truncated. Required for an environment
+            in JAX without a time limit, and for a Gymnasium environment whose episodes may never
+            end.
+        timeout: time limit in seconds of a step or a reset in Gymnasium.
+        deterministic: whether to take the most probable action (the mean of a Gaussian
+            distribution) instead of a sample. The `predict` of an agent receives the value.
 
     Returns:
-        The return and the length of each episode, and whether it ended by itself; of a problem, a
-        `ProblemEvaluation` with its utility and what its constraints limit, too, with intervals.
+        The return, the length and the termination of each episode. For a problem, a
+        `ProblemEvaluation` with estimates of its utility and its constrained quantities.
+
+    Raises:
+        ValueError: if an argument is invalid, or the policy does not fit the environment.
+        EpisodeError: if an environment raises, hangs or returns invalid data. The message names
+            the episode and its seed.
     """
     begin_jax_use()
     check_actor(policy)
-    episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
-    limit = None if max_steps is None else check_integer("max_steps", max_steps)
+    episodes = check_integer("episodes", episodes)
+    seed = check_integer("seed", seed, minimum=0)
+    if max_steps is not None:
+        max_steps = check_integer("max_steps", max_steps)
     if isinstance(env, Problem):
-        if limit is not None:
+        if max_steps is not None:
             raise ValueError(
                 f"max_steps must be None for a problem, which has a horizon, got {max_steps!r}."
             )
         actor, _ = _read_actor(policy, env.env, deterministic)
-        return _of_problem(actor, env, episodes, seed, timeout)
+        return _evaluate_problem(actor, env, episodes, seed, timeout)
     with warnings.catch_warnings():
-        # an old version is what the caller asked for
+        # the user has chosen the version
         warnings.filterwarnings(
             "ignore", message=r".*The environment .* is out of date", category=DeprecationWarning
         )
-        process = _make(env)
-        actor, flat = _read_actor(policy, process, deterministic)
+        process = _read_env(env)
+        actor, is_flat = _read_actor(policy, process, deterministic)
         if not isinstance(process, GymnasiumEnv):
-            return _in_jax(actor, process, episodes, seed, limit)
-        envs = min(episodes, MOST_GYMNASIUM_ENVS) if isinstance(env, str | GymnasiumEnv) else 1
-        with closing(EpisodeRunner(process, envs, timeout=timeout, flat=flat)) as runner:
+            return _evaluate_in_jax(actor, process, episodes, seed, max_steps)
+        count = 1
+        if isinstance(env, str | GymnasiumEnv):
+            count = min(episodes, MAX_GYMNASIUM_ENVS)
+        with closing(EpisodeRunner(process, count, timeout=timeout, flat=is_flat)) as runner:
+            key = jax.random.key(seed)
             return runner.play(
-                actor, jax.random.key(seed), range(episodes), partial(_add_up, episodes), limit
+                actor, key, range(episodes), partial(_add_up_steps, episodes), max_steps
             )
 
 
-def _add_up(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
-    found = Evaluation(np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool))
+def _add_up_steps(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
+    evaluation = Evaluation(
+        np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, dtype=bool)
+    )
     for step in steps:
-        _refuse_infinite(step.log_probs)
-        found.returns[step.row] += step.returned["reward"]
-        found.lengths[step.row] += 1
-        found.terminated[step.row] = step.returned["terminated"]
-    return found
+        _check_log_probs(step.log_probs)
+        evaluation.returns[step.row] += step.returned["reward"]
+        evaluation.lengths[step.row] += 1
+        evaluation.terminated[step.row] = step.returned["terminated"]
+    return evaluation
 
 
-def _in_jax(
-    policy: Actor, env: DecisionProcess, episodes: int, seed: int, limit: int | None
+def _evaluate_in_jax(
+    actor: Actor, env: DecisionProcess, episodes: int, seed: int, max_steps: int | None
 ) -> Evaluation:
-    """Sample blocks of equal size, so that there is one program and a bound on memory."""
-    horizon = min((steps for steps in (limit, env.time_limit) if steps is not None), default=None)
-    if horizon is None:
+    limits = [steps for steps in (max_steps, env.time_limit) if steps is not None]
+    if not limits:
         raise ValueError(
             "max_steps must be given for an environment without a time limit, got None."
         )
-    drawn = _draw(policy, Problem(env, horizon=horizon), episodes, jax.random.key(seed), math.inf)
-    _refuse_infinite(np.concatenate([np.asarray(part.log_probs) for part in drawn]))
-    return _added_up(drawn)
+    problem = Problem(env, horizon=min(limits))
+    blocks = _draw_blocks(actor, problem, episodes, jax.random.key(seed), math.inf)
+    return _add_up_blocks(blocks)
 
 
-def _of_problem(
+def _evaluate_problem(
     actor: Actor, problem: Problem, episodes: int, seed: int, timeout: float
 ) -> Evaluation:
-    """Play episodes of a problem; utility and constraints are functions of their mean occupancy.
+    """Estimate utility and constrained quantities from the mean occupancy of episodes.
 
-    Their standard errors are those of their linear approximations there (the delta method).
+    Their standard errors are those of the linear approximations there (the delta method).
     """
-    if isinstance(actor, Agent) and problem.termination == "absorbing":
-        why = "because the probabilities of an agent after the end are unknown"
-        raise ValueError(
-            f'termination of the problem must be "episodic" for an agent, {why}, got "absorbing".'
-        )
-    policy = actor.behaviour() if isinstance(actor, Agent) else actor
-    drawn = _draw(actor, problem, episodes, jax.random.key(seed), timeout)
-    _refuse_infinite(np.concatenate([np.asarray(part.log_probs) for part in drawn]))
-    sizes = np.array([len(part.actions) for part in drawn])
-    means = [SampledBatch(problem, part, policy).occupancy() for part in drawn]
-    occupancy = sum(size * mean for size, mean in zip(sizes, means, strict=True)) / sizes.sum()
+    policy = actor
+    if isinstance(actor, Agent):
+        if problem.termination == "absorbing":
+            raise ValueError(
+                'termination of the problem must be "episodic" for an agent, because the '
+                "probabilities of an agent after the end are unknown, got "
+                '"absorbing".'
+            )
+        policy = actor.behaviour()
+    blocks = _draw_blocks(actor, problem, episodes, jax.random.key(seed), timeout)
+    sizes = np.array([len(block.actions) for block in blocks])
+    means = [SampledBatch(problem, block, policy).occupancy() for block in blocks]
+    sums = [size * mean for size, mean in zip(sizes, means, strict=True)]
+    occupancy = sum(sums) / sizes.sum()
 
     def estimate(value: Any, gradient: Any) -> Estimate:
-        totals = np.concatenate(
-            [np.asarray(estimators.totals(problem, it, policy, gradient), float) for it in drawn]
-        )
-        deviation = float(totals.std(ddof=1)) if episodes > 1 else math.nan
-        return around(float(value), deviation / math.sqrt(episodes))
+        totals = [
+            np.asarray(estimators.totals(problem, block, policy, gradient), float)
+            for block in blocks
+        ]
+        return confidence_interval(float(value), _standard_error(np.concatenate(totals)))
 
-    limits: dict[str, Estimate] = {}
+    quantities: dict[str, Estimate] = {}
     if problem.constraints:
-        slopes = jax.jacobian(problem.excesses)(occupancy)
-        for one, excess, slope in zip(
-            problem.constraints, problem.excesses(occupancy), slopes, strict=True
+        gradients = jax.jacobian(problem.excesses)(occupancy)
+        excesses = problem.excesses(occupancy)
+        for constraint, excess, gradient in zip(
+            problem.constraints, excesses, gradients, strict=True
         ):
-            limits[str(one)] = estimate(one.limit + one.sign * excess, slope)
+            value = constraint.limit + constraint.sign * excess
+            quantities[str(constraint)] = estimate(value, gradient)
     utility = estimate(problem.estimated_utility(occupancy), problem.quasi_reward(occupancy))
-    return ProblemEvaluation(_added_up(drawn), utility, limits)
+    return ProblemEvaluation(_add_up_blocks(blocks), utility, quantities)
 
 
-def _added_up(drawn: Sequence[Trajectories]) -> Evaluation:
-    returns = [np.asarray(part.rewards, np.float64).sum(1) for part in drawn]
-    lengths, ended = (
-        [np.asarray(getattr(part, name)) for part in drawn] for name in ("lengths", "terminated")
-    )
-    return Evaluation(*map(np.concatenate, (returns, lengths, ended)))
+def _add_up_blocks(blocks: Sequence[Trajectories]) -> Evaluation:
+    returns = [np.asarray(block.rewards, np.float64).sum(1) for block in blocks]
+    lengths = [np.asarray(block.lengths) for block in blocks]
+    terminated = [np.asarray(block.terminated) for block in blocks]
+    return Evaluation(np.concatenate(returns), np.concatenate(lengths), np.concatenate(terminated))
 
 
-def _draw(
+def _draw_blocks(
     actor: Actor, problem: Problem, episodes: int, key: Any, timeout: float
 ) -> list[Trajectories]:
-    """Trajectories of a problem, in blocks of a bounded size."""
-    horizon = problem.sampling_horizon()
+    """Draw trajectories in blocks of one size, for one program and a bound on memory."""
     if isinstance(problem.env, GymnasiumEnv):
-        envs = min(episodes, MOST_GYMNASIUM_ENVS)
-        with closing(EpisodeRunner(problem.env, envs, timeout=timeout)) as runner:
-            return [runner.draw(actor, key, 0, episodes, episodes, horizon)]
-    numbers_a_step = 5 + sum(
-        math.prod(leaf.shape) for leaf in jax.tree.leaves(observation_spec(problem.env))
-    )
-    size = min(episodes, max(1, MOST_NUMBERS_A_BLOCK // (horizon * numbers_a_step)))
-    keys = [jax.random.fold_in(key, i) for i in range(math.ceil(episodes / size))]
-    if isinstance(actor, Agent):
-        blocks = [draw_with_agent(problem, actor, size, block_key) for block_key in keys]
+        count = min(episodes, MAX_GYMNASIUM_ENVS)
+        horizon = problem.sampling_horizon()
+        with closing(EpisodeRunner(problem.env, count, timeout=timeout)) as runner:
+            blocks = [runner.draw(actor, key, 0, episodes, episodes, horizon)]
     else:
-        blocks = [sample(problem, actor, size, block_key) for block_key in keys]
-    return [
-        *blocks[:-1],
-        jax.tree.map(lambda leaf: leaf[: episodes - size * (len(blocks) - 1)], blocks[-1]),
-    ]
+        size = min(episodes, _max_block_size(problem))
+        draw: Callable[..., Trajectories] = sample
+        if isinstance(actor, Agent):
+            draw = draw_with_agent
+        blocks = [
+            draw(problem, actor, size, jax.random.fold_in(key, i))
+            for i in range(math.ceil(episodes / size))
+        ]
+        rest = episodes - size * (len(blocks) - 1)
+        blocks[-1] = jax.tree.map(lambda leaf: leaf[:rest], blocks[-1])
+    for block in blocks:
+        _check_log_probs(np.asarray(block.log_probs))
+    return blocks
 
 
-def _make(given: Any) -> DecisionProcess:
-    """Return the environment of an id or of module:factory, or a made environment, which then stays open."""
-    if isinstance(given, str):
-        source = find(given)
-        in_gymnasium = isinstance(source, str) and not source.startswith(
-            PREFIX
-        )  # the environment itself, not a twin
-        return GymnasiumEnv(source) if in_gymnasium else make(source)
-    return wrap(given)
+def _max_block_size(problem: Problem) -> int:
+    """Return the largest number of episodes in memory."""
+    leaves = jax.tree.leaves(observation_spec(problem.env))
+    step_numbers = 5 + sum(math.prod(leaf.shape) for leaf in leaves)
+    return max(1, MAX_BLOCK_NUMBERS // (problem.sampling_horizon() * step_numbers))
+
+
+def _read_env(env: Any) -> DecisionProcess:
+    """Return the environment of an id or of module:factory, or an instance, which stays open."""
+    if not isinstance(env, str):
+        return wrap(env)
+    source = find(env)
+    if isinstance(source, str) and not source.startswith(PREFIX):
+        return GymnasiumEnv(source)  # not its JAX implementation
+    return make(source)
 
 
 def _read_actor(policy: Any, env: DecisionProcess, deterministic: bool) -> tuple[Actor, bool]:
-    """Return the policy or agent that acts, and whether it takes observations of several parts as one vector."""
+    """Return the policy or agent, and whether it takes observations of several parts as one vector."""
     if not isinstance(policy, Policy):
         return Agent(policy, env, deterministic), True
-    flat = _refuse_unfit(policy, env)
-    return greedy(policy, env) if deterministic else policy, flat
+    is_flat = _takes_flat_observations(policy, env)
+    if deterministic:
+        policy = greedy(policy, env)
+    return policy, is_flat
 
 
-def _refuse_unfit(policy: Policy, env: DecisionProcess) -> bool:
-    """Refuse a policy made for something else; return whether it takes observations of several parts as one vector."""
+def _takes_flat_observations(policy: Policy, env: DecisionProcess) -> bool:
+    """Check that a policy fits, and return whether it takes several parts as one vector."""
     check_policy_states(policy, env)
-    act, seen = partial(jax.eval_shape, policy.draw), observation_spec(env)
+    draw = partial(jax.eval_shape, policy.draw)
+    spec = observation_spec(env)
     try:
-        act(seen, jax.random.key(0))
-    except Exception as misfit:  # a policy may be any function, and raise anything
+        draw(spec, jax.random.key(0))
+    except Exception as error:  # a policy is any function, and raises anything
         if isinstance(env, GymnasiumEnv):
-            with ignoring_rounded_bounds(), closing_environment(env.make()) as made:
-                seen = made.observation_space
+            with ignoring_rounded_bounds(), closing_environment(env.make()) as instance:
+                spec = instance.observation_space
             with suppress(Exception):
-                act(seen.sample(), jax.random.key(0))
+                draw(spec.sample(), jax.random.key(0))
                 return False
-        reason = str(misfit).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise ValueError(
-            f"policy does not take the observations of env, {seen}: {reason}"
-        ) from misfit
+            f"policy does not take the observations of env, {spec}: {reason}"
+        ) from error
     check_policy_fits(policy, env)
     return True
 
 
-def _refuse_infinite(log_probs: Float[np.ndarray, "..."]) -> None:
-    if not np.isfinite(log_probs).all():
-        wrong = log_probs[~np.isfinite(log_probs)][0]
+def _check_log_probs(log_probs: Float[np.ndarray, "..."]) -> None:
+    is_finite = np.isfinite(log_probs)
+    if not is_finite.all():
         raise ValueError(
-            f"policy must return finite probabilities, got the log-probability {wrong}."
+            "policy must return finite probabilities, got the log-probability "
+            f"{log_probs[~is_finite][0]}."
         )
