@@ -160,7 +160,7 @@ def test_mistakes_are_answered_with_a_sentence(make: Any, said: str):
 
 
 def test_without_the_package_the_prefix_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    adapter._made.cache_clear()
+    adapter._make_of_name.cache_clear()
     monkeypatch.setitem(sys.modules, "gymnax", None)
     with pytest.raises(
         ValueError,

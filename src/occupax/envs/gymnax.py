@@ -1,7 +1,7 @@
-"""Environments of gymnax, and others with its functions, which run in JAX like our own.
+"""Environments of gymnax, and others with its functions, which run in JAX.
 
-Nothing here imports gymnax unless an environment is asked for by its name: what counts are the
-functions `reset_env`, `step_env`, `action_space` and `observation_space`.
+gymnax itself is imported for environments by name only; any object with the functions `reset_env`,
+`step_env`, `action_space` and `observation_space` is accepted.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ NEVER = np.iinfo(np.int32).max
 
 
 class GymnaxState(eqx.Module):
-    """The state of an environment of gymnax, with what its last step returned."""
+    """State of a gymnax environment, and the results of its last step."""
 
     inner: PyTree
     observation: Any
@@ -41,7 +41,13 @@ class GymnaxState(eqx.Module):
 
 
 class GymnaxEnv(Environment):
-    """An environment of gymnax, by its name there or as it is; see `occupax.from_gymnax`."""
+    """A gymnax environment, by name or as an object; see `occupax.from_gymnax`.
+
+    Args:
+        source: name in gymnax, or an object with the functions of a gymnax environment.
+        params: parameters of the functions of an object; those of a name are options.
+        **options: passed to `gymnax.make`, or replaced in the default parameters of a name.
+    """
 
     source: Any = eqx.field(static=True)
     options: tuple[tuple[str, Any], ...] = eqx.field(static=True)
@@ -53,77 +59,80 @@ class GymnaxEnv(Environment):
     bounds: Bounds = eqx.field(static=True)
 
     def __init__(self, source: Any, params: PyTree = None, **options: Any):
-        self.source, self.params, self.options = source, params, hashable_options(options)
-        self._refuse_faults()
-        for name, value in self._look().items():
+        self.source = source
+        self.params = params
+        self.options = hashable_options(options)
+        self._check_functions()
+        for name, value in self._read_fields().items():
             setattr(self, name, value)
 
     def __check_init__(self) -> None:
-        for name, value in self._look().items() if isinstance(self.source, str) else ():
-            if getattr(self, name) != value:
+        if not isinstance(self.source, str):
+            return
+        for name, value in self._read_fields().items():
+            actual = getattr(self, name)
+            if actual != value:
                 raise ValueError(
-                    f"{name} must be that of gymnax, {value!s:.60}, got {getattr(self, name)!s:.60}."
+                    f"{name} must be that of gymnax, {value!s:.60}, got {actual!s:.60}."
                 )
 
-    def _refuse_faults(self) -> None:
-        """Refuse an environment whose functions do not work."""
+    def _check_functions(self) -> None:
+        """Raise ValueError for an environment whose functions do not work."""
         env, params = self.env_and_params()
         limit = getattr(params, "max_steps_in_episode", None)
         if limit is not None:
             check_integer("max_steps_in_episode", limit)
-        if limit is not None and not dataclasses.is_dataclass(params):
-            raise ValueError(
-                f"params must be a dataclass if they have max_steps_in_episode, got {shown(params)}."
-            )
+            if not dataclasses.is_dataclass(params):
+                raise ValueError(
+                    "params must be a dataclass if they have max_steps_in_episode, got "
+                    f"{shown(params)}."
+                )
         fault = find_fault(env, params)
         if fault is not None:
-            wrong = f"{fault.what}, {fault.actual} instead of {fault.expected}"
             raise ValueError(
-                f"env must be fit for training, got {self.name}: {wrong}; {fault.remedy}"
+                f"env must be fit for training, got {self.name}: {fault.what}, {fault.actual} "
+                f"instead of {fault.expected}; {fault.remedy}"
             )
 
-    def _look(self) -> dict[str, Any]:
-        """What the environment is like, by the fields of this class."""
+    def _read_fields(self) -> dict[str, Any]:
+        """Return the fields of this class that the environment determines."""
         env, params = self.env_and_params()
-        actions, observations = env.action_space(params), env.observation_space(params)
+        actions = env.action_space(params)
+        space = env.observation_space(params)
         limit = getattr(params, "max_steps_in_episode", None)
-        states = int(observations.n) if hasattr(observations, "n") else None
-        seen = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), params)[0])
-        few = int(np.prod(seen.shape)) <= MAX_BOUNDS
+        states = getattr(space, "n", None)
+        observation, _ = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), params))
+        bounds: Bounds = ()
+        if states is None and np.prod(observation.shape) <= MAX_BOUNDS:
+            bounds = tuple(read_bounds(space, observation.shape))
         return {
             "action_space": read_action_space(actions),
             "action_shape": tuple(getattr(actions, "shape", ())),
-            "num_states": states,
+            "num_states": None if states is None else int(states),
             "time_limit": None if limit is None else int(limit),
-            "bounds": tuple(read_bounds(observations, seen.shape))
-            if few and states is None
-            else (),
+            "bounds": bounds,
         }
 
     @property
     def name(self) -> str:
-        """The name that it has in gymnax."""
-        return (
-            self.source
-            if isinstance(self.source, str)
-            else getattr(self.source, "name", type(self.source).__name__)
-        )
+        """Name in gymnax."""
+        if isinstance(self.source, str):
+            return self.source
+        return getattr(self.source, "name", type(self.source).__name__)
 
     def env_and_params(self) -> tuple[Any, PyTree]:
-        """The environment and the parameters that its functions are called with."""
-        return (
-            _made(self.source, self.options)
-            if isinstance(self.source, str)
-            else (self.source, self.params)
-        )
+        """Return the gymnax environment and the parameters of its functions."""
+        if isinstance(self.source, str):
+            return _make_of_name(self.source, self.options)
+        return self.source, self.params
 
     @property
     def observation_bounds(self) -> Bounds:
-        """As the space declares them; nothing for images and other observations of very many numbers."""
+        """Bounds that the space declares; empty for images and other large observations."""
         return self.bounds
 
     def reset(self, key: Key[Array, ""]) -> GymnaxState:
-        """Draw a first state, as `reset_env` does."""
+        """Draw an initial state by `reset_env`."""
         env, params = self.env_and_params()
         observation, inner = env.reset_env(key, params)
         inner, observation = jax.tree.map(jnp.asarray, (inner, observation))
@@ -132,68 +141,79 @@ class GymnaxEnv(Environment):
     def step(
         self, state: GymnaxState, action: Num[ArrayLike, "*n"], key: Key[Array, ""]
     ) -> tuple[GymnaxState, Float[Array, ""]]:
-        """Take a step, as `step_env` does, which never resets; terminated and truncated are told apart."""
+        """Take a step by `step_env`, which never resets, and separate termination from truncation."""
         env, params = self.env_and_params()
-        shaped = jnp.reshape(action, self.action_shape)
-        observation, inner, reward, *flags, _ = env.step_env(key, state.inner, shaped, params)
-        if len(flags) == 1 and hasattr(env, "is_truncated"):
-            flags = [flags[0], env.is_truncated(inner, params)]
-        elif len(flags) == 1:  # before gymnax 1.0, `done` was the one or the other
-            done, endless = flags[0], _without_limit(params)
-            terminated = env.step_env(key, state.inner, shaped, endless)[3]
-            flags = [terminated, jnp.logical_and(done, jnp.logical_not(terminated))]
-        kept = jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), state.inner, inner)
-        ends = (jnp.asarray(flag, bool).reshape(()) for flag in flags)
-        following = GymnaxState(kept, jnp.asarray(observation, state.observation.dtype), *ends)
-        return following, jnp.asarray(reward, jnp.result_type(float)).reshape(())
+        action = jnp.reshape(action, self.action_shape)
+        observation, inner, reward, *flags, _ = env.step_env(key, state.inner, action, params)
+        if len(flags) == 2:
+            terminated, truncated = flags
+        elif hasattr(env, "is_truncated"):
+            terminated = flags[0]
+            truncated = env.is_truncated(inner, params)
+        else:  # before gymnax 1.0, `done` means either
+            done = flags[0]
+            unlimited = _without_limit(params)
+            _, _, _, terminated, _ = env.step_env(key, state.inner, action, unlimited)
+            truncated = jnp.logical_and(done, jnp.logical_not(terminated))
+        next_state = GymnaxState(
+            jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), state.inner, inner),
+            jnp.asarray(observation, state.observation.dtype),
+            jnp.asarray(terminated, bool).reshape(()),
+            jnp.asarray(truncated, bool).reshape(()),
+        )
+        return next_state, jnp.asarray(reward, jnp.result_type(float)).reshape(())
 
     def observe(self, state: GymnaxState) -> Any:
-        """What the last step, or the reset, returned."""
+        """Return the observation of the last step or reset."""
         return state.observation
 
     def terminated(self, state: GymnaxState) -> Bool[Array, ""]:
-        """Whether the task itself has ended."""
+        """Return whether the task has ended."""
         return state.terminated
 
     def truncated(self, state: GymnaxState) -> Bool[Array, ""]:
-        """Whether the steps allowed are used up."""
+        """Return whether the time limit is reached."""
         return state.truncated
 
 
 def from_gymnax(env: Any, params: PyTree = None) -> GymnaxEnv:
-    """Make an environment of gymnax, or anything with its functions, one that is trained inside JAX.
+    """Wrap a gymnax environment, or any object with its functions, for training inside JAX.
 
-    It is stepped by `step_env`, which never resets. A time limit truncates and never terminates,
-    also where an old version says only `done`: what its step says without the limit is a
-    termination.
+    The environment is stepped by `step_env`, which never resets. A time limit truncates and never
+    terminates, also in old versions that return only `done`: an end that also occurs without the
+    limit is a termination.
 
     Args:
         env: has `reset_env(key, params)`, `step_env(key, state, action, params)`,
             `action_space(params)` and `observation_space(params)`, as the environments that
-            `gymnax.make` returns. A step returns five values, or six if `terminated` and
-            `truncated` are told apart.
-        params: what its functions are called with; by default `env.default_params`.
+            `gymnax.make` returns. A step returns five values, or six with separate `terminated` and
+            `truncated`.
+        params: parameters of the functions; by default `env.default_params`.
             `max_steps_in_episode` is the time limit, if there is one.
 
     Returns:
         The environment.
+
+    Raises:
+        ValueError: if a function is missing or does not work.
     """
-    if not is_like_gymnax(env):
+    if is_like_gymnax(env):
+        if params is None:
+            params = getattr(env, "default_params", None)
+        return GymnaxEnv(env, params)
+    if isinstance(env, type):
+        problem = f"a class, {env.__name__}"
+    else:
         missing = [name for name in FUNCTIONS if not callable(getattr(env, name, None))]
-        got = (
-            f"a class, {env.__name__}"
-            if isinstance(env, type)
-            else f"{type(env).__name__} without {missing[0]}"
-        )
-        raise ValueError(
-            f"env must be an environment of gymnax, such as gymnax.make(...)[0], got {got}."
-        )
-    return GymnaxEnv(env, getattr(env, "default_params", None) if params is None else params)
+        problem = f"{type(env).__name__} without {missing[0]}"
+    raise ValueError(
+        f"env must be an environment of gymnax, such as gymnax.make(...)[0], got {problem}."
+    )
 
 
 @cache
-def _made(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, PyTree]:
-    """The environment of a name with its default parameters; options that are parameters replace these."""
+def _make_of_name(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, PyTree]:
+    """Return a gymnax environment and its parameters, replaced by options of the same names."""
     try:
         import gymnax
     except ImportError as error:
@@ -202,23 +222,21 @@ def _made(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, PyTree]
         ) from error
     if name not in gymnax.registered_envs:
         raise unknown("gymnax environment", name, gymnax.registered_envs)
-    given = dict(options)
-    with jax.ensure_compile_time_eval():  # kept for all programs, whichever asks first
+    with jax.ensure_compile_time_eval():  # cached for all programs, whichever calls first
         _, defaults = gymnax.make(name)
-        fields = [field.name for field in dataclasses.fields(defaults)]
+        parameters = {field.name for field in dataclasses.fields(defaults)}
+        changes = {key: value for key, value in options if key in parameters}
+        arguments = {key: value for key, value in options if key not in parameters}
         try:
-            env, params = gymnax.make(
-                name, **{key: value for key, value in given.items() if key not in fields}
-            )
+            env, params = gymnax.make(name, **arguments)
         except TypeError as error:
             raise ValueError(
-                f"{PREFIX}{name} does not take the options {given}: {error}"
+                f"{PREFIX}{name} does not take the options {dict(options)}: {error}"
             ) from error
-    return env, dataclasses.replace(
-        params, **{key: value for key, value in given.items() if key in fields}
-    )
+    return env, dataclasses.replace(params, **changes)
 
 
 def _without_limit(params: PyTree) -> PyTree:
-    limited = hasattr(params, "max_steps_in_episode")
-    return dataclasses.replace(params, max_steps_in_episode=NEVER) if limited else params
+    if not hasattr(params, "max_steps_in_episode"):
+        return params
+    return dataclasses.replace(params, max_steps_in_episode=NEVER)

@@ -1,4 +1,4 @@
-"""Environments of Gymnasium by their id, or as module:factory."""
+"""Gymnasium environments by id, or as module:factory."""
 
 import difflib
 import importlib
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from occupax.envs.missing_envs import advice
+from occupax.envs.missing_envs import missing_env_hint
 from occupax.errors import unknown
 from occupax.watch import Watch
 
@@ -18,7 +18,10 @@ SECONDS_TO_CLOSE = 10.0
 
 
 def find(name: str) -> Any:
-    """What module:factory stands for, where the module may be a file in the current directory; an id as it is."""
+    """Return the attribute that module:factory names; return a Gymnasium id as a string.
+
+    The module may be a file in the current directory.
+    """
     module_name, colon, attribute = name.partition(":")
     if not colon:
         return name
@@ -31,22 +34,22 @@ def find(name: str) -> Any:
         return getattr(module, attribute)
     import gymnasium as gym
 
-    if attribute in gym.registry:  # an id that the module registers, as Gymnasium writes it
+    if attribute in gym.registry:  # an id that the module registers, in Gymnasium's notation
         return name
-    public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
-    here = [
-        key
-        for key, value in public.items()
-        if getattr(value, "__module__", None) == module.__name__
-    ]
-    if here:
-        raise unknown(f"{module_name} attribute", attribute, here)
-    hint = "write module:factory, where factory() makes the environment"
-    raise ValueError(f"{module_name} has no {attribute!r}; {hint}.")
+    candidates: list[str] = []
+    for key, value in vars(module).items():
+        if not key.startswith("_") and getattr(value, "__module__", None) == module.__name__:
+            candidates.append(key)
+    if candidates:
+        raise unknown(f"{module_name} attribute", attribute, candidates)
+    raise ValueError(
+        f"{module_name} has no {attribute!r}; write module:factory, where factory() makes the "
+        "environment."
+    )
 
 
 def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
-    """Make the Gymnasium environment of an id, and return an environment as it is."""
+    """Make the Gymnasium environment of an id; return an environment unchanged."""
     import gymnasium as gym
 
     if isinstance(env, gym.Env):
@@ -57,43 +60,48 @@ def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
         return env
     if not isinstance(env, str):
         raise ValueError(f"env must be a Gymnasium id or environment, got {env!r:.80}.")
-    if env not in gym.registry and (
-        what := advice(env)
-    ):  # before Gymnasium, which warns of some of it
-        raise ValueError(what)
+    if env not in gym.registry:  # before Gymnasium, which warns about some ids
+        hint = missing_env_hint(env)
+        if hint is not None:
+            raise ValueError(hint)
     try:
-        _refuse_other_flags(env, options)
+        _check_flags(env, options)
         return gym.make(env, **options)
     except FlagError as error:
         raise ValueError(str(error)) from None
     except (Exception, SystemExit) as error:  # the constructor of an environment may raise anything
-        raise not_made(env, error, options) from error
+        raise make_error(env, error, options) from error
 
 
 class FlagError(ValueError):
-    """An option that is something else where True or False is wanted, of which Python would make one of them."""
+    """An option that must be True or False has another value."""
 
 
-def _refuse_other_flags(name: str, options: dict[str, Any]) -> None:
+def _check_flags(name: str, options: dict[str, Any]) -> None:
+    """Raise FlagError for an option with a boolean default and a value that Python would convert."""
     import gymnasium as gym
     from gymnasium.envs.registration import load_env_creator
 
     spec = gym.registry.get(name)
     if spec is None or spec.entry_point is None or not options:
         return
-    create = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
-    known = inspect.signature(create).parameters
+    create = spec.entry_point
+    if not callable(create):
+        create = load_env_creator(create)
+    parameters = inspect.signature(create).parameters
     for option, value in options.items():
-        if type(value) is not bool and option in known and isinstance(known[option].default, bool):
+        if option not in parameters or not isinstance(parameters[option].default, bool):
+            continue
+        if type(value) is not bool:
             raise FlagError(f"the option {option} must be True or False, got {value!r}.")
 
 
 @contextmanager
 def ignoring_rounded_bounds() -> Generator[None]:
-    """Ignore Gymnasium's warning that a Box rounds its bounds, while environments are made.
+    """Ignore Gymnasium's warning about rounded bounds of a Box, while environments are made.
 
-    It is repeated for every environment in every process. The filters of warnings are those of all
-    threads, so that a thread which may be left behind must not change them.
+    The warning is repeated for every environment in every process. Warning filters are global to
+    all threads, so a thread that may be left behind must not change them.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings(
@@ -104,7 +112,7 @@ def ignoring_rounded_bounds() -> Generator[None]:
 
 @contextmanager
 def closing(env: Any) -> Generator[Any]:
-    """Close an environment in the end; if that fails, or takes longer than a few seconds, nothing is lost."""
+    """Close an environment at the end; ignore errors, and a call of more than a few seconds."""
     try:
         yield env
     finally:
@@ -112,43 +120,49 @@ def closing(env: Any) -> Generator[Any]:
             Watch(SECONDS_TO_CLOSE).run(env.close, whole=True)
 
 
-def not_made(name: str, error: BaseException, options: dict[str, Any] | None = None) -> ValueError:
-    """The error for an id of which Gymnasium made no environment, and why, in one sentence."""
+def make_error(
+    name: str, error: BaseException, options: dict[str, Any] | None = None
+) -> ValueError:
+    """Return the error for an id of which Gymnasium made no environment, with the reason."""
     import gymnasium as gym
 
     if isinstance(error, gym.error.DependencyNotInstalled):
-        return ValueError(
-            f"{name!r} needs a package that is not installed: {' '.join(str(error).split())}."
-        )
-    if isinstance(error, (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv, ImportError)) and (
-        what := advice(name)
-    ):
-        return ValueError(what)
-    if not isinstance(error, gym.error.UnregisteredEnv):
-        given = f" with the options {options}" if options else ""
+        reason = " ".join(str(error).split())
+        return ValueError(f"{name!r} needs a package that is not installed: {reason}.")
+    is_unregistered = isinstance(error, gym.error.UnregisteredEnv)
+    if is_unregistered or isinstance(error, gym.error.DeprecatedEnv | ImportError):
+        hint = missing_env_hint(name)
+        if hint is not None:
+            return ValueError(hint)
+    if not is_unregistered:
+        arguments = f" with the options {options}" if options else ""
         reason = f"{type(error).__name__}: {error}".rstrip(".")
-        return ValueError(f"Gymnasium could not make {name!r}{given}. {reason}.")
-    alike = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
-    if close := difflib.get_close_matches(name, alike, n=3):
+        return ValueError(f"Gymnasium could not make {name!r}{arguments}. {reason}.")
+    candidates = [known for known in gym.registry if known[:2].lower() == name[:2].lower()]
+    close = difflib.get_close_matches(name, candidates, n=3)
+    if close:
         return unknown("Gymnasium id", name, close)
     return ValueError(
         f"Gymnasium id {name!r} is not known; gymnasium.pprint_registry() lists those that are."
     )
 
 
-def _import(name: str, asked: str) -> Any:
-    """The module of this name, for the environment that was asked for."""
+def _import(module_name: str, name: str) -> Any:
+    """Import the module of an environment; raise ValueError with a hint if that fails."""
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        if not isinstance(error, ModuleNotFoundError) or error.name not in (
-            name,
-            name.partition(".")[0],
-        ):
-            raise ValueError(f"importing {name} raised {type(error).__name__}: {error}") from error
-        if close := difflib.get_close_matches(
-            name, [path.stem for path in Path.cwd().glob("*.py")], n=3
-        ):
-            raise unknown("module", name, close) from error
-        nowhere = f"module {name!r} is neither in the current directory nor installed."
-        raise ValueError(advice(asked) or nowhere) from error
+        package = module_name.partition(".")[0]
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name in (module_name, package)
+        if not is_missing:
+            raise ValueError(
+                f"importing {module_name} raised {type(error).__name__}: {error}"
+            ) from error
+        local_modules = [path.stem for path in Path.cwd().glob("*.py")]
+        close = difflib.get_close_matches(module_name, local_modules, n=3)
+        if close:
+            raise unknown("module", module_name, close) from error
+        hint = missing_env_hint(name)
+        if hint is None:
+            hint = f"module {module_name!r} is neither in the current directory nor installed."
+        raise ValueError(hint) from error

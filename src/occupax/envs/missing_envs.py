@@ -1,4 +1,4 @@
-"""Ids that Gymnasium does not know: the package that has them, or the version that is offered."""
+"""Hints for ids that Gymnasium does not know: their package, or the version that is offered."""
 
 from importlib.util import find_spec
 
@@ -27,40 +27,40 @@ PACKAGES = {
     "minecart": ("occupax[mo]", "mo_gymnasium"),
     "water-reservoir": ("occupax[mo]", "mo_gymnasium"),
 }
-"""How ids begin, what pip calls the package that registers them, and the module that does it when
-it is imported."""
+"""Package on the index and module that register the ids with each prefix."""
 
 
-def advice(name: str) -> str | None:
-    """What to do to get the environment of an id that is not registered, in one sentence; None if nobody knows."""
+def missing_env_hint(name: str) -> str | None:
+    """Return a sentence on how to get an id that is not registered; None if unknown."""
     module, _, id_ = name.rpartition(":")
-    for beginning, (package, its_module) in PACKAGES.items():
-        if id_.startswith(beginning) and (module != its_module or find_spec(its_module) is None):
-            return f"{id_!r} belongs to the package {_how_to_get(package, its_module)}{its_module + ':' + id_!r}."
-    offered = _newest(id_)
-    return (
-        None
-        if offered in (None, id_)
-        else f"{id_!r} is not offered by what is installed: use {offered!r}."
-    )
+    for prefix, (package, package_module) in PACKAGES.items():
+        if not id_.startswith(prefix):
+            continue
+        is_installed = find_spec(package_module) is not None
+        if is_installed and module == package_module:
+            continue
+        full_name = f"{package_module}:{id_}"
+        state = "is not installed"
+        command = f"`pip install '{package}'`, then write {full_name!r}"
+        if is_installed:
+            state = "is installed but was not imported"
+            command = f"write {full_name!r}"
+        return f"{id_!r} belongs to the package {package_module}, which {state}: {command}."
+    newest = _newest_version(id_)
+    if newest in (None, id_):
+        return None
+    return f"{id_!r} is not offered by what is installed: use {newest!r}."
 
 
-def _how_to_get(package: str, module: str) -> str:
-    if find_spec(module) is not None:
-        return f"{module}, which is installed but was not imported: write "
-    return f"{module}, which is not installed: `pip install '{package}'`, then write "
-
-
-def _newest(id_: str) -> str | None:
-    """The registered id of the same name with the highest version."""
+def _newest_version(id_: str) -> str | None:
+    """Return the registered id of the same name with the highest version."""
     import gymnasium as gym
 
     base, dash, version = id_.rpartition("-v")
     if not dash or not version.isdecimal():
         return None
-    same = [
-        spec
-        for spec in gym.registry.values()
-        if spec.id.rpartition("-v")[0] == base and spec.version is not None
-    ]
-    return max(same, key=lambda spec: spec.version or 0).id if same else None
+    versions: dict[int, str] = {}
+    for spec in gym.registry.values():
+        if spec.version is not None and spec.id.rpartition("-v")[0] == base:
+            versions[spec.version] = spec.id
+    return versions[max(versions)] if versions else None

@@ -15,7 +15,7 @@ from occupax.envs.cartpole import CartPole, ContinuousCartPole
 from occupax.envs.gymnasium import GymnasiumEnv, check_names
 from occupax.envs.gymnax import PREFIX, GymnaxEnv
 from occupax.envs.lookup import closing, find, ignoring_rounded_bounds, make_gymnasium
-from occupax.envs.missing_envs import advice
+from occupax.envs.missing_envs import missing_env_hint
 from occupax.envs.mountain_car import ContinuousMountainCar, MountainCar
 from occupax.envs.pendulum import Pendulum
 from occupax.envs.tables import NoTableError
@@ -40,13 +40,21 @@ _GYMNASIUM_TABLES = {
     "CliffWalkingSlippery-v1": (48, 4, 3),
     "Taxi-v4": (500, 6, 1),
 }
-"""How many states, actions and outcomes of an action the table of an id has."""
+"""Numbers of states, actions and outcomes per action of the table of each id."""
 
 
 def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
-    """Make `factory` available as `make(name)`, which passes its options on to it; a name that is taken is refused."""
+    """Register a factory of environments for `make`.
+
+    Args:
+        name: a new name.
+        factory: a function that returns an environment; `make` passes its options on.
+
+    Raises:
+        ValueError: if the name is registered already.
+    """
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"name must be a text that is not empty, got {name!r}.")
+        raise ValueError(f"name must be a string that is not empty, got {name!r}.")
     if name in list():
         raise ValueError(f"name must be new, but {name!r} is registered already.")
     if not callable(factory):
@@ -57,25 +65,31 @@ def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
 
 
 def list() -> builtins.list[str]:  # noqa: A001
-    """The names `make` knows, sorted."""
+    """Return the names that `make` knows, sorted."""
     return sorted([*_FACTORIES, *_GYMNASIUM_TABLES])
 
 
 def table_name(env: TabularMDP) -> str | None:
-    """The id of Gymnasium whose table, with default options, this is; None if it is another."""
+    """Return the Gymnasium id of a table with default options; None for any other table."""
     for name, shape in _GYMNASIUM_TABLES.items():
-        if env.successors.shape == shape:
-            with suppress(ValueError):  # Gymnasium may be of another version
-                if eqx.tree_equal(jax.tree.leaves(make(name)), jax.tree.leaves(env)):
-                    return name
+        if env.successors.shape != shape:
+            continue
+        with suppress(ValueError):  # Gymnasium may be of another version
+            known = make(name)
+            if eqx.tree_equal(jax.tree.leaves(known), jax.tree.leaves(env)):
+                return name
     return None
 
 
 def episode_limit(env: TabularMDP, name: str | None = None) -> int | None:
-    """Return the most steps of an episode in Gymnasium of a table with this name, or by default of the table's id.
+    """Return the time limit in Gymnasium of a table's id.
 
-    A table has no clock, and so no time limit of its own. None is a table of no id, or an id
-    without a limit.
+    Args:
+        env: the table, which has no time limit of its own.
+        name: the id; by default the id of the table.
+
+    Returns:
+        The number of steps; None for a table without an id, or an id without a limit.
     """
     import gymnasium as gym
 
@@ -95,92 +109,103 @@ def make(
         source: a Gymnasium id or a registered name, for example "FrozenLake8x8-v1" or
             "CartPole-v1"; module:ID, which imports the module that registers the id first;
             "gymnax/..." and a name of gymnax; a class of environments of occupax; a class or
-            function that makes one of Gymnasium; or module:factory, where the module may be a file
-            in the current directory. What is an environment of occupax already is returned as it
-            is.
-        backend: "auto" is an exact table where Gymnasium publishes one, a JAX twin where there is
-            one, and the environment of Gymnasium itself elsewhere; "gymnasium" is the latter in any
-            case.
-        info: names of numbers in the `info` of Gymnasium's environment to record; see
+            function that makes a Gymnasium environment; or module:factory, where the module may be
+            a file in the current directory. An environment of occupax is returned unchanged.
+        backend: "auto" (default) is an exact table if Gymnasium publishes one, a JAX implementation
+            if there is one, and the Gymnasium environment otherwise; "gymnasium" is always the
+            Gymnasium environment.
+        info: names of numbers in the `info` of a Gymnasium environment to record; see
             `GymnasiumEnv`.
-        **options: passed to the factory, for example `is_slippery=False`; those of gymnax may be
-            parameters, too, for example `max_steps_in_episode=100`.
-    """
-    import gymnasium as gym
+        **options: passed to the factory, for example `is_slippery=False`; for gymnax also
+            parameters, for example `max_steps_in_episode=100`.
 
+    Returns:
+        The environment.
+
+    Raises:
+        ValueError: if the name or an option is unknown, or the environment cannot be made.
+    """
     if backend not in get_args(Backend):
         raise unknown("backend", backend, get_args(Backend))
     if not isinstance(source, str | DecisionProcess) and not callable(source):
         raise unknown("environment", source, list())
     check_names("info", info)
-    itself = backend == "gymnasium" or bool(info)
-    if isinstance(source, str) and source in _FACTORIES and not itself:
+    if not isinstance(source, str):
+        return _make_of_factory(source, info, options)
+    may_replace = backend == "auto" and not info
+    if source in _FACTORIES and may_replace:
         return _call(_FACTORIES[source], source, options)
-    if isinstance(source, str) and source.startswith(PREFIX):
+    if source.startswith(PREFIX):
         if backend != "auto":
-            raise ValueError(
-                f"backend must be 'auto' for an environment of gymnax, got {backend!r}."
-            )
+            raise ValueError(f"backend must be 'auto' for a gymnax environment, got {backend!r}.")
         if info:
-            raise ValueError(f"info must be empty for an environment of gymnax, got {shown(info)}.")
+            raise ValueError(f"info must be empty for a gymnax environment, got {shown(info)}.")
         return GymnaxEnv(source.removeprefix(PREFIX), **options)
-    factory: Any = find(source) if isinstance(source, str) else source
-    if not isinstance(factory, str):
-        return _make_own(factory, info, options)
-    if ":" not in factory and factory not in gym.registry:
-        what = advice(factory)
-        raise unknown("environment", factory, list()) if what is None else ValueError(what)
-    if not itself:
-        with (
-            ignoring_rounded_bounds(),
-            closing(make_gymnasium(factory, options)) as made,
-            suppress(NoTableError),
-        ):
-            return TabularMDP.from_gymnasium(made)
+    factory = find(source)
+    if isinstance(factory, str):
+        return _make_of_id(factory, may_replace, info, options)
+    return _make_of_factory(factory, info, options)
+
+
+def _make_of_id(
+    name: str, may_replace: bool, info: Sequence[str], options: dict[str, Any]
+) -> DecisionProcess:
+    """Make the environment of a Gymnasium id, as a table if that is allowed and published."""
+    import gymnasium as gym
+
+    if ":" not in name and name not in gym.registry:
+        hint = missing_env_hint(name)
+        if hint is None:
+            raise unknown("environment", name, list())
+        raise ValueError(hint)
+    if may_replace:
+        instance = closing(make_gymnasium(name, options))
+        with ignoring_rounded_bounds(), instance as env, suppress(NoTableError):
+            return TabularMDP.from_gymnasium(env)
+    return GymnasiumEnv(name, info, **options)
+
+
+def _make_of_factory(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:
+    """Make an environment of a class or function; return an environment unchanged."""
+    if isinstance(factory, DecisionProcess):
+        if options or info:
+            raise ValueError(
+                "options and info go with a name or a class, but env is made already, got "
+                f"{options}."
+            )
+        return factory
+    if isinstance(factory, type) and issubclass(factory, DecisionProcess):
+        return _call(factory, factory.__name__, options)
     return GymnasiumEnv(factory, info, **options)
 
 
 def wrap(env: Any) -> DecisionProcess:
-    """Return an environment of occupax as it is, and a made environment of Gymnasium as one that is never closed."""
+    """Return an occupax environment unchanged, and wrap a Gymnasium environment without closing it."""
     import gymnasium as gym
 
     if isinstance(env, DecisionProcess):
         return env
     if not isinstance(env, gym.Env):
         raise ValueError(
-            f"env must be a Gymnasium id, or an environment of Gymnasium or occupax, got {shown(env)}."
+            "env must be a Gymnasium id, or an environment of Gymnasium or occupax, got "
+            f"{shown(env)}."
         )
 
     class Open(gym.Wrapper[Any, Any, Any, Any]):
         def close(self) -> None:
             """Leave the environment to its owner."""
 
-    def given() -> Any:
+    def make_open() -> Any:
         return Open(env)
 
-    return GymnasiumEnv(given)
+    return GymnasiumEnv(make_open)
 
 
 def implementation(source: Any) -> DecisionProcess | None:
-    """Return the environment in JAX of a Gymnasium id or a registered name; None if there is none."""
-    return (
-        _call(_FACTORIES[source], source, {})
-        if isinstance(source, str) and source in _FACTORIES
-        else None
-    )
-
-
-def _make_own(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:
-    """An environment of occupax, or of a class of such; of all else, one of Gymnasium."""
-    if isinstance(factory, DecisionProcess):
-        if options or info:
-            raise ValueError(
-                f"options and info go with a name or a class, but env is made already, got {options}."
-            )
-        return factory
-    if isinstance(factory, type) and issubclass(factory, DecisionProcess):
-        return _call(factory, factory.__name__, options)
-    return GymnasiumEnv(factory, info, **options)
+    """Return the JAX environment of a Gymnasium id or a registered name; None without one."""
+    if not isinstance(source, str) or source not in _FACTORIES:
+        return None
+    return _call(_FACTORIES[source], source, {})
 
 
 def _call(

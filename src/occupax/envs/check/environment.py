@@ -23,7 +23,7 @@ from occupax.envs.episode import (
     time_limit,
 )
 from occupax.envs.gymnasium_actions import read_actions
-from occupax.envs.lookup import not_made
+from occupax.envs.lookup import make_error
 
 
 def check(
@@ -87,7 +87,7 @@ def _make(env: Any, findings: Findings) -> Any:
             and error
             and (refused or isinstance(error, gym.error.UnregisteredEnv))
         ):
-            raise not_made(env, error) from error
+            raise make_error(env, error) from error
         raise
 
 
