@@ -203,7 +203,7 @@ def test_a_good_environment_is_well():
         (Home, "an episode ends where episodes begin", "array([0.]", "step 10 of episode 0"),
         (
             Late,
-            "an episode goes on after its time limit",
+            "an episode continues after its time limit",
             "neither terminated nor truncated after 10 steps",
             "step 10",
         ),

@@ -19,7 +19,7 @@ from occupax.envs.acrobot import Acrobot
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import DecisionProcess, Environment
 from occupax.envs.cartpole import CartPole, ContinuousCartPole
-from occupax.envs.check import Finding, check_env
+from occupax.envs.check import EnvIssue, check_env
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.gymnax import GymnaxEnv, from_gymnax
 from occupax.envs.layout import Layout
@@ -39,8 +39,8 @@ __all__ = [
     "ContinuousMountainCar",
     "DecisionProcess",
     "DiscreteActions",
+    "EnvIssue",
     "Environment",
-    "Finding",
     "GymnasiumEnv",
     "GymnaxEnv",
     "Layout",

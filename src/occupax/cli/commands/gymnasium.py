@@ -46,7 +46,7 @@ def check_env(
         raise RuntimeError(f"{env} has {'an error' if errors == 1 else f'{errors} errors'}.")
 
 
-def _text(finding: ox.envs.Finding) -> str:
+def _text(finding: ox.envs.EnvIssue) -> str:
     details = {
         name: value for name, value in asdict(finding).items() if name not in ("severity", "what")
     }

@@ -1,56 +1,63 @@
-"""Whether an environment is fit for training: what is wrong with it, where, and how to mend it.
+"""Check of environments: faults, where they occur, and how to fix them.
 
-* `environment`: plays random episodes of Gymnasium and looks at all that is returned.
+* `environment`: plays random episodes of Gymnasium and checks all results.
 * `jax_environment`: traces and plays an environment in JAX.
-* `observations`: what observations and their space must be like.
-* `findings`: what is found, with its texts in `findings.toml`, and the calls that may raise or
-  hang.
+* `observations`: checks observations and their space.
+* `issues`: issues, with their texts in `issues.toml`, and calls that may raise or hang.
 """
 
 from typing import Any
 
-from occupax.envs.check.findings import Finding, Findings
+from occupax.envs.check.issues import EnvIssue, Issues
 from occupax.errors import check_integer, check_number
 
-__all__ = ["Finding", "check_env"]
+__all__ = ["EnvIssue", "check_env"]
 
 
 def check_env(
     env: Any, episodes: int = 5, seed: int = 0, max_steps: int = 1000, timeout: float = 10.0
-) -> tuple[Finding, ...]:
-    """Check an environment by looking at its spaces and playing random episodes, each of them twice.
+) -> tuple[EnvIssue, ...]:
+    """Check the spaces of an environment, and play random episodes, each of them twice.
 
-    An environment in JAX must be made of pure functions that can be compiled, keep the shapes and
-    types of its state, and leave the reset at the end of an episode to others.
+    An environment in JAX must be made of pure functions that can be compiled, preserve the shapes
+    and types of its state, and never reset itself at the end of an episode.
 
-    Nothing is printed, and what an environment does wrong ends in a finding, not in an error. Each
-    kind of finding is reported once, where it was met first. Episode i depends on (seed, i) alone.
-    The environment is called from a thread of its own, which is left behind if it hangs.
+    Nothing is printed, and a fault of the environment is an issue, not an exception. Each kind of
+    issue is reported once, at its first occurrence. Episode i depends on (seed, i) alone. The
+    environment is called from a thread of its own, which is left behind if it hangs.
 
     Args:
-        env: a Gymnasium id, an environment, or a function that makes one; or one in JAX, by its
-            class, a name of gymnax such as "gymnax/CartPole-v1", or as it is; or one with the
-            functions of gymnax and its `default_params`. What is made here is closed in the end.
-        episodes: how many.
-        seed: of the environment and the actions.
-        max_steps: where episodes are cut; one that has not ended by then should have a time limit.
-        timeout: how many seconds each call of the environment may take; one that takes longer ends
+        env: a Gymnasium id, an environment, or a function that makes one; or an environment in JAX,
+            by its class, a name of gymnax such as "gymnax/CartPole-v1", or as an object; or an
+            object with the functions of gymnax and its `default_params`. Environments made here are
+            closed at the end.
+        episodes: number of episodes, by default 5.
+        seed: seed of the environment and the actions.
+        max_steps: number of steps after which episodes are truncated; an environment with longer
+            episodes should have a time limit.
+        timeout: number of seconds that each call of the environment may take; a longer call ends
             the check.
 
     Returns:
-        The findings; none if all is well.
+        The issues; an empty tuple if there are none.
+
+    Raises:
+        ValueError: if an argument is invalid.
     """
+    # these modules import Gymnasium, which is slow
     from occupax.envs.base import Environment
-    from occupax.envs.check.environment import check
+    from occupax.envs.check.environment import check_gymnasium
     from occupax.envs.check.jax_environment import check_in_jax
     from occupax.envs.gymnax import PREFIX, GymnaxEnv
     from occupax.envs.gymnax_functions import is_like_gymnax
 
-    episodes, seed = check_integer("episodes", episodes), check_integer("seed", seed, minimum=0)
+    episodes = check_integer("episodes", episodes)
+    seed = check_integer("seed", seed, minimum=0)
     max_steps = check_integer("max_steps", max_steps)
-    findings = Findings(check_number("timeout", timeout, low=0.0, open_low=True))
+    issues = Issues(check_number("timeout", timeout, low=0.0, open_low=True))
     if isinstance(env, str) and env.startswith(PREFIX):
         env = GymnaxEnv(env.removeprefix(PREFIX))
-    in_jax = issubclass(env, Environment) if isinstance(env, type) else isinstance(env, Environment)
-    in_jax = in_jax or is_like_gymnax(env)
-    return (check_in_jax if in_jax else check)(env, episodes, seed, max_steps, findings)
+    is_class = isinstance(env, type) and issubclass(env, Environment)
+    if is_class or isinstance(env, Environment) or is_like_gymnax(env):
+        return check_in_jax(env, episodes, seed, max_steps, issues)
+    return check_gymnasium(env, episodes, seed, max_steps, issues)

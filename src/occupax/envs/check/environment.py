@@ -1,4 +1,4 @@
-"""Plays random episodes of a Gymnasium environment to find out whether it is fit for training."""
+"""Check of Gymnasium environments by random episodes."""
 
 import contextlib
 import copy
@@ -12,7 +12,16 @@ import gymnasium as gym
 import jax
 import numpy as np
 
-from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, raised, text
+from occupax.envs.check.issues import (
+    EnvIssue,
+    Issues,
+    StopCheckError,
+    describe,
+    describe_with_type,
+    episode_step,
+    make_issue,
+    raised_issue,
+)
 from occupax.envs.check.observations import check_observation, check_space
 from occupax.envs.episode import (
     Episode,
@@ -25,243 +34,256 @@ from occupax.envs.episode import (
 from occupax.envs.gymnasium_actions import read_actions
 from occupax.envs.lookup import make_error
 
+MAX_ACTIONS = 30
+"""Largest number of actions in the words that repeat an episode."""
 
-def check(
-    env: Any, episodes: int, seed: int, max_steps: int, findings: Findings
-) -> tuple[Finding, ...]:
-    """Play `episodes` random episodes of at most `max_steps` steps, each of them twice; see `check_env`."""
+
+def check_gymnasium(
+    source: Any, episodes: int, seed: int, max_steps: int, issues: Issues
+) -> tuple[EnvIssue, ...]:
+    """Play random episodes of at most `max_steps` steps, each of them twice; see `check_env`."""
 
     def work() -> None:
-        made = _make(env, findings)
-        if not isinstance(made, gym.Env):
-            findings.refuse("no_environment", f"an object of type {type(made).__name__}", "env")
+        env = _make(source, issues)
+        if not isinstance(env, gym.Env):
+            actual = f"an object of type {type(env).__name__}"
+            issues.stop(make_issue("no_environment", actual, "env"))
         try:
-            _check(made, episodes, seed, max_steps, findings)
-        except (
-            SystemExit,
-            KeyboardInterrupt,
-        ) as error:  # what is returned may do anything when it is looked at
-            findings.add(
-                raised(
-                    error, "reading what was returned", "env", "return plain numbers and arrays."
-                )
-            )
+            _check(env, episodes, seed, max_steps, issues)
+        except (SystemExit, KeyboardInterrupt) as error:  # raised by values when they are read
+            remedy = "return plain numbers and arrays."
+            issues.add(raised_issue(error, "reading what was returned", "env", remedy))
         finally:
-            if made is not env:
-                with contextlib.suppress(BrokenError):
-                    remedy = "let close do nothing if there is nothing to close."
-                    findings.call(made.close, "close", "env.close()", remedy)
+            if env is not source:
+                remedy = "let close do nothing if there is nothing to close."
+                with contextlib.suppress(StopCheckError):
+                    issues.call(env.close, "close", "env.close()", remedy)
 
-    with (
-        warnings.catch_warnings()
-    ):  # not in the thread that may be left behind: the filters are those of all threads
-        # Gymnasium warns of some of what is found here, and of old versions; its import, above,
-        # sets its own filters
+    # Gymnasium warns about some issues and about old versions. The filters are those of all
+    # threads, so the thread that may be left behind must not set them.
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return findings.collect(work)
+        return issues.collect(work)
 
 
-def _make(env: Any, findings: Findings) -> Any:
+def _make(source: Any, issues: Issues) -> Any:
+    """Make an environment of an id or a function; return an environment unchanged."""
     remedy = "call it yourself to see all of the error"
-    if isinstance(
-        env, str
-    ):  # without Gymnasium's own checks, which would raise some of what is found here as errors
-        make, where = partial(gym.make, env, disable_env_checker=True), f"gymnasium.make({env!r})"
-    elif isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
-        make, where = env, f"{getattr(env, '__name__', type(env).__name__)}()"
+    if isinstance(source, str):  # Gymnasium's own checks would raise some of the issues
+        make: Any = partial(gym.make, source, disable_env_checker=True)
+        where = f"gymnasium.make({source!r})"
+    elif isinstance(source, type) or (callable(source) and not hasattr(source, "step")):
+        make = source
+        where = f"{getattr(source, '__name__', type(source).__name__)}()"
         remedy += "; it must work without arguments"
-    elif hasattr(env, "step"):
-        return env
+    elif hasattr(source, "step"):
+        return source
     else:
-        kinds = "a Gymnasium id, a Gymnasium environment or a function that makes one"
-        raise ValueError(f"env must be {kinds}, got {text(env)}.")
+        raise ValueError(
+            "env must be a Gymnasium id, a Gymnasium environment or a function that makes one, "
+            f"got {describe(source)}."
+        )
     try:
-        return findings.call(make, "making the environment", where, f"{remedy}.")
-    except BrokenError as broken:
-        error = broken.__cause__
-        # a name that is not known, of the wrong form or no longer offered, or one in a module that
-        # is not there
-        refused = type(error) in (gym.error.Error, gym.error.DeprecatedEnv, ModuleNotFoundError)
-        if (
-            isinstance(env, str)
-            and error
-            and (refused or isinstance(error, gym.error.UnregisteredEnv))
-        ):
-            raise make_error(env, error) from error
+        return issues.call(make, "making the environment", where, f"{remedy}.")
+    except StopCheckError as stop:
+        error = stop.__cause__
+        # an unknown id, or one of the wrong form, no longer offered, or in a missing module
+        is_lookup_error = isinstance(error, gym.error.UnregisteredEnv) or type(error) in (
+            gym.error.Error,
+            gym.error.DeprecatedEnv,
+            ModuleNotFoundError,
+        )
+        if isinstance(source, str) and error is not None and is_lookup_error:
+            raise make_error(source, error) from error
         raise
 
 
-def _check(env: Any, episodes: int, seed: int, max_steps: int, findings: Findings) -> None:
-    actions, observations = (
-        _space(env, name, findings) for name in ("action_space", "observation_space")
-    )
+def _check(env: Any, episodes: int, seed: int, max_steps: int, issues: Issues) -> None:
+    """Check the spaces, then play all episodes."""
+    actions = _read_space(env, "action_space", issues)
+    observations = _read_space(env, "observation_space", issues)
     if read_actions(actions) is None:
-        findings.add(found("kind_of_actions", text(actions), "env.action_space"))
-    findings.add(*check_space(observations))
-    checker = _EpisodeChecker(env, observations, findings)
+        issues.add(make_issue("kind_of_actions", describe(actions), "env.action_space"))
+    issues.add(*check_space(observations))
+    checker = _EpisodeChecker(env, observations, issues)
     key = np.asarray(jax.random.key_data(jax.random.key(seed)))
-    for number, of_env in enumerate(episode_seeds(key, 0, episodes)):
-        with contextlib.suppress(BrokenError):
-            draw = _drawing(actions, of_env + 1, findings)
-            first, taken, ended = checker.play(number, of_env, (draw() for _ in range(max_steps)))
-            spec = env.unwrapped.spec
-            if (
-                not ended
-                and time_limit(env) is None
-                and (getattr(spec, "max_episode_steps", 0) or 0) <= max_steps
-            ):
+    for episode, env_seed in enumerate(episode_seeds(key, 0, episodes)):
+        with contextlib.suppress(StopCheckError):
+            draw = _action_sampler(actions, env_seed + 1, issues)
+            samples = (draw() for _ in range(max_steps))
+            results, taken, has_ended = checker.play(episode, env_seed, samples)
+            if not has_ended and not _has_time_limit(env, max_steps):
                 actual = f"no end after {max_steps:,} steps, and no time limit"
-                findings.add(found("no_end", actual, f"episode {number}, seed {of_env}"))
-            again, _, _ = checker.play(number, of_env, taken)
-            for step, (one, other) in enumerate(zip(first, again, strict=False)):
-                if not _same(one, other):
-                    name = f"{'step' if step else 'reset'}_not_deterministic"
-                    findings.add(
-                        found(name, text(other), _place(number, of_env, step), before=text(one))
-                    )
-                    break
+                issues.add(make_issue("no_end", actual, f"episode {episode}, seed {env_seed}"))
+            repeated, _, _ = checker.play(episode, env_seed, taken)
+            _compare_results(results, repeated, episode, env_seed, issues)
 
 
-def _space(env: Any, name: str, findings: Findings) -> Any:
+def _has_time_limit(env: Any, max_steps: int) -> bool:
+    """Return whether a wrapper truncates episodes, or the spec has a limit above `max_steps`."""
+    spec_limit = getattr(env.unwrapped.spec, "max_episode_steps", None) or 0
+    return time_limit(env) is not None or spec_limit > max_steps
+
+
+def _compare_results(
+    results: list[Any], repeated: list[Any], episode: int, seed: int, issues: Issues
+) -> None:
+    """Report the first step at which two episodes of the same seed and actions differ."""
+    for step, (before, after) in enumerate(zip(results, repeated, strict=False)):
+        if not _is_same(before, after):
+            name = "step_not_deterministic" if step else "reset_not_deterministic"
+            where = episode_step(episode, seed, step)
+            issues.add(make_issue(name, describe(after), where, before=describe(before)))
+            return
+
+
+def _read_space(env: Any, name: str, issues: Issues) -> Any:
     remedy = f"set self.{name} to a gymnasium.spaces.Space in __init__."
-    space = findings.call(lambda: getattr(env, name), name, f"env.{name}", remedy)
+    space = issues.call(lambda: getattr(env, name), name, f"env.{name}", remedy)
     if not isinstance(space, gym.Space):
-        findings.refuse("no_space", kind(space), f"env.{name}", name=name)
+        issues.stop(make_issue("no_space", describe_with_type(space), f"env.{name}", name=name))
     return space
 
 
-def _drawing(space: Any, seed: int, findings: Findings) -> Callable[[], Any]:
-    """Draws actions without touching the random numbers of the environment's own space."""
+def _action_sampler(space: Any, seed: int, issues: Issues) -> Callable[[], Any]:
+    """Return a sampler of actions that leaves the generator of the environment's space alone."""
 
     def call(function: Callable[[], Any], where: str) -> Any:
         remedy = "let copies of the space be seeded and sampled."
-        return findings.call(function, "sampling the action space", where, remedy)
+        return issues.call(function, "sampling the action space", where, remedy)
 
-    drawn = call(lambda: copy.deepcopy(space), "copy.deepcopy(env.action_space)")
-    call(lambda: drawn.seed(seed), f"env.action_space.seed({seed})")
-    return lambda: call(drawn.sample, "env.action_space.sample()")
-
-
-def _place(number: int, seed: int, step: int = 0) -> str:
-    return f"{f'step {step}' if step else 'reset'} of episode {number}, seed {seed}"
+    copied = call(lambda: copy.deepcopy(space), "copy.deepcopy(env.action_space)")
+    call(lambda: copied.seed(seed), f"env.action_space.seed({seed})")
+    return lambda: call(copied.sample, "env.action_space.sample()")
 
 
 class _EpisodeChecker:
-    """Plays episodes and adds to the findings; what cannot be gone on with ends an episode by a `BrokenError`."""
+    """Player of episodes that adds to the issues; `StopCheckError` ends an episode."""
 
-    def __init__(self, env: Any, space: Any, findings: Findings) -> None:
-        self._env, self._space, self._findings = env, space, findings
+    def __init__(self, env: Any, space: Any, issues: Issues) -> None:
+        self._env = env
+        self._space = space
+        self._issues = issues
         self._last: tuple[Any, Any, str] | None = None
 
     def play(
         self, number: int, seed: int, actions: Iterable[Any]
     ) -> tuple[list[Any], list[Any], bool]:
-        """Play as long as there are actions; return copies of what was returned, the actions, and whether it ended."""
-        episode, where, taken = Episode(self._env, seed), _place(number, seed), list[Any]()
+        """Play as long as there are actions.
+
+        Returns:
+            Copies of the results, the actions, and whether the episode has ended.
+        """
+        episode = Episode(self._env, seed)
+        where = episode_step(number, seed)
+        taken: list[Any] = []
         observation, info = self._call(episode, where, taken)
         self._check_info("reset", info, where)
-        returned: list[Any] = [self._look_at(observation, where)]
+        results: list[Any] = [self._check_observation(observation, where)]
         for step, action in enumerate(actions, 1):
             taken.append(action)
-            where = f"{_place(number, seed, step)}, action {action}"
+            where = f"{episode_step(number, seed, step)}, action {action}"
             observation, reward, terminated, truncated, info = self._call(episode, where, taken)
-            for name, flag in (("terminated", terminated), ("truncated", truncated)):
-                if not isinstance(flag, (bool, np.bool_)):
-                    self._findings.refuse("flag", kind(flag), where, name=name)
+            self._check_flag("terminated", terminated, where)
+            self._check_flag("truncated", truncated, where)
             self._check_reward(reward, where)
             self._check_info("step", info, where)
-            seen = self._look_at(observation, where)
-            returned.append((seen, _snapshot(reward), bool(terminated), bool(truncated)))
+            copied = self._check_observation(observation, where)
+            results.append((copied, _snapshot(reward), bool(terminated), bool(truncated)))
             if terminated or truncated:
-                return returned, taken, True
-        return returned, taken, False
+                return results, taken, True
+        return results, taken, False
 
     def _call(self, episode: Episode, where: str, actions: list[Any]) -> tuple[Any, ...]:
-        """Reset, or take the last of the actions; what is raised or is not of the right structure is a finding."""
-        name, repeat = "reset", f"env.reset(seed={episode.seed})"
+        """Reset, or take the last action; report exceptions and results of a wrong structure."""
+        name = "reset"
+        repeat = f"env.reset(seed={episode.seed})"
         remedy = f"repeat it: {repeat}; reset must take the arguments seed and options."
         if actions:
-            shown = (
-                f"{', '.join(map(str, actions[:30]))}{' and so on' if len(actions) > 30 else ''}"
-            )
-            name, repeat = "step", f"{repeat}, then the actions {shown}"
+            listed = ", ".join(map(str, actions[:MAX_ACTIONS]))
+            more = " and so on" if len(actions) > MAX_ACTIONS else ""
+            name = "step"
+            repeat = f"{repeat}, then the actions {listed}{more}"
             remedy = f"repeat it: {repeat}."
         try:
-            with self._findings.watch(name, where, repeat):
+            with self._issues.watch(name, where, repeat):
                 return episode.step(actions[-1]) if actions else episode.begin()
         except StructureError as error:
-            self._refuse_structure(name, error.returned, where)
+            self._stop_for_structure(name, error.returned, where)
         except EpisodeFailedError as error:
-            finding = raised(error.__cause__, name, where, remedy)
+            issue = raised_issue(error.__cause__, name, where, remedy)
             if actions and self._env.unwrapped is not self._env:
-                self._check_inside(
-                    Episode(self._env.unwrapped, episode.seed), actions[-1], where, finding
-                )
-            self._findings.add(finding)
-            raise BrokenError from error
+                inner = Episode(self._env.unwrapped, episode.seed)
+                self._check_unwrapped(inner, actions[-1], where, issue)
+            self._issues.add(issue)
+            raise StopCheckError from error
 
-    def _check_inside(self, inner: Episode, action: Any, where: str, finding: Finding) -> None:
-        """See what a step returns inside of all wrappers, whose own errors do not tell that it is not five values."""
+    def _check_unwrapped(self, inner: Episode, action: Any, where: str, issue: EnvIssue) -> None:
+        """Check the structure of a step without wrappers, whose errors would hide a wrong one."""
+        name = "the environment inside of all wrappers"
         repeat = f"env.unwrapped.reset(seed={inner.seed}), then env.unwrapped.step({action})"
         try:
-            with self._findings.watch(
-                "the environment inside of all wrappers", where, repeat, finding
-            ):
+            with self._issues.watch(name, where, repeat, issue):
                 inner.begin()
                 inner.step(action)
-        except (
-            EpisodeFailedError
-        ) as error:  # what is raised is reported as it came from the outside
+        except EpisodeFailedError as error:  # exceptions are reported as seen from outside
             if inner.steps and isinstance(error, StructureError):
-                self._refuse_structure("step", error.returned, where)
+                self._stop_for_structure("step", error.returned, where)
 
-    def _refuse_structure(self, name: str, returned: Any, where: str) -> NoReturn:
-        actual = kind(returned)
+    def _stop_for_structure(self, name: str, returned: Any, where: str) -> NoReturn:
+        actual = describe_with_type(returned)
         if isinstance(returned, tuple):
-            old = "; that was the API before Gymnasium" if len(returned) == 4 else ""
-            actual = f"{len(returned)} values ({', '.join(type(part).__name__ for part in returned)}){old}"
-        self._findings.refuse(f"{name}_structure", actual, where)
+            kinds = ", ".join(type(part).__name__ for part in returned)
+            actual = f"{len(returned)} values ({kinds})"
+            if len(returned) == 4:
+                actual += "; that was the API before Gymnasium"
+        self._issues.stop(make_issue(f"{name}_structure", actual, where))
+
+    def _check_flag(self, name: str, flag: Any, where: str) -> None:
+        if not isinstance(flag, bool | np.bool_):
+            self._issues.stop(make_issue("flag", describe_with_type(flag), where, name=name))
 
     def _check_info(self, name: str, info: Any, where: str) -> None:
         if not isinstance(info, dict):
-            self._findings.add(found("info", kind(info), where, name=name))
+            self._issues.add(make_issue("info", describe_with_type(info), where, name=name))
 
     def _check_reward(self, reward: Any, where: str) -> None:
-        declared = getattr(self._env.unwrapped, "reward_space", None)
-        if declared is not None and np.ndim(reward):
-            self._findings.add(
-                *check_observation(declared, np.asarray(reward, declared.dtype), where, "reward")
-            )
+        space = getattr(self._env.unwrapped, "reward_space", None)
+        if space is not None and np.ndim(reward):
+            rewards = np.asarray(reward, space.dtype)
+            self._issues.add(*check_observation(space, rewards, where, "reward"))
             return
         try:
             number = read_number(reward)
-        except OverflowError:  # a whole number beyond all floats
+        except OverflowError:  # an integer beyond all floats
             number = math.inf
         except Exception:  # noqa: BLE001 - the conversion is that of the environment, and may raise anything
             number = 0.0
-            self._findings.add(found("reward_no_number", kind(reward), where))
+            self._issues.add(make_issue("reward_no_number", describe_with_type(reward), where))
         if not math.isfinite(number):
-            self._findings.add(found("reward_not_finite", text(reward), where))
+            self._issues.add(make_issue("reward_not_finite", describe(reward), where))
 
-    def _look_at(self, observation: Any, where: str) -> Any:
-        """Check an observation, and that the one before is still what it was; return a copy."""
+    def _check_observation(self, observation: Any, where: str) -> Any:
+        """Check an observation, and that the previous one is unchanged; return a copy."""
         if self._last is not None:
-            before, copied, origin = self._last
-            now = _snapshot(before)
-            if not _same(copied, now):
+            previous, copied, origin = self._last
+            current = _snapshot(previous)
+            if not _is_same(copied, current):
                 both = f"the observation of {origin}, at {where}"
-                self._findings.add(found("changed_later", text(now), both, before=text(copied)))
-        self._findings.add(*check_observation(self._space, observation, where))
+                before = describe(copied)
+                issue = make_issue("changed_later", describe(current), both, before=before)
+                self._issues.add(issue)
+        self._issues.add(*check_observation(self._space, observation, where))
         copied = _snapshot(observation)
         self._last = (observation, copied, where)
         return copied
 
 
 def _snapshot(value: Any) -> Any:
-    """Copy what an environment returned; of what is made of no numbers only the name of its type remains."""
+    """Return a copy of a result; of objects that are no numbers, the name of their type."""
     if isinstance(value, dict):
         return {key: _snapshot(entry) for key, entry in value.items()}
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple | list):
         return tuple(_snapshot(entry) for entry in value)
     try:
         array = np.array(value)
@@ -270,12 +292,13 @@ def _snapshot(value: Any) -> Any:
     return type(value).__name__ if array.dtype == object else array
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two copies are equal to the last bit, NaN included."""
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two snapshots are bitwise identical, including NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_is_same, one, other))
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+        is_same_type = one.dtype == other.dtype and one.shape == other.shape
+        return is_same_type and one.tobytes() == other.tobytes()
     return type(one) is type(other) and one == other

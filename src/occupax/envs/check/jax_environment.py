@@ -1,254 +1,253 @@
-"""Traces and plays an environment in JAX to find out whether it is fit for training."""
+"""Check of environments in JAX, by tracing and by random episodes."""
 
-import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import keystr, tree_flatten_with_path
 from jaxtyping import Array
 
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import Environment
-from occupax.envs.check.findings import BrokenError, Finding, Findings, found, kind, text
+from occupax.envs.check.issues import (
+    EnvIssue,
+    Issues,
+    describe,
+    describe_with_type,
+    episode_step,
+    make_issue,
+)
 from occupax.envs.gymnax import from_gymnax
-from occupax.envs.gymnax_functions import find_fault
+from occupax.envs.gymnax_functions import find_fault, find_state_issue
 
-COMPILED = "write it in jax.numpy: jnp.where instead of if, no float(), int() or NumPy on what depends on the arguments."
+STEP = "env.step(state, action, key)"
+COMPILED = (
+    "write it in jax.numpy: jnp.where instead of if, no float(), int() or NumPy on what depends "
+    "on the arguments."
+)
 
 
-class _Played(NamedTuple):
-    """What the steps of an episode returned: observation, reward, terminated, truncated, and as what reset it looks."""
+class _Episode(NamedTuple):
+    """Results of the steps of an episode, or of several; step 0 is the reset."""
 
     observation: Any
     reward: Any
     terminated: Any
     truncated: Any
     like_reset: Any
+    """Whether the observation equals that of a reset with each of three keys of the step."""
 
 
 def check_in_jax(
-    source: Any, episodes: int, seed: int, max_steps: int, findings: Findings
-) -> tuple[Finding, ...]:
-    """Check an environment in JAX or of gymnax, or a class, which is made without arguments; see `check_env`."""
+    source: Any, episodes: int, seed: int, max_steps: int, issues: Issues
+) -> tuple[EnvIssue, ...]:
+    """Check an environment in JAX or of gymnax, or a class without arguments; see `check_env`."""
 
     def work() -> None:
         env = source
         if isinstance(source, type):
-            name = f"{source.__name__}()"
-            env = findings.call(
-                source, "making the environment", name, "it must work without arguments."
-            )
+            remedy = "it must work without arguments."
+            env = issues.call(source, "making the environment", f"{source.__name__}()", remedy)
         elif not isinstance(source, Environment):
-            env = _adapt(source, findings)
-        _check_types(env, findings)
-        _check_episodes(env, episodes, seed, max_steps, findings)
+            fault = find_fault(source, getattr(source, "default_params", None))
+            if fault is not None:
+                issues.stop(fault)
+            env = from_gymnax(source)
+        _check_types(env, issues)
+        _check_episodes(env, episodes, seed, max_steps, issues)
 
-    return findings.collect(work)
-
-
-def _adapt(source: Any, findings: Findings) -> Environment:
-    """Return an environment that is like one of gymnax as one of occupax."""
-    fault = find_fault(source, getattr(source, "default_params", None))
-    if fault is not None:
-        findings.add(fault)
-        raise BrokenError
-    return from_gymnax(source)
+    return issues.collect(work)
 
 
-def _check_types(env: Environment, findings: Findings) -> None:
-    """Shapes and types of all that is returned, found by tracing; what is wrong with them makes the rest impossible."""
+def _check_types(env: Environment, issues: Issues) -> None:
+    """Check shapes and types of all results by tracing; faults end the check."""
     if not isinstance(env.action_space, ActionSpace):  # pyright: ignore[reportUnnecessaryIsInstance]
-        findings.refuse("jax_action_space", kind(env.action_space), "env.action_space")
+        actual = describe_with_type(env.action_space)
+        issues.stop(make_issue("jax_action_space", actual, "env.action_space"))
     key = jax.random.key(0)
-    state = _trace(env.reset, "reset", "env.reset(key)", findings, key)
-    where = "env.step(state, action, key)"
-    returned = _trace(env.step, "step", where, findings, state, env.action_space.spec(), key)
+    state = _trace(env.reset, "reset", "env.reset(key)", issues, key)
+    returned = _trace(env.step, "step", STEP, issues, state, env.action_space.spec(), key)
     if not isinstance(returned, tuple) or len(returned) != 2:
-        actual = f"{len(returned)} values" if isinstance(returned, tuple) else kind(returned)
-        findings.refuse("jax_step_structure", actual, where)
-    following, reward = returned
-    _compare_states(state, following, findings)
-    _check_kind("reward", reward, jnp.floating, "jnp.float32", where, findings)
+        actual = describe_with_type(returned)
+        if isinstance(returned, tuple):
+            actual = f"{len(returned)} values"
+        issues.stop(make_issue("jax_step_structure", actual, STEP))
+    next_state, reward = returned
+    where = "state{path} after " + STEP
+    issue = find_state_issue(state, next_state, STEP, where, lambda new, old: new == old)
+    if issue is not None:
+        issues.stop(issue)
+    _check_scalar("reward", reward, jnp.floating, "jnp.float32", STEP, issues)
     for name in ("terminated", "truncated"):
-        flag = _trace(getattr(env, name), name, f"env.{name}(state)", findings, state)
-        _check_kind(name, flag, jnp.bool_, "bool", f"env.{name}(state)", findings)
-    seen = _trace(env.observe, "observe", "env.observe(state)", findings, state)
-    if not isinstance(seen, jax.ShapeDtypeStruct):
-        findings.refuse(
-            "jax_observation", f"{type(seen).__name__} {text(seen)}", "env.observe(state)"
-        )
+        where = f"env.{name}(state)"
+        flag = _trace(getattr(env, name), name, where, issues, state)
+        _check_scalar(name, flag, jnp.bool_, "bool", where, issues)
+    where = "env.observe(state)"
+    observation = _trace(env.observe, "observe", where, issues, state)
+    if not isinstance(observation, jax.ShapeDtypeStruct):
+        issues.stop(make_issue("jax_observation", describe_with_type(observation), where))
 
 
 def _trace(
-    function: Callable[..., Any], name: str, where: str, findings: Findings, *arguments: Any
+    function: Callable[..., Any], name: str, where: str, issues: Issues, *arguments: Any
 ) -> Any:
     def trace() -> Any:
         with jax.checking_leaks():
             return jax.eval_shape(function, *arguments)
 
-    return findings.call(trace, f"{name}, compiled,", where, COMPILED)
+    return issues.call(trace, f"{name}, compiled,", where, COMPILED)
 
 
-def _compare_states(state: Any, following: Any, findings: Findings) -> None:
-    (before, structure), (after, other) = (
-        tree_flatten_with_path(state),
-        tree_flatten_with_path(following),
-    )
-    if structure != other:
-        findings.refuse(
-            "jax_state_structure",
-            text(other),
-            "env.step(state, action, key)",
-            before=text(structure),
-        )
-    for (path, old), (_, new) in zip(before, after, strict=True):
-        expected, actual = (f"{leaf.dtype} of shape {leaf.shape}" for leaf in (old, new))
-        if expected != actual:
-            place = f"state{keystr(path)} after env.step(state, action, key)"
-            findings.refuse("jax_state_type", actual, place, expected=expected, dtype=old.dtype)
-
-
-def _check_kind(
-    name: str, value: Any, wanted: Any, dtype: str, where: str, findings: Findings
-) -> None:
-    is_array = isinstance(value, jax.ShapeDtypeStruct)
-    if not is_array or value.shape != () or not jnp.issubdtype(value.dtype, wanted):
-        actual = f"{value.dtype} of shape {value.shape}" if is_array else kind(value)
-        findings.refuse("jax_number", actual, where, name=name, dtype=dtype)
+def _check_scalar(name: str, value: Any, kind: Any, dtype: str, where: str, issues: Issues) -> None:
+    if not isinstance(value, jax.ShapeDtypeStruct):
+        actual = describe_with_type(value)
+    elif value.shape != () or not jnp.issubdtype(value.dtype, kind):
+        actual = f"{value.dtype} of shape {value.shape}"
+    else:
+        return
+    issues.stop(make_issue("jax_number", actual, where, name=name, dtype=dtype))
 
 
 def _check_episodes(
-    env: Environment, episodes: int, seed: int, max_steps: int, findings: Findings
+    env: Environment, episodes: int, seed: int, max_steps: int, issues: Issues
 ) -> None:
-    """Play all episodes in two programs that are traced one after the other, and look at all that they return."""
+    """Play all episodes in two programs that are traced one after the other, and compare them."""
     limit = env.time_limit
     steps = max_steps if limit is None else min(limit, max_steps)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(episodes))
-    held = [np.array(leaf) for leaf in jax.tree.leaves(env) if isinstance(leaf, np.ndarray)]
-    first, again = (_play(env, keys, steps, findings) for _ in range(2))
-    for before, now in zip(
-        held, (it for it in jax.tree.leaves(env) if isinstance(it, np.ndarray)), strict=True
-    ):
-        if before.tobytes() != now.tobytes():
-            findings.add(found("jax_changes_itself", text(now), "env", before=text(before)))
-    for name, one, other in zip(_Played._fields, first, again, strict=True):
-        same = np.array([a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True)])
-        if not same.all():
-            findings.add(
-                found("jax_not_pure", f"another {name}", _place(int(np.argmin(same)), 0, seed))
-            )
-            return
+    arrays = [leaf for leaf in jax.tree.leaves(env) if isinstance(leaf, np.ndarray)]
+    copies = [array.copy() for array in arrays]
+    played = _play(env, keys, steps, issues)
+    repeated = _play(env, keys, steps, issues)
+    for array, copied in zip(arrays, copies, strict=True):
+        if array.tobytes() != copied.tobytes():
+            before = describe(copied)
+            issues.add(make_issue("jax_changes_itself", describe(array), "env", before=before))
+    for name, values, others in zip(_Episode._fields, played, repeated, strict=True):
+        for number in range(episodes):
+            if values[number].tobytes() != others[number].tobytes():
+                where = f"reset of episode {number}, seed {seed}"
+                issues.add(make_issue("jax_not_pure", f"another {name}", where))
+                return
     for number in range(episodes):
-        episode = _Played(*(part[number] for part in first))
-        _check_numbers(episode, _until_end(episode), number, seed, findings)
-        _check_end(episode, limit, number, seed, findings)
-    _check_resets(first, findings)
+        episode = _Episode(*(part[number] for part in played))
+        _check_numbers(episode, number, seed, issues)
+        _check_end(episode, limit, number, seed, issues)
+    _check_resets(played, issues)
 
 
-def _play(env: Environment, keys: Any, steps: int, findings: Findings) -> _Played:
-    def reset(key: Array) -> Any:
-        return env.observe(env.reset(key))
+def _play(env: Environment, keys: Any, steps: int, issues: Issues) -> _Episode:
+    # partial makes a new function each time, so that the environment is traced again
+    run = jax.jit(jax.vmap(partial(_play_one, env, steps))).lower(keys).compile()
+    remedy = "make sure that all loops end."
+    results = issues.call(
+        lambda: jax.block_until_ready(run(keys)), "an episode", f"{steps} steps", remedy
+    )
+    return _Episode(*(np.asarray(part) for part in results))
+
+
+def _play_one(env: Environment, steps: int, key: Array) -> _Episode:
+    """Play one episode of random actions."""
+
+    def is_reset(observation: Any, key: Array) -> Any:
+        return jnp.all(observation == env.observe(env.reset(key)))
 
     def step(state: Any, key: Array) -> Any:
-        acting, stepping = jax.random.split(key)
-        state, reward = env.step(state, _draw(env.action_space, acting), stepping)
-        seen = env.observe(state)
-        fresh = [jnp.all(seen == reset(it)) for it in (stepping, *jax.random.split(stepping))]
-        return state, (seen, reward, env.terminated(state), env.truncated(state), jnp.stack(fresh))
+        action_key, step_key = jax.random.split(key)
+        state, reward = env.step(state, _draw(env.action_space, action_key), step_key)
+        observation = env.observe(state)
+        reset_keys = (step_key, *jax.random.split(step_key))
+        like_reset = jnp.stack([is_reset(observation, reset_key) for reset_key in reset_keys])
+        flags = env.terminated(state), env.truncated(state)
+        return state, _Episode(observation, reward, *flags, like_reset)
 
-    def episode(key: Array) -> Any:
-        starting, rest = jax.random.split(key)
-        first = jax.tree.map(jnp.asarray, env.reset(starting))
-        zero = jnp.zeros((), bool)
-        start = env.observe(first), jnp.zeros(()), zero, zero, jnp.zeros(3, bool)
-        rows = jax.lax.scan(step, first, jax.random.split(rest, steps))[1]
-        return jax.tree.map(
-            lambda one, more: jnp.concatenate([jnp.asarray(one, more.dtype)[None], more]),
-            start,
-            rows,
-        )
-
-    compiled = (
-        jax.jit(jax.vmap(episode)).lower(keys).compile()
-    )  # a new function each time, so that it is traced again
-    run = lambda: jax.block_until_ready(compiled(keys))  # noqa: E731
-    played = findings.call(run, "an episode", f"{steps} steps", "make sure that all loops end.")
-    return _Played(*(np.asarray(part) for part in played))
+    reset_key, rest = jax.random.split(key)
+    initial = jax.tree.map(jnp.asarray, env.reset(reset_key))
+    no = jnp.zeros((), bool)
+    start = _Episode(env.observe(initial), jnp.zeros(()), no, no, jnp.zeros(3, bool))
+    rows = jax.lax.scan(step, initial, jax.random.split(rest, steps))[1]
+    return jax.tree.map(
+        lambda first, later: jnp.concatenate([jnp.asarray(first, later.dtype)[None], later]),
+        start,
+        rows,
+    )
 
 
 def _draw(space: ActionSpace, key: Array) -> Array:
-    """An action at random: of bounded entries any between the bounds, of others a normal one."""
+    """Draw an action: uniform between bounds, and normal for entries without both."""
     match space:
         case DiscreteActions():
             return jax.random.randint(key, (), 0, space.n, jnp.int32)
         case MultiDiscreteActions():
-            return jax.random.randint(
-                key, (len(space.sizes),), 0, jnp.array(space.sizes), jnp.int32
-            )
+            sizes = jnp.array(space.sizes)
+            return jax.random.randint(key, sizes.shape, 0, sizes, jnp.int32)
         case BoxActions():
-            uniform = jax.random.uniform(key, (len(space.low),), minval=-1.0, maxval=1.0)
-            normal = jax.random.normal(key, (len(space.low),))
-            both = jnp.array(
-                [math.isfinite(high - low) for low, high in zip(space.low, space.high, strict=True)]
-            )
-            return space.clip(jnp.where(both, space.middle + space.reach * uniform, normal))
+            shape = (len(space.low),)
+            uniform = jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+            bounded = space.middle + space.reach * uniform
+            normal = jax.random.normal(key, shape)
+            return space.clip(jnp.where(jnp.array(space.has_both_bounds), bounded, normal))
         case _:
             raise ValueError(f"actions of {space} cannot be drawn.")
 
 
-def _until_end(episode: _Played) -> int:
-    """The number of the last step."""
+def _last_step(episode: _Episode) -> int:
+    """Return the number of the last step of an episode."""
     ends = np.flatnonzero(episode.terminated | episode.truncated)
     return int(ends[0]) if len(ends) else len(episode.reward) - 1
 
 
-def _place(number: int, step: int, seed: int) -> str:
-    return f"{f'step {step}' if step else 'reset'} of episode {number}, seed {seed}"
-
-
-def _check_numbers(episode: _Played, last: int, number: int, seed: int, findings: Findings) -> None:
+def _check_numbers(episode: _Episode, number: int, seed: int, issues: Issues) -> None:
+    """Report the first observation and the first reward that is not finite."""
+    steps = _last_step(episode) + 1
     for name, values in (("observation", episode.observation), ("reward", episode.reward)):
-        wrong = ~np.isfinite(values[: last + 1].astype(float)).reshape(last + 1, -1).all(1)
-        if wrong.any():
-            step = int(np.argmax(wrong))
-            where = _place(number, step, seed)
-            findings.add(found("array_not_finite", text(values[step]), where, part=name))
+        is_finite = np.isfinite(values[:steps].astype(float)).reshape(steps, -1).all(1)
+        if not is_finite.all():
+            step = int(np.argmin(is_finite))
+            where = episode_step(number, seed, step)
+            issues.add(make_issue("array_not_finite", describe(values[step]), where, part=name))
 
 
 def _check_end(
-    episode: _Played, limit: int | None, number: int, seed: int, findings: Findings
+    episode: _Episode, limit: int | None, number: int, seed: int, issues: Issues
 ) -> None:
-    steps, ended = len(episode.reward) - 1, bool((episode.terminated | episode.truncated).any())
-    if ended:
+    """Report an episode that does not end, or continues after its time limit."""
+    steps = len(episode.reward) - 1
+    if (episode.terminated | episode.truncated).any():
         return
     if limit is None:
         actual = f"no end after {steps:,} steps, and no time limit"
-        findings.add(found("jax_no_end", actual, f"episode {number}, seed {seed}"))
+        issues.add(make_issue("jax_no_end", actual, f"episode {number}, seed {seed}"))
     elif limit <= steps:
         actual = f"neither terminated nor truncated after {steps:,} steps"
-        findings.add(found("jax_no_truncation", actual, _place(number, steps, seed), limit=limit))
+        where = episode_step(number, seed, steps)
+        issues.add(make_issue("jax_no_truncation", actual, where, limit=limit))
 
 
-def _check_resets(played: _Played, findings: Findings) -> None:
-    """Whether a step looks like a reset with its own key: anywhere, if first observations never are alike."""
-    first = {row.tobytes() for row in played.observation[:, 0]}
-    many = len(first) == len(played.observation) > 1
+def _check_resets(played: _Episode, issues: Issues) -> None:
+    """Report steps that look like a reset with their key: any step, if initial observations differ."""
+    initial = {row.tobytes() for row in played.observation[:, 0]}
+    are_all_different = len(initial) == len(played.observation) > 1
     for number in range(len(played.reward)):
-        episode = _Played(*(part[number] for part in played))
-        last = _until_end(episode)
-        moved = (episode.observation[: last + 1] != episode.observation[0]).any()
-        alike = episode.like_reset[1:].any(1)
-        at_end = (
-            bool(episode.terminated[last] | episode.truncated[last])
-            and bool(alike[last - 1])
-            and bool(moved)
-        )
-        if (many and alike.any()) or (not many and at_end):
-            step = 1 + (int(np.argmax(alike)) if many else last - 1)
-            name = "jax_resets" if many else "jax_ends_at_start"
-            findings.add(
-                found(name, text(episode.observation[step]), f"step {step} of episode {number}")
-            )
+        episode = _Episode(*(part[number] for part in played))
+        looks_reset = episode.like_reset[1:].any(1)
+        last = _last_step(episode)
+        if are_all_different and looks_reset.any():
+            name = "jax_resets"
+            step = 1 + int(np.argmax(looks_reset))
+        elif not are_all_different and _ends_at_start(episode, last, looks_reset):
+            name = "jax_ends_at_start"
+            step = last
+        else:
+            continue
+        observation = describe(episode.observation[step])
+        issues.add(make_issue(name, observation, f"step {step} of episode {number}"))
+
+
+def _ends_at_start(episode: _Episode, last: int, looks_reset: Any) -> bool:
+    """Return whether an episode that left its first observation ends with that of a reset."""
+    has_ended = bool(episode.terminated[last] | episode.truncated[last])
+    has_moved = bool((episode.observation[: last + 1] != episode.observation[0]).any())
+    return has_ended and has_moved and bool(looks_reset[last - 1])

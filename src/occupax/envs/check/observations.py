@@ -1,4 +1,4 @@
-"""Whether observations are of a kind that can be learned from, and lie in their space."""
+"""Checks of observation spaces, and of observations against their space."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,110 +7,120 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from occupax.envs.check.findings import Finding, found, kind, text
+from occupax.envs.check.issues import EnvIssue, describe, describe_with_type, make_issue
+
+SUPPORTED = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
 
 
-def check_space(space: Any, part: str = "observation_space") -> Iterator[Finding]:
-    """Name the parts of an observation space that cannot be made a vector of at least one number."""
-    unfit = list(_check_kinds(space, part))
-    yield from unfit
-    if not unfit and spaces.flatdim(space) == 0:
-        yield found("empty_space", text(space), f"env.{part}", part=part)
+def check_space(space: Any, part: str = "observation_space") -> Iterator[EnvIssue]:
+    """Yield the parts of an observation space that cannot be flattened to a non-empty vector."""
+    unsupported = list(_check_kinds(space, part))
+    yield from unsupported
+    if not unsupported and spaces.flatdim(space) == 0:
+        yield make_issue("empty_space", describe(space), f"env.{part}", part=part)
 
 
-def _check_kinds(space: Any, part: str) -> Iterator[Finding]:
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        for key, inner in (
-            space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        ):
+def _check_kinds(space: Any, part: str) -> Iterator[EnvIssue]:
+    if isinstance(space, spaces.Dict):
+        for key, inner in space.spaces.items():
             yield from _check_kinds(inner, f"{part}[{key!r}]")
-    elif not isinstance(
-        space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-    ):
-        yield found("kind_of_space", text(space), f"env.{part}", part=part)
+    elif isinstance(space, spaces.Tuple):
+        for index, inner in enumerate(space.spaces):
+            yield from _check_kinds(inner, f"{part}[{index}]")
+    elif not isinstance(space, SUPPORTED):
+        yield make_issue("kind_of_space", describe(space), f"env.{part}", part=part)
 
 
 def check_observation(
     space: Any, value: Any, where: str, part: str = "observation"
-) -> Iterator[Finding]:
-    """Name the parts of an observation that do not lie in their space; one that `check_space` refuses is left out."""
+) -> Iterator[EnvIssue]:
+    """Yield the parts of an observation outside of their space; skip spaces that `check_space` refuses."""
     if isinstance(space, spaces.Dict):
-        is_dict = isinstance(value, dict)
-        if not is_dict or set(value) != set(space.spaces):
-            aspect, actual = (
-                ("keys", f"the keys {text(list(value))}") if is_dict else ("type", kind(value))
-            )
-            names = {"part": part, "keys": text(list(space.spaces)), "aspect": aspect}
-            yield found(
-                "dict",
-                actual,
-                where,
-                space=part.replace("observation", "observation_space", 1),
-                **names,
-            )
-        for key in [key for key in space.spaces if is_dict and key in value]:
-            yield from check_observation(space[key], value[key], where, f"{part}[{key!r}]")
+        yield from _check_dict(space, value, where, part)
     elif isinstance(space, spaces.Tuple):
         if isinstance(value, (tuple, list)) and len(value) == len(space.spaces):
             for index, (inner, entry) in enumerate(zip(space.spaces, value, strict=True)):
                 yield from check_observation(inner, entry, where, f"{part}[{index}]")
         else:
-            yield found("tuple", kind(value), where, part=part, size=len(space.spaces))
-    else:
-        yield from _check_numbers(space, value, where, part)
-
-
-def _check_numbers(space: Any, value: Any, where: str, part: str) -> Iterator[Finding]:
-    if isinstance(space, spaces.Discrete):
-        first, last = int(space.start), int(space.start) + int(space.n) - 1
-        is_scalar = isinstance(value, (np.ndarray, jax.Array)) and value.shape == ()
-        if not isinstance(value, (int, np.integer)) and not (
-            is_scalar and np.issubdtype(value.dtype, np.integer)
-        ):
-            yield found("state_type", kind(value), where, part=part, first=first, last=last)
-        elif not first <= int(value) <= last:
-            yield found("state_bounds", str(int(value)), where, part=part, first=first, last=last)
+            size = len(space.spaces)
+            yield make_issue("tuple", describe_with_type(value), where, part=part, size=size)
+    elif isinstance(space, spaces.Discrete):
+        yield from _check_state(space, value, where, part)
     elif isinstance(space, spaces.Box):
         yield from _check_array(space, space.low, space.high, value, where, part)
     elif isinstance(space, spaces.MultiDiscrete):
-        yield from _check_array(
-            space, space.start, space.start + (space.nvec - 1), value, where, part
-        )
+        high = space.start + (space.nvec - 1)
+        yield from _check_array(space, space.start, high, value, where, part)
     elif isinstance(space, spaces.MultiBinary):
-        yield from _check_array(
-            space, np.zeros(space.shape), np.ones(space.shape), value, where, part
-        )
+        low = np.zeros(space.shape)
+        yield from _check_array(space, low, low + 1, value, where, part)
+
+
+def _check_dict(space: spaces.Dict, value: Any, where: str, part: str) -> Iterator[EnvIssue]:
+    names = {
+        "part": part,
+        "keys": describe(list(space.spaces)),
+        "space": part.replace("observation", "observation_space", 1),
+    }
+    if not isinstance(value, dict):
+        yield make_issue("dict", describe_with_type(value), where, aspect="type", **names)
+        return
+    if set(value) != set(space.spaces):
+        actual = f"the keys {describe(list(value))}"
+        yield make_issue("dict", actual, where, aspect="keys", **names)
+    for key, inner in space.spaces.items():
+        if key in value:
+            yield from check_observation(inner, value[key], where, f"{part}[{key!r}]")
+
+
+def _check_state(space: spaces.Discrete, value: Any, where: str, part: str) -> Iterator[EnvIssue]:
+    first = int(space.start)
+    last = first + int(space.n) - 1
+    is_integer = isinstance(value, int | np.integer)
+    if isinstance(value, np.ndarray | jax.Array) and value.shape == ():
+        is_integer = np.issubdtype(value.dtype, np.integer)
+    names = {"part": part, "first": first, "last": last}
+    if not is_integer:
+        yield make_issue("state_type", describe_with_type(value), where, **names)
+    elif not first <= int(value) <= last:
+        yield make_issue("state_bounds", str(int(value)), where, **names)
 
 
 def _check_array(
     space: Any, low: Any, high: Any, value: Any, where: str, part: str
-) -> Iterator[Finding]:
-    """Name the first of the type, shape, dtype, infinities and bounds that is wrong."""
+) -> Iterator[EnvIssue]:
+    """Yield the first fault among type, shape, dtype, infinities and bounds."""
     names = {"part": part, "shape": tuple(space.shape), "dtype": np.dtype(space.dtype)}
-    if not isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        yield found("array_type", kind(value), where, **names)
+    if not isinstance(value, np.ndarray | np.generic | jax.Array):
+        yield make_issue("array_type", describe_with_type(value), where, **names)
         return
-    whole = np.dtype(value.dtype).kind in "biu"  # MultiBinary takes any whole numbers
     if value.shape != tuple(space.shape):
-        yield found("array_shape", str(value.shape), where, **names)
-    elif not (
-        whole if isinstance(space, spaces.MultiBinary) else np.can_cast(value.dtype, space.dtype)
-    ):
-        yield found("array_dtype", str(value.dtype), where, returned=value.dtype, **names)
+        yield make_issue("array_shape", str(value.shape), where, **names)
+        return
+    if isinstance(space, spaces.MultiBinary):  # any integers are accepted
+        is_castable = np.dtype(value.dtype).kind in "biu"
     else:
-        value = np.asarray(value)
-        infinite, outside = ~np.isfinite(value), (value < low) | (value > high)
-        if infinite.any():
-            yield found("array_not_finite", _first(value, infinite, part), where, part=part)
-        elif outside.any():
-            index = tuple(np.argwhere(outside)[0])
-            bounds = {"low": low[index], "high": high[index]}
-            yield found("array_bounds", _first(value, outside, part), where, part=part, **bounds)
+        is_castable = np.can_cast(value.dtype, space.dtype)
+    if not is_castable:
+        returned = value.dtype
+        yield make_issue("array_dtype", str(returned), where, returned=returned, **names)
+        return
+    value = np.asarray(value)
+    is_infinite = ~np.isfinite(value)
+    is_outside = (value < low) | (value > high)
+    if is_infinite.any():
+        actual = _first_entry(value, is_infinite, part)
+        yield make_issue("array_not_finite", actual, where, part=part)
+    elif is_outside.any():
+        index = tuple(np.argwhere(is_outside)[0])
+        actual = _first_entry(value, is_outside, part)
+        yield make_issue("array_bounds", actual, where, part=part, low=low[index], high=high[index])
 
 
-def _first(value: Any, wrong: Any, part: str) -> str:
-    """The first entry that is wrong, and how many more there are."""
-    index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    place = f"{part}{list(index)}" if index else part
-    more = f", and {wrong.sum() - 1} other entries" if wrong.sum() > 1 else ""
-    return f"{place} is {value[index]}{more}"
+def _first_entry(value: Any, is_wrong: Any, part: str) -> str:
+    """Return the first wrong entry, and the number of further ones."""
+    index = tuple(int(i) for i in np.argwhere(is_wrong)[0])
+    entry = f"{part}{list(index)}" if index else part
+    count = int(is_wrong.sum())
+    more = f", and {count - 1} other entries" if count > 1 else ""
+    return f"{entry} is {value[index]}{more}"
