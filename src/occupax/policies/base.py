@@ -1,4 +1,4 @@
-"""What every policy does, and how one is made."""
+"""Base class of policies, and initialisers of policies."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -21,31 +21,30 @@ Action = Num[Array, "*n"]
 class Policy(eqx.Module):
     """A distribution over actions for every observation; its arrays are the parameters theta.
 
-    Samplers draw with `draw`, estimators ask `log_prob`, and nothing else decides what a policy
-    does. What is derived from these two is final: a subclass that overrides it is refused.
+    Samplers call `draw`, estimators call `log_prob`, and all other methods are derived from these
+    two. Derived methods are final: a subclass that overrides one raises TypeError.
     """
 
     action_space: ClassVar[Kind]
-    """In which space it acts: "discrete" (the numbers 0, 1, ... of the environment's actions),
-    "multi-discrete" (vectors of such numbers), "box" (vectors of real numbers, which are clipped to
-    the bounds of the environment) or "squashed" (vectors of which `applied` makes actions inside of
-    the bounds)."""
+    """Action space: "discrete" (integers from 0 on), "multi-discrete" (vectors of integers), "box"
+    (real vectors, which are clipped to the bounds of the environment) or "squashed" (vectors that
+    `applied` maps into the bounds)."""
 
     spaces: str = eqx.field(
         static=True, default="", kw_only=True, repr=False, metadata={"saved": False}
     )
-    """The spaces of the environment that `predict` is for, as JSON, if they are known; see
-    `for_env`."""
+    """Spaces of the environment of `predict`, as JSON; empty if unknown. See `for_env`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name in vars(cls):
-            home = next((base for base in cls.__mro__[1:] if name in vars(base)), None)
-            if home is not None and getattr(vars(home)[name], "__final__", False):
-                source = " and ".join(sorted(home.__abstractmethods__))
+            bases = [base for base in cls.__mro__[1:] if name in vars(base)]
+            if bases and getattr(vars(bases[0])[name], "__final__", False):
+                source = " and ".join(sorted(bases[0].__abstractmethods__))
                 raise TypeError(
-                    f"{cls.__name__} must not override {name}, which {home.__name__} derives from {source}; override "
-                    f"{source} instead, or inherit from occupax.policies.Policy and define draw and log_prob."
+                    f"{cls.__name__} must not override {name}, which {bases[0].__name__} derives "
+                    f"from {source}; override {source} instead, or inherit from "
+                    "occupax.policies.Policy and define draw and log_prob."
                 )
 
     @abstractmethod
@@ -54,25 +53,33 @@ class Policy(eqx.Module):
 
         Args:
             observation: one observation.
-            key: of the random numbers.
+            key: random key.
 
         Returns:
-            The action and its log-probability; for real numbers, the logarithm of its density.
+            The action and its log-probability; for continuous actions, its log-density.
         """
 
     @abstractmethod
     def log_prob(self, observation: Any, action: Any) -> Float[Array, ""]:
-        """The log-probability of an action as `draw` returns it, differentiable in the parameters."""
+        """Return the log-probability of an action, differentiable in the parameters.
+
+        Args:
+            observation: one observation.
+            action: an action as returned by `draw`.
+
+        Returns:
+            The log-probability; for continuous actions, the log-density.
+        """
 
     def applied(self, drawn: Action) -> Action:
-        """The action that stands for what `draw` returned: the same, unless a policy is "squashed"."""
+        """Return the action of a sample of `draw`: the sample itself, unless the policy is "squashed"."""
         return drawn
 
     @final
     def draw_with_action(
         self, observation: Any, key: Key[Array, ""]
     ) -> tuple[Action, Action, Float[Array, ""]]:
-        """Return what `draw` returns, and between the two the action that `applied` makes of the first."""
+        """Return the sample of `draw`, the action of `applied`, and the log-probability."""
         drawn, log_prob = self.draw(observation, key)
         return drawn, self.applied(drawn), log_prob
 
@@ -85,32 +92,38 @@ class Policy(eqx.Module):
     def predict(
         self, observation: Any, deterministic: bool = False, seed: int | None = None
     ) -> Any:
-        """Choose an action as Gymnasium's environments take it, from an observation as they return it.
+        """Choose an action of a Gymnasium environment for one of its observations.
 
         Observations are encoded and normalised, and actions clipped, as in training.
 
         Args:
-            observation: one observation, or a batch of them: what a vector of environments returns.
-            deterministic: whether to take the most probable action (of a normal law, the mean)
-                instead of drawing one.
-            seed: of the random action; by default from random numbers of the policy's own.
+            observation: one observation, or a batch of a vector environment.
+            deterministic: whether to take the most probable action (of a Gaussian distribution, the
+                mean) instead of drawing one.
+            seed: seed of the random action; by default from a generator of the policy.
 
         Returns:
-            What `env.step` takes: a whole number or an array of NumPy; for a batch, an array of
-            them.
+            An action for `env.step`: an integer or a NumPy array; for a batch, an array of actions.
+
+        Raises:
+            ValueError: if the policy does not know the spaces of its environment, or the
+                observation is not in its space.
         """
-        from occupax.policies.predicting import actor_of  # which needs Gymnasium
+        from occupax.policies.predicting import actor_of  # imports Gymnasium, which is slow
 
         return actor_of(self).act(observation, deterministic, seed)
 
     @final
     def for_env(self: "PolicyType", env: Any) -> "PolicyType":
-        """Return a copy of the policy whose `predict` uses the observation and action spaces of `env`.
+        """Return a copy of the policy whose `predict` uses the spaces of an environment.
 
-        Policies of a result, and their files, know the spaces of their environment already.
+        Policies of a result, and their files, have the spaces of their environment already.
 
         Args:
             env: an environment of Gymnasium or occupax, or the name of one.
+
+        Returns:
+            The policy with the spaces of `env`.
 
         Raises:
             ValueError: if the policy does not take the observations of `env`, or draws other
@@ -130,7 +143,7 @@ class Policy(eqx.Module):
 
     @final
     def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
-        """The log-probability of every action of a batch of trajectories; any number after their end."""
+        """Return the log-probability of every action of a batch; any number after the end."""
         return jax.vmap(jax.vmap(self.log_prob))(trajectories.observations, trajectories.actions)
 
 
@@ -143,21 +156,21 @@ def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
 
 PolicyType = TypeVar("PolicyType", bound=Policy)
 Initialiser = Callable[[DecisionProcess, Key[Array, ""]], Policy]
-"""Makes the first policy for an environment."""
+"""Function that makes the initial policy for an environment."""
 Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True, eq=False)
 class ConfiguredInitialiser:
-    """An initialiser with the settings that it was made with."""
+    """An initialiser together with its settings."""
 
     factory: Callable[..., Initialiser]
     settings: dict[str, Any]
-    """The arguments of the factory, with their defaults."""
+    """Arguments of the factory, including defaults."""
     initialise: Initialiser
 
     def __call__(self, env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        """Return the first policy for an environment."""
+        """Return the initial policy for an environment."""
         return self.initialise(env, key)
 
     def with_settings(self, changes: Mapping[str, Any]) -> "ConfiguredInitialiser":
@@ -168,7 +181,7 @@ class ConfiguredInitialiser:
 def configured(
     factory: Callable[Arguments, Initialiser],
 ) -> Callable[Arguments, ConfiguredInitialiser]:
-    """Decorate a function that makes an initialiser, so that the initialiser knows its settings."""
+    """Decorate a function that returns an initialiser, to store the settings of the latter."""
 
     @wraps(factory)
     def make(*args: Arguments.args, **kwargs: Arguments.kwargs) -> ConfiguredInitialiser:
@@ -184,35 +197,49 @@ NETWORKS = {
     "flax": "wrap the network with its parameters as occupax.policies.Softmax(equinox.Partial(net.apply, params))",
     "torch": "write the network in JAX, for example with equinox.nn, and wrap it as occupax.policies.Softmax(net)",
 }
-"""How the networks of each library become policies."""
+"""Hint on networks of each library."""
 
 
 def network_library(source: Any) -> str | None:
-    """Return the library of a network that is no policy; None for everything else."""
+    """Return the library of a network that is no policy; None for all other objects."""
     if isinstance(source, Policy | type) or not callable(source) or hasattr(source, "__wrapped__"):
-        return None  # a function that equinox compiles is a module with __wrapped__
+        return None  # a function compiled by equinox is a module with __wrapped__
     kind: Any = type(source)
-    libraries = (base.__module__.partition(".")[0] for base in kind.__mro__)
-    return next((library for library in libraries if library in NETWORKS), None)
+    for base in kind.__mro__:
+        library = base.__module__.partition(".")[0]
+        if library in NETWORKS:
+            return library
+    return None
 
 
 def is_initialiser(source: Any) -> bool:
     """Return whether an object is an initialiser of this package, or a function that makes one."""
-    return getattr(source, "__module__", "").startswith("occupax.policies") and not isinstance(
-        source, Policy
-    )
+    if isinstance(source, Policy):
+        return False
+    return getattr(source, "__module__", "").startswith("occupax.policies")
 
 
 def check_policy(policy: Any) -> None:
-    """Refuse what is not a policy."""
+    """Raise ValueError unless an object is a policy.
+
+    Args:
+        policy: any object.
+
+    Raises:
+        ValueError: with a hint on how to make a policy of the object.
+    """
     if isinstance(policy, Policy):
         return
     library = network_library(policy)
-    got = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
+    kind = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
     if library is not None:
         hint = NETWORKS[library]
     elif is_initialiser(policy):
-        got, hint = "an initialiser", "call the initialiser with (env, key)"
+        kind = "an initialiser"
+        hint = "call the initialiser with (env, key)"
     else:
-        hint = "wrap a function of the observation that returns logits as occupax.policies.Softmax(function)"
-    raise ValueError(f"policy must be an occupax policy, got {got}; {hint}.")
+        hint = (
+            "wrap a function of the observation that returns logits as "
+            "occupax.policies.Softmax(function)"
+        )
+    raise ValueError(f"policy must be an occupax policy, got {kind}; {hint}.")

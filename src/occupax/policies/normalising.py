@@ -1,9 +1,9 @@
-"""Observations that a network sees in units of what was seen before: running statistics, which are no parameters.
+"""Observation normalisation by a running mean and variance, which receive no gradient.
 
-They are part of the policy, so that they are saved with it, and that every policy is asked about
-with its own: weights between two policies are the ratios of the laws by which they acted. No
-gradient flows into them. Training replaces those of the policy that acts next after each iteration,
-and within an iteration nothing changes.
+The statistics belong to the policy: they are saved with it, and each policy of a pair of target and
+behaviour policy uses its own, so that importance weights are ratios of the distributions that
+acted. Training replaces the statistics of the next behaviour policy after each iteration; within an
+iteration they are constant.
 """
 
 from typing import Any
@@ -16,72 +16,70 @@ from jaxtyping import Array, Bool, Float, Num
 from occupax.policies.base import Policy
 from occupax.policies.networks import Flat
 
-SMALLEST = 1e-4
-"""The smallest deviation that observations are divided by."""
+MIN_DEVIATION = 1e-4
+"""Smallest standard deviation that observations are divided by."""
 
 
 class ObservationMoments(eqx.Module):
-    """Sums over the steps of trajectories, of which those of the parts of a batch add up to those of the whole."""
+    """Sums over the steps of trajectories; those of the parts of a batch add up to the whole."""
 
     count: Float[Array, ""]
     first: Float[Array, " n"]
-    """Of the observations, minus the mean that was known before."""
+    """Sums of the observations, minus the mean of the policy."""
     second: Float[Array, " n"]
-    """Of the squares of these differences."""
+    """Sums of the squares of these differences."""
 
 
 class Normalised(eqx.Module):
-    """A network of (observation - mean) / deviation, where mean and deviation are those of all steps seen so far."""
+    """A network of (observation - mean) / standard deviation, over all steps so far."""
 
     network: Flat
     mean: Float[Array, " n"]
     variance: Float[Array, " n"]
     count: Float[Array, ""]
-    """How many steps were seen."""
+    """Number of steps so far."""
 
     def __call__(self, observation: Any) -> Float[Array, " m"]:
-        """What the network returns for an observation."""
-        middle, deviation = self._units()
+        """Return the output of the network for an observation."""
+        mean, deviation = self._statistics()
         flat = jnp.ravel(observation).astype(jnp.result_type(float))
-        return self.network((flat - middle) / deviation)
+        return self.network((flat - mean) / deviation)
 
     def folded(self) -> Flat:
-        """The same function as a network of the observation itself: its first layer is told the units."""
-        middle, deviation = self._units()
-        first = self.network.network.layers[0]  # pyright: ignore[reportFunctionMemberAccess]
-        weight = first.weight / deviation
-        places = (weight, first.bias - weight @ middle)
+        """Return the same function as a network of the unnormalised observation."""
+        mean, deviation = self._statistics()
+        layer = self.network.network.layers[0]  # pyright: ignore[reportFunctionMemberAccess]
+        weight = layer.weight / deviation
+        bias = layer.bias - weight @ mean
         return eqx.tree_at(
-            lambda it: (it.network.layers[0].weight, it.network.layers[0].bias),
+            lambda flat: (flat.network.layers[0].weight, flat.network.layers[0].bias),
             self.network,
-            places,
+            (weight, bias),
         )
 
-    def later(self, seen: ObservationMoments) -> "Normalised":
-        """The same network with the statistics of all that was seen so far, and these steps."""
-        total = jnp.maximum(self.count + seen.count, 1.0)
-        moved = seen.first / total
-        second = self.count * self.variance + seen.second - total * moved**2
-        return Normalised(
-            self.network,
-            self.mean + moved,
-            jnp.maximum(second / total, 0.0),
-            self.count + seen.count,
-        )
+    def updated(self, moments: ObservationMoments) -> "Normalised":
+        """Return the same network with further steps in its statistics."""
+        count = self.count + moments.count
+        divisor = jnp.maximum(count, 1.0)
+        shift = moments.first / divisor
+        squares = self.count * self.variance + moments.second - divisor * shift**2
+        variance = jnp.maximum(squares / divisor, 0.0)
+        return Normalised(self.network, self.mean + shift, variance, count)
 
-    def _units(self) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """Mean and deviation; before anything was seen, 0 and 1."""
-        deviation = jnp.where(self.count > 0, jnp.maximum(jnp.sqrt(self.variance), SMALLEST), 1.0)
+    def _statistics(self) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """Return mean and standard deviation; 0 and 1 before the first step."""
+        deviation = jnp.maximum(jnp.sqrt(self.variance), MIN_DEVIATION)
+        deviation = jnp.where(self.count > 0, deviation, 1.0)
         return jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(deviation)
 
 
-def normalised(network: Flat, numbers: int) -> Normalised:
-    """A network of so many numbers, before anything was seen."""
-    return Normalised(network, jnp.zeros(numbers), jnp.zeros(numbers), jnp.zeros(()))
+def normalised(network: Flat, size: int) -> Normalised:
+    """Return a network of observations of a size, without statistics yet."""
+    return Normalised(network, jnp.zeros(size), jnp.zeros(size), jnp.zeros(()))
 
 
 def normaliser_of(policy: Policy | None) -> Normalised | None:
-    """The network of a policy, with its statistics; None where it has none."""
+    """Return the normalised network of a policy; None without one."""
     psi = getattr(policy, "psi", None)
     return psi if isinstance(psi, Normalised) else None
 
@@ -89,23 +87,47 @@ def normaliser_of(policy: Policy | None) -> Normalised | None:
 def observation_moments(
     policy: Policy, observations: Num[Array, "B H *shape"], live: Bool[Array, "B H"]
 ) -> ObservationMoments:
-    """The sums over the live steps of trajectories, around the mean that a policy knows."""
+    """Return the sums over the live steps of trajectories, around the mean of a policy.
+
+    Args:
+        policy: a policy with observation normalisation.
+        observations: observations of the trajectories.
+        live: whether each step belongs to its episode.
+
+    Returns:
+        The sums.
+
+    Raises:
+        ValueError: if the policy does not normalise observations.
+    """
     psi = normaliser_of(policy)
     if psi is None:
         raise ValueError(f"{type(policy).__name__} has no running statistics of observations.")
-    off = observations.reshape(*live.shape, -1).astype(psi.mean.dtype) - psi.mean
-    off = jnp.where(live[..., None], off, 0.0)
-    return ObservationMoments(
-        live.sum().astype(off.dtype), off.sum((0, 1)), jnp.sum(off**2, (0, 1))
-    )
+    differences = observations.reshape(*live.shape, -1).astype(psi.mean.dtype) - psi.mean
+    differences = jnp.where(live[..., None], differences, 0.0)
+    count = live.sum().astype(differences.dtype)
+    squares = jnp.sum(differences**2, (0, 1))
+    return ObservationMoments(count, differences.sum((0, 1)), squares)
 
 
 @eqx.filter_jit
-def with_statistics(policy: Policy, before: Policy, seen: ObservationMoments) -> Policy:
-    """The policy with the statistics of an earlier one and what was seen since, whatever a step made of its own."""
-    psi, known = normaliser_of(policy), normaliser_of(before)
-    if psi is None or known is None:
+def with_statistics(policy: Policy, before: Policy, moments: ObservationMoments) -> Policy:
+    """Return a policy with the statistics of an earlier one and of the steps since.
+
+    Args:
+        policy: the policy after an update, whose own statistics are ignored.
+        before: the policy before the update.
+        moments: sums over the steps since, around the mean of `before`.
+
+    Returns:
+        The policy with new statistics; `policy` itself without observation normalisation.
+    """
+    previous = normaliser_of(before)
+    if normaliser_of(policy) is None or previous is None:
         return policy
-    later = known.later(seen)
-    statistics = later.mean, later.variance, later.count
-    return eqx.tree_at(lambda it: (it.psi.mean, it.psi.variance, it.psi.count), policy, statistics)
+    current = previous.updated(moments)
+    return eqx.tree_at(
+        lambda tree: (tree.psi.mean, tree.psi.variance, tree.psi.count),
+        policy,
+        (current.mean, current.variance, current.count),
+    )
