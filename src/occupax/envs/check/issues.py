@@ -9,7 +9,6 @@ from typing import Any, Literal, NoReturn
 
 from occupax.watch import HungError, Watch
 
-
 TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text("utf-8")
 )
