@@ -25,22 +25,23 @@ from occupax.experiments import (
     reward,
     tuning,
 )
-from occupax.experiments.cells import Cell, Outcome
+from occupax.experiments.cells import ExperimentCell, ExperimentResult
+from occupax.experiments.evaluators import EpisodeEvaluator
 from occupax.experiments.inference import (
-    above,
     difference,
-    equivalent,
-    later,
+    is_above,
+    is_later,
+    is_within,
     mean,
     median,
     power_law,
 )
-from occupax.experiments.judges import EvaluationJudge
 from occupax.experiments.maxent import MaxEntReading
 from occupax.experiments.scale import SCALES
 from occupax.experiments.sections import parts, shown, verdict
 from occupax.experiments.small import GARNET, exact_ascent, small_problems
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
+from occupax.jobs import JobResult
 from occupax.training.setup import make_setup
 
 SIGMA = 0.125
@@ -133,7 +134,7 @@ def test_printed_settings_have_the_budgets_they_need():
     assert (budgets["SVRPG"], budgets["REINFORCE"]) == (3_000_000, 10_000_000)
 
 
-# Judges
+# Evaluators
 
 
 def log_coverage(occupancy) -> float:
@@ -146,7 +147,7 @@ def test_the_curves_of_maxent_are_those_of_its_policies_and_mixtures(own):
         small(),
         MaxEntReading(batch=8, mixing=0.3, own_density=own, fading=own, step_size=0.5),
     )
-    it = cells.judged(task, [algorithm], 50, range(2), 3, records=1)[
+    it = cells.train_and_evaluate(task, [algorithm], 50, range(2), 3, records=1)[
         0
     ]  # mixtures have a record for every iteration
     seen = [make_setup(task.problem, [algorithm], task.policy, 2, 3, 1, exact=False).policies]
@@ -188,28 +189,28 @@ def test_the_quasi_reward_of_a_distribution_is_taken_at_it():
     np.testing.assert_array_equal(first[0].table, usual.table)
 
 
-def test_networks_are_judged_by_episodes_of_their_own():
+def test_networks_are_evaluated_by_episodes_of_their_own():
     problem = tasks()["CartPole-v0"].problem
     first = make_setup(
         problem, [ox.REINFORCE()], tasks()["CartPole-v0"].policy, 1, 0, 1, exact=False
     ).policies[0]
     lost = jax.tree.map(lambda leaf: leaf * np.nan if eqx.is_inexact_array(leaf) else leaf, first)
-    judge = EvaluationJudge(problem, 0)
-    judge([first] * 6 + [lost])  # more than are judged at once
-    judge([first] * 7)
-    values = judge.values()
+    evaluator = EpisodeEvaluator(problem, 0)
+    evaluator.record([first] * 6 + [lost])  # more than are evaluated at once
+    evaluator.record([first] * 7)
+    values = evaluator.values()
     assert values.shape == (7, 2)
     assert np.isnan(values).tolist() == [[False, False]] * 6 + [[True, False]]
     known = values[~np.isnan(values)]
     assert ((known > 15) & (known < 35)).all()  # a random policy lasts some twenty steps
     assert len(set(known)) > 6  # every run and record has episodes of its own
-    assert judge.tables().shape == (7, 0, 0)
+    assert evaluator.tables().shape == (7, 0, 0)
 
 
-def outcome(values, episodes=None) -> Outcome:
+def outcome(values, episodes=None) -> ExperimentResult:
     values = np.asarray(values, float)
     at = np.arange(values.shape[1]) * 10 if episodes is None else np.asarray(episodes)
-    return Outcome(
+    return ExperimentResult(
         at,
         np.tile(at, (len(values), 1)),
         values,
@@ -223,9 +224,9 @@ def test_a_threshold_must_be_kept():
     it = outcome(
         [[0, 5, 0, 4, 6, 5], [0, 0, 9, 0, 0, 5], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 5, np.nan]]
     )
-    np.testing.assert_array_equal(it.reached(4.0, exact=True), [30, inf, inf, inf])
+    np.testing.assert_array_equal(it.episodes_to(4.0, exact=True), [30, inf, inf, inf])
     np.testing.assert_array_equal(
-        it.reached(4.0, exact=False), [30, 10, inf, inf]
+        it.episodes_to(4.0, exact=False), [30, 10, inf, inf]
     )  # of sampled ones the mean counts
 
 
@@ -249,7 +250,7 @@ def test_below_the_threshold_a_rising_curve_cannot_tell(end, rise, solved):
         + noise[:, None]
         + 0.001 * np.sin(np.arange(5)[:, None] * np.arange(100))
     )
-    assert reward._solved(outcome(curve), 1.0, 1) is solved
+    assert reward.is_solved(outcome(curve), 1.0, 1) is solved
 
 
 # Intervals and tests
@@ -284,10 +285,10 @@ def test_medians_of_times_enclose_the_median_of_any_law():
 
 def test_later_needs_no_finite_times():
     fast, slow, never = np.arange(10.0), 100 + np.arange(10.0), np.full(10, inf)
-    assert later(slow, fast, 12) is True
-    assert later(fast, never, 12) is False
-    assert later(never, never) is None
-    assert later(fast, fast + 0.5, 12) is None
+    assert is_later(slow, fast, 12) is True
+    assert is_later(fast, never, 12) is False
+    assert is_later(never, never) is None
+    assert is_later(fast, fast + 0.5, 12) is None
 
 
 def test_power_laws_are_fitted_with_the_spread_of_the_seeds():
@@ -296,7 +297,7 @@ def test_power_laws_are_fitted_with_the_spread_of_the_seeds():
     law = power_law(episodes, gaps)
     assert law.slope.lower < -0.5 < law.slope.upper
     assert law.curvature.lower < 0 < law.curvature.upper
-    assert equivalent(law.slope, -0.5, 0.1) is True
+    assert is_within(law.slope, -0.5, 0.1) is True
     slopes = [
         power_law(episodes, [np.array(random.choice(gap, 200)) for gap in gaps]).slope.estimate
         for _ in range(200)
@@ -323,7 +324,7 @@ def test_a_slope_is_the_same_different_or_open():
         ((-0.5, -0.65, -0.4), None),
         ((-0.8, -0.9, -0.7), False),
     ):
-        assert equivalent(interval(*bounds), -0.5, 0.1) is expected
+        assert is_within(interval(*bounds), -0.5, 0.1) is expected
 
 
 def test_a_number_is_above_a_bound_if_its_whole_interval_is():
@@ -334,7 +335,7 @@ def test_a_number_is_above_a_bound_if_its_whole_interval_is():
         ((0.5, 0.1, 0.9), 1.0, False),
         ((np.nan, np.nan, np.nan), 0.0, None),
     ):
-        assert above(interval(*bounds), bound) is expected
+        assert is_above(interval(*bounds), bound) is expected
 
 
 @pytest.mark.parametrize(
@@ -369,7 +370,7 @@ def test_a_search_tries_as_many_settings_for_every_method(monkeypatch):
 
     def scored(
         task, algorithms: list[Any], episodes, seeds, seed, records, logger, mixtures
-    ) -> list[Outcome]:
+    ) -> list[ExperimentResult]:
         assert seed == tuning.SEED
         found = []
         for it in algorithms:
@@ -381,37 +382,37 @@ def test_a_search_tries_as_many_settings_for_every_method(monkeypatch):
             found.append(outcome([[0.0, -off - abs(size - best[0])]] * len(seeds)))
         return found
 
-    monkeypatch.setattr(tuning, "judged", scored)
+    monkeypatch.setattr(cells, "train_and_evaluate", scored)
     for method in peak:
         search = tuning.Search(small(), method, 60)
-        trials = tuning.read(tuning._packed(search.trials()))
+        trials = tuning.read_trials(tuning.pack_trials(search.trials()))
         best = tuning.winner(trials, "end")
-        assert search.enclosed(trials, best)
+        assert search.is_enclosed(best, trials)
         assert best.point.snapshot == peak[method][0]
         assert best.point.step_size == pytest.approx(
             peak[method][1], rel=1e-4
         )  # beyond the range it began with
         assert search.algorithm(best.point).step_size == best.point.step_size
         more = len(trials) - 5 * (
-            2 + len(tuning.ROUNDS)
+            2 + len(tuning.SCORES)
         )  # as many for all, and rounds that leave an edge
         assert more % 5 == 0
-        assert 0 <= more <= 5 * tuning.MOST_EXTENSIONS
+        assert 0 <= more <= 5 * tuning.MAX_EXTENSIONS
 
 
 def test_a_search_without_end_stops_and_what_is_confirmed_has_neighbours(monkeypatch):
-    def scored(task, algorithms: list[Any], episodes, seeds, *_, **__) -> list[Outcome]:
+    def scored(task, algorithms: list[Any], episodes, seeds, *_, **__) -> list[ExperimentResult]:
         return [
             outcome([[0.0, it.step_size]] * len(seeds)) for it in algorithms
         ]  # ever larger is ever better
 
-    monkeypatch.setattr(tuning, "judged", scored)
+    monkeypatch.setattr(cells, "train_and_evaluate", scored)
     given = methods.make("REINFORCE", 4, step_size=0.123)
     search = tuning.Search(small(), "REINFORCE", 60, given)
     trials = search.trials()
-    assert len(trials) == 5 * (2 + 2 + tuning.MOST_EXTENSIONS)
-    assert search.enclosed(trials, tuning.winner(trials, "end"))
-    assert not search.enclosed(trials, tuning.best(trials, "end")[0])
+    assert len(trials) == 5 * (2 + 2 + tuning.MAX_EXTENSIONS)
+    assert search.is_enclosed(tuning.winner(trials, "end"), trials)
+    assert not search.is_enclosed(tuning.best(trials, "end")[0], trials)
     confirmed = [it.point.step_size for it in trials if np.isfinite(it.confirmed_end)]
     assert 0.123 in confirmed  # the printed setting is tried again, whatever its score
 
@@ -419,10 +420,15 @@ def test_a_search_without_end_stops_and_what_is_confirmed_has_neighbours(monkeyp
 def test_the_printed_setting_is_among_the_candidates_and_step_sizes_are_shared():
     given = methods.make("TSIVR-PG", 4, (2, 2), step_size=0.123, radius=0.045)
     ours = tuning.Search(small(), "TSIVR-PG", 60, given)
-    assert (0.123, 0.045) in {(point.step_size, point.second) for point in ours._first(4)}
+    assert (0.123, 0.045) in {(point.step_size, point.second) for point in ours.first_points(4)}
     plain = tuning.Search(small(), "REINFORCE", 60)
-    assert [it.step_size for it in ours._first(5)] == [it.step_size for it in plain._first(5)]
-    assert (ours.algorithm(ours._first(4)[0]).batch, ours.algorithm(ours._first(5)[0]).batch) == (
+    assert [it.step_size for it in ours.first_points(5)] == [
+        it.step_size for it in plain.first_points(5)
+    ]
+    assert (
+        ours.algorithm(ours.first_points(4)[0]).batch,
+        ours.algorithm(ours.first_points(5)[0]).batch,
+    ) == (
         2,
         2,
     )
@@ -450,7 +456,7 @@ def test_small_problems_have_their_optimum_inside():
     bound = ox.solve(it.problem).value
     assert it.optimum <= bound + 1e-9
     assert it.optimum == pytest.approx(bound, abs=1e-3)
-    assert it.least_probability > 0.01
+    assert it.min_probability > 0.01
 
 
 def test_the_gaps_of_the_optimal_policy_of_the_lake():
@@ -458,7 +464,11 @@ def test_the_gaps_of_the_optimal_policy_of_the_lake():
         ox.Problem(ox.make("FrozenLake8x8-v1"), None, 0.99, horizon) for horizon in (None, 200)
     )
     best, bounded = ox.exact.value_iteration(endless), ox.exact.value_iteration(steps)
-    mixed, infinite, horizon = (float(way.of(best.policy[None])[0]) for way in rate.ways(LAKE))
+    mixed, infinite, horizon = (
+        measure.optimum
+        - measure.evaluator.utilities(measure.evaluator.occupancies(best.policy[None]))[0]
+        for measure in rate.gap_measures(LAKE)
+    )
     assert infinite == pytest.approx(0, abs=1e-9)
     assert 1e-4 < horizon < 3e-4  # the best one for 200 steps hurries in the end
     assert mixed - horizon == pytest.approx(best.value - bounded.value, abs=1e-9)
@@ -467,7 +477,9 @@ def test_the_gaps_of_the_optimal_policy_of_the_lake():
 
 def test_reinforce_has_as_many_episodes_and_steps():
     scale = SCALES["full"]._replace(roots=(4, 16, 64))
-    found = convergence.cells(scale, {name: {"gaps": np.arange(5.0)} for name in small_problems()})
+    found = convergence.make_cells(
+        scale, dict.fromkeys(small_problems(), JobResult({"gaps": np.arange(5.0)}))
+    )
     for run, cell in found.items():
         if run.method == "REINFORCE":
             ours = found[run._replace(method="TSIVR-PG")]
@@ -480,12 +492,12 @@ def test_reinforce_has_as_many_episodes_and_steps():
 
 
 def test_the_envelope_has_the_best_setting_for_each_gap():
-    times = np.full((2, 12, len(episodes_to_gap.SHARES), 5), inf)
+    times = np.full((2, 12, len(episodes_to_gap.FRACTIONS), 5), inf)
     times[0, 2] = 500.0
     times[1, 10, 3:] = 200.0
     found = episodes_to_gap.envelope(LAKE, "TSIVR-PG", times)
     np.testing.assert_array_equal(found.medians, [500] * 3 + [200] * 5)
-    sizes = episodes_to_gap.grounds()[LAKE].step_sizes
+    sizes = episodes_to_gap.map_problems()[LAKE].step_sizes
     assert found.settings[0] == f"N 32, eta {sizes[2]:g}"
     assert found.settings[-1] == f"N 512, eta {sizes[4]:g}, delta 0.1"
     np.testing.assert_array_equal(found.times[-1], np.full(5, 200.0))
@@ -495,7 +507,7 @@ def test_the_envelope_has_the_best_setting_for_each_gap():
 
 
 def test_readings_change_one_thing_each():
-    found = readings.cells(SCALES["full"])
+    found = readings.make_cells(SCALES["full"])
     given = methods.printed()
     for (task, reading, method), cell in found.items():
         if reading == "control":
@@ -506,7 +518,7 @@ def test_readings_change_one_thing_each():
         expected = {"mean baseline": {"baseline"}, "Adam": {"rule"}, readings.SUMS: {"step_size"}}
         expected[readings.EQUAL] = set() if same_step else {"step_size"}
         assert changed == expected.get(reading, set())
-    dry = readings.read_task(LAKE, readings.STATIC).problem.env
+    dry = readings.task_of(LAKE, readings.STATIC).problem.env
     assert set(np.asarray(dry.probabilities).ravel()) <= {0.0, 1.0}
     np.testing.assert_array_equal(dry.terminal, tasks()[LAKE].problem.env.terminal)
 
@@ -533,7 +545,7 @@ def test_the_newest_quasi_reward_matters_only_where_it_changes():
 
 def test_without_a_guard_the_gradient_is_that_at_the_estimate_itself():
     task = small()
-    bare = ablations.unguarded(replace(task, given_threshold=0.0))
+    bare = ablations.unguarded(replace(task, fixed_threshold=0.0))
     estimate = jnp.asarray([-0.05, 0.0, 0.3] + [1.0] * 13)
     guarded = [8.0, 8.0, 1 / 0.425] + [1 / 1.125] * 13
     np.testing.assert_allclose(task.problem.quasi_reward(estimate), guarded, rtol=1e-6)
@@ -544,7 +556,7 @@ def test_without_a_guard_the_gradient_is_that_at_the_estimate_itself():
 
 
 def test_a_run_is_described_by_all_that_it_depends_on():
-    cell = Cell("a", small(), ox.REINFORCE(batch=30), 600, 3)
+    cell = ExperimentCell("a", small(), ox.REINFORCE(batch=30), 600, 3)
     others = (
         replace(cell, episodes=601),
         replace(cell, seeds=4),
@@ -553,7 +565,7 @@ def test_a_run_is_described_by_all_that_it_depends_on():
             cell,
             task=replace(cell.task, problem=ox.Problem(PROBLEM.env, PROBLEM.utility, 0.91, 12)),
         ),
-        replace(cell, given_records=7),
+        replace(cell, records=7),
     )
-    assert all(it.unit.description != cell.unit.description for it in others)
+    assert all(it.job.description != cell.job.description for it in others)
     assert inference.LEVEL == 0.95

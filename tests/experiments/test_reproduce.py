@@ -11,27 +11,14 @@ import occupax as ox
 from commands import occupax
 from occupax.analysis import plots
 from occupax.analysis.charts import csv_text
-from occupax.experiments import (
-    cells,
-    convergence,
-    episodes_to_gap,
-    progress,
-    rate,
-    reproduce,
-    reproduction,
-    small,
-    store,
-    tuning,
-)
-from occupax.experiments.cells import Outcome
-from occupax.experiments.reproduction import BADGES, RUN
+from occupax.experiments import cells, rate, reproduce, reproduction, small, tuning
+from occupax.experiments.cells import ExperimentResult
+from occupax.experiments.reproduction import BADGES
 from occupax.experiments.scale import SCALES
 from occupax.experiments.sections import TEXTS
 from occupax.experiments.sections import text as words
-from occupax.experiments.store import Unit
 from occupax.experiments.tasks import LAKE, Task, tasks
 from occupax.io.files import write_text
-from occupax.training.loggers import ConsoleLogger
 from pages import opened
 
 PARTS = ("reward", "rate", "utility")
@@ -43,7 +30,7 @@ FIGURES = {"reward": 5, "rate": 3 + 3 + 4, "utility": 2}
 
 def made_up(
     task, algorithms, episodes, seeds, seed, records, logger=None, mixtures=True
-) -> list[Outcome]:
+) -> list[ExperimentResult]:
     """Learning curves between the worst and the best of a task, in the place of training."""
     known = {
         "Log": (-80.0, -25.0),
@@ -73,36 +60,28 @@ def made_up(
             tables,
             np.asarray(0),
         )
-        found.append(Outcome(*outcome))
+        found.append(ExperimentResult(*outcome))
     return found
 
 
-def ways(name: str) -> list[rate.Gaps]:
-    """Optima that take no time to find."""
-    return [
-        rate.Gaps(way, 1.0, ox.exact.Evaluator(tasks()[name].problem))
-        for way in ("mixed", "infinite", "finite")
-    ]
+def gap_measures(name: str) -> list[rate.GapMeasure]:
+    """Measures with an optimum that takes no time to compute."""
+    evaluator = ox.exact.Evaluator(tasks()[name].problem)
+    return [rate.GapMeasure(label, 1.0, evaluator) for label in ("mixed", "infinite", "finite")]
 
 
 def use_made_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Task, "optimum", property(lambda task: 0.412 if task.name.startswith(LAKE) else -23.0)
     )
-    patch.setattr(rate, "ways", ways)
-    for module in (cells, tuning, convergence, episodes_to_gap):
-        patch.setattr(module, "judged", made_up)
-    for module in (rate, convergence):
-        patch.setattr(
-            module,
-            "exact_ascent",
-            lambda *arguments: -1.0 / np.arange(1.0, 1.0 + len(arguments[-1])),
-        )
-    for name, value in (("optimum", 5.0), ("least_probability", 0.1)):
+    patch.setattr(rate, "gap_measures", gap_measures)
+    patch.setattr(cells, "train_and_evaluate", made_up)
+    patch.setattr(small, "exact_ascent", lambda *_, steps: -1.0 / np.arange(1.0, 1.0 + len(steps)))
+    for name, value in (("optimum", 5.0), ("min_probability", 0.1)):
         patch.setattr(small.SmallProblem, name, value)
     patch.setenv("XLA_FLAGS", "")  # which would be that of later processes, too
     patch.setitem(SCALES, "tiny", TINY)
-    patch.setitem(TEXTS["scales"], "tiny", "tiny")
+    patch.setitem(TEXTS.entries["scales"], "tiny", "tiny")
 
 
 def save_numbers(figure, folder) -> None:
@@ -196,58 +175,38 @@ def test_all_trials_and_seeds_are_written(reports):
         name: sum(trial["search"] == name for trial in trials)
         for name in {it["search"] for it in trials}
     }
-    least = 5 * (2 + len(tuning.ROUNDS))
-    assert all(least <= count <= least + 5 * tuning.MOST_EXTENSIONS for count in counts.values())
+    least = 5 * (2 + len(tuning.SCORES))
+    assert all(least <= count <= least + 5 * tuning.MAX_EXTENSIONS for count in counts.values())
     with (reports["utility"] / "numbers" / "seeds.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert {row["seed"] for row in rows} == {str(seed) for seed in range(TINY.most_seeds)}
+    assert {row["seed"] for row in rows} == {str(seed) for seed in range(TINY.max_seeds)}
 
 
 @pytest.mark.usefixtures("_made_up")
 def test_a_second_call_trains_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduction, "write_page", lambda work, *_: work.folder)
+    monkeypatch.setattr(reproduction, "write_report", lambda runner, *_: runner.folder)
     names = []
 
-    def stop(*arguments):
-        names.append(arguments[0].name)
+    def stop(*arguments, **options):
+        if "mixtures" not in options:  # a cell, not a search
+            names.append(arguments[0].name)
         if len(names) > 12:
             raise KeyboardInterrupt
-        return made_up(*arguments)
+        return made_up(*arguments, **options)
 
-    monkeypatch.setattr(cells, "judged", stop)
+    monkeypatch.setattr(cells, "train_and_evaluate", stop)
     with pytest.raises(KeyboardInterrupt):
         reproduce("tiny", tmp_path, "utility", progress=False)
-    kept = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "units").iterdir()}
+    kept = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "jobs").iterdir()}
     assert len([name for name in kept if not name.startswith("search")]) == 12
-    monkeypatch.setattr(cells, "judged", made_up)
+    monkeypatch.setattr(cells, "train_and_evaluate", made_up)
     reproduce("tiny", tmp_path, "utility", progress=False)
     assert (
         kept.items()
-        <= {file.name: file.stat().st_mtime_ns for file in (tmp_path / "units").iterdir()}.items()
+        <= {file.name: file.stat().st_mtime_ns for file in (tmp_path / "jobs").iterdir()}.items()
     )
-    for module in (cells, tuning):
-        monkeypatch.setattr(module, "judged", lambda *_: pytest.fail("everything is there already"))
+    monkeypatch.setattr(cells, "train_and_evaluate", lambda *_, **__: pytest.fail("not stored"))
     assert reproduce("tiny", tmp_path, "utility", progress=False) == tmp_path
-
-
-def test_what_another_process_is_at_is_left_to_it(tmp_path):
-    order = []
-
-    def unit(name, do) -> Unit:
-        return Unit(name, {"name": name}, 1.0, lambda _: order.append(name) or do())
-
-    first = unit("first", lambda: {"values": np.zeros(1)})
-    other = progress._claimed(tmp_path / "locks" / "first", wait=False)
-    assert other.__enter__()  # as another process would
-
-    def second():
-        first.do(tmp_path, ConsoleLogger())
-        other.__exit__(None, None, None)
-        return {"values": np.ones(1)}
-
-    found = store.run_units(tmp_path, [first, unit("second", second)], progress=False)
-    assert order == ["second", "first"]  # what is claimed is left for the end, and not done again
-    assert [it["values"].item() for it in found.values()] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +235,7 @@ def test_mistakes_in_python_are_answered_with_a_sentence(tmp_path):
 def test_the_command_says_what_it_does():
     code, out, _ = occupax("reproduce", "--help")
     assert code == 0
-    for word in (*RUN, "quick", "full", "--only", "--out"):
+    for word in (*PARTS, "quick", "full", "--only", "--out"):
         assert word in out
 
 

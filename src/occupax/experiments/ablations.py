@@ -1,4 +1,4 @@
-"""One ingredient of TSIVR-PG at a time on log coverage: the radius, the age of the quasi-reward, the guard."""
+"""Ablations of TSIVR-PG on log coverage: the radius, the age of the quasi-reward, the guard."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,20 +12,26 @@ from occupax import utilities
 from occupax.algorithms import TSIVRPG, add, subtract
 from occupax.algorithms.tsivrpg import TSIVRPGState
 from occupax.batches import Batch
-from occupax.experiments.cells import Cell, Outcome, slug
-from occupax.experiments.figures import difference_rows, table
+from occupax.experiments.cells import ExperimentCell, ExperimentResult, make_cell
+from occupax.experiments.figures import difference_rows
 from occupax.experiments.inference import mean
 from occupax.experiments.methods import OURS
 from occupax.experiments.scale import Scale
-from occupax.experiments.sections import Section, shown, text
+from occupax.experiments.sections import Section, shown, table, text
 from occupax.experiments.tasks import COVERAGE, SIGMA, Task, tasks
+from occupax.jobs import file_name
 from occupax.problem import Problem
 
-UNCUT, NEWEST, UNGUARDED = "no radius", "r_j in the place of r_(j-1)", "no guard of the domain"
+UNCUT = "no radius"
+NEWEST = "r_j in the place of r_(j-1)"
+UNGUARDED = "no guard of the domain"
 
 
 class NewestQuasiReward(TSIVRPG):
-    """TSIVR-PG with r_j in the place of r_{j-1}: what the paper warns of, because r_j depends on the batch itself."""
+    """TSIVR-PG with r_j instead of r_{j-1}, which depends on the batch itself.
+
+    The paper warns of this variant.
+    """
 
     def _refine(self, state: TSIVRPGState, batch: Batch, key: Any) -> TSIVRPGState:
         occupancy = state.occupancy + batch.occupancy() - batch.occupancy(state.previous)
@@ -47,58 +53,56 @@ class NewestQuasiReward(TSIVRPG):
 
 
 def log_coverage(occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-    """The sum of log(u + sigma)."""
+    """Return the sum of log(u + sigma)."""
     return jnp.sum(jnp.log(occupancy + SIGMA))
 
 
-def everywhere(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-    """No guard: the estimate itself, be it negative."""
+def unguarded_domain(occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
+    """Return the estimate itself, which may be negative."""
     return occupancy
 
 
 def unguarded(task: Task) -> Task:
-    """The task with the gradient of its utility taken wherever the estimate is."""
-    given = task.problem
+    """Return the task with the gradient of its utility at every estimate."""
+    problem = task.problem
     utility = utilities.Custom(
-        log_coverage, features=given.features, domain=everywhere, concave=True
+        log_coverage, features=problem.features, domain=unguarded_domain, concave=True
     )
     bare = Problem(
-        given.env, utility, given.discount, given.horizon, given.termination, given.features
+        problem.env,
+        utility,
+        problem.discount,
+        problem.horizon,
+        problem.termination,
+        problem.features,
     )
-    return replace(
-        task, name=f"{task.name}, unguarded", problem=bare, given_threshold=task.threshold
-    )
+    name = f"{task.name}, unguarded"
+    return replace(task, name=name, problem=bare, fixed_threshold=task.threshold)
 
 
-def cells(scale: Scale, tuned: Any) -> dict[str, Cell]:
-    """Every variant of the tuned setting of TSIVR-PG."""
+def make_cells(scale: Scale, tuned: Any) -> dict[str, ExperimentCell]:
+    """Return every variant of the tuned TSIVR-PG."""
     task = tasks()[COVERAGE]
-    made = {
-        OURS: tuned,
-        UNCUT: replace(tuned, radius=inf),
-        NEWEST: NewestQuasiReward(**vars(tuned)),
-        UNGUARDED: tuned,
+    variants = {
+        OURS: (task, tuned),
+        UNCUT: (task, replace(tuned, radius=inf)),
+        NEWEST: (task, NewestQuasiReward(**vars(tuned))),
+        UNGUARDED: (unguarded(task), tuned),
     }
-    return {
-        name: Cell(
-            slug("ablation", name),
-            of,
-            algorithm,
-            scale.episodes(task.episodes),
-            scale.seeds(task.seeds),
-        )
-        for name, algorithm in made.items()
-        for of in [unguarded(task) if name == UNGUARDED else task]
-    }
+    cells: dict[str, ExperimentCell] = {}
+    for name, (variant_task, algorithm) in variants.items():
+        cells[name] = make_cell(file_name("ablation", name), variant_task, algorithm, scale)
+    return cells
 
 
-def sections(done: Mapping[str, Outcome]) -> list[Section]:
-    """What the report says of the ablations."""
-    rows = [[name, shown(mean(it.area())), shown(mean(it.final))] for name, it in done.items()]
-    pairs = [
-        ((f"{name} minus {OURS}",), it.area(), done[OURS].area())
-        for name, it in done.items()
-        if name != OURS
-    ]
+def sections(results: Mapping[str, ExperimentResult]) -> list[Section]:
+    """Return the section of the report about the ablations."""
+    rows: list[list[str]] = []
+    pairs: list[Any] = []
+    ours = results[OURS].area()
+    for name, result in results.items():
+        rows.append([name, shown(mean(result.area())), shown(mean(result.final))])
+        if name != OURS:
+            pairs.append(((f"{name} minus {OURS}",), result.area(), ours))
     tables = [table("ablations", rows), table("ablation-differences", difference_rows(pairs))]
     return [Section(**text("sections", "ablations"), tables=tables)]

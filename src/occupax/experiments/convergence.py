@@ -1,45 +1,55 @@
-"""The rate where the theorem applies: small problems with an optimum inside, by exact gaps."""
+"""Rate where the theorem applies: small problems with an interior optimum, by exact gaps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, partial
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from occupax.algorithms import Algorithm
 from occupax.analysis.charts import Chart, Series
-from occupax.experiments import methods, tuning
-from occupax.experiments.cells import SEED, Cell, Outcome, described, judged, slug
-from occupax.experiments.figures import table
-from occupax.experiments.inference import PowerLaw, above, difference, equivalent, power_law
+from occupax.experiments import cells, methods, tuning
+from occupax.experiments.cells import ExperimentCell, ExperimentResult, describe_task
+from occupax.experiments.inference import (
+    PowerLaw,
+    Seeds,
+    constant_slope,
+    difference,
+    is_above,
+    is_within,
+    power_law,
+)
 from occupax.experiments.methods import OURS, PLAIN, epoch_episodes
-from occupax.experiments.rate import MARGIN, THEORY, sized
+from occupax.experiments.rate import MARGIN, THEORY, ascent_job, sized
 from occupax.experiments.scale import Scale
-from occupax.experiments.sections import Section, claim, parts, shown, text
-from occupax.experiments.small import GARNET, exact_ascent, small_problems
-from occupax.experiments.store import Arrays, Unit
+from occupax.experiments.sections import Claim, Section, claim, parts, shown, table, text
+from occupax.experiments.small import GARNET, small_problems, with_horizon
 from occupax.experiments.tasks import Task
-from occupax.problem import Problem
-from occupax.training.setup import make_setup
+from occupax.jobs import Job, JobResult, file_name
+from occupax.training.loggers import Logger
 
-EPOCHS, SEEDS = 12, 30
+EPOCHS = 12
+SEEDS = 30
 STEP_SIZES = tuple(float(f"{0.02 * tuning.FACTOR**k:.3g}") for k in range(5))
-"""The step sizes of the pilot."""
-PILOT_ROOT, PILOT_SEEDS = 32, 5
-"""The step size of a problem is the best for TSIVR-PG at this square root of N, on seeds of another
-key."""
-NEIGHBOURS_TO = 64
-"""The largest square root of N with the neighbours of the step size."""
+"""Step sizes of the pilot."""
+PILOT_ROOT = 32
+PILOT_SEEDS = 5
+"""The pilot selects the step size of a problem, the best for TSIVR-PG at this root, on other seeds."""
+MAX_NEIGHBOUR_ROOT = 64
+"""Largest square root of N with the neighbours of the step size."""
 EARLIER = "100 epochs of 100 steps, eta 0.02"
-"""A setting that was looked at before the rules were made, for comparison."""
-LEAST_DRAWN = 1e-8
-"""Gaps below are rounding errors."""
-NO_RADIUS: Any = {"radius": inf}
+"""Setting that was seen before the rules were made, for comparison."""
+EARLIER_HORIZON = 100
+MIN_DRAWN_GAP = 1e-8
+"""Gap below which rounding errors dominate."""
+MIN_GAP = 1e-12
+CONFIDENCE = 0.9
 
 
 class Run(NamedTuple):
-    """What is trained: a problem, a method, a step size or a setting by name, and the square root of N."""
+    """Key of a run: problem, method, step size or setting by name, and square root of N."""
 
     problem: str
     method: str
@@ -49,227 +59,223 @@ class Run(NamedTuple):
 
 @cache
 def task_of(name: str, horizon: int | None = None) -> Task:
-    """A small problem as a task."""
-    it = small_problems()[name].problem
-    problem = (
-        it
-        if horizon is None
-        else Problem(it.env, it.utility, it.discount, horizon, features=it.features)
-    )
-    return Task(
-        name if horizon is None else f"{name}, H {horizon}", problem, 0, SEEDS, (), (0.0, 0.0), 0.0
-    )
+    """Return a small problem as a task, with another horizon if one is set."""
+    problem = small_problems()[name].problem
+    if horizon is not None:
+        problem = with_horizon(problem, horizon)
+        name = f"{name}, H {horizon}"
+    return Task(name, problem, seeds=SEEDS, fixed_threshold=0.0)
 
 
-def pilots() -> dict[str, Unit]:
-    """The mean gap of TSIVR-PG for each step size, on each problem."""
-    made: dict[str, Unit] = {}
+def pilot_jobs() -> dict[str, Job]:
+    """Return the jobs that measure the mean gap of TSIVR-PG for each step size."""
+    jobs: dict[str, Job] = {}
     for name in small_problems():
-        about = {
+        description = {
+            **describe_task(task_of(name)),
             "epochs": EPOCHS,
             "root": PILOT_ROOT,
             "seeds": PILOT_SEEDS,
             "step sizes": list(STEP_SIZES),
         }
-        work = partial(_pilot, name)
-        made[name] = Unit(f"pilot-{slug(name)}", described(task_of(name)) | about, 15.0, work)
-    return made
+        jobs[name] = Job(f"pilot-{file_name(name)}", description, 15.0, partial(_pilot, name))
+    return jobs
 
 
-def _pilot(name: str, logger: Any) -> Arrays:
-    algorithms = [_ours(PILOT_ROOT, size) for size in STEP_SIZES]
+def _pilot(name: str, logger: Logger) -> JobResult:
+    algorithms = [_ours(PILOT_ROOT, step_size) for step_size in STEP_SIZES]
     episodes = EPOCHS * epoch_episodes(algorithms[0])
-    found = judged(task_of(name), algorithms, episodes, range(PILOT_SEEDS), tuning.SEED, 1, logger)
-    return {"gaps": np.array([small_problems()[name].optimum - it.final.mean() for it in found])}
+    results = cells.train_and_evaluate(
+        task_of(name), algorithms, episodes, range(PILOT_SEEDS), tuning.SEED, 1, logger
+    )
+    optimum = small_problems()[name].optimum
+    gaps = [optimum - result.final.mean() for result in results]
+    return JobResult({"gaps": np.array(gaps)})
 
 
 def _ours(root: int, step_size: float) -> Algorithm[Any]:
-    return sized(methods.make(OURS, 16, step_size=step_size, **NO_RADIUS), root)
+    return sized(methods.make(OURS, 16, step_size=step_size, radius=inf), root)
 
 
-def cells(scale: Scale, found: Mapping[str, Arrays]) -> dict[Run, Cell]:
-    """The cell of every run: each problem with each method, size and step size."""
-    made: dict[Run, Cell] = {}
+def make_cells(scale: Scale, pilots: Mapping[str, JobResult]) -> dict[Run, ExperimentCell]:
+    """Return the cell of every run: each problem with each method, size and step size."""
+    by_run: dict[Run, ExperimentCell] = {}
+
+    def add(run: Run, algorithm: Any, epochs: int = EPOCHS, horizon: int | None = None) -> None:
+        by_run[run] = ExperimentCell(
+            file_name("small", *map(str, run)),
+            task_of(run.problem, horizon),
+            algorithm,
+            epochs * epoch_episodes(_ours(run.root, 1.0)),
+            scale.seeds(SEEDS),
+            records=1,
+        )
+
     for name in small_problems():
-        place = int(np.argmin(found[name]["gaps"]))
-        size = STEP_SIZES[place]
-        around = [float(f"{size * factor:.3g}") for factor in (1 / tuning.FACTOR, tuning.FACTOR)]
+        step_size = STEP_SIZES[int(np.argmin(pilots[name].arrays["gaps"]))]
         for root in scale.roots:
-            for eta in (size, *(around if root <= NEIGHBOURS_TO and scale.whole else ())):
-                made |= _run(name, OURS, f"{eta:g}", _ours(root, eta), root, scale)
-            ours = _ours(root, size)
-            episodes = EPOCHS * epoch_episodes(ours)
-            plain = methods.make(PLAIN, episodes // (EPOCHS * root), step_size=size)
-            made |= _run(name, PLAIN, f"{size:g}", plain, root, scale)
-    for root in (root for root in scale.roots if root <= 32 and scale.whole):
-        made |= _run(GARNET, OURS, EARLIER, _ours(root, 0.02), root, scale, 100, 100)
-    return made
-
-
-def _run(
-    name: str, method: str, setting: str, algorithm: Any, root: int, scale: Scale, epochs: int = EPOCHS,
-    horizon: int | None = None,
-) -> dict[Run, Cell]:  # fmt: skip
-    episodes = epochs * epoch_episodes(_ours(root, 1.0))
-    run = Run(name, method, setting, root)
-    cell = Cell(
-        slug("small", *map(str, run)),
-        task_of(name, horizon),
-        algorithm,
-        episodes,
-        scale.seeds(SEEDS),
-        1,
-    )
-    return {run: cell}
+            step_sizes = [step_size]
+            if root <= MAX_NEIGHBOUR_ROOT and scale.whole:
+                neighbours = (step_size / tuning.FACTOR, step_size * tuning.FACTOR)
+                step_sizes += [float(f"{neighbour:.3g}") for neighbour in neighbours]
+            for eta in step_sizes:
+                add(Run(name, OURS, f"{eta:g}", root), _ours(root, eta))
+            episodes = EPOCHS * epoch_episodes(_ours(root, step_size))
+            plain = methods.make(PLAIN, episodes // (EPOCHS * root), step_size=step_size)
+            add(Run(name, PLAIN, f"{step_size:g}", root), plain)
+    for root in scale.roots:
+        if root <= 32 and scale.whole:
+            add(
+                Run(GARNET, OURS, EARLIER, root),
+                _ours(root, 0.02),
+                epochs=100,
+                horizon=EARLIER_HORIZON,
+            )
+    return by_run
 
 
 def main_setting(runs: Mapping[Run, Any], name: str) -> str:
-    """The setting of the main runs of a problem: that of REINFORCE, which has no other."""
+    """Return the setting of the main runs of a problem, the only one of REINFORCE."""
     return next(run.setting for run in runs if (run.problem, run.method) == (name, PLAIN))
 
 
-def controls(runs: Mapping[Run, Any]) -> dict[str, Unit]:
-    """Ascent along the exact gradient with the step size of each problem, for as many steps as the runs have."""
-    units: dict[str, Unit] = {}
+def control_jobs(runs: Mapping[Run, Any]) -> dict[str, Job]:
+    """Return the controls: exact ascent with the step size and the steps of the runs."""
+    jobs: dict[str, Job] = {}
     for name in small_problems():
-        size = float(main_setting(runs, name))
-        steps = [EPOCHS * run.root for run in runs if (run.problem, run.method) == (name, PLAIN)]
-        about = {"steps": steps, "step size": size}
-        units[name] = Unit(
-            f"small-{slug(name)}-exact",
-            described(task_of(name)) | about,
-            20.0,
-            partial(_control, name, size, steps),
-        )
-    return units
+        step_size = float(main_setting(runs, name))
+        roots = [run.root for run in runs if (run.problem, run.method) == (name, PLAIN)]
+        steps = [EPOCHS * root for root in roots]
+        job_name = f"small-{file_name(name)}-exact"
+        jobs[name] = ascent_job(job_name, task_of(name), _ours(4, step_size), steps, 20.0)
+    return jobs
 
 
-def _control(name: str, size: float, steps: Sequence[int], _: Any) -> Arrays:
-    task = task_of(name)
-    first: Any = make_setup(
-        task.problem, [_ours(4, size)], task.policy, 1, SEED, 1, exact=False
-    ).policies[0]
-    return {"values": exact_ascent(task.problem, first.table, size, inf, steps)}
+class SmallCurve(NamedTuple):
+    """Gaps of a method on a small problem with one setting, for each N."""
+
+    roots: list[int]
+    episodes: list[int]
+    gaps: list[Seeds]
+    law: PowerLaw
 
 
-def gaps_of(name: str, setting: str, final: np.ndarray) -> np.ndarray:
-    """Gaps to the best table; with another horizon to the upper bound of that."""
-    optimum = task_of(name, 100).optimum if setting == EARLIER else small_problems()[name].optimum
-    return np.maximum(optimum - final, 1e-12)
+def small_curve(
+    name: str,
+    method: str,
+    setting: str,
+    results: Mapping[Run, ExperimentResult],
+    cells_by_run: Mapping[Run, ExperimentCell],
+) -> SmallCurve:
+    """Return the gaps to the best table. The earlier setting uses the bound for 100 steps."""
+    optimum = small_problems()[name].optimum
+    if setting == EARLIER:
+        optimum = task_of(name, EARLIER_HORIZON).optimum
+    runs = [run for run in results if run[:3] == (name, method, setting)]
+    gaps = [np.maximum(optimum - results[run].final, MIN_GAP) for run in runs]
+    episodes = [cells_by_run[run].episodes for run in runs]
+    law = power_law(episodes, gaps, CONFIDENCE)
+    return SmallCurve([run.root for run in runs], episodes, gaps, law)
+
+
+def gap_ratio(ours: Seeds, plain: Seeds, family: int = 1) -> str:
+    """Return the ratio of two gaps with its interval as text."""
+    bounds = difference(np.log(ours), np.log(plain), family)
+    estimate, lower, upper = (f"{np.exp(bound):.2f}" for bound in bounds)
+    return f"{estimate} [{lower}, {upper}]"
 
 
 def sections(
-    done: Mapping[Run, Outcome], made: Mapping[Run, Cell], exactly: Mapping[str, Arrays]
+    results: Mapping[Run, ExperimentResult],
+    cells_by_run: Mapping[Run, ExperimentCell],
+    controls: Mapping[str, JobResult],
 ) -> list[Section]:
-    """What the report says of the rate where the theorem applies."""
+    """Return the section of the report about the rate where the theorem applies."""
     rows: list[list[str]] = []
     figures: list[Chart] = []
-    claims = []
-    for name in small_problems():
-        main, laws = main_setting(made, name), {}
-        for method, setting in dict.fromkeys(
-            (run.method, run.setting) for run in done if run.problem == name
-        ):
-            mine = {
-                run: gaps_of(name, setting, it.final)
-                for run, it in done.items()
-                if run[:3] == (name, method, setting)
-            }
-            episodes = [made[run].episodes for run in mine]
-            law = power_law(episodes, list(mine.values()), 0.9)
-            laws[method, setting] = episodes, list(mine.values()), law
-            kind = (
-                setting
-                if setting == EARLIER
-                else f"eta {setting}{'' if setting == main else ' (neighbour)'}"
-            )
-            largest = max(run.root for run in mine) ** 2
-            rows.append(
-                [
-                    name,
-                    method,
-                    kind,
-                    f"{largest:,}",
-                    shown(law.slope),
-                    shown(law.curvature),
-                    f"{law.means[-1]:.3g}",
-                ]
-            )
-        control = np.maximum(small_problems()[name].optimum - exactly[name]["values"], 1e-12)
-        (episodes, ours, law), (_, plain, plain_law) = laws[OURS, main], laws[PLAIN, main]
-        without = power_law(episodes, [np.full(2, gap) for gap in control])
-        rows.append(
-            [
-                name,
-                "exact gradient",
-                f"eta {main}",
-                "",
-                f"{without.slope.estimate:.3f}",
-                "",
-                f"{control[-1]:.3g}",
-            ]
-        )
-        figures.append(_chart(name, np.array(episodes, float), law, plain_law, control))
-        near = equivalent(law.slope, THEORY, MARGIN)
-        curved = above(law.curvature) is not None
-        measured = f"Slope {shown(law.slope)}, curvature {shown(law.curvature)}: {'not ' if curved else ''}a straight line."
-        claims.append(
-            claim(
-                "theorem",
-                {"slope within -0.5 +- 0.1": near, "straight": not curved},
-                measured,
-                f"{name}, eta {main}",
-            )
-        )
-        family = len(episodes)
-        logs = list(zip(np.log(ours), np.log(plain), strict=True))
-        roots = [run.root for run in done if run[:3] == (name, OURS, main)]
-        gains = [above(difference(other, mine, family)) for mine, other in logs]
-        tests = {f"N = {root**2:,}": test for root, test in zip(roots, gains, strict=True)}
-        last = difference(*logs[-1], family)
-        ratio = [f"{np.exp(bound):.2f}" for bound in last]
-        over = f"{ratio[0]} [{ratio[1]}, {ratio[2]}]"
-        measured = f"Gap of TSIVR-PG over that of REINFORCE at the largest N: {over}.{parts(tests)}"
-        claims.append(claim("reduction", tests, measured, f"{name}, as many episodes and steps"))
-    inside = ", ".join(f"{it.least_probability:.2f}" for it in small_problems().values())
-    values = {
-        "epochs": EPOCHS,
-        "seeds": len(next(iter(done.values())).final),
-        "inside": inside,
-        "pilot": PILOT_ROOT**2,
-    }
-    return [
-        Section(
-            **text("sections", "convergence", **values),
-            claims=claims,
-            figures=figures,
-            tables=[table("convergence", rows)],
-        )
-    ]
-
-
-def _chart(name: str, x: np.ndarray, ours: PowerLaw, plain: PowerLaw, control: np.ndarray) -> Chart:
-    series = (
-        Series(OURS, x, ours.means, style="points"),
-        Series(PLAIN, x, plain.means, style="points"),
-        Series(
-            "exact gradient, as many steps",
-            x,
-            np.where(control > LEAST_DRAWN, control, np.nan),
-            style="points",
-        ),
-        Series("slope -1/2", x, ours.line[0] * (x / x[0]) ** THEORY, style="dashed"),
+    claims: list[Claim] = []
+    for name, problem in small_problems().items():
+        main = main_setting(cells_by_run, name)
+        curves: dict[tuple[str, str], SmallCurve] = {}
+        for run in results:
+            if run.problem == name and (run.method, run.setting) not in curves:
+                curve = small_curve(name, run.method, run.setting, results, cells_by_run)
+                curves[run.method, run.setting] = curve
+                rows.append(_row(run, main, curve))
+        ours = curves[OURS, main]
+        plain = curves[PLAIN, main]
+        control = np.maximum(problem.optimum - controls[name].arrays["values"], MIN_GAP)
+        slope, _ = constant_slope(ours.episodes, control)
+        control_row = [name, "exact gradient", f"eta {main}", ""]
+        rows.append([*control_row, f"{slope:.3f}", "", f"{control[-1]:.3g}"])
+        figures.append(_chart(name, ours, plain, control))
+        claims.append(_theorem_claim(f"{name}, eta {main}", ours.law))
+        claims.append(_reduction_claim(name, ours, plain))
+    probabilities = [f"{problem.min_probability:.2f}" for problem in small_problems().values()]
+    words = text(
+        "sections",
+        "convergence",
+        epochs=EPOCHS,
+        seeds=len(next(iter(results.values())).final),
+        inside=", ".join(probabilities),
+        pilot=PILOT_ROOT**2,
     )
-    kind = slug("convergence", name)
-    numbers = {
-        "name": name,
-        "slope": float(ours.slope.estimate),
-        "ratio": ours.means[-1] / plain.means[-1],
-    }
-    words = (
-        text("titles", "convergence", **numbers),
+    return [Section(**words, claims=claims, figures=figures, tables=[table("convergence", rows)])]
+
+
+def _row(run: Run, main: str, curve: SmallCurve) -> list[str]:
+    setting = run.setting
+    if setting != EARLIER:
+        setting = f"eta {setting}"
+        if run.setting != main:
+            setting += " (neighbour)"
+    law = curve.law
+    words = [run.problem, run.method, setting, f"{max(curve.roots) ** 2:,}"]
+    return [*words, shown(law.slope), shown(law.curvature), f"{law.means[-1]:.3g}"]
+
+
+def _theorem_claim(on: str, law: PowerLaw) -> Claim:
+    is_near = is_within(law.slope, THEORY, MARGIN)
+    is_straight = is_above(law.curvature) is None
+    line = "a straight line"
+    if not is_straight:
+        line = "not a straight line"
+    measured = f"Slope {shown(law.slope)}, curvature {shown(law.curvature)}: {line}."
+    tests = {"slope within -0.5 +- 0.1": is_near, "straight": is_straight}
+    return claim("theorem", tests, measured, on)
+
+
+def _reduction_claim(name: str, ours: SmallCurve, plain: SmallCurve) -> Claim:
+    family = len(ours.episodes)
+    tests: dict[str, bool | None] = {}
+    for root, our_gaps, plain_gaps in zip(ours.roots, ours.gaps, plain.gaps, strict=True):
+        gain = difference(np.log(plain_gaps), np.log(our_gaps), family)
+        tests[f"N = {root**2:,}"] = is_above(gain)
+    ratio = gap_ratio(ours.gaps[-1], plain.gaps[-1], family)
+    measured = f"Gap of TSIVR-PG over that of REINFORCE at the largest N: {ratio}.{parts(tests)}"
+    return claim("reduction", tests, measured, f"{name}, as many episodes and steps")
+
+
+def _chart(
+    name: str, ours: SmallCurve, plain: SmallCurve, control: Float[np.ndarray, " root"]
+) -> Chart:
+    x = np.array(ours.episodes, float)
+    law = ours.law
+    exact_gaps = np.where(control > MIN_DRAWN_GAP, control, np.nan)
+    theory = law.line[0] * (x / x[0]) ** THEORY
+    ratio = law.means[-1] / plain.law.means[-1]
+    slope = float(law.slope.estimate)
+    return Chart(
+        file_name("convergence", name),
+        text("titles", "convergence", name=name, slope=slope, ratio=ratio),
         text("captions", "convergence"),
         "sampled episodes",
         "gap to the optimum",
+        (
+            Series(OURS, x, law.means, style="points"),
+            Series(PLAIN, x, plain.law.means, style="points"),
+            Series("exact gradient, as many steps", x, exact_gaps, style="points"),
+            Series("slope -1/2", x, theory, style="dashed"),
+        ),
+        log=True,
     )
-    return Chart(kind, *words, series, log=True)

@@ -1,61 +1,57 @@
-"""Learning curves, and tables of differences, that several experiments share."""
+"""Learning curves and tables of differences that several experiments share."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from occupax.analysis.charts import Chart, Level, seeds_series
 from occupax.analysis.statistics import on_grid
-from occupax.experiments.cells import Outcome
-from occupax.experiments.inference import Seeds, above, difference
-from occupax.experiments.sections import TextTable, answer, shown, text
+from occupax.experiments.cells import ExperimentResult
+from occupax.experiments.inference import Seeds, difference, is_above
+from occupax.experiments.sections import answer_word, shown, text
 from occupax.experiments.tasks import Task
 
-POINTS = 120
-"""How many points of a curve are drawn."""
+MAX_POINTS = 120
+"""Number of points of a curve."""
 
 
-def curves(
+def learning_curves(
     name: str,
     title: str,
     task: Task,
-    outcomes: Mapping[str, Outcome],
+    results: Mapping[str, ExperimentResult],
     look: Mapping[str, int],
     limits: tuple[float, float] | None = None,
 ) -> Chart:
-    """Medians and quartiles over the seeds, against sampled episodes."""
+    """Return medians and quartiles over the seeds, against sampled episodes."""
     series = []
-    for label, it in outcomes.items():
-        values = it.mixture if label.endswith("(mixture)") else it.values
-        grid = np.linspace(0, it.episodes[-1], min(POINTS, len(it.episodes)))
-        series.append(seeds_series(label, grid, on_grid(it.episodes, values, grid)))
-    levels = [
-        Level(
-            "solved" if task.given_threshold is not None else "nine tenths of the way",
-            task.threshold,
-        )
-    ]
-    caption = text("captions", "curves", unit=task.unit)
+    for label, result in results.items():
+        values = result.values
+        if label.endswith("(mixture)"):
+            values = result.mixture
+        points = min(MAX_POINTS, len(result.episodes))
+        grid = np.linspace(0, result.episodes[-1], points)
+        series.append(seeds_series(label, grid, on_grid(result.episodes, values, grid)))
+    level = "nine tenths of the way"
+    if task.fixed_threshold is not None:
+        level = "solved"
     return Chart(
         name,
         title,
-        caption,
+        text("captions", "curves", unit=task.unit),
         "sampled episodes",
         task.unit,
         tuple(series),
-        tuple(levels),
+        (Level(level, task.threshold),),
         look=look,
         limits=limits,
     )
 
 
 def difference_rows(pairs: Sequence[tuple[Sequence[str], Seeds, Seeds]]) -> list[list[str]]:
-    """Some words, a difference of means with its interval, and whether it is above zero, for each pair of a family."""
-    found = [(labels, difference(first, second, len(pairs))) for labels, first, second in pairs]
-    return [[*labels, shown(by), answer(above(by))] for labels, by in found]
-
-
-def table(name: str, rows: Sequence[Sequence[str]], **values: Any) -> TextTable:
-    """A table of the texts."""
-    return TextTable(**text("tables", name, **values), rows=rows)
+    """Return for each pair of a family its words, the difference, and whether it is positive."""
+    rows: list[list[str]] = []
+    for labels, first, second in pairs:
+        gain = difference(first, second, len(pairs))
+        rows.append([*labels, shown(gain), answer_word(is_above(gain))])
+    return rows

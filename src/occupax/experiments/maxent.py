@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from occupax.algorithms import MaxEnt
 from occupax.algorithms.base import Phase
@@ -14,16 +14,15 @@ from occupax.batches import Batch
 
 
 class MaxEntReading(MaxEnt):
-    """MaxEnt with a choice of what its description leaves open.
+    """MaxEnt with a choice where its description is open.
 
     Args:
-        own_density: the density of a policy is estimated from N episodes of its own, which count,
-            as in Hazan et al. (2019); otherwise from the batch of the planning step, free of
-            charge.
-        fading: the k-th policy enters the mixture with a share of 1 / k; otherwise with the
-            constant one.
-        normalised: the quasi-reward is taken at (1 - gamma) lambda, the distribution of Hazan et
-            al., not at lambda.
+        own_density: Whether the density of a policy is estimated from N more episodes, which count,
+            as in Hazan et al. (2019), instead of the batch of the planning step.
+        fading: Whether the k-th policy enters the mixture with weight 1 / k, instead of the
+            constant weight.
+        normalised: Whether the quasi-reward is taken at (1 - gamma) lambda, the distribution of
+            Hazan et al., instead of lambda.
     """
 
     own_density: bool = eqx.field(static=True, default=False)
@@ -44,12 +43,16 @@ class MaxEntReading(MaxEnt):
             return iteration % 2
         return 0
 
-    def share(self, iteration: int) -> float:
-        """With which share the policy that is sampled in an iteration enters the mixture."""
-        if self.own_density and iteration % 2:
-            return 0.0
-        count = iteration // 2 if self.own_density else iteration
-        return 1 / (count + 1) if self.fading else 1.0 if count == 0 else float(self.mixing)
+    def mixture_weight(self, iteration: int) -> float:
+        """Return the weight in the mixture of the policy that is sampled in an iteration."""
+        count = iteration
+        if self.own_density:
+            if iteration % 2:
+                return 0.0
+            count = iteration // 2
+        if self.fading or count == 0:
+            return 1 / (count + 1)
+        return float(self.mixing)
 
     def _density(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
         weight = jnp.where(state.iterations == 0, 1.0, self.mixing)
@@ -66,8 +69,10 @@ class MaxEntReading(MaxEnt):
         )
 
     def _plan(self, state: MaxEntState, batch: Batch, key: Key[Array, ""]) -> MaxEntState:
-        factor = 1 - batch.problem.discount if self.normalised else 1.0
-        reward: Float[Array, " d"] = batch.quasi_reward(factor * state.mixture)
+        factor = 1.0
+        if self.normalised:
+            factor = 1 - batch.problem.discount
+        reward = batch.quasi_reward(factor * state.mixture)
         gradient = batch.gradient(None, reward, self.baseline)
         policy, memory = self.step()(state.policy, gradient, state.memory, batch)
         return replace(state, policy=policy, gradient=gradient, memory=memory)

@@ -1,4 +1,4 @@
-"""The algorithms that are compared, and their settings as the paper prints them."""
+"""Algorithms of the paper with their hyperparameters as printed."""
 
 import csv
 from collections.abc import Callable
@@ -14,107 +14,117 @@ from occupax.experiments.maxent import MaxEntReading
 from occupax.training.schedule import Schedule
 
 PRINTED = files("occupax.experiments") / "printed.csv"
-"""The two tables of the paper's appendix, as they are printed."""
+"""Two tables of the paper's appendix, as printed."""
 PAPER: dict[str, Any] = {"rule": "gradient", "baseline": "none"}
-"""What the paper's methods have in common: steps along the gradient itself, without a baseline."""
+"""Settings of all methods of the paper: steps along the gradient itself, without a baseline."""
+LETTERS = {
+    "snapshot_batch": "N",
+    "batch": "B",
+    "epoch_length": "m",
+    "step_size": "eta",
+    "radius": "delta",
+    "mixing": "alpha",
+}
+"""Letters of the paper by hyperparameter."""
 
 
 class Method(NamedTuple):
-    """An algorithm by the name the paper gives it."""
+    """Algorithm by its name in the paper."""
 
     algorithm: Callable[..., Algorithm[Any]]
     second: str | None = None
-    """What is searched for besides the step size."""
+    """Hyperparameter that is tuned besides the step size."""
     powers: tuple[float, float] | None = None
-    """B and m of an epoch as powers of N; None for an algorithm without epochs."""
+    """B and m as powers of N. None stands for an algorithm without epochs."""
     factors: tuple[float, float] = (1, 1)
-    """What these powers are multiplied by."""
+    """Factors of these powers."""
 
     def sizes(self, snapshot: int) -> tuple[int, int]:
-        """B and m for N trajectories a snapshot."""
-        pairs = zip(self.factors, self.powers or (), strict=True)
-        batch, length = (round(factor * snapshot**power) for factor, power in pairs)
-        return batch, length
+        """Return B and m for N trajectories a snapshot."""
+        if self.powers is None:
+            raise ValueError("powers must be set to know the sizes of an epoch, got None.")
+        batch = self.factors[0] * snapshot ** self.powers[0]
+        epoch_length = self.factors[1] * snapshot ** self.powers[1]
+        return round(batch), round(epoch_length)
 
 
-OURS, PLAIN = "TSIVR-PG", "REINFORCE"
+OURS = "TSIVR-PG"
+PLAIN = "REINFORCE"
+SQUARE_ROOTS = (1 / 2, 1 / 2)
 METHODS = {
-    OURS: Method(algorithms.TSIVRPG, "radius", (1 / 2, 1 / 2)),
+    OURS: Method(algorithms.TSIVRPG, "radius", SQUARE_ROOTS),
     PLAIN: Method(partial(algorithms.REINFORCE, mixing=1.0, restarts=False)),
     "SVRPG": Method(algorithms.SVRPG, None, (2 / 3, 1 / 3)),
-    "SRVR-PG": Method(algorithms.SRVRPG, None, (1 / 2, 1 / 2)),
-    "HSPGA": Method(algorithms.HSPGA, None, (1 / 2, 1 / 2)),
-    "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, "radius", (1 / 2, 1 / 2), (2, 1 / 2)),
+    "SRVR-PG": Method(algorithms.SRVRPG, None, SQUARE_ROOTS),
+    "HSPGA": Method(algorithms.HSPGA, None, SQUARE_ROOTS),
+    "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, "radius", SQUARE_ROOTS, (2, 1 / 2)),
     "MaxEnt": Method(MaxEntReading, "mixing"),
 }
-"""By name; REINFORCE takes the gradient of a utility at a fresh estimate, and B = 4 m is what
-section 6.3 prints for N = 100, which is no rule of the paper's."""
+"""Methods by name. REINFORCE takes the gradient of a utility at a fresh estimate. B = 4 m is printed
+in section 6.3 for N = 100, and is no rule of the paper."""
 REWARD = tuple(METHODS)[:5]
-"""The methods of section 6.1."""
+"""Methods of section 6.1."""
 
 
 def make(
     name: str, snapshot: int, sizes: tuple[int, int] | None = None, **settings: Any
 ) -> Algorithm[Any]:
-    """The algorithm of a method, for N trajectories a snapshot, with B and m by its rule unless they are given."""
+    """Return the algorithm of a method for N trajectories a snapshot, with B and m by its rule."""
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     method = METHODS[name]
     if method.powers is None:
         return method.algorithm(batch=snapshot, **PAPER | settings)
-    batch, epoch_length = method.sizes(snapshot) if sizes is None else sizes
-    epoch = {
-        "snapshot_batch": snapshot,
-        "batch": batch,
-        "epoch_length": epoch_length,
-        "weight_guard": None,
-    }
-    return method.algorithm(**PAPER | epoch | settings)
+    batch, epoch_length = sizes or method.sizes(snapshot)
+    return method.algorithm(
+        snapshot_batch=snapshot,
+        batch=batch,
+        epoch_length=epoch_length,
+        weight_guard=None,
+        **PAPER | settings,
+    )
 
 
 def epoch_episodes(algorithm: Algorithm[Any]) -> int:
-    """How many episodes an epoch takes."""
+    """Return the number of episodes of an epoch."""
     schedule = Schedule(algorithm)
     return schedule.episodes(schedule.period)
 
 
-def described(algorithm: Any) -> str:
-    """The settings of an algorithm in the paper's letters."""
-    batch = "B" if hasattr(algorithm, "snapshot_batch") else "N"
-    letters = {
-        "snapshot_batch": "N",
-        "batch": batch,
-        "epoch_length": "m",
-        "step_size": "eta",
-        "radius": "delta",
-    }
-    given = {
-        letter: getattr(algorithm, name, inf)
-        for name, letter in (letters | {"mixing": "alpha"}).items()
-    }
-    shown = [
-        f"{letter} = {value:.3g}" for letter, value in given.items() if value not in (None, inf)
-    ]
-    kinds = {"rule": PAPER["rule"], "baseline": PAPER["baseline"]}
-    shown += [
-        f"{name} {getattr(algorithm, name)}"
-        for name, usual in kinds.items()
-        if getattr(algorithm, name) != usual
-    ]
-    return ", ".join(shown)
+def snapshot_size(algorithm: Any) -> int:
+    """Return N, the batch of an algorithm without snapshots."""
+    return getattr(algorithm, "snapshot_batch", algorithm.batch)
+
+
+def describe(algorithm: Any) -> str:
+    """Return the hyperparameters of an algorithm in the paper's letters."""
+    letters = dict(LETTERS)
+    if not hasattr(algorithm, "snapshot_batch"):
+        letters["batch"] = "N"
+    words: list[str] = []
+    for name, letter in letters.items():
+        value = getattr(algorithm, name, None)
+        if value not in (None, inf):
+            words.append(f"{letter} = {value:.3g}")
+    for name, usual in PAPER.items():
+        value = getattr(algorithm, name)
+        if value != usual:
+            words.append(f"{name} {value}")
+    return ", ".join(words)
 
 
 @cache
 def printed() -> dict[tuple[str, str], Any]:
-    """The settings that the paper prints, by task and method."""
-    found: dict[tuple[str, str], Any] = {}
+    """Return the printed algorithms by task and method."""
+    table: dict[tuple[str, str], Any] = {}
     with PRINTED.open(newline="") as stream:  # pyright: ignore[reportCallIssue]
         for row in csv.DictReader(stream):
-            sizes = (int(row["B"]), int(row["m"])) if row["B"] else None
-            settings = {"step_size": float(row["eta"])} | (
-                {"radius": float(row["delta"])} if row["delta"] else {}
-            )
-            found[row["environment"], row["algorithm"]] = make(
-                row["algorithm"], int(row["N"]), sizes, **settings
-            )
-    return found
+            sizes = None
+            if row["B"]:
+                sizes = (int(row["B"]), int(row["m"]))
+            settings = {"step_size": float(row["eta"])}
+            if row["delta"]:
+                settings["radius"] = float(row["delta"])
+            algorithm = make(row["algorithm"], int(row["N"]), sizes, **settings)
+            table[row["environment"], row["algorithm"]] = algorithm
+    return table

@@ -1,138 +1,125 @@
-"""The plain sentences at the head of the report, each with its number."""
+"""Sentences at the head of the report, each with its number."""
 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from occupax.experiments import convergence, episodes_to_gap, rate, utility
-from occupax.experiments.cells import Cell, Outcome
-from occupax.experiments.inference import above, difference, mean, median, power_law
+from occupax.experiments.cells import ExperimentCell, ExperimentResult
+from occupax.experiments.convergence import Run
+from occupax.experiments.inference import difference, is_above, mean, median
 from occupax.experiments.methods import OURS, PLAIN
-from occupax.experiments.readings import CUT, PRINTED, SMALL
-from occupax.experiments.reward import SAME_STEP, family
-from occupax.experiments.sections import ordered, shown, text
+from occupax.experiments.readings import ADAM, CONTROL, CUT, MEAN_BASELINE, PRINTED, SMALL
+from occupax.experiments.reward import SAME_STEP, family_size
+from occupax.experiments.sections import order_words, shown, text
 from occupax.experiments.small import GARNET
-from occupax.experiments.store import Arrays
 from occupax.experiments.tasks import CARTPOLE, COVERAGE, LAKE, tasks
+from occupax.jobs import JobResult
 
 
-def _say(name: str, **values: Any) -> str:
+def _sentence(name: str, **values: Any) -> str:
     return text("opening", name, **values)
 
 
-def reward_sentences(done: Mapping[Any, Outcome], read: Mapping[Any, Outcome]) -> list[str]:
-    """Three sentences on tables, and two on networks where they were run."""
-    lake = tasks()[LAKE]
-    times = {
-        method: shown(median(done["printed", LAKE, method].reached(lake.threshold, True)))
-        for method in (OURS, PLAIN)
-    }
-    gain = difference(done["printed", LAKE, OURS].area(), done["printed", LAKE, SAME_STEP].area())
+def reward_sentences(
+    results: Mapping[Any, ExperimentResult], readings: Mapping[Any, ExperimentResult]
+) -> list[str]:
+    """Return three sentences about tables, and two about networks if they were run."""
+    threshold = tasks()[LAKE].threshold
+    ours = results["printed", LAKE, OURS]
+    plain = results["printed", LAKE, PLAIN]
+    same_step = difference(ours.area(), results["printed", LAKE, SAME_STEP].area())
     tuned = difference(
-        done["area", LAKE, OURS].area(), done["area", LAKE, PLAIN].area(), family(done)
+        results["area", LAKE, OURS].area(),
+        results["area", LAKE, PLAIN].area(),
+        family_size(results),
     )
-    told = [
-        _say("lake", ours=times[OURS], plain=times[PLAIN], threshold=lake.threshold),
-        _say("same-step", gain=shown(gain), order=ordered(above(gain))),
-        _say("lake-tuned", gain=shown(tuned), order=ordered(above(tuned))),
+    sentences = [
+        _sentence(
+            "lake",
+            ours=shown(median(ours.episodes_to(threshold, exact=True))),
+            plain=shown(median(plain.episodes_to(threshold, exact=True))),
+            threshold=threshold,
+        ),
+        _sentence("same-step", gain=shown(same_step), order=order_words(is_above(same_step))),
+        _sentence("lake-tuned", gain=shown(tuned), order=order_words(is_above(tuned))),
     ]
-    if (CARTPOLE, "control", CUT) not in read:
-        return told
-    pole = {
-        name: shown(mean(read[CARTPOLE, "control", name].area()))
-        for name in (OURS, PLAIN, CUT, SMALL)
-    }
-    baseline = {
-        kind: shown(mean(read[CARTPOLE, kind, PLAIN].area()))
-        for kind in (PRINTED, "mean baseline", "Adam")
-    }
-    told.append(
-        _say("cartpole", ours=pole[OURS], plain=pole[PLAIN], cut=pole[CUT], small=pole[SMALL])
+    if (CARTPOLE, CONTROL, CUT) not in readings:
+        return sentences
+
+    def area(reading: str, method: str) -> str:
+        return shown(mean(readings[CARTPOLE, reading, method].area()))
+
+    controls = _sentence(
+        "cartpole",
+        ours=area(CONTROL, OURS),
+        plain=area(CONTROL, PLAIN),
+        cut=area(CONTROL, CUT),
+        small=area(CONTROL, SMALL),
     )
-    told.append(
-        _say(
-            "baseline",
-            printed=baseline[PRINTED],
-            mean=baseline["mean baseline"],
-            adam=baseline["Adam"],
-        )
+    baselines = _sentence(
+        "baseline",
+        printed=area(PRINTED, PLAIN),
+        mean=area(MEAN_BASELINE, PLAIN),
+        adam=area(ADAM, PLAIN),
     )
-    return told
-
-
-def _slopes(
-    curve: str, done: Mapping[Any, Outcome], made: Mapping[Any, Cell], exactly: Mapping[str, Arrays]
-) -> tuple[str, float]:
-    """The slope of a curve of the lake with its interval, and that of the exact-gradient control."""
-    way, roots = rate.ways(LAKE)[0], [root for name, root in done if name == curve]
-    episodes = [made[curve, root].episodes for root in roots]
-    law = power_law(episodes, [way.of(done[curve, root].tables) for root in roots])
-    control = np.maximum(way.optimum - exactly[curve]["values"], 1e-9)
-    return shown(law.slope), float(
-        power_law(episodes, [np.full(2, gap) for gap in control]).slope.estimate
-    )
-
-
-def _convergence(done: Mapping[Any, Outcome], made: Mapping[Any, Cell]) -> tuple[str, str]:
-    """The slope of TSIVR-PG on the garnet, and its gap over that of REINFORCE at the largest N."""
-    main = convergence.main_setting(made, GARNET)
-    gaps = {
-        method: {
-            run: convergence.gaps_of(GARNET, main, it.final)
-            for run, it in done.items()
-            if run[:3] == (GARNET, method, main)
-        }
-        for method in (OURS, PLAIN)
-    }
-    law = power_law([made[run].episodes for run in gaps[OURS]], list(gaps[OURS].values()), 0.9)
-    ours, plain = (np.log(list(gaps[method].values())[-1]) for method in (OURS, PLAIN))
-    ratio = [f"{np.exp(bound):.2f}" for bound in difference(ours, plain)]
-    return shown(law.slope), f"{ratio[0]} [{ratio[1]}, {ratio[2]}]"
+    return [*sentences, controls, baselines]
 
 
 def rate_sentences(
-    done: Mapping[Any, Outcome], made: Mapping[Any, Cell], exactly: Mapping[str, Arrays],
-    converged: Mapping[Any, Outcome], small: Mapping[Any, Cell], times: Mapping[Any, Arrays],
-) -> list[str]:  # fmt: skip
-    """Two sentences on rates, and one on what variance reduction pays."""
-    slope, control = _slopes(LAKE, done, made, exactly)
-    given, given_control = _slopes(rate.GIVEN, done, made, exactly)
-    law, ratio = _convergence(converged, small)
-    place = episodes_to_gap.SHARES.index(episodes_to_gap.HEADLINE)
-    found = {
-        method: shown(
-            median(
-                episodes_to_gap.envelope(GARNET, method, times[GARNET, method]["times"]).times[
-                    place
-                ]
-            )
+    results: Mapping[Any, ExperimentResult],
+    cells: Mapping[Any, ExperimentCell],
+    controls: Mapping[str, JobResult],
+) -> list[str]:
+    """Return a sentence about the paper's curve."""
+    tuned = rate.paper_curve(LAKE, results, cells, controls)
+    given = rate.paper_curve(rate.GIVEN, results, cells, controls)
+    return [
+        _sentence(
+            "rate",
+            slope=shown(tuned.law.slope),
+            control=tuned.control_slope,
+            given=shown(given.law.slope),
+            given_control=given.control_slope,
         )
-        for method in (OURS, PLAIN)
-    }
-    return [
-        _say("rate", slope=slope, control=control, given=given, given_control=given_control),
-        _say("theorem", slope=law, ratio=ratio),
-        _say("payoff", ours=found[OURS], plain=found[PLAIN]),
     ]
 
 
-def utility_sentences(done: Mapping[Any, Outcome]) -> list[str]:
-    """A sentence on MaxEnt, and one on what to use."""
-    first, own = utility.READINGS[0], utility.READINGS[4]
-    ours = done["printed", COVERAGE, utility.best_ours(done, "printed", COVERAGE), first].area()
-    free, owned = (
-        difference(ours, done["printed", COVERAGE, utility.MAXENT, it].area())
-        for it in (first, own)
-    )
-    task, way = tasks()[COVERAGE], tasks()[COVERAGE].optimum - tasks()[COVERAGE].uniform
-    best = utility.best_ours(done, "end", COVERAGE)
-    ends = [
-        done["end", COVERAGE, best, first],
-        *(done["today", COVERAGE, name, first] for name in utility.TODAY),
-    ]
-    shares = [f"{(it.final.mean() - task.uniform) / way:.0%}" for it in ends]
+def convergence_sentences(
+    results: Mapping[Run, ExperimentResult], cells: Mapping[Run, ExperimentCell]
+) -> list[str]:
+    """Return a sentence about the rate where the theorem applies."""
+    main = convergence.main_setting(cells, GARNET)
+    ours = convergence.small_curve(GARNET, OURS, main, results, cells)
+    plain = convergence.small_curve(GARNET, PLAIN, main, results, cells)
+    ratio = convergence.gap_ratio(ours.gaps[-1], plain.gaps[-1])
+    return [_sentence("theorem", slope=shown(ours.law.slope), ratio=ratio)]
+
+
+def gap_sentences(results: Mapping[Any, JobResult]) -> list[str]:
+    """Return a sentence about the effect of variance reduction."""
+    medians: dict[str, str] = {}
+    for method in (OURS, PLAIN):
+        times = results[GARNET, method].arrays["times"]
+        best = episodes_to_gap.envelope(GARNET, method, times)
+        medians[method] = best.median_text(episodes_to_gap.HEADLINE)
+    return [_sentence("payoff", ours=medians[OURS], plain=medians[PLAIN])]
+
+
+def utility_sentences(results: Mapping[Any, ExperimentResult]) -> list[str]:
+    """Return a sentence about MaxEnt, and one about algorithms that need no tuning."""
+    ours = utility.best_ours(results, "printed", COVERAGE).area()
+
+    def gain(reading: utility.Reading) -> str:
+        maxent = results["printed", COVERAGE, utility.MAXENT, reading]
+        return shown(difference(ours, maxent.area()))
+
+    def score(result: ExperimentResult) -> str:
+        return tasks()[COVERAGE].normalised(result.final.mean())
+
+    tuned = utility.best_ours(results, "end", COVERAGE)
+    default = results["today", COVERAGE, utility.DEFAULT, utility.FREE]
+    fresh = results["today", COVERAGE, utility.FRESH, utility.FREE]
     return [
-        _say("maxent", free=shown(free), own=shown(owned)),
-        _say("today", ours=shares[0], default=shares[1], fresh=shares[2]),
+        _sentence("maxent", free=gain(utility.FREE), own=gain(utility.OWN)),
+        _sentence("today", ours=score(tuned), default=score(default), fresh=score(fresh)),
     ]

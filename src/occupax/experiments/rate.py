@@ -1,4 +1,4 @@
-"""Section 6.2: the paper's curve, how the gap to the optimum closes as snapshots grow, and what it is about."""
+"""Section 6.2: the paper's curve of gaps to the optimum as snapshots grow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,266 +11,286 @@ from jaxtyping import Float
 from occupax import exact
 from occupax.algorithms import Algorithm
 from occupax.analysis.charts import Chart, Series
-from occupax.analysis.statistics import Interval
-from occupax.experiments import methods, tuning
-from occupax.experiments.cells import SEED, Cell, Outcome, described, slug
-from occupax.experiments.figures import table
-from occupax.experiments.inference import PowerLaw, equivalent, power_law
+from occupax.experiments import methods, small, tuning
+from occupax.experiments.cells import SEED, ExperimentCell, ExperimentResult, describe_task
+from occupax.experiments.inference import (
+    PowerLaw,
+    constant_slope,
+    is_within,
+    power_law,
+)
 from occupax.experiments.methods import OURS, epoch_episodes
 from occupax.experiments.scale import Scale
-from occupax.experiments.sections import Claim, Section, claim, shown, text
-from occupax.experiments.small import exact_ascent
-from occupax.experiments.store import Arrays, Unit
+from occupax.experiments.sections import Claim, Section, claim, shown, table, text
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
 from occupax.experiments.tuning import Search, Trial
+from occupax.jobs import Job, JobResult, file_name
 from occupax.problem import Problem
+from occupax.training.loggers import Logger
 from occupax.training.setup import make_setup
 
-TASKS = {LAKE: 64, COVERAGE: 32}
-"""The tasks, and the largest square root of N of each."""
+MAX_ROOTS = {LAKE: 64, COVERAGE: 32}
+"""Largest square root of N of each task."""
 GIVEN = f"{LAKE}, eta 1, delta 0.2"
-GIVEN_SETTING = {"step_size": 1.0, "radius": 0.2}
-"""The lake with a setting that an earlier search found, where the control does as the curve
-does."""
+GIVEN_SETTING: Any = {"step_size": 1.0, "radius": 0.2}
+"""Setting of an earlier search on the lake, with which the control has the slope of the curve."""
 CURVES = (LAKE, GIVEN, COVERAGE)
-EPOCHS, SEEDS = 100, 10
-"""E, and the runs of each N, as in the paper (E is not printed)."""
-THEORY, PAPER, MARGIN = -0.5, -0.496, 0.1
-"""The slope of the theory, that of the paper, and how far from the first a slope may be to count as
-the same."""
+EPOCHS = 100
+"""E, which the paper does not print."""
+SEEDS = 10
+THEORY = -0.5
+PAPER = -0.496
+"""Slopes of the theory and of the paper."""
+MARGIN = 0.1
+"""Largest difference from the slope of the theory that counts as equal."""
 PRINTED_OPTIMUM = 0.4146
 SEARCHED = 1024
-"""The N at which settings are searched for, by the end."""
+"""N of the search for hyperparameters, by the end."""
+MIN_GAP = 1e-9
 
 Key = tuple[str, int]
-"""The name of a task, and the square root of N."""
+"""Name of a curve and square root of N."""
 
 
 def sized(algorithm: Any, root: int) -> Algorithm[Any]:
-    """An algorithm with N = root^2, B = m = root."""
+    """Return an algorithm with N = root^2 and B = m = root."""
     return replace(algorithm, snapshot_batch=root * root, batch=root, epoch_length=root)
 
 
 def searches(scale: Scale) -> dict[str, Search]:
-    """For each task the search for a step size and a radius, which are the same for all N."""
-    found: dict[str, Search] = {}
-    for name in TASKS:
-        task = replace(tasks()[name], snapshots=(SEARCHED,))
-        episodes = scale.episodes(EPOCHS * epoch_episodes(sized(methods.make(OURS, SEARCHED), 32)))
-        searched, extensions = (
-            replace(task, name=f"{name} rate"),
-            tuning.MOST_EXTENSIONS if scale.whole else 0,
+    """Return the search for a step size and a radius of each task, the same for all N."""
+    episodes = EPOCHS * epoch_episodes(sized(methods.make(OURS, SEARCHED), 32))
+    extensions = 0
+    if scale.whole:
+        extensions = tuning.MAX_EXTENSIONS
+    by_task: dict[str, Search] = {}
+    for name in MAX_ROOTS:
+        by_task[name] = Search(
+            replace(tasks()[name], name=f"{name} rate", snapshots=(SEARCHED,)),
+            OURS,
+            scale.episodes(episodes),
+            rounds=("end", "end"),
+            extensions=extensions,
         )
-        found[name] = Search(searched, OURS, episodes, rounds=("end", "end"), extensions=extensions)
-    return found
+    return by_task
 
 
-def cells(scale: Scale, found: Mapping[str, Sequence[Trial]]) -> dict[Key, Cell]:
-    """Every run of this section."""
-    made: dict[Key, Cell] = {}
-    for name in CURVES:
-        task = task_of(name).name
-        given = searches(scale)[task].algorithm(tuning.winner(found[task], "end").point)
-        if name == GIVEN:
-            given = replace(given, **GIVEN_SETTING)  # pyright: ignore[reportCallIssue]
-        for root in (root for root in scale.lake_roots if root <= TASKS[task]):
-            algorithm = sized(given, root)
-            episodes = EPOCHS * epoch_episodes(algorithm)
-            made[name, root] = Cell(
-                f"rate-{slug(name)}-{root**2}",
-                task_of(name),
+def make_cells(scale: Scale, trials: Mapping[str, Sequence[Trial]]) -> dict[Key, ExperimentCell]:
+    """Return every run of this section."""
+    cells: dict[Key, ExperimentCell] = {}
+    for curve in CURVES:
+        task = task_of(curve)
+        point = tuning.winner(trials[task.name], "end").point
+        tuned: Any = searches(scale)[task.name].algorithm(point)
+        if curve == GIVEN:
+            tuned = replace(tuned, **GIVEN_SETTING)
+        for root in scale.lake_roots:
+            if root > MAX_ROOTS[task.name]:
+                continue
+            algorithm = sized(tuned, root)
+            cells[curve, root] = ExperimentCell(
+                f"rate-{file_name(curve)}-{root**2}",
+                task,
                 algorithm,
-                episodes,
+                EPOCHS * epoch_episodes(algorithm),
                 scale.seeds(SEEDS),
-                1,
+                records=1,
             )
-    return made
+    return cells
 
 
-def task_of(name: str) -> Task:
-    """The task of a curve."""
-    return tasks()[LAKE if name == GIVEN else name]
+def task_of(curve: str) -> Task:
+    """Return the task of a curve."""
+    if curve == GIVEN:
+        return tasks()[LAKE]
+    return tasks()[curve]
 
 
-def controls(made: Mapping[Key, Cell]) -> dict[str, Unit]:
-    """Ascent along the exact gradient on each task, with the settings and as many steps as each of the runs has."""
-    units: dict[str, Unit] = {}
-    for name in CURVES:
-        roots = [root for task, root in made if task == name]
-        given: Any = made[name, roots[0]].algorithm
-        steps = [EPOCHS * root for root in roots]
-        about = {"steps": steps, "step size": given.step_size, "radius": given.radius}
-        work = partial(_control, task_of(name), given, steps)
-        units[name] = Unit(f"rate-{slug(name)}-exact", described(task_of(name)) | about, 40.0, work)
-    return units
-
-
-def _control(task: Task, algorithm: Any, steps: Sequence[int], _: Any) -> Arrays:
-    first: Any = make_setup(
-        task.problem, [algorithm], task.policy, 1, SEED, 1, exact=False
-    ).policies[0]
-    return {
-        "values": exact_ascent(
-            task.problem, first.table, algorithm.step_size, algorithm.radius, steps
-        )
+def ascent_job(name: str, task: Task, algorithm: Any, steps: Sequence[int], seconds: float) -> Job:
+    """Return the job of ascent along the exact gradient from the initial policy of a run."""
+    description = {
+        **describe_task(task),
+        "steps": list(steps),
+        "step size": algorithm.step_size,
+        "radius": str(algorithm.radius),
     }
+    return Job(name, description, seconds, partial(_ascend, task, algorithm, steps))
 
 
-class Gaps(NamedTuple):
-    """A way to measure the distance of policies from the optimum."""
+def _ascend(task: Task, algorithm: Any, steps: Sequence[int], _: Logger) -> JobResult:
+    setup = make_setup(task.problem, [algorithm], task.policy, 1, SEED, 1, exact=False)
+    initial: Any = setup.policies[0]
+    values = small.exact_ascent(
+        task.problem, initial.table, algorithm.step_size, algorithm.radius, steps=steps
+    )
+    return JobResult({"values": values})
+
+
+def control_jobs(cells: Mapping[Key, ExperimentCell]) -> dict[str, Job]:
+    """Return the controls: exact ascent with the settings and the steps of the runs."""
+    jobs: dict[str, Job] = {}
+    for curve in CURVES:
+        roots = [root for name, root in cells if name == curve]
+        steps = [EPOCHS * root for root in roots]
+        algorithm = cells[curve, roots[0]].algorithm
+        name = f"rate-{file_name(curve)}-exact"
+        jobs[curve] = ascent_job(name, task_of(curve), algorithm, steps, 40.0)
+    return jobs
+
+
+class GapMeasure(NamedTuple):
+    """Measure of the distance of policies from the optimum."""
 
     label: str
     optimum: float
     evaluator: exact.Evaluator
 
-    def of(self, tables: np.ndarray) -> Float[np.ndarray, " seed"]:
-        """The gap of each table."""
-        return self.optimum - self.evaluator.utilities(self.evaluator.occupancies(tables))
+    def gaps(self, tables: np.ndarray) -> Float[np.ndarray, " table"]:
+        """Return the gap of each table, at least `MIN_GAP`."""
+        utilities = self.evaluator.utilities(self.evaluator.occupancies(tables))
+        return np.maximum(self.optimum - utilities, MIN_GAP)
 
 
 @cache
-def ways(name: str) -> list[Gaps]:
-    """As the paper mixes them, against the optimum of the infinite horizon, and against that of H steps."""
+def gap_measures(name: str) -> list[GapMeasure]:
+    """Return the paper's mixed measure, that of the infinite horizon, and that of H steps."""
     task = tasks()[name]
     finite = task.problem
-    endless = Problem(finite.env, finite.utility, finite.discount, None, finite.termination)
-    best = exact.solve(endless).value
-    within, ever = (exact.Evaluator(problem) for problem in (finite, endless))
+    infinite = Problem(finite.env, finite.utility, finite.discount, None, finite.termination)
+    optimum = exact.solve(infinite).value
+    evaluator = exact.Evaluator(finite)
     return [
-        Gaps(f"{finite.horizon} steps, infinite optimum", best, within),
-        Gaps("infinite horizon", best, ever),
-        Gaps(f"horizon of {finite.horizon}", task.optimum, within),
+        GapMeasure(f"{finite.horizon} steps, infinite optimum", optimum, evaluator),
+        GapMeasure("infinite horizon", optimum, exact.Evaluator(infinite)),
+        GapMeasure(f"horizon of {finite.horizon}", task.optimum, evaluator),
     ]
 
 
+class PaperCurve(NamedTuple):
+    """Curve of the paper with its power law and that of the control, by the paper's measure."""
+
+    name: str
+    measure: GapMeasure
+    episodes: list[int]
+    gaps: list[np.ndarray]
+    law: PowerLaw
+    control: Float[np.ndarray, " root"]
+    control_slope: float
+    control_curvature: float
+
+
+def paper_curve(
+    name: str,
+    results: Mapping[Key, ExperimentResult],
+    cells: Mapping[Key, ExperimentCell],
+    controls: Mapping[str, JobResult],
+) -> PaperCurve:
+    """Return a curve of the paper."""
+    keys = [key for key in results if key[0] == name]
+    episodes = [cells[key].episodes for key in keys]
+    measure = gap_measures(task_of(name).name)[0]
+    gaps = [measure.gaps(results[key].tables) for key in keys]
+    control = np.maximum(measure.optimum - controls[name].arrays["values"], MIN_GAP)
+    law = power_law(episodes, gaps)
+    return PaperCurve(
+        name, measure, episodes, gaps, law, control, *constant_slope(episodes, control)
+    )
+
+
 def sections(
-    done: Mapping[Key, Outcome], made: Mapping[Key, Cell], exactly: Mapping[str, Arrays]
+    results: Mapping[Key, ExperimentResult],
+    cells: Mapping[Key, ExperimentCell],
+    controls: Mapping[str, JobResult],
 ) -> list[Section]:
-    """What the report says of the paper's curve."""
+    """Return the section of the report about the paper's curve."""
     rows: list[list[str]] = []
     figures: list[Chart] = []
     claims: list[Claim] = []
     for name in CURVES:
-        mine = {root: (made[name, root], done[name, root]) for task, root in done if task == name}
-        episodes = [cell.episodes for cell, _ in mine.values()]
-        for i, way in enumerate(ways(task_of(name).name)):
-            gaps = [np.maximum(way.of(it.tables), 1e-9) for _, it in mine.values()]
-            law = power_law(episodes, gaps)
-            rows.append(
-                [
-                    name,
-                    way.label,
-                    *map(shown, (law.slope, law.curvature)),
-                    *(f"{law.means[k]:.4g}" for k in (0, -1)),
-                ]
-            )
-            if i == 0:
-                control = np.maximum(way.optimum - exactly[name]["values"], 1e-9)
-                without = power_law(episodes, [np.full(2, gap) for gap in control])
-                fitted = [f"{it.estimate:.3f}" for it in (without.slope, without.curvature)]
-                rows.append(
-                    [name, "exact gradient", *fitted, f"{control[0]:.4g}", f"{control[-1]:.4g}"]
-                )
-                figures.append(
-                    _chart(name, episodes, gaps, law, control, float(without.slope.estimate))
-                )
-                claims += _claims(name, way, law, float(without.slope.estimate))
-    first = next(iter(made.values()))
-    values = {
-        "epochs": EPOCHS,
-        "seeds": first.seeds,
-        "algorithm": first.algorithm,
-        "searched": SEARCHED,
-    }
-    drawn, expected = (epoch_episodes(sized(first.algorithm, 32)), 32 * 32 * 2)
-    claims.append(
-        claim(
-            "episodes",
-            {"": drawn == expected},
-            text("measured", "episodes", drawn=drawn, expected=expected),
-            "counted",
-        )
+        curve = paper_curve(name, results, cells, controls)
+        rows.append(_row(name, curve.measure.label, curve.law))
+        control_row = [name, "exact gradient"]
+        control_row += [f"{curve.control_slope:.3f}", f"{curve.control_curvature:.3f}"]
+        control_row += [f"{curve.control[0]:.4g}", f"{curve.control[-1]:.4g}"]
+        rows.append(control_row)
+        for measure in gap_measures(task_of(name).name)[1:]:
+            gaps = [
+                measure.gaps(result.tables) for key, result in results.items() if key[0] == name
+            ]
+            rows.append(_row(name, measure.label, power_law(curve.episodes, gaps)))
+        figures.append(_chart(curve))
+        claims += _claims(curve)
+    first = next(iter(cells.values()))
+    claims.append(_episodes_claim(first))
+    words = text(
+        "sections",
+        "rate",
+        epochs=EPOCHS,
+        seeds=first.seeds,
+        algorithm=first.algorithm,
+        searched=SEARCHED,
     )
-    return [
-        Section(
-            **text("sections", "rate", **values),
-            claims=claims,
-            figures=figures,
-            tables=[table("rate", rows)],
-        )
-    ]
+    return [Section(**words, claims=claims, figures=figures, tables=[table("rate", rows)])]
 
 
-def _chart(
-    name: str,
-    episodes: Sequence[int],
-    gaps: Sequence[np.ndarray],
-    law: PowerLaw,
-    control: np.ndarray,
-    without: float,
-) -> Chart:
-    x = np.array(episodes, float)
-    spread = np.array([np.log(gap).std(ddof=1) for gap in gaps])
-    series = (
-        Series(
-            "TSIVR-PG",
-            x,
-            law.means,
-            law.means * np.exp(-spread),
-            law.means * np.exp(spread),
-            "points",
-        ),
-        Series("exact gradient, as many steps", x, control, style="points"),
-        Series(f"fit, slope {law.slope.estimate:.3f}", x, law.line, style="dashed"),
-        Series("slope -1/2", x, law.line[-1] * (x / x[-1]) ** THEORY, style="dashed"),
-    )
-    kind = slug("rate", name).replace(".", "-")
-    title = text("titles", "rate", name=name, slope=float(law.slope.estimate), control=without)
+def _row(name: str, label: str, law: PowerLaw) -> list[str]:
+    ends = [f"{law.means[0]:.4g}", f"{law.means[-1]:.4g}"]
+    return [name, label, shown(law.slope), shown(law.curvature), *ends]
+
+
+def _episodes_claim(cell: ExperimentCell) -> Claim:
+    sampled = epoch_episodes(sized(cell.algorithm, 32))
+    expected = 32 * 32 * 2
+    measured = text("measured", "episodes", drawn=sampled, expected=expected)
+    return claim("episodes", {"": sampled == expected}, measured, "counted")
+
+
+def _chart(curve: PaperCurve) -> Chart:
+    law = curve.law
+    x = np.array(curve.episodes, float)
+    deviations = np.array([np.log(gaps).std(ddof=1) for gaps in curve.gaps])
+    below = law.means * np.exp(-deviations)
+    above = law.means * np.exp(deviations)
+    theory = law.line[-1] * (x / x[-1]) ** THEORY
+    slope = float(law.slope.estimate)
     return Chart(
-        kind,
-        title,
+        file_name("rate", curve.name).replace(".", "-"),
+        text("titles", "rate", name=curve.name, slope=slope, control=curve.control_slope),
         text("captions", "rate"),
         "sampled episodes",
         "gap to the optimum",
-        series,
+        (
+            Series("TSIVR-PG", x, law.means, below, above, "points"),
+            Series("exact gradient, as many steps", x, curve.control, style="points"),
+            Series(f"fit, slope {slope:.3f}", x, law.line, style="dashed"),
+            Series("slope -1/2", x, theory, style="dashed"),
+        ),
         log=True,
     )
 
 
-def _claims(name: str, way: Gaps, law: PowerLaw, control: float) -> list[Claim]:
-    slope, on = shown(law.slope), f"{name}, {way.label}"
-    near = equivalent(law.slope, THEORY, MARGIN)
-    straight = f"curvature {shown(law.curvature)}"
-    made = [
-        claim("slope", {"": near}, f"Slope {slope}, {straight}.", on, paper=PAPER, theory=THEORY),
-        claim(
-            "sampling",
-            {
-                "": equivalent(
-                    Interval(*[np.asarray(control)] * 3), float(law.slope.estimate), MARGIN
-                )
-                is False
-            },
-            f"Slope {slope}; ascent along the exact gradient, which samples nothing, has {control:.3f}.",
-            on,
-        ),
-        claim(
-            "decrease",
-            {"": bool(law.slope.upper < 0)},
-            f"Mean gap from {law.means[0]:.4g} to {law.means[-1]:.4g}; slope {slope}.",
-            on,
-        ),
-    ]
-    if name != LAKE:
-        return made
-    off = abs(way.optimum - PRINTED_OPTIMUM) < 5e-5
-    return [
-        claim(
-            "optimum",
-            {"": off},
-            f"Value iteration gives {way.optimum:.6f}.",
-            "exact",
-            printed=PRINTED_OPTIMUM,
-        ),
-        *made,
-    ]
+def _claims(curve: PaperCurve) -> list[Claim]:
+    measure = curve.measure
+    law = curve.law
+    slope = shown(law.slope)
+    on = f"{curve.name}, {measure.label}"
+    claims: list[Claim] = []
+    if curve.name == LAKE:
+        is_printed = abs(measure.optimum - PRINTED_OPTIMUM) < 5e-5
+        measured = f"Value iteration gives {measure.optimum:.6f}."
+        claims.append(
+            claim("optimum", {"": is_printed}, measured, "exact", printed=PRINTED_OPTIMUM)
+        )
+    is_near = is_within(law.slope, THEORY, MARGIN)
+    measured = f"Slope {slope}, curvature {shown(law.curvature)}."
+    claims.append(claim("slope", {"": is_near}, measured, on, paper=PAPER, theory=THEORY))
+    is_apart = abs(curve.control_slope - float(law.slope.estimate)) > MARGIN
+    measured = (
+        f"Slope {slope}; ascent along the exact gradient, which samples nothing, "
+        f"has {curve.control_slope:.3f}."
+    )
+    claims.append(claim("sampling", {"": is_apart}, measured, on))
+    first, *_, last = law.means
+    measured = f"Mean gap from {first:.4g} to {last:.4g}; slope {slope}."
+    claims.append(claim("decrease", {"": bool(law.slope.upper < 0)}, measured, on))
+    return claims

@@ -1,13 +1,14 @@
-"""Run the paper's experiments, and write the report: a page, the same as Markdown, figures as files, numbers as CSV."""
+"""Reproduction: run the paper's experiments, and write the report as HTML, Markdown and CSV."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from occupax.analysis import page, plots
 from occupax.analysis.charts import csv_lines
+from occupax.analysis.text_table import TextTable
 from occupax.errors import check_path, unknown
 from occupax.experiments import (
     ablations,
@@ -22,228 +23,261 @@ from occupax.experiments import (
     tuning,
     utility,
 )
-from occupax.experiments.cells import Cell, Outcome
-from occupax.experiments.figures import table
+from occupax.experiments.cells import ExperimentCell, ExperimentResult
 from occupax.experiments.scale import SCALES, Scale
-from occupax.experiments.sections import Section, text
-from occupax.experiments.store import SECONDS, Arrays, Unit, run_units
+from occupax.experiments.sections import Section, table, text
 from occupax.experiments.tasks import COVERAGE
-from occupax.experiments.tuning import Search, Trial
+from occupax.experiments.tuning import SCORES, Search, Trial
 from occupax.io.files import write_text
-from occupax.io.run_folder import check_foreign_files, versions
+from occupax.io.run_folder import check_foreign_files
+from occupax.jobs import FOLDERS, SECONDS, Job, JobResult, JobStore, versions_text
 
-QUICKLY_COMPILED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-"""Of two hundred programs: most of their work is done by the kernels, and compiling them is what
-takes the time."""
+FAST_COMPILATION = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+"""Flags of XLA. The kernels do most of the work, and compiling two hundred programs dominates."""
 BADGES = {
     "reproduced": "good",
     "partly": "partly",
     "not reproduced": "bad",
     "cannot tell": "unknown",
 }
+Key = TypeVar("Key")
+Part = tuple[list[Section], list[str]]
+"""Sections and opening sentences of a part."""
 
 
-class Work:
-    """Does the work of the experiments, and remembers what was run."""
+class Reproduction:
+    """Runner of the experiments, which records all runs for the report."""
 
     def __init__(self, folder: Path, scale: Scale, progress: bool):
-        self.folder, self.scale, self.progress = folder, scale, progress
+        self.folder = folder
+        self.scale = scale
         self.searches: list[tuple[Search, Sequence[Trial]]] = []
-        self.cells: dict[str, tuple[Cell, Outcome]] = {}
+        self.cells: dict[str, tuple[ExperimentCell, ExperimentResult]] = {}
         self.seconds: dict[str, float] = {}
+        self._progress = progress
+        self._store = JobStore(folder)
 
-    def run(self, units: Mapping[Any, Unit]) -> dict[Any, Arrays]:
-        """The arrays of units, by the same keys."""
-        found = run_units(self.folder, list(units.values()), self.progress)
-        self.seconds |= {name: float(it[SECONDS]) for name, it in found.items()}
-        return {key: found[unit.name] for key, unit in units.items()}
+    def run(self, jobs: Mapping[Key, Job]) -> dict[Key, JobResult]:
+        """Return the results of jobs by the same keys."""
+        results = self._store.run(list(jobs.values()), self._progress)
+        for name, result in results.items():
+            self.seconds[name] = result.facts[SECONDS]
+        return {key: results[job.name] for key, job in jobs.items()}
 
-    def search(self, searches: Mapping[Any, Search]) -> dict[Any, list[Trial]]:
-        """The trials of searches."""
-        found = {
-            key: tuning.read(it)
-            for key, it in self.run({key: it.unit for key, it in searches.items()}).items()
-        }
-        self.searches += [(search, found[key]) for key, search in searches.items()]
-        return found
+    def search(self, searches: Mapping[Key, Search]) -> dict[Key, list[Trial]]:
+        """Return the trials of searches by the same keys."""
+        results = self.run({key: search.job for key, search in searches.items()})
+        trials = {key: tuning.read_trials(result) for key, result in results.items()}
+        self.searches += [(search, trials[key]) for key, search in searches.items()]
+        return trials
 
-    def train(self, made: Mapping[Any, Cell]) -> dict[Any, Outcome]:
-        """The outcomes of cells."""
-        found = {key: Outcome(*(it[name] for name in Outcome._fields)) for key, it in
-                 self.run({key: cell.unit for key, cell in made.items()}).items()}  # fmt: skip
-        self.cells |= {cell.name: (cell, found[key]) for key, cell in made.items()}
-        return found
-
-
-def reward_part(work: Work) -> tuple[list[Section], list[str]]:
-    """Section 6.1, and what its readings and controls show."""
-    made = reward.cells(work.scale, work.search(reward.searches(work.scale)))
-    done, read = work.train(made), work.train(readings.cells(work.scale))
-    return [*reward.sections(done), *readings.sections(read, done)], opening.reward_sentences(
-        done, read
-    )
+    def train(self, by_key: Mapping[Key, ExperimentCell]) -> dict[Key, ExperimentResult]:
+        """Return the results of cells by the same keys."""
+        finished = self.run({key: cell.job for key, cell in by_key.items()})
+        results: dict[Key, ExperimentResult] = {}
+        for key, cell in by_key.items():
+            results[key] = ExperimentResult(**finished[key].arrays)
+            self.cells[cell.name] = (cell, results[key])
+        return results
 
 
-def rate_part(work: Work) -> tuple[list[Section], list[str]]:
-    """Section 6.2, the rate where the theorem applies, and the map of what variance reduction pays."""
-    made = rate.cells(work.scale, work.search(rate.searches(work.scale)))
-    done, exactly = work.train(made), work.run(rate.controls(made))
-    small = convergence.cells(work.scale, work.run(convergence.pilots()))
-    converged, controls = work.train(small), work.run(convergence.controls(small))
-    times = work.run(episodes_to_gap.units(work.scale))
-    told = opening.rate_sentences(done, made, exactly, converged, small, times)
-    return [
-        *rate.sections(done, made, exactly),
-        *convergence.sections(converged, small, controls),
-        *episodes_to_gap.sections(times),
-    ], told
+def reward_part(runner: Reproduction) -> Part:
+    """Run section 6.1 with its readings and controls."""
+    scale = runner.scale
+    trials = runner.search(reward.searches(scale))
+    results = runner.train(reward.make_cells(scale, trials))
+    read = runner.train(readings.make_cells(scale))
+    sections = [*reward.sections(results), *readings.sections(read, results)]
+    return sections, opening.reward_sentences(results, read)
 
 
-def utility_part(work: Work) -> tuple[list[Section], list[str]]:
-    """Section 6.3, and the ablations of TSIVR-PG."""
-    made = utility.cells(work.scale, work.search(utility.searches(work.scale)))
-    done = work.train(made)
-    varied = work.train(
-        ablations.cells(
-            work.scale, made["area", COVERAGE, methods.OURS, utility.READINGS[0]].algorithm
-        )
-    )
-    return [*utility.sections(done), *ablations.sections(varied)], opening.utility_sentences(done)
+def rate_part(runner: Reproduction) -> Part:
+    """Run section 6.2, the rate where the theorem applies, and the map of episodes to a gap."""
+    scale = runner.scale
+    paper_cells = rate.make_cells(scale, runner.search(rate.searches(scale)))
+    paper_results = runner.train(paper_cells)
+    paper_controls = runner.run(rate.control_jobs(paper_cells))
+    small_cells = convergence.make_cells(scale, runner.run(convergence.pilot_jobs()))
+    small_results = runner.train(small_cells)
+    small_controls = runner.run(convergence.control_jobs(small_cells))
+    gap_results = runner.run(episodes_to_gap.jobs(scale))
+    sections = [
+        *rate.sections(paper_results, paper_cells, paper_controls),
+        *convergence.sections(small_results, small_cells, small_controls),
+        *episodes_to_gap.sections(gap_results),
+    ]
+    sentences = [
+        *opening.rate_sentences(paper_results, paper_cells, paper_controls),
+        *opening.convergence_sentences(small_results, small_cells),
+        *opening.gap_sentences(gap_results),
+    ]
+    return sections, sentences
 
 
-RUN = {"reward": reward_part, "rate": rate_part, "utility": utility_part}
+def utility_part(runner: Reproduction) -> Part:
+    """Run section 6.3, and the ablations of TSIVR-PG."""
+    scale = runner.scale
+    trials = runner.search(utility.searches(scale))
+    utility_cells = utility.make_cells(scale, trials)
+    results = runner.train(utility_cells)
+    tuned = utility_cells["area", COVERAGE, methods.OURS, utility.FREE].algorithm
+    ablated = runner.train(ablations.make_cells(scale, tuned))
+    sections = [*utility.sections(results), *ablations.sections(ablated)]
+    return sections, opening.utility_sentences(results)
+
+
+PARTS: dict[str, Callable[[Reproduction], Part]] = {
+    "reward": reward_part,
+    "rate": rate_part,
+    "utility": utility_part,
+}
 
 
 def reproduce(scale: str, out: str | Path, only: str | None = None, progress: bool = True) -> Path:
-    """Run experiments of the paper's section 6; what the folder has already is not run again.
+    """Run experiments of the paper's section 6. Finished jobs in the folder are not run again.
 
     Args:
         scale: "quick", a small version of everything, or "full".
-        out: folder for the report, the figures, the numbers and the outcomes.
-        only: the one part to run, "reward" (6.1), "rate" (6.2) or "utility" (6.3); by default all,
-            in two processes. Several processes may work in the same folder.
-        progress: show how far it is.
+        out: Directory for the report, the figures, the numbers and the results of jobs.
+        only: Part to run, "reward" (6.1), "rate" (6.2) or "utility" (6.3). By default all parts run
+            in two processes. Several processes may share a directory.
+        progress: Whether to show a progress bar.
 
     Returns:
         The path of the report.
+
+    Raises:
+        ValueError: If an argument is invalid, or if `out` holds other files.
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
-    if only is not None and only not in RUN:
-        raise unknown("only", only, RUN)
+    if only is not None and only not in PARTS:
+        raise unknown("only", only, PARTS)
     check_path(out, "out")
-    check_foreign_files(Path(out), ("units", "locks"))
-    os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)
-    work, sections, told = Work(Path(out), SCALES[scale], progress), list[Section](), list[str]()
+    check_foreign_files(Path(out), FOLDERS)
+    os.environ.setdefault("XLA_FLAGS", FAST_COMPILATION)
+    command = f"occupax reproduce --scale {scale}"
+    selected = list(PARTS)
     if only is None:
-        get_context("spawn").Process(
-            target=train_parts, args=(scale, out, [*reversed(RUN)]), daemon=True
-        ).start()
-    for part in RUN if only is None else [only]:
-        found, sentences = RUN[part](work)
-        sections += found
-        told += sentences
-    command = f"occupax reproduce --scale {scale}{f' --only {only}' if only else ''}"
-    return write_page(work, command, sections, told)
+        helper = get_context("spawn").Process(
+            target=run_parts, args=(scale, out, selected[::-1]), daemon=True
+        )
+        helper.start()
+    else:
+        command += f" --only {only}"
+        selected = [only]
+    runner = Reproduction(Path(out), SCALES[scale], progress)
+    sections: list[Section] = []
+    sentences: list[str] = []
+    for name in selected:
+        part_sections, part_sentences = PARTS[name](runner)
+        sections += part_sections
+        sentences += part_sentences
+    return write_report(runner, command, sections, sentences)
 
 
-def train_parts(scale: str, out: str | Path, parts: Sequence[str]) -> None:
-    """Do the work of some parts, one after the other, beside a process that does so in another order."""
-    os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)
-    for part in parts:
-        RUN[part](Work(Path(out), SCALES[scale], progress=False))
+def run_parts(scale: str, out: str | Path, names: Sequence[str]) -> None:
+    """Run parts in their order, beside a process with another order."""
+    os.environ.setdefault("XLA_FLAGS", FAST_COMPILATION)
+    for name in names:
+        PARTS[name](Reproduction(Path(out), SCALES[scale], progress=False))
 
 
-def write_page(work: Work, command: str, sections: Sequence[Section], told: Sequence[str]) -> Path:
-    """Write everything into the folder; return the path of the page."""
-    folder = work.folder
-    everything = [
-        *sections,
-        Section(**text("sections", "settings"), tables=[_runs(work), _searched(work)]),
-    ]
-    rows = [
-        [it.verdict, it.where, it.says, it.on, it.measured]
-        for section in sections
-        for it in section.claims
-    ]
-    claims = table("claims", rows)
-    numbers = {f"table-{it.name}": it for section in everything for it in section.tables} | {
-        "claims": claims
-    }
-    for section in everything:
+def write_report(
+    runner: Reproduction, command: str, sections: Sequence[Section], sentences: Sequence[str]
+) -> Path:
+    """Write pages, figures and numbers, and return the path of the page."""
+    folder = runner.folder
+    settings = [_runs_table(runner), _searches_table(runner)]
+    sections = [*sections, Section(**text("sections", "settings"), tables=settings)]
+    claims = _claims_table(sections)
+    numbers = {"claims": claims.csv()}
+    for section in sections:
+        for listed in section.tables:
+            numbers[f"table-{listed.name}"] = listed.csv()
         for figure in section.figures:
             plots.save(figure, folder / "figures")
-    for name, it in numbers.items():
-        write_text(folder / "numbers" / f"{name}.csv", csv_lines([it.header, *it.rows]))
-    write_text(folder / "numbers" / "seeds.csv", csv_lines(_seeds([*work.cells.values()])))
-    write_text(folder / "numbers" / "search.csv", csv_lines(_trials(work.searches)))
-    used = ", ".join(
-        f"{name} {version}" for name, version in versions().items() if name != "float64"
+    numbers["seeds"] = csv_lines(_seed_rows(runner))
+    numbers["search"] = csv_lines(_trial_rows(runner))
+    for name, content in numbers.items():
+        write_text(folder / "numbers" / f"{name}.csv", content)
+    seeds = sum(len(result.values) for _, result in runner.cells.values())
+    facts = text(
+        "facts",
+        command=command,
+        scale=text("scales", runner.scale.name),
+        runs=len(runner.cells),
+        seeds=seeds,
+        searches=len(runner.searches),
+        minutes=sum(runner.seconds.values()) / 60,
+        versions=versions_text(),
     )
-    seeds = sum(len(it.values) for _, it in work.cells.values())
-    facts = text("facts", command=command, scale=text("scales", work.scale.name), runs=len(work.cells), seeds=seeds,
-                 searches=len(work.searches), minutes=sum(work.seconds.values()) / 60, versions=used)  # fmt: skip
-    listed = {name: list(text(name).items()) for name in ("rules", "conventions")}
-    words = (
-        text("report")
-        | listed
-        | {"facts": list(facts.items()), "told": told, "changed": text("changed")["after"]}
-    )
+    content = {
+        **text("report"),
+        "rules": list(text("rules").items()),
+        "conventions": list(text("conventions").items()),
+        "facts": list(facts.items()),
+        "told": sentences,
+        "changed": text("changed")["after"],
+        "claims": claims,
+        "badges": BADGES,
+        "sections": sections,
+    }
     for kind in ("md", "html"):
-        content = page.render(
-            f"experiments.{kind}", **words, claims=claims, badges=BADGES, sections=everything
-        )
-        write_text(folder / f"report.{kind}", content)
+        rendered = page.render(f"experiments.{kind}", **content)
+        write_text(folder / f"report.{kind}", rendered)
     return folder / "report.html"
 
 
-def _runs(work: Work) -> Any:
+def _claims_table(sections: Sequence[Section]) -> TextTable:
     rows = [
-        [cell.name, methods.described(cell.algorithm), f"{cell.episodes:,}", f"{cell.seeds}"]
-        for cell, _ in work.cells.values()
+        [claim.verdict, claim.where, claim.says, claim.on, claim.measured]
+        for section in sections
+        for claim in section.claims
     ]
+    return table("claims", rows)
+
+
+def _runs_table(runner: Reproduction) -> TextTable:
+    rows: list[list[str]] = []
+    for cell, _ in runner.cells.values():
+        settings = methods.describe(cell.algorithm)
+        rows.append([cell.name, settings, f"{cell.episodes:,}", str(cell.seeds)])
     return table("runs", rows, seed=cells.SEED)
 
 
-def _searched(work: Work) -> Any:
-    """The winners of all searches by both scores, and whether their step size lies between others that were tried."""
+def _searches_table(runner: Reproduction) -> TextTable:
+    """Return the winners of all searches, and whether their step size is enclosed."""
     rows: list[list[str]] = []
-    for search, trials in work.searches:
-        for by in ("area", "end") if "area" in search.rounds else ("end",):
-            best = tuning.winner(trials, by)
-            kinds = "".join(f", {name}" for name, value in search.changes if value)
-            within = "yes" if search.enclosed(trials, best) else "no"
-            setting = methods.described(search.algorithm(best.point))
-            rows.append(
-                [
-                    search.task.name,
-                    f"{search.method}{kinds}",
-                    by,
-                    setting,
-                    f"{len(trials)}",
-                    f"{best.score(by, True):.4g}",
-                    within,
-                ]
-            )
-    return table("search", rows, seed=tuning.SEED, confirming=len(tuning.CONFIRMING))
+    for search, trials in runner.searches:
+        method = ", ".join([search.method, *search.enabled_changes()])
+        for score in SCORES:
+            if score not in search.rounds and score != "end":
+                continue
+            best = tuning.winner(trials, score)
+            settings = methods.describe(search.algorithm(best.point))
+            is_enclosed = "no"
+            if search.is_enclosed(best, trials):
+                is_enclosed = "yes"
+            confirmed = f"{best.score(score, confirmed=True):.4g}"
+            row = [search.task.name, method, score, settings, str(len(trials))]
+            rows.append([*row, confirmed, is_enclosed])
+    return table("search", rows, seed=tuning.SEED, confirming=len(tuning.CONFIRMING_SEEDS))
 
 
-def _trials(searches: Sequence[tuple[Search, Sequence[Trial]]]) -> list[list[str]]:
-    rows = [
-        ["search", "N", "step_size", "second", "area", "end", "confirmed_area", "confirmed_end"]
-    ]
-    for search, trials in searches:
-        name = search.unit.name
-        rows += [[name, *(f"{number:.6g}" for number in (*it.point, *it[1:]))] for it in trials]
+def _trial_rows(runner: Reproduction) -> list[list[str]]:
+    rows = [["search", "N", "step_size", "second", *Trial._fields[1:]]]
+    for search, trials in runner.searches:
+        for trial in trials:
+            numbers = [f"{number:.6g}" for number in (*trial.point, *trial[1:])]
+            rows.append([search.job.name, *numbers])
     return rows
 
 
-def _seeds(done: Sequence[tuple[Cell, Outcome]]) -> list[list[str]]:
+def _seed_rows(runner: Reproduction) -> list[list[str]]:
     rows = [["run", "seed", "area_under_curve", "final", "mixture_area_under_curve"]]
-    for cell, it in done:
-        columns = zip(it.area(), it.final, cells.mean_height(it.episodes, it.mixture), strict=True)
-        rows += [
-            [cell.name, str(seed), *(f"{x:.10g}" for x in found)]
-            for seed, found in enumerate(columns)
-        ]
+    for cell, result in runner.cells.values():
+        columns = (result.area(), result.final, utility.mixture_area(result))
+        for seed, numbers in enumerate(zip(*columns, strict=True)):
+            rows.append([cell.name, str(seed), *(f"{number:.10g}" for number in numbers)])
     return rows

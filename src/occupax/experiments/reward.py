@@ -3,247 +3,295 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from math import inf
 from typing import Any
+
+import numpy as np
 
 from occupax.analysis.charts import Chart
 from occupax.analysis.statistics import Interval
 from occupax.experiments import methods, tuning
-from occupax.experiments.cells import Cell, Outcome, run_name, slug
-from occupax.experiments.figures import curves, table
-from occupax.experiments.inference import Seeds, above, difference, later, mean, median
+from occupax.experiments.cells import ExperimentCell, ExperimentResult, make_cell, run_name
+from occupax.experiments.figures import learning_curves
+from occupax.experiments.inference import (
+    Answer,
+    Seeds,
+    difference,
+    is_above,
+    is_later,
+    mean,
+    median,
+)
 from occupax.experiments.methods import METHODS, OURS, PLAIN, REWARD
 from occupax.experiments.scale import Scale
-from occupax.experiments.sections import Claim, Section, claim, parts, shown, text
+from occupax.experiments.sections import Claim, Section, claim, parts, shown, table, text
 from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE, Task, tasks
-from occupax.experiments.tuning import Score, Search, Trial
+from occupax.experiments.tuning import SCORES, Score, Search, Trial, make_search
+from occupax.jobs import file_name
 
-TASKS, TUNED = (LAKE, CARTPOLE, ACROBOT), (LAKE, CARTPOLE)
-"""All tasks, and those of which settings are searched for: on Acrobot that would take the time of
-all the rest."""
+TASKS = (LAKE, CARTPOLE, ACROBOT)
+TUNED = (LAKE, CARTPOLE)
+"""Tasks with tuned hyperparameters. A search on Acrobot would take the time of all the rest."""
 SAME_STEP = "SRVR-PG (TSIVR-PG's step size)"
 BUDGETS: dict[str, dict[str, int]] = {
     LAKE: dict.fromkeys(REWARD, 2_000_000) | {"SVRPG": 3_000_000, PLAIN: 10_000_000},
     CARTPOLE: dict.fromkeys(REWARD, 4_000),
     ACROBOT: dict.fromkeys(REWARD, 2_000),
 }
-"""How many episodes the printed settings get."""
+"""Episodes of the printed hyperparameters."""
 LOOK = {method: i for i, method in enumerate((*REWARD, SAME_STEP))}
 LIMITS = {LAKE: (0.0, 0.43), CARTPOLE: (0.0, 205.0), ACROBOT: (-510.0, -60.0)}
-"""The y axis of the figures of a task, which are compared."""
+"""Range of the y axis, the same for all figures of a task."""
 ROUNDING = 0.1
-"""By how much a printed size may differ from the theory's."""
+"""Largest relative difference of a printed size from the theory."""
 
 Key = tuple[str, str, str]
-"""A setting, "printed", "area" or "end", by which it was searched; a task; and a method."""
-Tests = dict[str, bool | None]
+"""Setting ("printed", or "area" or "end" for the score of the search), task and method."""
+Results = Mapping[Key, ExperimentResult]
+ByMethod = Mapping[str, ExperimentResult]
 
 
-def chosen_tasks(scale: Scale) -> list[str]:
-    """The tasks that are run at a scale."""
+def selected_tasks(scale: Scale) -> list[str]:
+    """Return the tasks of a scale."""
     return [name for name in TASKS if tasks()[name].tabular or scale.networks]
 
 
 def searches(scale: Scale) -> dict[tuple[str, str], Search]:
-    """The searches for tuned settings."""
-    return {
-        (name, method): Search.at(scale, tasks()[name], method, methods.printed()[name, method])
-        for name, method in product(chosen_tasks(scale), REWARD)
-        if name in TUNED
-    }
+    """Return the searches for tuned hyperparameters by task and method."""
+    by_key: dict[tuple[str, str], Search] = {}
+    for name in selected_tasks(scale):
+        if name in TUNED:
+            for method in REWARD:
+                printed = methods.printed()[name, method]
+                by_key[name, method] = make_search(scale, tasks()[name], method, printed)
+    return by_key
 
 
-def cells(scale: Scale, found: Mapping[tuple[str, str], Sequence[Trial]]) -> dict[Key, Cell]:
-    """Every run of this section, with the tuned settings of the searches."""
-    made: dict[Key, Cell] = {}
+def make_cells(
+    scale: Scale, trials: Mapping[tuple[str, str], Sequence[Trial]]
+) -> dict[Key, ExperimentCell]:
+    """Return every run of this section, with the tuned hyperparameters of the searches."""
+    cells: dict[Key, ExperimentCell] = {}
 
     def add(setting: str, task: Task, method: str, algorithm: Any, episodes: int) -> None:
         name = run_name(task, setting, method, algorithm)
-        made[setting, task.name, method] = Cell(
-            name, task, algorithm, scale.episodes(episodes), scale.seeds(task.seeds)
-        )
+        cells[setting, task.name, method] = make_cell(name, task, algorithm, scale, episodes)
 
-    looked, printed = searches(scale), methods.printed()
-    for name in chosen_tasks(scale):
+    printed = methods.printed()
+    tuned = searches(scale)
+    for name in selected_tasks(scale):
         task = tasks()[name]
         for method in REWARD:
             add("printed", task, method, printed[name, method], BUDGETS[name][method])
-            for by in ("area", "end") if name in TUNED else ():
-                best = looked[name, method].algorithm(tuning.winner(found[name, method], by).point)
-                add(by, task, method, best, task.episodes)
+            if name not in TUNED:
+                continue
+            for score in SCORES:
+                point = tuning.winner(trials[name, method], score).point
+                add(score, task, method, tuned[name, method].algorithm(point), task.episodes)
         if name == LAKE:
-            same = replace(printed[name, "SRVR-PG"], step_size=printed[name, OURS].step_size)
+            step_size = printed[name, OURS].step_size
+            same = replace(printed[name, "SRVR-PG"], step_size=step_size)
             add("printed", task, SAME_STEP, same, BUDGETS[name][OURS])
-    return made
+    return cells
 
 
-def sections(done: Mapping[Key, Outcome]) -> list[Section]:
-    """What the report says of section 6.1."""
-    names = list(dict.fromkeys(task for _, task, _ in done))
-    claims = [it for name in names for it in _claims(done, "printed", name)]
-    claims += [it for name in names if name in TUNED for it in _claims(done, "tuned", name)]
-    head = Section(**text("sections", "reward"), claims=[*claims, *_same_step(done), _sizes()])
-    return [head, *(_section(done, tasks()[name]) for name in names)]
+def sections(results: Results) -> list[Section]:
+    """Return the sections of the report about section 6.1."""
+    names = list(dict.fromkeys(task for _, task, _ in results))
+    claims: list[Claim] = []
+    for name in names:
+        claims += _claims(results, "printed", name)
+    for name in names:
+        if name in TUNED:
+            claims += _claims(results, "tuned", name)
+    claims += _same_step(results)
+    claims.append(_sizes())
+    head = Section(**text("sections", "reward"), claims=claims)
+    return [head, *(_section(results, tasks()[name]) for name in names)]
 
 
 def of_setting(
-    done: Mapping[Key, Outcome], setting: str, task: str, by: Score = "area"
-) -> dict[str, Outcome]:
-    """The outcomes of the five methods on a task: printed, or tuned for a score."""
-    kind = by if setting == "tuned" else setting
-    return {method: done[kind, task, method] for method in REWARD}
+    results: Results, setting: str, task: str, by: Score = "area"
+) -> dict[str, ExperimentResult]:
+    """Return the results of the five methods on a task, printed or tuned for a score."""
+    if setting == "tuned":
+        setting = by
+    return {method: results[setting, task, method] for method in REWARD}
 
 
-def common(outcomes: Mapping[str, Outcome]) -> int:
-    """The episodes that all methods had: areas are compared up to there."""
-    return min(int(it.episodes[-1]) for it in outcomes.values())
+def common_episodes(results: ByMethod) -> int:
+    """Return the episodes that all methods had, up to which areas are compared."""
+    return min(int(result.episodes[-1]) for result in results.values())
 
 
-def family(done: Mapping[Key, Outcome]) -> int:
-    """How many comparisons a claim makes: of a method with all others, on all tasks."""
-    return (len(REWARD) - 1) * len({task for _, task, _ in done})
+def family_size(results: Results) -> int:
+    """Return the number of comparisons of a claim: one method with all others on all tasks."""
+    return (len(REWARD) - 1) * len({task for _, task, _ in results})
 
 
 def tests_of(
-    task: Task, by_area: Mapping[str, Outcome], by_end: Mapping[str, Outcome], count: int
-) -> dict[str, tuple[Tests, str]]:
-    """The four claims on the outcomes of the five methods: what each test says, and what was measured."""
-    areas = {method: it.area(common(by_area)) for method, it in by_area.items()}
-    times = {method: it.reached(task.threshold, task.tabular) for method, it in by_end.items()}
-    ends = {method: mean(it.final, count) for method, it in by_end.items()}
-    others, plainer = ([it for it in REWARD if it != method] for method in (OURS, PLAIN))
-    over = {other: difference(areas[other], areas[PLAIN], count) for other in plainer}
-    ahead = {other: difference(areas[OURS], areas[other], count) for other in others}
-
-    def listed(intervals: Mapping[str, Interval]) -> str:
-        return ", ".join(f"{method} {shown(it)}" for method, it in intervals.items())
-
-    reached = ", ".join(
-        f"{method} {shown(median(it))} ({_count(it)})" for method, it in times.items()
-    )
-    found: dict[str, tuple[Tests, str]] = {
-        "solved": (
-            {method: _solved(it, task.threshold, count) for method, it in by_end.items()},
-            f"In the end ({task.threshold:.4g} is solved): {listed(ends)}.",
-        ),
+    task: Task, by_area: ByMethod, by_end: ByMethod, family: int
+) -> dict[str, tuple[dict[str, Answer], str]]:
+    """Return the tests and the measurement of the four claims about the five methods."""
+    until = common_episodes(by_area)
+    areas = {method: result.area(until) for method, result in by_area.items()}
+    over_plain: dict[str, Interval] = {}
+    ours_over: dict[str, Interval] = {}
+    for method, area in areas.items():
+        if method != PLAIN:
+            over_plain[method] = difference(area, areas[PLAIN], family)
+        if method != OURS:
+            ours_over[method] = difference(areas[OURS], area, family)
+    times: dict[str, Seeds] = {}
+    ends: dict[str, Interval] = {}
+    solved: dict[str, Answer] = {}
+    reached: list[str] = []
+    for method, result in by_end.items():
+        times[method] = result.episodes_to(task.threshold, task.tabular)
+        ends[method] = mean(result.final, family)
+        solved[method] = is_solved(result, task.threshold, family)
+        reached.append(f"{method} {shown(median(times[method]))} ({_count(times[method])})")
+    slower = {
+        method: is_later(times[PLAIN], times[method], family)
+        for method in by_end
+        if method != PLAIN
+    }
+    end = f"In the end ({task.threshold:.4g} is solved): {_listed(ends)}."
+    return {
+        "solved": (solved, end),
         "slowest": (
-            {other: later(times[PLAIN], times[other], count) for other in plainer},
-            f"Median episodes until solved (and seeds that solve it): {reached}.",
+            slower,
+            f"Median episodes until solved (and seeds that solve it): {', '.join(reached)}.",
         ),
         "faster": (
-            {other: above(it) for other, it in over.items()},
-            f"Area minus that of REINFORCE: {listed(over)}.",
+            _are_above(over_plain),
+            f"Area minus that of REINFORCE: {_listed(over_plain)}.",
         ),
         "outperforms": (
-            {other: above(it) for other, it in ahead.items()},
-            f"Area of TSIVR-PG minus: {listed(ahead)}.",
+            _are_above(ours_over),
+            f"Area of TSIVR-PG minus: {_listed(ours_over)}.",
         ),
     }
-    return found
 
 
-def _claims(done: Mapping[Key, Outcome], setting: str, name: str) -> list[Claim]:
-    """The four claims on a task; intervals hold for all tasks of a claim together."""
-    by_area, by_end = (of_setting(done, setting, name, by) for by in ("area", "end"))
-    found = tests_of(tasks()[name], by_area, by_end, family(done))
-    return [
-        claim(of, tests, f"{said}{parts(tests)}", f"{name}, {setting}")
-        for of, (tests, said) in found.items()
-    ]
+def _are_above(intervals: Mapping[str, Interval]) -> dict[str, Answer]:
+    return {method: is_above(interval) for method, interval in intervals.items()}
+
+
+def _listed(intervals: Mapping[str, Interval]) -> str:
+    return ", ".join(f"{method} {shown(interval)}" for method, interval in intervals.items())
+
+
+def _claims(results: Results, setting: str, name: str) -> list[Claim]:
+    """Return the four claims on a task. Intervals hold for all tasks of a claim together."""
+    by_area = of_setting(results, setting, name, "area")
+    by_end = of_setting(results, setting, name, "end")
+    by_claim = tests_of(tasks()[name], by_area, by_end, family_size(results))
+    claims: list[Claim] = []
+    for kind, (tests, measured) in by_claim.items():
+        claims.append(claim(kind, tests, measured + parts(tests), f"{name}, {setting}"))
+    return claims
 
 
 def _count(times: Seeds) -> str:
-    return f"{(times < inf).sum()} of {len(times)}"
+    return f"{np.isfinite(times).sum()} of {len(times)}"
 
 
-def _solved(it: Outcome, threshold: float, family: int) -> bool | None:
-    """Whether the end is above a threshold; below it, values that still rise cannot tell at this budget."""
-    test = above(mean(it.final, family), threshold)
-    if test is not False:
-        return test
-    return None if above(mean(it.late_rise(), family)) else False
+def is_solved(result: ExperimentResult, threshold: float, family: int) -> Answer:
+    """Return whether the end is above a threshold, or None if lower values still rise."""
+    answer = is_above(mean(result.final, family), threshold)
+    if answer is False and is_above(mean(result.late_rise(), family)):
+        return None
+    return answer
 
 
-def _same_step(done: Mapping[Key, Outcome]) -> list[Claim]:
-    """Whether TSIVR-PG is ahead of SRVR-PG because of its step size."""
-    if ("printed", LAKE, SAME_STEP) not in done:
+def _same_step(results: Results) -> list[Claim]:
+    """Return the claim that TSIVR-PG is ahead of SRVR-PG because of its step size."""
+    if ("printed", LAKE, SAME_STEP) not in results:
         return []
-    ours, same = done["printed", LAKE, OURS], done["printed", LAKE, SAME_STEP]
+    ours = results["printed", LAKE, OURS]
+    same = results["printed", LAKE, SAME_STEP]
     gain = difference(ours.area(), same.area())
-    times = [median(it.reached(tasks()[LAKE].threshold, exact=True)) for it in (ours, same)]
-    measured = f"""Area of TSIVR-PG minus that of SRVR-PG with its step size: {shown(gain)}. Median episodes until
-    solved: TSIVR-PG {shown(times[0])}, SRVR-PG {shown(times[1])}."""
-    return [
-        claim(
-            "same-step", {"": above(gain)}, " ".join(measured.split()), f"{LAKE}, equal step sizes"
-        )
-    ]
+    threshold = tasks()[LAKE].threshold
+    our_time = shown(median(ours.episodes_to(threshold, exact=True)))
+    same_time = shown(median(same.episodes_to(threshold, exact=True)))
+    measured = (
+        f"Area of TSIVR-PG minus that of SRVR-PG with its step size: {shown(gain)}. "
+        f"Median episodes until solved: TSIVR-PG {our_time}, SRVR-PG {same_time}."
+    )
+    return [claim("same-step", {"": is_above(gain)}, measured, f"{LAKE}, equal step sizes")]
 
 
 def _sizes() -> Claim:
-    """Whether the printed B and m are powers of N as the theory has them, but for rounding."""
+    """Return the claim that the printed B and m are powers of N, except for rounding."""
     errors: list[float] = []
-    for task, method in product(TASKS, (method for method in REWARD if method != PLAIN)):
-        it: Any = methods.printed()[task, method]
-        pairs = zip((it.batch, it.epoch_length), METHODS[method].powers or (), strict=True)
-        errors.append(max(abs(size / it.snapshot_batch**power - 1) for size, power in pairs))
-    measured = f"The sizes of the appendix differ from these by at most {max(errors):.0%}, which rounding explains."
+    for task, method in product(TASKS, REWARD):
+        powers = METHODS[method].powers
+        if powers is None:
+            continue
+        algorithm: Any = methods.printed()[task, method]
+        sizes = (algorithm.batch, algorithm.epoch_length)
+        for size, power in zip(sizes, powers, strict=True):
+            errors.append(abs(size / algorithm.snapshot_batch**power - 1))
+    measured = (
+        f"The sizes of the appendix differ from these by at most {max(errors):.0%}, "
+        "which rounding explains."
+    )
     return claim("sizes", {"": max(errors) < ROUNDING}, measured, "as printed")
 
 
-def _gains(done: Mapping[Key, Outcome], task: Task) -> str:
-    """By how much tuned settings beat the printed ones of the same method within the episodes of both."""
-    told = []
+def _gains(results: Results, task: Task) -> str:
+    """Return the gain of tuned over printed hyperparameters within the episodes of both."""
+    gains: list[str] = []
     for method in REWARD:
-        tuned, printed = done["area", task.name, method], done["printed", task.name, method]
-        until = common({"tuned": tuned, "printed": printed})
-        told.append(
-            f"{method} {shown(difference(tuned.area(until), printed.area(until), len(REWARD)))}"
-        )
-    return f"Area with tuned minus that with printed settings, over the episodes that both have: {', '.join(told)}."
+        tuned = results["area", task.name, method]
+        printed = results["printed", task.name, method]
+        until = common_episodes({"tuned": tuned, "printed": printed})
+        gain = difference(tuned.area(until), printed.area(until), len(REWARD))
+        gains.append(f"{method} {shown(gain)}")
+    return (
+        "Area with tuned minus that with printed settings, over the episodes that both have: "
+        f"{', '.join(gains)}."
+    )
 
 
-def _title(kind: str, outcomes: Mapping[str, Outcome]) -> str:
-    """Who leads by the area, alone or within chance, and who comes last."""
-    until = common(outcomes)
-    areas = {method: it.area(until) for method, it in outcomes.items()}
+def _title(kind: str, results: ByMethod) -> str:
+    """Return which method leads by the area, alone or within chance, and which comes last."""
+    until = common_episodes(results)
+    areas = {method: result.area(until) for method, result in results.items()}
     first, second, *_, last = sorted(areas, key=lambda method: -float(areas[method].mean()))
-    alone = above(difference(areas[first], areas[second], len(areas))) is True
-    names = {"first": first, "second": second, "last": last}
-    return text(
-        "titles", "reward-alone" if alone else "reward-shared", kind=kind.capitalize(), **names
-    )
+    title = "reward-shared"
+    if is_above(difference(areas[first], areas[second], len(areas))):
+        title = "reward-alone"
+    kind = kind.capitalize()
+    return text("titles", title, kind=kind, first=first, second=second, last=last)
 
 
-def _section(done: Mapping[Key, Outcome], task: Task) -> Section:
-    printed = of_setting(done, "printed", task.name)
+def _section(results: Results, task: Task) -> Section:
+    kinds = {"printed": of_setting(results, "printed", task.name)}
     if task.name == LAKE:
-        printed |= {SAME_STEP: done["printed", LAKE, SAME_STEP]}
-    kinds = {"printed": printed}
+        kinds["printed"][SAME_STEP] = results["printed", LAKE, SAME_STEP]
+    gains = ""
     if task.name in TUNED:
-        kinds["tuned"] = of_setting(done, "tuned", task.name)
-    anchor = slug("reward", task.name)
-    pair: list[Chart] = [
-        curves(f"{anchor}-{kind}", _title(kind, outcomes), task, outcomes, LOOK, LIMITS[task.name])
-        for kind, outcomes in kinds.items()
-    ]
-    gains = _gains(done, task) if task.name in TUNED else ""
+        kinds["tuned"] = of_setting(results, "tuned", task.name)
+        gains = _gains(results, task)
+    anchor = file_name("reward", task.name)
+    figures: list[Chart] = []
     rows: list[list[str]] = []
-    for setting, areas in kinds.items():
-        until = common(of_setting(done, setting, task.name))
-        for method, area in areas.items():
-            it = area if setting == "printed" else done["end", task.name, method]
-            times = it.reached(task.threshold, task.tabular)
-            numbers = [
-                shown(mean(area.area(until))),
-                shown(median(times)),
-                _count(times),
-                shown(mean(it.final)),
-            ]
-            rows.append([setting, method, *numbers])
-    values = {"task": task, "slug": anchor, "seeds": len(printed[OURS].values), "gains": gains}
-    return Section(
-        **text("sections", "reward-task", **values),
-        figures=pair,
-        tables=[table("reward", rows, **values)],
-    )
+    for kind, by_method in kinds.items():
+        name = f"{anchor}-{kind}"
+        title = _title(kind, by_method)
+        limits = LIMITS[task.name]
+        figures.append(learning_curves(name, title, task, by_method, LOOK, limits))
+        until = common_episodes(of_setting(results, kind, task.name))
+        for method, result in by_method.items():
+            area = shown(mean(result.area(until)))
+            by_end = result
+            if kind == "tuned":
+                by_end = results["end", task.name, method]
+            times = by_end.episodes_to(task.threshold, task.tabular)
+            final = shown(mean(by_end.final))
+            rows.append([kind, method, area, shown(median(times)), _count(times), final])
+    seeds = len(kinds["printed"][OURS].values)
+    values = {"task": task, "slug": anchor, "seeds": seeds, "gains": gains}
+    words = text("sections", "reward-task", **values)
+    return Section(**words, figures=figures, tables=[table("reward", rows, **values)])

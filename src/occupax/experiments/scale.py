@@ -1,4 +1,4 @@
-"""The size of the experiments."""
+"""Scale of the experiments."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -7,37 +7,57 @@ Item = TypeVar("Item")
 
 
 class Scale(NamedTuple):
-    """How much of everything is run."""
+    """Fraction of the experiments that is run."""
 
     name: str
-    share: float
-    """The share of the episodes that are run."""
-    least: int
-    """How many episodes are run even if that share is smaller."""
-    most_seeds: int
+    fraction: float
+    """Fraction of the episodes."""
+    min_episodes: int
+    """Lower bound of the episodes."""
+    max_seeds: int
     networks: bool
     """Whether CartPole and Acrobot are run, which take the most time."""
     roots: tuple[int, ...]
-    """The square roots of the snapshots N of the rate where the theorem applies."""
+    """Square roots of N for the rate where the theorem applies."""
     lake_roots: tuple[int, ...]
-    """The same for the paper's curve on the lake."""
+    """Square roots of N for the paper's curve on the lake."""
     whole: bool
-    """Whether all readings, rounds and sizes are run, or the first few of each only."""
+    """Whether all readings, rounds and sizes are run, or the first few only."""
 
     def episodes(self, episodes: int) -> int:
-        """How many of some episodes are run."""
-        return max(int(self.share * episodes), min(episodes, self.least))
+        """Return the episodes of a budget at this scale."""
+        return max(int(self.fraction * episodes), min(episodes, self.min_episodes))
 
     def some(self, items: Sequence[Item], count: int) -> Sequence[Item]:
-        """All of some items, or the first few at a small scale."""
-        return items if self.whole else items[:count]
+        """Return all items, or the first few at a small scale."""
+        if self.whole:
+            return items
+        return items[:count]
 
     def seeds(self, seeds: int) -> int:
-        """How many of some seeds are run."""
-        return min(seeds, self.most_seeds)
+        """Return the number of seeds at this scale."""
+        return min(seeds, self.max_seeds)
 
 
 SCALES = {
-    "quick": Scale("quick", 0.02, 2_000, 3, False, (4, 8, 16), (4, 8, 16), False),
-    "full": Scale("full", 1.0, 1, 50, True, (4, 8, 16, 32, 64, 128, 256), (4, 8, 16, 32, 64), True),
+    "quick": Scale(
+        name="quick",
+        fraction=0.02,
+        min_episodes=2_000,
+        max_seeds=3,
+        networks=False,
+        roots=(4, 8, 16),
+        lake_roots=(4, 8, 16),
+        whole=False,
+    ),
+    "full": Scale(
+        name="full",
+        fraction=1.0,
+        min_episodes=1,
+        max_seeds=50,
+        networks=True,
+        roots=(4, 8, 16, 32, 64, 128, 256),
+        lake_roots=(4, 8, 16, 32, 64),
+        whole=True,
+    ),
 }

@@ -1,11 +1,7 @@
-"""What an experiment has to show: claims with verdicts, figures and tables; the words are in `report.toml`."""
+"""Sections of the report: claims with verdicts, figures and tables. `report.toml` has the words."""
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from importlib.resources import files
-from operator import getitem
 from typing import Any, Literal
 
 import numpy as np
@@ -13,41 +9,34 @@ import numpy as np
 from occupax.analysis.charts import Chart, Maps
 from occupax.analysis.describe import number
 from occupax.analysis.statistics import Interval
+from occupax.analysis.text_table import TextTable
+from occupax.analysis.texts import Texts
+from occupax.experiments.inference import Answer
 
-TEXTS = tomllib.loads((files("occupax.experiments") / "report.toml").read_text(encoding="utf-8"))
+TEXTS = Texts("occupax.experiments", "report.toml")
+text = TEXTS.get
 Verdict = Literal["reproduced", "partly", "not reproduced", "cannot tell"]
+Tests = Mapping[str, Answer]
+"""Results of the tests of a claim, by the name of the part."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that can be true or false, and what was measured."""
+    """Statement of the paper that can be true or false, and its measurement."""
 
     where: str
-    """The section of the paper."""
+    """Section of the paper."""
     says: str
-    """What it says, in our words."""
+    """Statement in our words."""
     on: str
-    """The task and the settings that were used, or what was computed."""
+    """Task and hyperparameters, or the computed quantity."""
     measured: str
     verdict: Verdict
 
 
 @dataclass(frozen=True)
-class TextTable:
-    """Numbers in rows, as text; the first `words` columns are words."""
-
-    name: str
-    caption: str
-    header: Sequence[str]
-    words: int
-    rows: Sequence[Sequence[str]]
-    folded: bool = False
-    """Whether a reader must open it to see more than its caption."""
-
-
-@dataclass(frozen=True)
 class Section:
-    """A part of the report."""
+    """Part of the report."""
 
     anchor: str
     title: str
@@ -58,64 +47,70 @@ class Section:
 
     @property
     def pairs(self) -> list[Sequence[Chart | Maps]]:
-        """The figures, two side by side."""
-        return [self.figures[at : at + 2] for at in range(0, len(self.figures), 2)]
+        """Figures in pairs, side by side."""
+        return [self.figures[i : i + 2] for i in range(0, len(self.figures), 2)]
 
 
-def text(*place: str, **values: Any) -> Any:
-    """The text at a place of the file, or all that are there by name, with values for the fields in braces."""
-    return _filled(reduce(getitem, place, TEXTS), values)
+def claim(name: str, tests: Tests, measured: str, on: str, **values: Any) -> Claim:
+    """Return a claim of the texts with the verdict of its tests and its measurement."""
+    words = text("claims", name, **values)
+    measured = " ".join(measured.split())
+    return Claim(**words, on=on, measured=measured, verdict=verdict(tests.values()))
 
 
-def _filled(entry: Any, values: dict[str, Any]) -> Any:
-    if isinstance(entry, dict):
-        return {name: _filled(part, values) for name, part in entry.items()}
-    if isinstance(entry, list):
-        return [_filled(part, values) for part in entry]
-    return " ".join(entry.format(**values).split()) if isinstance(entry, str) else entry
+def table(name: str, rows: Sequence[Sequence[str]], **values: Any) -> TextTable:
+    """Return a table of the texts with its rows."""
+    return TextTable(**text("tables", name, **values), rows=rows)
 
 
-def claim(
-    name: str, tests: Mapping[str, bool | None], measured: str, on: str, **values: Any
-) -> Claim:
-    """A claim of the texts, with the verdict of tests of its parts, what was measured, and on what."""
-    return Claim(
-        **text("claims", name, **values), on=on, measured=measured, verdict=verdict(tests.values())
-    )
-
-
-def verdict(tests: Iterable[bool | None]) -> Verdict:
-    """Reproduced if all tests hold; partly if some do; not if none does and one fails; None is one that cannot tell."""
-    found = list(tests)
-    if found and all(found):
+def verdict(answers: Iterable[Answer]) -> Verdict:
+    """Return "reproduced" if all tests hold, "partly" if some do, "not reproduced" if one fails."""
+    answers = list(answers)
+    if answers and all(answers):
         return "reproduced"
-    if any(found):
+    if any(answers):
         return "partly"
-    return "not reproduced" if any(test is False for test in found) else "cannot tell"
+    if False in answers:
+        return "not reproduced"
+    return "cannot tell"
 
 
-def parts(tests: Mapping[str, bool | None]) -> str:
-    """Which parts of a claim hold, which are refuted and of which that cannot be told, unless they are all alike."""
-    kinds = {True: "Holds", False: "Refuted", None: "Cannot tell"}
+def parts(tests: Tests) -> str:
+    """Return the parts of a claim that hold and fail, unless all are alike."""
     if len(set(tests.values())) < 2:
         return ""
-    listed = {
-        kind: [name for name, test in tests.items() if test is of] for of, kind in kinds.items()
-    }
-    return " " + " ".join(f"{kind}: {', '.join(names)}." for kind, names in listed.items() if names)
+    sentences: list[str] = []
+    for word, answer in (("Holds", True), ("Refuted", False), ("Cannot tell", None)):
+        names = names_with(tests, answer)
+        if names:
+            sentences.append(f" {word}: {', '.join(names)}.")
+    return "".join(sentences)
 
 
-def answer(test: bool | None) -> str:
-    """The outcome of a test in words."""
-    return {True: "yes", False: "no", None: "cannot tell"}[test]
+def names_with(tests: Tests, answer: Answer) -> list[str]:
+    """Return the names of the tests with a result."""
+    return [name for name, result in tests.items() if result is answer]
 
 
-def ordered(test: bool | None) -> str:
-    """Where the first of two stands, by the test whether it is above the second."""
-    return {True: "ahead of", False: "behind", None: "not told apart from"}[test]
+def answer_word(answer: Answer) -> str:
+    """Return the result of a test as a word."""
+    return {True: "yes", False: "no", None: "cannot tell"}[answer]
+
+
+def order_words(answer: Answer) -> str:
+    """Return the place of the first of two, by the test whether it is above the second."""
+    return {True: "ahead of", False: "behind", None: "not told apart from"}[answer]
 
 
 def shown(interval: Interval) -> str:
-    """A number and its interval."""
-    estimate, lower, upper = ("never" if np.isinf(bound) else number(bound) for bound in interval)
-    return estimate if estimate == lower == upper else f"{estimate} [{lower}, {upper}]"
+    """Return an estimate with its interval as text."""
+    estimate, lower, upper = map(_number_text, interval)
+    if estimate == lower == upper:
+        return estimate
+    return f"{estimate} [{lower}, {upper}]"
+
+
+def _number_text(value: Any) -> str:
+    if np.isinf(value):
+        return "never"
+    return number(value)

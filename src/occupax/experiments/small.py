@@ -1,9 +1,9 @@
-"""Small problems with an optimum inside, where the theorem applies, and ascent along their exact gradients."""
+"""Small problems with an interior optimum, where the theorem applies, and their exact ascent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,81 +16,82 @@ from occupax.envs import TabularMDP, make
 from occupax.exact.dynamics import dynamics
 from occupax.problem import Problem
 
-GARNET, SMALL_LAKE, ENTROPY = "garnet coverage", "4 x 4 lake coverage", "garnet entropy"
+GARNET = "garnet coverage"
+SMALL_LAKE = "4 x 4 lake coverage"
+ENTROPY = "garnet entropy"
+
+Logits = Float[Array, "S A"]
+
+
+class DiscountedModel(NamedTuple):
+    """Arrays of a problem with discounted transitions."""
+
+    transition: Float[Array, "S A S"]
+    initial: Float[Array, " S"]
+    features: Float[Array, "n d"]
+    """Features of each state and action."""
 
 
 @dataclass(frozen=True)
 class SmallProblem:
-    """A problem, and what its best stationary policy is worth."""
+    """Problem with the value of its best stationary policy."""
 
     name: str
     problem: Problem
 
     @cached_property
     def optimum(self) -> float:
-        """The utility of the best table, by a quasi-Newton method with exact gradients from the uniform policy."""
+        """Utility of the best table, by a quasi-Newton method with exact gradients."""
         from scipy import optimize
 
+        problem = self.problem
         with jax.enable_x64(True):
-            model, shape = _model(self.problem), dynamics(self.problem).shape
-            slope = eqx.filter_jit(
-                eqx.filter_value_and_grad(lambda logits: -_utility(self.problem, model, logits))
+            model = _discounted_model(problem)
+            shape = dynamics(problem).shape
+            evaluate = eqx.filter_jit(
+                eqx.filter_value_and_grad(lambda logits: -_utility(problem, model, logits))
             )
 
             def loss(logits: np.ndarray) -> tuple[float, np.ndarray]:
-                value, gradient = slope(jnp.asarray(logits.reshape(shape)))
+                value, gradient = evaluate(jnp.asarray(logits.reshape(shape)))
                 return float(value), np.asarray(gradient, float).ravel()
 
-            settings: Any = {"maxiter": 5000, "gtol": 1e-11, "ftol": 0.0}
-            found = optimize.minimize(
-                loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=settings
-            )
-        return -float(found.fun)
+            options: Any = {"maxiter": 5000, "gtol": 1e-11, "ftol": 0.0}
+            start = np.zeros(shape).ravel()
+            result = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+        return -float(result.fun)
 
     @cached_property
-    def least_probability(self) -> float:
-        """The smallest probability of an action in the optimum over occupancies: above zero it lies inside."""
-        found = exact.solve(Problem(**self._arguments(horizon=None)))
-        occupancy = np.asarray(found.occupancy)
-        visited = occupancy.sum(1) > 1e-9
-        return float((occupancy[visited] / occupancy[visited].sum(1, keepdims=True)).min())
+    def min_probability(self) -> float:
+        """Smallest action probability of the optimal occupancy, above zero if it is interior."""
+        problem = with_horizon(self.problem, None)
+        occupancy = np.asarray(exact.solve(problem).occupancy)
+        visited = occupancy[occupancy.sum(1) > 1e-9]
+        probs = visited / visited.sum(1, keepdims=True)
+        return float(probs.min())
 
-    def _arguments(self, horizon: int | None) -> dict[str, Any]:
-        it = self.problem
-        return {
-            "env": it.env,
-            "utility": it.utility,
-            "discount": it.discount,
-            "horizon": horizon,
-            "features": it.features,
-        }
+
+def with_horizon(problem: Problem, horizon: int | None) -> Problem:
+    """Return a problem with another horizon."""
+    return Problem(
+        problem.env, problem.utility, problem.discount, horizon, features=problem.features
+    )
 
 
 @cache
 def small_problems() -> dict[str, SmallProblem]:
-    """All of them, by name."""
-    pairs, discount, horizon = features.StateAction(), 0.9, 30
-    five, eight = (
-        TabularMDP.garnet(*sizes, jax.random.key(seed))
-        for sizes, seed in (((5, 3, 2), 0), ((8, 2, 3), 1))
-    )
-    listed = [
-        SmallProblem(GARNET, Problem(five, utilities.LogCoverage(0.125), discount, horizon)),
-        SmallProblem(
-            SMALL_LAKE,
-            Problem(
-                make("FrozenLake-v1"),
-                utilities.LogCoverage(0.02),
-                discount,
-                horizon,
-                features=pairs,
-            ),
-        ),
-        SmallProblem(
-            ENTROPY, Problem(eight, utilities.Entropy(), discount, horizon, features=pairs)
-        ),
-    ]
-    return {it.name: it for it in listed}
+    """Return all small problems by name."""
+    time: Any = {"discount": 0.9, "horizon": 30}
+    pairs = features.StateAction()
+    garnet = TabularMDP.garnet(5, 3, 2, jax.random.key(0))
+    larger_garnet = TabularMDP.garnet(8, 2, 3, jax.random.key(1))
+    lake_utility = utilities.LogCoverage(0.02)
+    problems = {
+        GARNET: Problem(garnet, utilities.LogCoverage(0.125), **time),
+        SMALL_LAKE: Problem(make("FrozenLake-v1"), lake_utility, features=pairs, **time),
+        ENTROPY: Problem(larger_garnet, utilities.Entropy(), features=pairs, **time),
+    }
+    return {name: SmallProblem(name, problem) for name, problem in problems.items()}
 
 
 def exact_ascent(
@@ -100,50 +101,49 @@ def exact_ascent(
     radius: float,
     steps: Sequence[int],
 ) -> Float[np.ndarray, " step"]:
-    """The utility after numbers of steps along the exact gradient, no longer than a radius: nothing is sampled."""
+    """Return the utility after numbers of truncated steps along the exact gradient."""
     with jax.enable_x64(True):
-        arrays = _model(problem)
-        logits, values, done = jnp.asarray(table, float), list[float](), 0
+        model = _discounted_model(problem)
+        logits = jnp.asarray(table, float)
+        values: list[float] = []
+        previous = 0
         for count in steps:
-            logits = _ascend(problem, arrays, logits, step_size, radius, count - done)
-            done = count
-            values.append(float(_utility(problem, arrays, logits)))
+            logits = _ascend(problem, model, logits, step_size, radius, count - previous)
+            previous = count
+            values.append(float(_utility(problem, model, logits)))
     return np.array(values)
 
 
-Model = tuple[Float[Array, "S A S"], Float[Array, " S"], Float[Array, "n d"]]
-"""Discounted transitions, the first states, and what each state and action counts."""
+def _discounted_model(problem: Problem) -> DiscountedModel:
+    model = dynamics(problem)
+    transition = model.discount * model.transition.toarray().reshape(*model.shape, -1)
+    return DiscountedModel(
+        jnp.asarray(transition), jnp.asarray(model.initial), jnp.asarray(model.features.toarray())
+    )
 
 
-def _model(problem: Problem) -> Model:
-    found = dynamics(problem)
-    onward = found.discount * found.transition.toarray().reshape(*found.shape, -1)
-    return jnp.asarray(onward), jnp.asarray(found.initial), jnp.asarray(found.features.toarray())
-
-
-def _utility(problem: Problem, model: Model, logits: Float[Array, "S A"]) -> Float[Array, ""]:
-    onward, initial, counts = model
+def _utility(problem: Problem, model: DiscountedModel, logits: Logits) -> Float[Array, ""]:
     probs = jax.nn.softmax(logits)
-    flow = jnp.einsum("sa,sat->ts", probs, onward)
-    arriving = initial - jnp.linalg.matrix_power(flow, problem.sampling_horizon()) @ initial
-    visits = jnp.linalg.solve(jnp.eye(len(initial)) - flow, arriving)[:, None] * probs
-    return problem.utility.value(visits.ravel() @ counts)
+    flow = jnp.einsum("sa,sat->ts", probs, model.transition)
+    power = jnp.linalg.matrix_power(flow, problem.sampling_horizon())
+    arriving = model.initial - power @ model.initial
+    visits = jnp.linalg.solve(jnp.eye(len(model.initial)) - flow, arriving)
+    occupancy = visits[:, None] * probs
+    return problem.utility.value(occupancy.ravel() @ model.features)
 
 
 @eqx.filter_jit
 def _ascend(
     problem: Problem,
-    model: Model,
-    logits: Float[Array, "S A"],
+    model: DiscountedModel,
+    logits: Logits,
     step_size: float,
     radius: float,
     steps: Any,
-) -> Float[Array, "S A"]:
-    def step(_: Any, at: Float[Array, "S A"]) -> Float[Array, "S A"]:
-        slope = jax.grad(_utility, argnums=2)(problem, model, at)
-        return (
-            at
-            + jnp.minimum(step_size, radius / jnp.maximum(jnp.linalg.norm(slope), 1e-300)) * slope
-        )
+) -> Logits:
+    def step(_: Any, logits: Logits) -> Logits:
+        gradient = jax.grad(_utility, argnums=2)(problem, model, logits)
+        norm = jnp.maximum(jnp.linalg.norm(gradient), 1e-300)
+        return logits + jnp.minimum(step_size, radius / norm) * gradient
 
     return jax.lax.fori_loop(0, steps, step, logits)

@@ -1,16 +1,17 @@
-"""The search for tuned settings, sequential and with the same number of trials and episodes for every method.
+"""Search for tuned hyperparameters, sequential and with an equal budget for every method.
 
-It begins with five settings for each N, spread over a range of step sizes that all methods share,
-the printed setting among them. Then the neighbours of the best are tried, by the mean over the
-training and by the end in turn, a factor of sqrt(10) away in one number, whether or not that lies
-in the first range. As long as the best by a score has no neighbour on one side, its neighbours are
-tried, too, up to a limit. All trials have the full number of episodes and two seeds. The best few
-by each score that have neighbours on all sides, and the printed setting, are tried again on other
-seeds, and there the winner is found.
+The search begins with five settings for each N over a range of step sizes that all methods share,
+the printed setting among them. Then the neighbours of the best setting are tried, by the mean over
+the training and by the end in turn. Neighbours differ by a factor of sqrt(10) and may leave the
+range. While the best setting of a score has no neighbour on one side, its neighbours are tried too,
+up to a limit. All trials have the full number of episodes and two seeds. The best few settings of
+each score with neighbours on all sides, and the printed one, are tried again on other seeds, which
+select the winner.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from math import inf, nan, sqrt
 from typing import Any, Literal, NamedTuple
@@ -18,39 +19,38 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occupax.algorithms import Algorithm
-from occupax.analysis.describe import words
-from occupax.experiments import methods
-from occupax.experiments.cells import Outcome, described, judged, slug
-from occupax.experiments.methods import METHODS
+from occupax.analysis.saved_text import words
+from occupax.experiments import cells, methods
+from occupax.experiments.cells import ExperimentResult, describe_task
+from occupax.experiments.methods import METHODS, snapshot_size
 from occupax.experiments.scale import Scale
-from occupax.experiments.store import Arrays, Unit
 from occupax.experiments.tasks import Task
 from occupax.io import codec
+from occupax.jobs import Job, JobResult, file_name
 from occupax.training.loggers import Logger
 
 Score = Literal["area", "end"]
 SCORES: tuple[Score, ...] = ("area", "end")
 SEED = 1
-"""The seed of the search; runs that are shown have another, and so share no random number with
-it."""
-AT_ONCE = 5
-"""Settings that are trained together."""
+"""Seed of the search, which shares no random number with the runs that are shown."""
+GROUP = 5
+"""Number of settings that are trained together."""
 RECORDS = 25
-"""How often policies are judged during a trial."""
-SEEDS, CONFIRMING = (0, 1), (2, 3, 4, 5)
-"""The seeds of a trial, and those on which the best are tried again."""
-ROUNDS = SCORES
-MOST_EXTENSIONS = 3
-"""So many rounds more are spent on a best setting at an edge."""
+"""Number of records of a trial."""
+SEEDS = (0, 1)
+CONFIRMING_SEEDS = (2, 3, 4, 5)
+"""Seeds of a trial, and seeds on which the best settings are tried again."""
+MAX_EXTENSIONS = 3
+"""Number of additional rounds for a best setting at an edge."""
 FINALISTS = 2
 FACTOR = sqrt(10)
-"""Between a number and its neighbour, for every number of every method."""
-SECOND = {"radius": (1e-2, 1.0), "mixing": (1e-2, 1.0)}
-"""The range of what is searched for besides the step size; the mixing weight cannot be above 1."""
+"""Ratio of a number and its neighbour, for every number of every method."""
+SECOND_RANGES = {"radius": (1e-2, 1.0), "mixing": (1e-2, 1.0)}
+"""Range of the hyperparameter that is tuned besides the step size."""
 
 
-class Point(NamedTuple):
-    """A setting: N, the step size, and the second number if the method has one."""
+class SearchPoint(NamedTuple):
+    """Setting of a method: N, the step size, and the second number if the method has one."""
 
     snapshot: int
     step_size: float
@@ -58,225 +58,269 @@ class Point(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A setting that was tried, and its scores: on the first seeds, and on the others if it was tried again."""
+    """Setting with its scores on the seeds of trials, and on the confirming seeds if tried again."""
 
-    point: Point
+    point: SearchPoint
     area: float
     end: float
     confirmed_area: float = nan
     confirmed_end: float = nan
 
     def score(self, by: Score, confirmed: bool = False) -> float:
-        """One of the scores, minus infinity if it is not known."""
-        found = getattr(self, f"confirmed_{by}" if confirmed else by)
-        return -np.inf if np.isnan(found) else found
+        """Return a score, minus infinity if unknown."""
+        scores = {"area": self.area, "end": self.end}
+        if confirmed:
+            scores = {"area": self.confirmed_area, "end": self.confirmed_end}
+        if np.isnan(scores[by]):
+            return -np.inf
+        return scores[by]
 
 
-class Search(NamedTuple):
-    """A method on a task, with so many episodes for each run."""
+@dataclass(frozen=True)
+class Search:
+    """Search for the hyperparameters of a method on a task."""
 
     task: Task
     method: str
     episodes: int
     printed: Any = None
-    """The printed setting, which is among those that are tried."""
-    rounds: tuple[Score, ...] = ROUNDS
-    changes: tuple[tuple[str, Any], ...] = ()
-    """Fields of the algorithm that are not those of the method."""
-    extensions: int = MOST_EXTENSIONS
-
-    @classmethod
-    def at(
-        cls,
-        scale: Scale,
-        task: Task,
-        method: str,
-        printed: Any,
-        changes: tuple[tuple[str, Any], ...] = (),
-    ) -> "Search":
-        """A search at a scale: a small one has the printed N, or the largest, one round, and stays within edges."""
-        given = getattr(printed, "snapshot_batch", getattr(printed, "batch", None))
-        sizes = task.snapshots if scale.whole or given is None else (given,)
-        searched = replace(task, snapshots=tuple(scale.some(sizes[::-1], 1)))
-        rounds, extensions = tuple(scale.some(ROUNDS, 1)), MOST_EXTENSIONS if scale.whole else 0
-        return cls(
-            searched, method, scale.episodes(task.episodes), printed, rounds, changes, extensions
-        )
+    """Printed algorithm, which is among the trials."""
+    rounds: tuple[Score, ...] = SCORES
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the algorithm that differ from those of the method."""
+    extensions: int = MAX_EXTENSIONS
 
     @property
-    def unit(self) -> Unit:
-        """The search as work to be done."""
-        kinds = [f"{name} {value}" for name, value in self.changes]
-        about = {
+    def job(self) -> Job:
+        """Job that tries all settings."""
+        description = {
+            **describe_task(self.task),
             "method": self.method,
             "episodes": self.episodes,
             "rounds": list(self.rounds),
             "extensions": self.extensions,
-            "changes": kinds,
+            "changes": [f"{name} {value}" for name, value in self.changes.items()],
             "N": list(self.task.snapshots),
         }
-        printed = {} if self.printed is None else {"printed": words(*codec.pack(self.printed))}
-        name = slug(
-            "search", self.task.name, self.method, *(name for name, value in self.changes if value)
-        )
-        trials = (len(self.task.snapshots) + len(self.rounds) + 1) * AT_ONCE * len(SEEDS) + 5 * len(
-            CONFIRMING
-        )
-        seconds = 10.0 + trials * self.episodes / (4e5 if self.task.tabular else 5e3)
-        return Unit(
-            name,
-            described(self.task) | about | printed,
-            seconds,
-            lambda logger: _packed(self.trials(logger)),
-        )
+        if self.printed is not None:
+            description["printed"] = words(*codec.pack(self.printed))
+        name = file_name("search", self.task.name, self.method, *self.enabled_changes())
+        groups = len(self.task.snapshots) + len(self.rounds) + 1
+        runs = groups * GROUP * len(SEEDS) + 5 * len(CONFIRMING_SEEDS)
+        episodes_a_second = 5e3
+        if self.task.tabular:
+            episodes_a_second = 4e5
+        seconds = 10.0 + runs * self.episodes / episodes_a_second
+        return Job(name, description, seconds, partial(_search, self))
 
-    def algorithm(self, point: Point) -> Algorithm[Any]:
-        """The algorithm with a setting; N as printed has the printed B and m."""
-        at, second = point.snapshot, self._second
-        given = getattr(self.printed, "snapshot_batch", None)
-        sizes = (self.printed.batch, self.printed.epoch_length) if given == at else None
-        settings = {"step_size": point.step_size} | ({second: point.second} if second else {})
-        return methods.make(self.method, at, sizes, **settings, **dict(self.changes))
+    def enabled_changes(self) -> list[str]:
+        """Return the names of the changes that are not off."""
+        return [name for name, value in self.changes.items() if value]
+
+    def algorithm(self, point: SearchPoint) -> Algorithm[Any]:
+        """Return the algorithm of a setting. The printed N has the printed B and m."""
+        sizes = None
+        if getattr(self.printed, "snapshot_batch", None) == point.snapshot:
+            sizes = (self.printed.batch, self.printed.epoch_length)
+        settings = {"step_size": point.step_size, **self.changes}
+        if self._second is not None:
+            settings[self._second] = point.second
+        return methods.make(self.method, point.snapshot, sizes, **settings)
 
     @property
     def _second(self) -> str | None:
-        """What is searched for besides the step size: no share of a mixture whose shares fade by themselves."""
+        """Hyperparameter that is tuned besides the step size, none for mixtures that fade."""
         second = METHODS[self.method].second
-        return None if second == "mixing" and dict(self.changes).get("fading") else second
+        if second == "mixing" and self.changes.get("fading"):
+            return None
+        return second
+
+    @property
+    def _max_second(self) -> float:
+        if self._second == "mixing":
+            return 1.0
+        return inf
 
     def trials(self, logger: Logger | None = None) -> list[Trial]:
-        """Try all settings, one after the other."""
-        tried = [
-            trial for at in self.task.snapshots for trial in self._try(self._first(at), logger)
-        ]
-        for by in self.rounds:
-            tried += self._around(best(tried, by)[0], tried, logger)
+        """Return the trials of all settings, one after the other."""
+        trials: list[Trial] = []
+        for snapshot in self.task.snapshots:
+            trials += self._try(self.first_points(snapshot), logger)
+        for score in self.rounds:
+            trials += self._try_neighbours(best(trials, score)[0], trials, logger)
         for _ in range(self.extensions):
-            at_edges = [
-                it
-                for by in self.rounds
-                for it in best(tried, by)[:1]
-                if not self.enclosed(tried, it)
-            ]
+            leaders = [best(trials, score)[0] for score in self.rounds]
+            at_edges = [leader for leader in leaders if not self.is_enclosed(leader, trials)]
             if not at_edges:
                 break
-            tried += self._around(at_edges[0], tried, logger)
-        return [*self._confirm(tried, logger)]
+            trials += self._try_neighbours(at_edges[0], trials, logger)
+        return self._confirm(trials, logger)
 
-    def enclosed(self, trials: Sequence[Trial], found: Trial) -> bool:
-        """Whether smaller and larger numbers than those of a trial were tried with its N; no share is above 1."""
-        mine = [it.point for it in trials if it.point.snapshot == found.point.snapshot]
-        inside = _inside([it.step_size for it in mine], found.point.step_size)
+    def is_enclosed(self, trial: Trial, trials: Sequence[Trial]) -> bool:
+        """Return whether smaller and larger numbers than those of a trial were tried with its N."""
+        points = [other.point for other in trials if other.point.snapshot == trial.point.snapshot]
+        step_sizes = [point.step_size for point in points]
+        if not min(step_sizes) < trial.point.step_size < max(step_sizes):
+            return False
         if self._second is None:
-            return inside
-        most = 1.0 if self._second == "mixing" else inf
-        return inside and _inside([it.second for it in mine], found.point.second, most)
+            return True
+        seconds = [point.second for point in points]
+        has_larger = trial.point.second < max(seconds) or trial.point.second >= self._max_second
+        return min(seconds) < trial.point.second and has_larger
 
-    def _first(self, snapshot: int) -> list[Point]:
-        """Five settings for an N: the step sizes are those of every method, the second numbers are drawn."""
+    def first_points(self, snapshot: int) -> list[SearchPoint]:
+        """Return five settings for an N. All methods have the same step sizes."""
+        random = np.random.default_rng(snapshot)
         low, high = np.log10(self.task.step_sizes)
-        random, second = np.random.default_rng(snapshot), self._second
-        edges = np.linspace(low, high, AT_ONCE + 1)
-        exponents = np.round(2 * random.uniform(edges[:-1], edges[1:])) / 2
-        points = [_point(snapshot, 10**it) for it in exponents]
-        if second:
-            low, high = np.log10(SECOND[second])
-            seconds = 10 ** (np.round(2 * random.permutation(np.linspace(low, high, AT_ONCE))) / 2)
-            points = [
-                _point(it.snapshot, it.step_size, number)
-                for it, number in zip(points, seconds, strict=True)
-            ]
-        given = self._printed_point
-        if given is not None and given.snapshot == snapshot:
-            nearest = min(points, key=lambda it: abs(np.log(it.step_size / given.step_size)))
-            points[points.index(nearest)] = given
+        edges = np.linspace(low, high, GROUP + 1)
+        step_sizes = 10 ** _half_steps(random.uniform(edges[:-1], edges[1:]))
+        seconds = np.zeros(GROUP)
+        if self._second is not None:
+            low, high = np.log10(SECOND_RANGES[self._second])
+            seconds = 10 ** _half_steps(random.permutation(np.linspace(low, high, GROUP)))
+        pairs = zip(step_sizes, seconds, strict=True)
+        points = [_rounded_point(snapshot, step_size, second) for step_size, second in pairs]
+        printed = self._printed_point
+        if printed is not None and printed.snapshot == snapshot:
+            ratios = [abs(np.log(point.step_size / printed.step_size)) for point in points]
+            points[int(np.argmin(ratios))] = printed
         return points
 
     @property
-    def _printed_point(self) -> Point | None:
+    def _printed_point(self) -> SearchPoint | None:
         if self.printed is None:
             return None
-        second = getattr(self.printed, self._second) if self._second else 0.0
-        return _point(
-            getattr(self.printed, "snapshot_batch", self.printed.batch),
-            self.printed.step_size,
-            second,
-        )
+        second = 0.0
+        if self._second is not None:
+            second = getattr(self.printed, self._second)
+        return _rounded_point(snapshot_size(self.printed), self.printed.step_size, second)
 
-    def _around(self, found: Trial, tried: Sequence[Trial], logger: Logger | None) -> list[Trial]:
-        return self._try(list(self._neighbours(found.point, {it.point for it in tried})), logger)
-
-    def _neighbours(self, best: Point, tried: set[Point]) -> Iterator[Point]:
-        """The five nearest settings of the same N that were not tried: in one number first, then in both."""
-        second = self._second
+    def _try_neighbours(
+        self, trial: Trial, trials: Sequence[Trial], logger: Logger | None
+    ) -> list[Trial]:
+        """Try the five nearest new settings of the same N, in one number first, then in both."""
         reach = range(-20, 21)
-        moves = [(i, j) for i, j in product(reach, reach if second else (0,)) if (i, j) != (0, 0)]
-        moves.sort(key=lambda it: (abs(it[0]) + abs(it[1]), abs(it[0] * it[1]), -it[0], -it[1]))
-        found = (
-            _point(best.snapshot, best.step_size * FACTOR**i, best.second * FACTOR**j)
-            for i, j in moves
-        )
-        allowed = (
-            it for it in found if it not in tried and not (second == "mixing" and it.second > 1)
-        )
-        for _, point in zip(range(AT_ONCE), allowed, strict=False):
-            yield point
+        second_reach = range(1)
+        if self._second is not None:
+            second_reach = reach
+        known = {trial.point for trial in trials}
+        points: list[SearchPoint] = []
+        for i, j in sorted(product(reach, second_reach), key=_distance):
+            point = _rounded_point(
+                trial.point.snapshot,
+                trial.point.step_size * FACTOR**i,
+                trial.point.second * FACTOR**j,
+            )
+            if point not in known and point.second <= self._max_second:
+                points.append(point)
+            if len(points) == GROUP:
+                break
+        return self._try(points, logger)
 
-    def _try(self, points: Sequence[Point], logger: Logger | None) -> list[Trial]:
-        outcomes = self._run(points, SEEDS, logger)
+    def _try(self, points: Sequence[SearchPoint], logger: Logger | None) -> list[Trial]:
+        results = self._run(points, SEEDS, logger)
         return [
-            Trial(point, *map(_mean, (it.area(), it.final)))
-            for point, it in zip(points, outcomes, strict=True)
+            Trial(point, _known_mean(result.area()), _known_mean(result.final))
+            for point, result in zip(points, results, strict=True)
         ]
 
-    def _confirm(self, tried: Sequence[Trial], logger: Logger | None) -> Iterator[Trial]:
-        inside = [it for it in tried if self.enclosed(tried, it)] or tried
-        finalists = {trial.point for by in SCORES for trial in best(inside, by)[:FINALISTS]}
-        finalists |= {it.point for it in tried if it.point == self._printed_point}
-        scores: dict[Point, list[float]] = {}
+    def _confirm(self, trials: Sequence[Trial], logger: Logger | None) -> list[Trial]:
+        enclosed = [trial for trial in trials if self.is_enclosed(trial, trials)]
+        finalists: set[SearchPoint] = set()
+        for score in SCORES:
+            leaders = best(enclosed or trials, score)[:FINALISTS]
+            finalists.update(leader.point for leader in leaders)
+        printed = self._printed_point
+        if printed is not None and printed in {trial.point for trial in trials}:
+            finalists.add(printed)
+        scores: dict[SearchPoint, tuple[float, float]] = {}
         for snapshot in sorted({point.snapshot for point in finalists}):
-            mine = sorted(point for point in finalists if point.snapshot == snapshot)
-            for point, it in zip(mine, self._run(mine, CONFIRMING, logger), strict=True):
-                scores[point] = [_mean(it.area()), _mean(it.final)]
-        for trial in tried:
-            yield Trial(*trial[:3], *scores.get(trial.point, (nan, nan)))
+            group = sorted(point for point in finalists if point.snapshot == snapshot)
+            results = self._run(group, CONFIRMING_SEEDS, logger)
+            for point, result in zip(group, results, strict=True):
+                scores[point] = (_known_mean(result.area()), _known_mean(result.final))
+        return [Trial(*trial[:3], *scores.get(trial.point, (nan, nan))) for trial in trials]
 
     def _run(
-        self, points: Sequence[Point], seeds: Sequence[int], logger: Logger | None
-    ) -> list[Outcome]:
-        algorithms = [self.algorithm(point) for point in points]
-        return judged(
-            self.task, algorithms, self.episodes, seeds, SEED, RECORDS, logger, mixtures=False
+        self, points: Sequence[SearchPoint], seeds: Sequence[int], logger: Logger | None
+    ) -> list[ExperimentResult]:
+        return cells.train_and_evaluate(
+            self.task,
+            [self.algorithm(point) for point in points],
+            self.episodes,
+            seeds,
+            SEED,
+            RECORDS,
+            logger,
+            mixtures=False,
         )
+
+
+def make_search(
+    scale: Scale, task: Task, method: str, printed: Any, changes: Mapping[str, Any] | None = None
+) -> Search:
+    """Return a search. A small scale has one N, one round, and stays within the range."""
+    snapshots = task.snapshots
+    extensions = MAX_EXTENSIONS
+    if not scale.whole:
+        extensions = 0
+        snapshots = snapshots[-1:]
+        if printed is not None:
+            snapshots = (snapshot_size(printed),)
+    return Search(
+        replace(task, snapshots=tuple(reversed(snapshots))),
+        method,
+        scale.episodes(task.episodes),
+        printed,
+        tuple(scale.some(SCORES, 1)),
+        changes or {},
+        extensions,
+    )
 
 
 def best(trials: Sequence[Trial], by: Score, confirmed: bool = False) -> list[Trial]:
-    """Trials, the best ones first."""
-    return sorted(trials, key=lambda it: -it.score(by, confirmed))
+    """Return trials by descending score."""
+    return sorted(trials, key=lambda trial: -trial.score(by, confirmed))
 
 
 def winner(trials: Sequence[Trial], by: Score) -> Trial:
-    """The best trial on the seeds that confirm."""
+    """Return the best trial on the confirming seeds."""
     return best(trials, by, confirmed=True)[0]
 
 
-def _inside(tried: Sequence[float], number: float, most: float = inf) -> bool:
-    """Whether smaller and larger numbers were tried, as far as there are any."""
-    return min(tried) < number and (number < max(tried) or number >= most)
+def read_trials(result: JobResult) -> list[Trial]:
+    """Return the trials of a finished search."""
+    trials: list[Trial] = []
+    for snapshot, step_size, second, *scores in result.arrays["trials"].tolist():
+        trials.append(Trial(SearchPoint(int(snapshot), step_size, second), *scores))
+    return trials
 
 
-def read(arrays: Arrays) -> list[Trial]:
-    """The trials of a search that is done."""
-    return [Trial(Point(int(row[0]), *row[1:3]), *row[3:]) for row in arrays["trials"].tolist()]
+def _search(search: Search, logger: Logger) -> JobResult:
+    return pack_trials(search.trials(logger))
 
 
-def _packed(trials: Sequence[Trial]) -> Arrays:
-    return {"trials": np.array([[*trial.point, *trial[1:]] for trial in trials], float)}
+def pack_trials(trials: Sequence[Trial]) -> JobResult:
+    """Return trials as the result of a job."""
+    rows = [[*trial.point, *trial[1:]] for trial in trials]
+    return JobResult({"trials": np.array(rows, float)})
 
 
-def _point(snapshot: int, step_size: float, second: float = 0.0) -> Point:
-    return Point(snapshot, float(f"{step_size:.6g}"), float(f"{second:.6g}"))
+def _half_steps(exponents: np.ndarray) -> np.ndarray:
+    return np.round(2 * exponents) / 2
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(np.nanmean(values)) if (~np.isnan(values)).any() else nan
+def _distance(move: tuple[int, int]) -> tuple[int, int, int, int]:
+    i, j = move
+    return abs(i) + abs(j), abs(i * j), -i, -j
+
+
+def _rounded_point(snapshot: int, step_size: float, second: float) -> SearchPoint:
+    return SearchPoint(snapshot, float(f"{step_size:.6g}"), float(f"{second:.6g}"))
+
+
+def _known_mean(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    if len(known) == 0:
+        return nan
+    return float(known.mean())

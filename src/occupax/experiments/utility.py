@@ -1,256 +1,283 @@
-"""Section 6.3: log coverage, a utility that is not linear; MaxEnt in its readings; and what to use today."""
+"""Section 6.3: log coverage, MaxEnt in its readings, and algorithms that need no tuning."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from occupax import algorithms
+from occupax.analysis.charts import Chart
+from occupax.analysis.statistics import Interval
 from occupax.experiments import methods, tuning
-from occupax.experiments.cells import Cell, Outcome, mean_height, run_name
-from occupax.experiments.figures import curves, table
-from occupax.experiments.inference import Seeds, above, difference, mean
+from occupax.experiments.cells import (
+    ExperimentCell,
+    ExperimentResult,
+    make_cell,
+    mean_height,
+    run_name,
+)
+from occupax.experiments.figures import learning_curves
+from occupax.experiments.inference import Answer, Seeds, difference, is_above, mean
 from occupax.experiments.methods import METHODS, OURS, REWARD
 from occupax.experiments.scale import Scale
-from occupax.experiments.sections import Claim, Section, answer, claim, ordered, parts, shown, text
+from occupax.experiments.sections import (
+    Claim,
+    Section,
+    answer_word,
+    claim,
+    names_with,
+    order_words,
+    parts,
+    shown,
+    table,
+    text,
+)
 from occupax.experiments.tasks import ABSORBING, COVERAGE, SIGMA, tasks
-from occupax.experiments.tuning import Search, Trial
+from occupax.experiments.tuning import SCORES, Search, Trial, make_search
 
 BOTH = (OURS, "TSIVR-PG (B = 4 m)")
-"""B = m = sqrt(N), which is the rule of section 6.1, and what section 6.3 prints."""
-MAXENT, BENCHMARKS = "MaxEnt", tuple(method for method in REWARD if method != OURS)
-FLAGS = ("own_density", "fading", "normalised")
-READINGS: tuple[tuple[bool, bool, bool], ...] = tuple(
-    product((False, True), (False, True), (False, True))
-)
-DEFAULT, FRESH = "ox.train's default", "ox.REINFORCE's defaults"
+"""TSIVR-PG with B = m = sqrt(N), the rule of section 6.1, and as printed in section 6.3."""
+MAXENT = "MaxEnt"
+BENCHMARKS = tuple(method for method in REWARD if method != OURS)
+
+
+class Reading(NamedTuple):
+    """Reading of MaxEnt."""
+
+    own_density: bool = False
+    fading: bool = False
+    normalised: bool = False
+
+    def words(self) -> list[str]:
+        """Return density, mixing and distribution of the reading in words."""
+        pairs = (("free", "own episodes"), ("constant", "1/k"), ("lambda", "(1 - gamma) lambda"))
+        return [pair[flag] for pair, flag in zip(pairs, self, strict=True)]
+
+    def flags(self) -> list[str]:
+        """Return the names of the flags that are on."""
+        return [name for name, flag in self._asdict().items() if flag]
+
+
+READINGS = tuple(Reading(*flags) for flags in product((False, True), repeat=3))
+FREE = Reading()
+OWN = Reading(own_density=True)
+DEFAULT = "ox.train's default"
+FRESH = "ox.REINFORCE's defaults"
 TODAY: dict[str, Any] = {DEFAULT: algorithms.PlugIn(), FRESH: algorithms.REINFORCE()}
-"""What needs no tuning; `ox.train` plans a table of this size."""
-LOOK = {
-    name: i
-    for i, name in enumerate(
-        (
-            *BOTH,
-            f"{MAXENT} (mixture)",
-            f"{MAXENT} (last)",
-            DEFAULT,
-            FRESH,
-            f"{MAXENT}, own density (last)",
-        )
-    )
-}
+"""Algorithms without tuning. `ox.train` plans a table of this size."""
+MIXTURE_LABEL = f"{MAXENT} (mixture)"
+LAST_LABEL = f"{MAXENT} (last)"
+OWN_LABEL = f"{MAXENT}, own density (last)"
+LABELS = (*BOTH, MIXTURE_LABEL, LAST_LABEL, DEFAULT, FRESH, OWN_LABEL)
+LOOK = {label: i for i, label in enumerate(LABELS)}
 LIMITS = (-90.0, -20.0)
 
-Name = tuple[str, tuple[bool, bool, bool]]
-"""A method and its reading; all but MaxEnt have the first one only."""
-Key = tuple[str, str, str, tuple[bool, bool, bool]]
-"""A setting, "printed", "area", "end" or "today", a task, a method and a reading."""
-
-
-def reading_words(reading: tuple[bool, bool, bool]) -> list[str]:
-    """A reading of MaxEnt in words: density, mixing, distribution."""
-    words = (("free", "own episodes"), ("constant", "1/k"), ("lambda", "(1 - gamma) lambda"))
-    return [pair[flag] for pair, flag in zip(words, reading, strict=True)]
+Name = tuple[str, Reading]
+"""Method and reading. All methods but MaxEnt have the first reading only."""
+Key = tuple[str, str, str, Reading]
+"""Setting ("printed", "area", "end" or "today"), task, method and reading."""
+Results = Mapping[Key, ExperimentResult]
 
 
 def names(scale: Scale, task: str) -> list[Name]:
-    """What is run on a task."""
-    plain = READINGS[0]
-    read = READINGS if scale.whole else (plain, READINGS[4])
-    made = [*((method, plain) for method in BOTH), *((MAXENT, reading) for reading in read)]
+    """Return the methods and readings of a task."""
+    readings = READINGS
+    if not scale.whole:
+        readings = (FREE, OWN)
+    listed = [(method, FREE) for method in BOTH]
     if task == ABSORBING:
-        return made[:3]
-    return made + [(method, plain) for method in BENCHMARKS]
+        return [*listed, (MAXENT, FREE)]
+    listed += [(MAXENT, reading) for reading in readings]
+    return listed + [(method, FREE) for method in BENCHMARKS]
 
 
-def printed_algorithm(method: str, reading: tuple[bool, bool, bool]) -> Any:
-    """What section 6.3 prints, or the same with B = m = sqrt(N), or with a reading of MaxEnt."""
-    given = methods.printed()[COVERAGE, MAXENT if method == MAXENT else OURS]
+def printed_algorithm(method: str, reading: Reading) -> Any:
+    """Return the algorithm of section 6.3, with B = m = sqrt(N) or a reading of MaxEnt."""
     if method == MAXENT:
-        return replace(given, **dict(zip(FLAGS, reading, strict=True)))
-    batch, length = METHODS[method].sizes(given.snapshot_batch)
-    return replace(given, batch=batch, epoch_length=length)
+        return replace(methods.printed()[COVERAGE, MAXENT], **reading._asdict())
+    algorithm = methods.printed()[COVERAGE, OURS]
+    batch, epoch_length = METHODS[method].sizes(algorithm.snapshot_batch)
+    return replace(algorithm, batch=batch, epoch_length=epoch_length)
 
 
 def searches(scale: Scale) -> dict[Name, Search]:
-    """The searches for tuned settings, of the episodic task; of MaxEnt at lambda only."""
-    found: dict[Name, Search] = {}
-    for method, reading in (name for name in names(scale, COVERAGE) if not name[1][2]):
-        printed = printed_algorithm(method, reading) if method in (*BOTH, MAXENT) else None
-        changes = tuple(zip(FLAGS, reading, strict=True)) if method == MAXENT else ()
-        found[method, reading] = Search.at(scale, tasks()[COVERAGE], method, printed, changes)
-    return found
+    """Return the searches on the episodic task, those of MaxEnt at lambda only."""
+    by_name: dict[Name, Search] = {}
+    for method, reading in names(scale, COVERAGE):
+        if reading.normalised:
+            continue
+        printed = None
+        changes: dict[str, Any] = {}
+        if method in (*BOTH, MAXENT):
+            printed = printed_algorithm(method, reading)
+        if method == MAXENT:
+            changes = reading._asdict()
+        by_name[method, reading] = make_search(scale, tasks()[COVERAGE], method, printed, changes)
+    return by_name
 
 
-def cells(scale: Scale, found: Mapping[Name, Sequence[Trial]]) -> dict[Key, Cell]:
-    """Every run of this section, with the tuned settings of the searches."""
-    made: dict[Key, Cell] = {}
+def make_cells(scale: Scale, trials: Mapping[Name, Sequence[Trial]]) -> dict[Key, ExperimentCell]:
+    """Return every run of this section, with the tuned hyperparameters of the searches."""
+    cells: dict[Key, ExperimentCell] = {}
 
-    def add(setting: str, task: str, name: Name, algorithm: Any) -> None:
-        kinds = [flag for flag, on in zip(FLAGS, name[1], strict=True) if on]
-        of = tasks()[task]
-        file = run_name(of, setting, " ".join([name[0], *kinds]), algorithm)
-        made[setting, task, *name] = Cell(
-            file, of, algorithm, scale.episodes(of.episodes), scale.seeds(of.seeds)
-        )
+    def add(setting: str, name: str, method: str, reading: Reading, algorithm: Any) -> None:
+        task = tasks()[name]
+        words = " ".join([method, *reading.flags()])
+        file = run_name(task, setting, words, algorithm)
+        cells[setting, name, method, reading] = make_cell(file, task, algorithm, scale)
 
-    for task in (COVERAGE, ABSORBING) if scale.whole else (COVERAGE,):
-        for name in names(scale, task):
-            if name[0] in (*BOTH, MAXENT):
-                add("printed", task, name, printed_algorithm(*name))
-    for name, search in searches(scale).items():
-        for by in ("area", "end"):
-            add(by, COVERAGE, name, search.algorithm(tuning.winner(found[name], by).point))
+    for task in scale.some((COVERAGE, ABSORBING), 1):
+        for method, reading in names(scale, task):
+            if method not in BENCHMARKS:
+                add("printed", task, method, reading, printed_algorithm(method, reading))
+    for (method, reading), search in searches(scale).items():
+        for score in SCORES:
+            point = tuning.winner(trials[method, reading], score).point
+            add(score, COVERAGE, method, reading, search.algorithm(point))
     for method, algorithm in TODAY.items():
-        add("today", COVERAGE, (method, READINGS[0]), algorithm)
-    return made
+        add("today", COVERAGE, method, FREE, algorithm)
+    return cells
 
 
-def areas(done: Mapping[Key, Outcome], setting: str, task: str, name: Name) -> tuple[Seeds, Seeds]:
-    """The mean exact utility over the training of the policy, and of the mixture."""
-    it = done[setting, task, *name]
-    return it.area(), mean_height(it.episodes, it.mixture)
-
-
-def sections(done: Mapping[Key, Outcome]) -> list[Section]:
-    """What the report says of section 6.3."""
-    compared = [
-        (setting, task) for setting in ("printed", "area") for task in (COVERAGE, ABSORBING)
-    ]
-    compared = [it for it in compared if (*it, OURS, READINGS[0]) in done]
+def sections(results: Results) -> list[Section]:
+    """Return the section of the report about section 6.3."""
     rows: list[list[str]] = []
     claims: list[Claim] = []
-    for setting, task in compared:
-        tests, found = _compare(done, setting, task)
-        rows += found
-        claims.append(_maxent(setting, task, tests, found))
-    task = tasks()[COVERAGE]
-    values = {"sigma": SIGMA, "task": task, "seeds": len(next(iter(done.values())).values)}
-    tables = [table("maxent", rows), table("utility", _summary(done))]
-    head = Section(**text("sections", "utility", **values), claims=[*claims, _benchmarks(done), _sizes()],
-                   figures=_figures(done), tables=tables)  # fmt: skip
-    return [head]
+    for setting, name in product(("printed", "area"), (COVERAGE, ABSORBING)):
+        if (setting, name, OURS, FREE) in results:
+            kind = "tuned"
+            if setting == "printed":
+                kind = "printed"
+            tests, setting_rows = _compare(results, setting, kind, name)
+            rows += setting_rows
+            claims.append(_maxent_claim(kind, name, tests, setting_rows))
+    claims += [_benchmarks_claim(results), _sizes_claim()]
+    seeds = len(next(iter(results.values())).values)
+    words = text("sections", "utility", sigma=SIGMA, task=tasks()[COVERAGE], seeds=seeds)
+    tables = [table("maxent", rows), table("utility", _summary_rows(results))]
+    figures = [
+        _figure(results, "printed", "printed"),
+        _figure(results, "area", "tuned"),
+    ]
+    return [Section(**words, claims=claims, figures=figures, tables=tables)]
 
 
-def best_ours(done: Mapping[Key, Outcome], setting: str, task: str) -> str:
-    """The better one of the two sizes of TSIVR-PG, so that nothing is held against it that the paper leaves open."""
-    return max(BOTH, key=lambda method: areas(done, setting, task, (method, READINGS[0]))[0].mean())
+def best_ours(results: Results, setting: str, task: str) -> ExperimentResult:
+    """Return the better size of TSIVR-PG, because the paper leaves the size open."""
+    both = [results[setting, task, method, FREE] for method in BOTH]
+    return max(both, key=lambda result: result.area().mean())
+
+
+def mixture_area(result: ExperimentResult) -> Seeds:
+    """Return the mean utility of the mixture over the training."""
+    return mean_height(result.episodes, result.mixture)
 
 
 def _compare(
-    done: Mapping[Key, Outcome], setting: str, task: str
-) -> tuple[dict[str, bool | None], list[list[str]]]:
-    """TSIVR-PG minus MaxEnt in each reading, for its mixture and its last policy; intervals hold together."""
-    mine = [reading for reading in READINGS if (setting, task, MAXENT, reading) in done]
-    ours = areas(done, setting, task, (best_ours(done, setting, task), READINGS[0]))[0]
-    tests: dict[str, bool | None] = {}
+    results: Results, setting: str, kind: str, name: str
+) -> tuple[dict[str, Answer], list[list[str]]]:
+    """Return tests and rows of TSIVR-PG minus MaxEnt in each reading. Intervals hold together."""
+    readings = [reading for reading in READINGS if (setting, name, MAXENT, reading) in results]
+    family = 2 * len(readings)
+    ours = best_ours(results, setting, name).area()
+    tests: dict[str, Answer] = {}
     rows: list[list[str]] = []
-    kind = "printed" if setting == "printed" else "tuned"
-    for reading in mine:
-        last, mixture = areas(done, setting, task, (MAXENT, reading))
-        gains = [difference(ours, other, 2 * len(mine)) for other in (mixture, last)]
-        found = [above(gain) for gain in gains]
-        tests |= {
-            ", ".join([*reading_words(reading), which]): test
-            for which, test in zip(("mixture", "last"), found, strict=True)
-        }
-        rows.append([kind, tasks()[task].problem.termination, *reading_words(reading), *(shown(gain) for gain in gains),
-                     " / ".join(map(answer, found))])  # fmt: skip
+    for reading in readings:
+        maxent = results[setting, name, MAXENT, reading]
+        over_mixture = difference(ours, mixture_area(maxent), family)
+        over_last = difference(ours, maxent.area(), family)
+        words = reading.words()
+        tests[", ".join([*words, "mixture"])] = is_above(over_mixture)
+        tests[", ".join([*words, "last"])] = is_above(over_last)
+        answers = f"{_answer(over_mixture)} / {_answer(over_last)}"
+        row = [kind, tasks()[name].problem.termination, *words]
+        rows.append([*row, shown(over_mixture), shown(over_last), answers])
     return tests, rows
 
 
-def _maxent(
-    setting: str, task: str, tests: Mapping[str, bool | None], rows: Sequence[Sequence[str]]
+def _answer(gain: Interval) -> str:
+    return answer_word(is_above(gain))
+
+
+def _maxent_claim(
+    kind: str, name: str, tests: Mapping[str, Answer], rows: Sequence[Sequence[str]]
 ) -> Claim:
-    kind = "printed" if setting == "printed" else "tuned"
-    counts = [sum(test is of for test in tests.values()) for of in (True, False, None)]
-    measured = f"""TSIVR-PG minus MaxEnt, mean utility over the training: {rows[0][5]} (mixture), {rows[0][6]} (last)
-    with a free density, constant mixing and lambda. Ahead in {counts[0]} of {len(tests)} readings,
-    behind in {counts[1]}."""
-    if len(rows) > 1:
-        owns = next(row for row in rows if row[2] == "own episodes")
-        measured += (
-            f" With episodes of its own for the density: {owns[5]} (mixture), {owns[6]} (last)."
-        )
-    return claim(
-        "maxent",
-        dict(tests),
-        " ".join(measured.split()),
-        f"{tasks()[task].problem.termination}, {kind}",
+    ahead = len(names_with(tests, True))
+    behind = len(names_with(tests, False))
+    measured = (
+        f"TSIVR-PG minus MaxEnt, mean utility over the training: {rows[0][5]} (mixture), "
+        f"{rows[0][6]} (last) with a free density, constant mixing and lambda. "
+        f"Ahead in {ahead} of {len(tests)} readings, behind in {behind}."
     )
-
-
-def _summary(done: Mapping[Key, Outcome]) -> list[list[str]]:
-    """The mean over the training and the end of everything on the episodic task, with the share of the way."""
-    task, rows = tasks()[COVERAGE], []
-    way = task.optimum - task.uniform
-    for setting, of, method, reading in done:
-        if (
-            of != COVERAGE
-            or setting == "end"
-            or (method == MAXENT and reading not in (READINGS[0], READINGS[4]))
-        ):
-            continue
-        kind = {"area": "tuned"}.get(setting, setting)
-        label = f"{method}, own density" if reading[0] else method
-        final = done["end" if setting == "area" else setting, of, method, reading].final
-        share = f"{(final.mean() - task.uniform) / way:.0%}"
-        rows.append(
-            [
-                kind,
-                label,
-                shown(mean(done[setting, of, method, reading].area())),
-                shown(mean(final)),
-                share,
-            ]
+    own = [row for row in rows if row[2] == "own episodes"]
+    if own:
+        over_mixture, over_last = own[0][5:7]
+        measured += (
+            f" With episodes of its own for the density: {over_mixture} (mixture), "
+            f"{over_last} (last)."
         )
+    return claim("maxent", tests, measured, f"{tasks()[name].problem.termination}, {kind}")
+
+
+def _summary_rows(results: Results) -> list[list[str]]:
+    """Return mean over the training, end and normalised score of all on the episodic task."""
+    task = tasks()[COVERAGE]
+    rows: list[list[str]] = []
+    for (setting, name, method, reading), result in results.items():
+        if name != COVERAGE or setting == "end":
+            continue
+        if method == MAXENT and reading not in (FREE, OWN):
+            continue
+        label = method
+        if reading.own_density:
+            label = f"{method}, own density"
+        kind = setting
+        by_end = result
+        if setting == "area":
+            kind = "tuned"
+            by_end = results["end", name, method, reading]
+        final = by_end.final
+        area = shown(mean(result.area()))
+        rows.append([kind, label, area, shown(mean(final)), task.normalised(final.mean())])
     return rows
 
 
-def _figures(done: Mapping[Key, Outcome]) -> list[Any]:
-    first, own = READINGS[0], READINGS[4]
-    made = []
-    for setting, kind in (("printed", "printed"), ("area", "tuned")):
-        shown_ones = {method: done[setting, COVERAGE, method, first] for method in BOTH}
-        maxent = done[setting, COVERAGE, MAXENT, first]
-        shown_ones |= {f"{MAXENT} (mixture)": maxent, f"{MAXENT} (last)": maxent}
-        shown_ones |= {f"{MAXENT}, own density (last)": done[setting, COVERAGE, MAXENT, own]}
-        shown_ones |= {method: done["today", COVERAGE, method, first] for method in TODAY}
-        ours, last = (
-            done[setting, COVERAGE, it, first].area()
-            for it in (best_ours(done, setting, COVERAGE), MAXENT)
-        )
-        gain = difference(ours, last)
-        title = text(
-            "titles",
-            "utility",
-            kind=kind.capitalize(),
-            order=ordered(above(gain)),
-            by=float(gain.estimate),
-        )
-        made.append(curves(f"utility-{kind}", title, tasks()[COVERAGE], shown_ones, LOOK, LIMITS))
-    return made
+def _figure(results: Results, setting: str, kind: str) -> Chart:
+    maxent = results[setting, COVERAGE, MAXENT, FREE]
+    curves = {method: results[setting, COVERAGE, method, FREE] for method in BOTH}
+    curves[MIXTURE_LABEL] = maxent
+    curves[LAST_LABEL] = maxent
+    curves[OWN_LABEL] = results[setting, COVERAGE, MAXENT, OWN]
+    for method in TODAY:
+        curves[method] = results["today", COVERAGE, method, FREE]
+    gain = difference(best_ours(results, setting, COVERAGE).area(), maxent.area())
+    order = order_words(is_above(gain))
+    by = float(gain.estimate)
+    title = text("titles", "utility", kind=kind.capitalize(), order=order, by=by)
+    return learning_curves(f"utility-{kind}", title, tasks()[COVERAGE], curves, LOOK, LIMITS)
 
 
-def _benchmarks(done: Mapping[Key, Outcome]) -> Claim:
-    """The claim is about abilities: it fails for a benchmark of which nothing says that it ends lower."""
-    finals = {name: done["end", COVERAGE, name, READINGS[0]].final for name in (*BOTH, *BENCHMARKS)}
-    best = max(BOTH, key=lambda name: float(np.mean(finals[name])))
-    gains = {name: difference(finals[best], finals[name], len(BENCHMARKS)) for name in BENCHMARKS}
-    tests = {name: above(gain) is True for name, gain in gains.items()}
-    listed = ", ".join(f"{name} {shown(gain)}" for name, gain in gains.items())
-    return claim(
-        "benchmarks",
-        tests,
-        f"In the end, {best} minus: {listed}.{parts(tests)}",
-        "tuned, with quasi-rewards",
-    )
+def _benchmarks_claim(results: Results) -> Claim:
+    """Return a claim about abilities, which fails where no benchmark is shown to end lower."""
+    finals = {
+        method: results["end", COVERAGE, method, FREE].final for method in (*BOTH, *BENCHMARKS)
+    }
+    best = max(BOTH, key=lambda method: float(np.mean(finals[method])))
+    tests: dict[str, Answer] = {}
+    gains: list[str] = []
+    for method in BENCHMARKS:
+        gain = difference(finals[best], finals[method], len(BENCHMARKS))
+        tests[method] = is_above(gain) is True
+        gains.append(f"{method} {shown(gain)}")
+    measured = f"In the end, {best} minus: {', '.join(gains)}.{parts(tests)}"
+    return claim("benchmarks", tests, measured, "tuned, with quasi-rewards")
 
 
-def _sizes() -> Claim:
-    given, rule = methods.printed()[COVERAGE, OURS], printed_algorithm(OURS, READINGS[0])
-    same = (given.batch, given.epoch_length) == (rule.batch, rule.epoch_length)
-    measured = text("measured", "utility-sizes", printed=given, expected=rule.batch)
-    return claim("utility-sizes", {"": same}, measured, "as printed")
+def _sizes_claim() -> Claim:
+    printed = methods.printed()[COVERAGE, OURS]
+    rule = printed_algorithm(OURS, FREE)
+    is_same = (printed.batch, printed.epoch_length) == (rule.batch, rule.epoch_length)
+    measured = text("measured", "utility-sizes", printed=printed, expected=rule.batch)
+    return claim("utility-sizes", {"": is_same}, measured, "as printed")
