@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check lint types kernels pytest browser learn sanitize attack bench leaderboard docs reproduce release clean
+.PHONY: run test check lint types kernels pytest test-slow browser learn sanitize attack bench leaderboard docs reproduce release clean
 
 run: $(READY)  ## train policies that cover a frozen lake, with a certificate and a report
 	rm -rf runs/coverage
@@ -32,6 +32,9 @@ kernels: $(READY)
 
 pytest: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+test-slow: $(READY) browser  ## all tests as a user has the package: optimised, fsync, reports, every annotation checked
+	OCCUPAX_TEST_AS_USERS=1 $(BIN)/python -m pytest -n 2
 
 browser: $(READY)  ## a Chromium for the tests of pages, unless there is one; without it they fail
 	-$(BIN)/python tests/helpers/browser.py

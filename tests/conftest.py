@@ -1,10 +1,16 @@
-"""Shared by all tests."""
+"""Shared fixtures and hooks.
+
+The fast suite switches off what takes long and rarely matters: most optimisations of XLA, `fsync`,
+the reports of runs, and checks of annotations outside of the mathematics. `make test-slow` sets
+`OCCUPAX_TEST_AS_USERS=1`, which leaves everything on, and checks every annotation on every call.
+"""
 
 import atexit
 import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +33,10 @@ import annotations
 import compilation_cache
 import contexts
 
+AS_USERS = os.environ.get("OCCUPAX_TEST_AS_USERS") == "1"
+"""Whether the suite runs as a user has the package."""
+if AS_USERS:
+    annotations.MAX_CALLS = sys.maxsize
 annotations.check_when_called()
 contexts.keep_one_for_each_thread()
 jax.config.update("jax_compilation_cache_dir", f"{os.environ['JAX_COMPILATION_CACHE_DIR']}/workers")
@@ -47,13 +57,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # longer.
 gc.set_threshold(100_000, 20, 20)
 
-# Most of the time of the tests is that of the compiler, and most of that goes into optimising
-# programs that run for some milliseconds. The processes that tests start have programs as users
-# have them, unless a test says otherwise; all do with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the
-# environment.
+# The compiler takes most of the time of the tests, and most of that goes into optimising programs
+# that run for some milliseconds. Processes that tests start have optimised programs, unless a test
+# asks for fast compilation.
 OPTIMISATIONS, FLAGS = "JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"
 fast: dict[str, str] = {}
-if OPTIMISATIONS not in os.environ:
+if OPTIMISATIONS not in os.environ and not AS_USERS:
     faster = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"  # by more than a half
     fast = {OPTIMISATIONS: "1", FLAGS: f"{faster} {os.environ.get(FLAGS, '')}"}
     jax.config.update(OPTIMISATIONS.lower(), True)
@@ -124,7 +133,7 @@ PAGES = "occupax.analysis.report.write_pages"
 
 @pytest.fixture(scope="session", autouse=True)
 def with_pages() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """A training with a folder ends with a report, which takes longer than most of them: it is made inside of this."""
+    """Return a context in which runs with a folder write their report, which takes long."""
 
     @contextmanager
     def as_users_have_it() -> Generator[None]:
@@ -136,15 +145,17 @@ def with_pages() -> Iterator[Callable[[], AbstractContextManager[None]]]:
         from occupax.analysis import report
 
         real = report.write_pages
-        patch.setattr(PAGES, lambda _, folder: (folder / "report.html").touch())
+        if not AS_USERS:
+            patch.setattr(PAGES, lambda _, folder: (folder / "report.html").touch())
         yield as_users_have_it
 
 
 @pytest.fixture(scope="session", autouse=True)
 def without_waiting_for_the_disk() -> Iterator[None]:
-    """No test cuts the power: what was written is there for other processes, also after a kill."""
+    """Skip `fsync`, because files survive a kill without it, and no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
+        if not AS_USERS:
+            patch.setattr(os, "fsync", lambda _: None)
         yield
 
 
@@ -168,21 +179,21 @@ SHAPES = (
     "test_features.py",
     "utilities/",
 )
-"""The files in which the shapes and types of calls are checked against their annotations: they go
-through all of the mathematics. In the others, which train on top of it, that would take a quarter
-of the time."""
+"""Files in which calls are checked against their annotations. They cover all of the mathematics. In
+other files, which train on top of it, the checks would take a quarter of the time."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def shapes(request: pytest.FixtureRequest) -> None:
-    checked = name_of(request.path).startswith(SHAPES)
-    jaxtyping.config.update("jaxtyping_disable", not checked)
+    """Switch the checks of annotations on or off for a file."""
+    is_checked = AS_USERS or name_of(request.path).startswith(SHAPES)
+    jaxtyping.config.update("jaxtyping_disable", not is_checked)
     annotations.calls.clear()
 
 
 @pytest.fixture
 def as_users_run() -> Iterator[None]:
-    """Without these checks, which users do not see."""
+    """Run a test of invalid arguments without checks of annotations, which would raise first."""
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     yield

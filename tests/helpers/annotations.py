@@ -17,9 +17,9 @@ import jaxtyping
 
 at_once = jaxtyping.jaxtyped
 
-MOST = 50
-"""The number of calls of a function that are checked in a file of tests; loops call some of them
-thousands of times."""
+MAX_CALLS = 50
+"""Number of checked calls of a function in a file of tests. Loops call some functions thousands of
+times."""
 calls: Counter[Any] = Counter()
 """The checked calls of each function in this file; to be cleared for the next one."""
 
@@ -54,7 +54,7 @@ def when_called(typechecker: Any, function: Any) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        if jaxtyping.config.jaxtyping_disable or calls[function] >= MOST:
+        if jaxtyping.config.jaxtyping_disable or calls[function] >= MAX_CALLS:
             return function(*args, **kwargs)
         calls[function] += 1
         if not decorated:
