@@ -36,7 +36,7 @@ STEP_SIZES = tuple(float(f"{0.02 * tuning.FACTOR**k:.3g}") for k in range(5))
 """Step sizes of the pilot."""
 PILOT_ROOT = 32
 PILOT_SEEDS = 5
-"""The pilot selects the step size of a problem, the best for TSIVR-PG at this root, on other seeds."""
+"""Root and seeds of the pilot, which selects the best step size for TSIVR-PG on other seeds."""
 MAX_NEIGHBOUR_ROOT = 64
 """Largest square root of N with the neighbours of the step size."""
 EARLIER = "100 epochs of 100 steps, eta 0.02"

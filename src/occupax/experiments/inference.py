@@ -1,4 +1,4 @@
-"""Intervals and tests over seeds. All intervals of a family of comparisons hold together (Bonferroni)."""
+"""Simultaneous confidence intervals and tests over seeds, with Bonferroni's correction."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

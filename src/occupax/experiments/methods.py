@@ -60,8 +60,11 @@ METHODS = {
     "TSIVR-PG (B = 4 m)": Method(algorithms.TSIVRPG, "radius", SQUARE_ROOTS, (2, 1 / 2)),
     "MaxEnt": Method(MaxEntReading, "mixing"),
 }
-"""Methods by name. REINFORCE takes the gradient of a utility at a fresh estimate. B = 4 m is printed
-in section 6.3 for N = 100, and is no rule of the paper."""
+"""Methods by name.
+
+REINFORCE takes the gradient of a utility at a fresh estimate. B = 4 m is printed in section 6.3 for
+N = 100, and is not a rule of the paper.
+"""
 REWARD = tuple(METHODS)[:5]
 """Methods of section 6.1."""
 

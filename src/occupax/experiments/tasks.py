@@ -39,7 +39,7 @@ class Task:
 
     @property
     def policy(self) -> policies.Initialiser:
-        """Initial policy: a table like the weights of a linear layer with 64 inputs, or a network."""
+        """Initial policy: a table with the scale of a linear layer of 64 inputs, or a network."""
         if self.tabular:
             return policies.tabular(scale=0.125 / np.sqrt(3))
         return policies.mlp(scale=1.0, normalise=False)

@@ -58,7 +58,7 @@ class SearchPoint(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Setting with its scores on the seeds of trials, and on the confirming seeds if tried again."""
+    """Setting with its scores on the trial seeds, and on the confirming seeds if retried."""
 
     point: SearchPoint
     area: float

@@ -1,8 +1,7 @@
-"""What is restored from a file passes the checks that a constructor makes: types, shapes, signs and ranges.
+"""Checks of objects restored from files: types, shapes, signs and ranges.
 
-A class says in `__check_init__`, as Equinox does, what its values must be beyond the types of its
-fields; Equinox calls it after every constructor, and `check_restored` after an instance was filled
-from a file.
+The method `__check_init__` of a class checks its values beyond the types of its fields. Equinox
+calls it after every constructor, and `check_restored` after an instance is filled from a file.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ from jaxtyping import jaxtyped
 
 
 def check_restored(instance: Any, values: Mapping[str, Any]) -> None:
-    """Refuse a module or a named tuple, filled with values by name, that its constructor would not have made."""
+    """Raise ValueError for restored values that the constructor would have rejected."""
     kind: Any = type(instance)
     hints = get_type_hints(kind)
     converters = (
@@ -79,7 +78,7 @@ def _check_field(name: str, value: Any, hint: Any, converter: Callable[[Any], An
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; annotations that say more than the kinds below are believed."""
+    """Return whether a value fits an annotation, True for unsupported annotations."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return True

@@ -24,7 +24,7 @@ PACKAGES = ("equinox.nn", "occupax.policies")
 
 
 def pack(value: Any) -> tuple[Any, Arrays]:
-    """Describe a value as JSON and the arrays it holds; equal values have equal descriptions in every process.
+    """Return the description of a value as JSON, and its arrays.
 
     What cannot be restored (functions, classes of others) is called opaque and given by its name
     and what it holds.
@@ -111,7 +111,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 
 
 def _saved_fields(kind: Any) -> list[dataclasses.Field[Any]]:
-    """Return the fields of a class, without those that say of themselves that they are not saved."""
+    """Return the fields of a class, except those marked as not saved."""
     return [field for field in dataclasses.fields(kind) if _is_saved(field)]
 
 
@@ -172,14 +172,15 @@ def _build(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
             return _build_instance(address, fields, arrays)
         case {"opaque": what}:
             raise ValueError(
-                f"{what!s:.80} cannot be restored from a file; pass like=, a value of the same structure."
+                f"{what!s:.80} cannot be restored from a file; pass like=, a value of the same "
+                "structure."
             )
         case _:
             raise ValueError(f"the description holds {description!r:.80}, which is not understood.")
 
 
 def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
-    """Fill a module or a named tuple without running its constructor, and check what it would have checked."""
+    """Return a module or a named tuple, filled and checked without its constructor."""
     kind: Any = _find(address)
     if kind is None:
         raise ValueError(f"{address!r:.80} is not a class that occupax restores.")
@@ -188,7 +189,8 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
     constants = {field.name for field in parts if not field.init and hasattr(kind, field.name)}
     if fields.keys() | constants != set(names):
         raise ValueError(
-            f"{address} must have the fields {sorted(names)}, but the description has {sorted(fields)}."
+            f"{address} must have the fields {sorted(names)}, "
+            f"but the description has {sorted(fields)}."
         )
     values = {name: _build(fields[name], arrays) for name in names if name in fields}
     if issubclass(kind, tuple):
@@ -205,7 +207,7 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
 
 
 def _find(address: str) -> type | None:
-    """The class of an address, if it is one that a file may name: a module or a named tuple of ours, or a layer."""
+    """Return the class of an address, None for a class that files may not name."""
     parts = re.fullmatch(r"(equinox\.nn|occupax(?:\.\w+)*)\.(\w+)", address)
     if parts is None or "__" in address:
         return None
@@ -256,7 +258,7 @@ def _fill(like: Any, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def difference(left: Any, right: Any, place: str = "") -> str | None:
-    """Where two descriptions first differ; the names of opaque parts may, since functions and scripts are renamed."""
+    """Return the first difference of two descriptions, except in the names of opaque parts."""
     if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
         pairs = [(key, left[key], right[key]) for key in left if key != "opaque"]
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):

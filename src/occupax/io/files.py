@@ -138,7 +138,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def check_json(path: Path, content: dict[str, Any], files: Iterable[str] = ()) -> dict[str, Any]:
-    """Check the checksum of JSON and of files in the same folder, and return the JSON without them."""
+    """Check the checksums of JSON and of files beside it, and return the JSON without them."""
     body = {name: value for name, value in content.items() if name != CHECKSUM}
     checksums = body.get(FILES)
     if content.get(CHECKSUM) != _json_checksum(body) or not isinstance(checksums, dict):
@@ -149,7 +149,8 @@ def check_json(path: Path, content: dict[str, Any], files: Iterable[str] = ()) -
             raise ValueError(f"{file} is missing.")
         if checksums.get(name) != file_checksum(file):
             raise ValueError(
-                f"{file} was changed after it was written, or is that of another run or another seed."
+                f"{file} was changed after it was written, or is that of another run or another "
+                "seed."
             )
     del body[FILES]
     return body

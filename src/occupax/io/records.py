@@ -38,7 +38,7 @@ class RecordTable(NamedTuple):
 
 
 def stride(records: int) -> int:
-    """Return the smallest power of two k so that every k-th record is at most MAX_RECORDS records."""
+    """Return the smallest power of two that thins records to at most MAX_RECORDS."""
     return 1 << (records // (MAX_RECORDS + 1)).bit_length()
 
 

@@ -152,7 +152,7 @@ def check_foreign_files(folder: Path, own: Iterable[str]) -> None:
 
 
 def check_same_run(folder: Path, config: dict[str, Any], arrays: Arrays, resume: bool) -> None:
-    """Raise ValueError if a folder has files of others, another run or, unless resumed, this run."""
+    """Raise ValueError if a directory holds other files, or a run that may not be resumed."""
     has_config = (folder / CONFIG).exists()
     if not resume and (has_config or (folder / CHECKPOINTS).exists()):
         raise ValueError(
@@ -258,7 +258,8 @@ class Checkpoints:
         check_header(file, content, CHECKPOINT)
         if content.get("fingerprint") != self._fingerprint:
             raise ValueError(
-                f"{file} is a checkpoint of another run: problem, algorithm, policy or seeds differ."
+                f"{file} is a checkpoint of another run: problem, algorithm, policy or seeds "
+                "differ."
             )
         check_integer("iteration", content.get("iteration"), 0, 2**63)
         check_number(f"seconds in {file}", content.get("seconds"), low=0.0)

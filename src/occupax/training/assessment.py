@@ -133,7 +133,7 @@ def counted_grid(problem: Problem) -> Grid | None:
 
 
 def find_references(problem: Problem, first: Policy) -> References:
-    """Return the utilities of the initial, the uniform and, if quickly solved, the optimal policy."""
+    """Return the utilities of the initial, the uniform and, if quick, the optimal policy."""
     return _latest_references(problem, first)
 
 

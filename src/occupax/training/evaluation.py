@@ -421,7 +421,7 @@ def _read_env(env: Any) -> DecisionProcess:
 
 
 def _read_actor(policy: Any, env: DecisionProcess, deterministic: bool) -> tuple[Actor, bool]:
-    """Return the policy or agent, and whether it takes observations of several parts as one vector."""
+    """Return the policy or agent, and whether its observations are flattened to one vector."""
     if not isinstance(policy, Policy):
         return Agent(policy, env, deterministic), True
     is_flat = _takes_flat_observations(policy, env)

@@ -1,4 +1,4 @@
-"""The grid of a sweep: values for settings of the algorithm, of the policy's initialiser and of the problem."""
+"""Grid of a sweep over hyperparameters of the algorithm, the policy and the problem."""
 
 import dataclasses
 import math
@@ -172,7 +172,7 @@ def _numbers_of_programs(points: Sequence[Point]) -> list[list[int]]:
 
 
 def _alike(algorithms: Sequence[Algorithm[Any]], checked: int, bar: ProgressBar) -> list[list[int]]:
-    """Return the numbers of the algorithms that one program can run together; `checked` points came before."""
+    """Return the numbers of the algorithms that one program can run together."""
     blocks: list[tuple[Form, list[int]]] = []
     for i, algorithm in enumerate(algorithms):
         form = Form(algorithm)

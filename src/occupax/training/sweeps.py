@@ -44,7 +44,7 @@ def run_trials(
     resume: bool,
     progress: bool,
 ) -> dict[int, Outcome]:
-    """Run set-ups of one algorithm each. Those that end are saved in `out` at once and, to resume, not run again."""
+    """Run set-ups of one algorithm each, except those with a saved outcome in `out`."""
     results: dict[int, Outcome] = {}
     for i, setup in sorted(setups.items()):
         if out is not None:
