@@ -92,7 +92,10 @@ class Shard(NamedTuple):
 
 @final
 class Shards(Parts):
-    """Shards of a batch, whose answers `ask` computes. Answers are merged in the order of the shards."""
+    """Shards of a batch, whose answers `ask` computes.
+
+    Answers are merged in the order of the shards.
+    """
 
     shards: tuple[Shard, ...]
     n: int

@@ -1,4 +1,4 @@
-"""The abstract query about a batch of trajectories, and the queries of the algorithms of this package.
+"""The abstract query about a batch of trajectories, and the queries of the algorithms.
 
 Each class has the formula for trajectories in memory. `estimators` has the mathematics.
 """
@@ -289,7 +289,7 @@ def _saturated(batch: "SampledBatch") -> Bool[Array, "#B #H n"]:
 
 
 class Transitions(eqx.Module):
-    """Counts of the transitions between numbered states, summed over the trajectories of a batch."""
+    """Counts of the transitions between numbered states, summed over trajectories."""
 
     initial: Float[Array, " S"]
     """Number of trajectories that began in each state."""
@@ -315,8 +315,8 @@ class TransitionCounts(Query[Transitions]):
         S = number_of_states(env)
         if S is None or trajectories.action_space != "discrete":
             raise ValueError(
-                "transitions are counted where observations and actions are discrete, which those of "
-                f"{type(env).__name__} are not."
+                "transitions are counted where observations and actions are discrete, got "
+                f"{type(env).__name__}."
             )
         states = trajectories.observations
         actions = trajectories.actions

@@ -45,9 +45,10 @@ Answer = TypeVar("Answer")
 
 
 class Events(eqx.Module):
-    """Tables of all events: an event is an outcome of an action in a state, and a step is one event.
+    """Tables of all events: outcomes of an action in a state.
 
-    Each state and action has 2^`shift` events; the padding has outcomes of probability zero.
+    A step is one event. Each state and action has 2^`shift` events, including padding with
+    outcomes of probability zero.
     """
 
     shift: int = eqx.field(static=True)
@@ -317,7 +318,7 @@ TabularBatch.fast = {
 
 
 def _baseline(baseline: Baseline, dtype: Any) -> tuple[Float[Array, "2 _"], int]:
-    """Return the sums over the whole batch that the kernel needs, and the number of the baseline."""
+    """Return the sums over the whole batch for the kernel, and the number of the baseline."""
     whole = baseline.whole
     if whole is not None:
         return jnp.stack([whole.to_go, whole.live.astype(dtype)]), MEAN_OF_WHOLE

@@ -1,4 +1,4 @@
-"""What is sampled: environments as pure JAX functions, those of Gymnasium, their registry and a check.
+"""Environments: pure JAX functions, those of Gymnasium, their registry and a check.
 
 * `base`: what every environment provides. `actions`: which actions it takes.
 * `tabular`: `TabularMDP`, which reads and checks its arrays; `tables` has the processes with a

@@ -25,7 +25,9 @@ GOAL_HEIGHT: Final = 1.0
 
 
 class Acrobot(TimeLimited):
-    """Swing a two-link pendulum above a line by a torque of -1, 0 or 1 (actions 0, 1, 2) on its second joint.
+    """Swing-up of a two-link pendulum above a line.
+
+    Actions 0, 1 and 2 are a torque of -1, 0 or 1 on the second joint.
 
     Every step earns -1, but the one that gets there 0. The physics are the two angles, zero when
     the links hang down and the second relative to the first, then their speeds; cosine and sine of
@@ -79,7 +81,7 @@ def _runge_kutta(physics: Float[Array, "4"], torque: Float[Array, ""]) -> Float[
 
 
 def _derivative(physics: Float[Array, "4"], torque: Float[Array, ""]) -> Float[Array, "4"]:
-    """Solve the equations of motion, a symmetric 2 x 2 system [[a, b], [b, c]], for the accelerations."""
+    """Solve the equations of motion for the accelerations, a symmetric system [[a, b], [b, c]]."""
     angle_1, angle_2, spin_1, spin_2 = physics
     coupling = MASS * LENGTH * CENTRE
     c = MASS * CENTRE**2 + INERTIA

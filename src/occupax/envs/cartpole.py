@@ -1,4 +1,4 @@
-"""The cart-pole of Barto, Sutton and Anderson (1983), with the numbers of Gymnasium's `CartPole`."""
+"""Cart-pole of Barto, Sutton and Anderson (1983), with the constants of Gymnasium's `CartPole`."""
 
 from abc import abstractmethod
 from math import inf, pi
@@ -78,7 +78,7 @@ class CartPole(PoleOnCart):
 
 
 class ContinuousCartPole(PoleOnCart):
-    """The cart-pole of Gymnasium with a force of any size: an action from -1 to 1 is a push of 10 N times the action.
+    """Cart-pole with a continuous force: an action from -1 to 1 is a push of 10 N times the action.
 
     Gymnasium itself has no such environment; all but the force is that of `CartPole`.
     """

@@ -74,7 +74,10 @@ def read_number(value: Any) -> float:
 
 
 def read_flag(value: Any) -> bool:
-    """Return an end of an episode as a boolean; raise TypeError for strings and arrays with axes."""
+    """Return an end of an episode as a boolean.
+
+    Strings and arrays with axes raise TypeError.
+    """
     if value is True or value is False:
         return value
     if isinstance(value, str) or getattr(value, "ndim", 0) or value not in (0, 1):

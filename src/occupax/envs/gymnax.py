@@ -141,7 +141,10 @@ class GymnaxEnv(Environment):
     def step(
         self, state: GymnaxState, action: Num[ArrayLike, "*n"], key: Key[Array, ""]
     ) -> tuple[GymnaxState, Float[Array, ""]]:
-        """Take a step by `step_env`, which never resets, and separate termination from truncation."""
+        """Take a step by `step_env`, which never resets.
+
+        Termination and truncation are separated.
+        """
         env, params = self.env_and_params()
         action = jnp.reshape(action, self.action_shape)
         observation, inner, reward, *flags, _ = env.step_env(key, state.inner, action, params)

@@ -78,7 +78,7 @@ class FlagError(ValueError):
 
 
 def _check_flags(name: str, options: dict[str, Any]) -> None:
-    """Raise FlagError for an option with a boolean default and a value that Python would convert."""
+    """Raise FlagError for a boolean option whose value Python would convert."""
     import gymnasium as gym
     from gymnasium.envs.registration import load_env_creator
 

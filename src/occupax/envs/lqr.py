@@ -1,4 +1,4 @@
-"""Linear systems with quadratic costs, whose best policies are known in closed form: see `occupax.exact.lqr`."""
+"""Linear systems with quadratic costs, with optimal policies in closed form in `exact.lqr`."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Matrix = Float[np.ndarray, "_ _"]
 
 
 class LQR(Environment):
-    """The linear-quadratic regulator: x' = A x + B a + w, where w is normal, and a step earns -(x Q x + a R a).
+    """Linear-quadratic regulator: x' = A x + B a + w with Gaussian w and reward -(x Q x + a R a).
 
     The state x is observed, the first one is normal with mean zero, and episodes do not end.
 
@@ -64,7 +64,7 @@ class LQR(Environment):
         n, m = self.control.shape
         if self.drift.shape != (n, n):
             raise ValueError(
-                f"drift must have shape {(n, n)}, because control has {n} rows, got {self.drift.shape}."
+                f"drift must have shape {(n, n)}, as control has {n} rows, got {self.drift.shape}."
             )
         return n, m
 
@@ -85,7 +85,7 @@ class LQR(Environment):
 
     @classmethod
     def random(cls, states: int, actions: int, seed: int = 0) -> "LQR":
-        """A random system of as many states and actions: the largest eigenvalue of A is 0.95 in absolute value.
+        """Return a random system, whose A has a spectral radius of 0.95.
 
         B is normal with deviation 1 / sqrt(states), Q the identity, R a tenth of it, and the noise
         has deviation 0.1.

@@ -1,4 +1,4 @@
-"""The mountain car of Moore (1990), with the numbers of Gymnasium's `MountainCar` and `MountainCarContinuous`."""
+"""Mountain car of Moore (1990), with the constants of Gymnasium."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, Final
@@ -23,7 +23,9 @@ ACTION_COST: Final = 0.1
 
 
 class CarInValley(TimeLimited):
-    """A car in a valley, too weak to leave it at once. Subclasses say what the actions are, and what is earned.
+    """Car in a valley, too weak to leave it at once.
+
+    Subclasses define actions and rewards.
 
     The physics are its position and its velocity, both observed.
     """
@@ -71,7 +73,9 @@ class CarInValley(TimeLimited):
 
 
 class MountainCar(CarInValley):
-    """Get a weak car out of a valley by pushing it left, not at all or right (actions 0, 1, 2); every step earns -1.
+    """Mountain car with actions 0, 1 and 2: push left, not at all or right.
+
+    The reward is -1 at every step.
 
     Gymnasium's `MountainCar-v0` has a time limit of 200.
     """
@@ -89,7 +93,9 @@ class MountainCar(CarInValley):
 
 
 class ContinuousMountainCar(CarInValley):
-    """Get a weak car out of a valley by a force from -1 to 1: it costs a tenth of its square, and the flag pays 100.
+    """Mountain car with a force from -1 to 1.
+
+    The reward is minus a tenth of the squared force, and 100 at the flag.
 
     Gymnasium's `MountainCarContinuous-v0` has a time limit of 999.
     """

@@ -180,7 +180,7 @@ def _make_of_factory(factory: Any, info: Sequence[str], options: dict[str, Any])
 
 
 def wrap(env: Any) -> DecisionProcess:
-    """Return an occupax environment unchanged, and wrap a Gymnasium environment without closing it."""
+    """Return an environment; one of Gymnasium is wrapped and not closed."""
     import gymnasium as gym
 
     if isinstance(env, DecisionProcess):

@@ -1,4 +1,4 @@
-"""Observation and action spaces as text, for policies and their files, and back as Gymnasium spaces."""
+"""Observation and action spaces as strings, for policies and their files."""
 
 import json
 from math import inf, prod

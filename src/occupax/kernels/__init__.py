@@ -56,7 +56,10 @@ def missing() -> str:
 
 
 def call(name: str, dtype: Any, outputs: Any, *operands: Any, **settings: Any) -> Any:
-    """Call a function of the kernel; vmap adds leading axes, of length one to what all runs share."""
+    """Call a function of the kernel.
+
+    vmap adds leading axes, which have length 1 for operands that all runs share.
+    """
     target = jax.ffi.ffi_call(f"occupax_{name}_{dtype}", outputs, vmap_method="expand_dims")
     return target(*operands, **settings)
 
@@ -67,7 +70,10 @@ def room(like: jax.ShapeDtypeStruct, beside: Any) -> Any:
 
 
 def keep(rows: Any, seen: Any, live: Any, time: Any) -> Any:
-    """The rows [..., H, *shape] with what is seen [..., *shape] at a time, where `live` [...]; in place."""
+    """Write observations [..., *shape] at a time of `rows` [..., H, *shape], in place.
+
+    Only rows where `live` [...] holds are written.
+    """
     like = jax.ShapeDtypeStruct(rows.shape, rows.dtype)
     put = jax.ffi.ffi_call(
         "occupax_network_keep", like, vmap_method="expand_dims", input_output_aliases={0: 0}

@@ -103,7 +103,7 @@ INITIALISERS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import `StableBaselinesPolicy` when it is asked for: it needs Gymnasium, which takes a while to import."""
+    """Import `StableBaselinesPolicy` on first use, because importing Gymnasium is slow."""
     if name == "StableBaselinesPolicy":
         from occupax.policies.predicting import StableBaselinesPolicy
 

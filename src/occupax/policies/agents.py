@@ -28,7 +28,7 @@ begins."""
 
 
 class Agent:
-    """An agent in an environment, between the arrays of this package and what Gymnasium's environments return and take.
+    """An agent in an environment, with observations and actions in the encoding of this package.
 
     Args:
         source: an object with `predict`, or a function of the observation.
@@ -58,7 +58,7 @@ class Agent:
         return self._taken.kinds[0]
 
     def act(self, observation: Any, begins: bool, place: int = 0) -> np.ndarray:
-        """Return the action for an observation of the environment as this package counts it: from 0 on, or flat.
+        """Return the action for an observation, in the encoding of this package.
 
         Args:
             observation: what the environment returned.
@@ -79,11 +79,11 @@ class Agent:
         return read_action(self._actions, action)
 
     def act_on_row(self, row: np.ndarray, begins: bool, place: int = 0) -> np.ndarray:
-        """Return the action for an observation as samplers keep it: a state from 0 on, or a vector."""
+        """Return the action for an observation in the encoding of this package."""
         return self.act(self._restored(row), begins, place)
 
     def remembers(self) -> bool:
-        """Return whether `predict` returned a state, by which actions depend on more than the observation."""
+        """Return whether `predict` returned a state, so that actions depend on earlier steps."""
         return any(state is not None for state in self._states.values())
 
     def behaviour(self) -> "Recorded":
@@ -102,7 +102,7 @@ class Agent:
 
 
 class Recorded(Policy):
-    """The behaviour policy of trajectories whose log-probabilities are unknown and recorded as 0."""
+    """Behaviour policy of trajectories with unknown log-probabilities, recorded as 0."""
 
     actions: ActionSpace
 
@@ -138,7 +138,10 @@ def check_actor(policy: Any) -> None:
         return
     if callable(policy) and not isinstance(policy, type):
         check_policy(policy)
-    allowed = "an occupax policy, an object with predict, or a function of the observation that returns an action"
+    allowed = (
+        "an occupax policy, an object with predict, or a function of the observation that returns "
+        "an action"
+    )
     got = policy.__name__ if isinstance(policy, type) else type(policy).__name__
     hint = "; call the class first" if isinstance(policy, type) else ""
     raise ValueError(f"policy must be {allowed}, got {got}{hint}.")
@@ -170,8 +173,9 @@ def _by_predict(predict: Callable[..., Any], deterministic: bool) -> Choose:
         if not isinstance(returned, tuple):
             return returned, None
         if len(returned) != 2:
+            count = len(returned)
             raise ValueError(
-                f"predict must return an action, or an action and a state, got {len(returned)} values"
+                f"predict must return an action and perhaps a state, got {count} values"
             )
         return returned
 

@@ -72,7 +72,7 @@ class Policy(eqx.Module):
         """
 
     def applied(self, drawn: Action) -> Action:
-        """Return the action of a sample of `draw`: the sample itself, unless the policy is "squashed"."""
+        """Return the action of a sample of `draw`, by default the sample itself."""
         return drawn
 
     @final
@@ -148,7 +148,7 @@ class Policy(eqx.Module):
 
 
 def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
-    """Return the policy with the spaces of an environment, as JSON; an empty string forgets them."""
+    """Return the policy with the spaces of an environment, as JSON; empty if unknown."""
     changed = copy(policy)
     vars(changed)["spaces"] = spaces  # the constructor of a policy may take anything
     return changed
@@ -193,9 +193,12 @@ def configured(
 
 
 NETWORKS = {
-    "equinox": "wrap the network as occupax.policies.Softmax(net) or, for a Box, Gaussian(net, log_deviation, box)",
-    "flax": "wrap the network with its parameters as occupax.policies.Softmax(equinox.Partial(net.apply, params))",
-    "torch": "write the network in JAX, for example with equinox.nn, and wrap it as occupax.policies.Softmax(net)",
+    "equinox": "wrap the network as occupax.policies.Softmax(net) or, for a Box, "
+    "Gaussian(net, log_deviation, box)",
+    "flax": "wrap the network with its parameters as "
+    "occupax.policies.Softmax(equinox.Partial(net.apply, params))",
+    "torch": "write the network in JAX, for example with equinox.nn, and wrap it as "
+    "occupax.policies.Softmax(net)",
 }
 """Hint on networks of each library."""
 

@@ -1,4 +1,4 @@
-"""Softmax policies over any preference function psi (eq. defn:policy-para of the paper), and products of them."""
+"""Softmax policies over a preference function psi (eq. defn:policy-para), and their products."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from occupax.policies.normalising import normalised
 
 
 class Categorical(Policy):
-    """A softmax over one logit for each action. Subclasses say what the logits psi(s, .; theta) are."""
+    """A softmax over one logit for each action. Subclasses define the logits psi(s, .; theta)."""
 
     action_space = "discrete"
 
@@ -87,9 +87,9 @@ class Softmax(Categorical):
 
 
 class SoftmaxProduct(Policy):
-    """Actions that are vectors of whole numbers, each drawn by a softmax of its own, independently of the others.
+    """Product of independent softmax distributions, for actions that are vectors of integers.
 
-    `psi` returns the logits of all entries, one after the other; `sizes` says how many each has.
+    `psi` returns the concatenated logits of all entries; `sizes` has the number of each entry.
     """
 
     action_space = "multi-discrete"
@@ -133,7 +133,11 @@ def action_probs(policy: Policy, observation: Any, num_actions: int) -> Float[Ar
 
 @configured
 def tabular(scale: float = 0.0) -> Initialiser:
-    """One logit for each state and action, drawn from a normal law of deviation `scale` (0: the uniform policy)."""
+    """Return the initialiser of a tabular policy: one logit for each state and action.
+
+    Args:
+        scale: standard deviation of the initial logits; 0 is the uniform policy.
+    """
     scale = check_number("scale", scale, low=0.0)
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
@@ -151,9 +155,12 @@ def tabular(scale: float = 0.0) -> Initialiser:
 def linear(
     features: Callable[[Any], Float[Array, " n"]] | None = None, scale: float = 0.0
 ) -> Initialiser:
-    """Logits linear in the vector `features(observation)`; by default in the observation itself, flattened.
+    """Return the initialiser of a softmax policy with logits linear in features.
 
-    The weights are drawn from a normal law of deviation `scale` (0: the uniform policy).
+    Args:
+        features: function of the observation that returns a vector; by default the flattened
+            observation.
+        scale: standard deviation of the initial weights; 0 is the uniform policy.
     """
     scale = check_number("scale", scale, low=0.0)
 
@@ -211,9 +218,8 @@ def number_of_logits(env: DecisionProcess) -> int:
         return space.n
     if isinstance(space, MultiDiscreteActions):
         return sum(space.sizes)
-    raise ValueError(
-        f"softmax policies need discrete actions, got {space}; use policies.gaussian() or squashed()."
-    )
+    hint = "use policies.gaussian() or squashed()"
+    raise ValueError(f"softmax policies need discrete actions, got {space}; {hint}.")
 
 
 def softmax(env: DecisionProcess, psi: Callable[[Any], Float[Array, " n"]]) -> Policy:

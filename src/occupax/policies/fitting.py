@@ -17,7 +17,7 @@ from occupax.policies.normalising import Normalised
 
 
 def default_policy(env: DecisionProcess) -> Initialiser:
-    """A normal law for actions of real numbers, a table for a tabular environment, and an MLP otherwise."""
+    """Return the default initialiser: Gaussian for a box, tabular for a table, otherwise an MLP."""
     if isinstance(env.action_space, BoxActions):
         return gaussian()
     return (
@@ -32,7 +32,7 @@ Layer = tuple[eqx.nn.Linear, Any]
 
 
 def layers_of(psi: Any) -> tuple[Layer, ...] | None:
-    """The layers of a network that is fed with flat vectors or states; None for any other function."""
+    """Return the layers of a `Flat` network; None for any other function."""
     psi = psi.folded() if isinstance(psi, Normalised) else psi
     if type(psi) is not Flat:
         return None
@@ -52,7 +52,7 @@ def layers_of(psi: Any) -> tuple[Layer, ...] | None:
 
 
 def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
-    """The layers of the network of a policy, from a vector and with tanh between them; None for any other policy."""
+    """Return the tanh layers of the network of a policy on vectors; None for other policies."""
     psi = (
         getattr(policy, "psi", None)
         if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed)
@@ -67,7 +67,7 @@ def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
 
 
 def check_policy_fits(policy: Any, env: DecisionProcess) -> None:
-    """Refuse a policy made for something else: JAX reads past the end of an array without a word."""
+    """Raise ValueError unless a policy fits an environment: JAX does not check array bounds."""
     check_policy(policy)
     observation, space = observation_spec(env), env.action_space
     check_policy_states(policy, env)
@@ -79,13 +79,11 @@ def check_policy_fits(policy: Any, env: DecisionProcess) -> None:
     if isinstance(policy, Categorical):
         logits = _tried(env, policy.logits, observation)
         if not isinstance(logits, jax.ShapeDtypeStruct):
-            raise ValueError(
-                f"policy must return an array of logits for {env.num_actions} actions, got {logits!r}."
-            )
+            wanted = f"an array of logits for {env.num_actions} actions"
+            raise ValueError(f"policy must return {wanted}, got {logits!r}.")
         if logits.shape != (env.num_actions,):
-            raise ValueError(
-                f"policy must return logits for {env.num_actions} actions, got shape {logits.shape}."
-            )
+            wanted = f"logits for {env.num_actions} actions"
+            raise ValueError(f"policy must return {wanted}, got shape {logits.shape}.")
         if jnp.issubdtype(logits.dtype, jnp.complexfloating):
             raise ValueError(
                 f"policy must return logits that are real numbers, got {logits.dtype}."

@@ -39,9 +39,7 @@ class Normal(Policy):
         entries = len(self.box.low)
         if self.log_deviation is not None and self.log_deviation.shape != (entries,):
             got = f"an array of shape {self.log_deviation.shape}"
-            raise ValueError(
-                f"log_deviation must have a number for each of the {entries} of an action, got {got}."
-            )
+            raise ValueError(f"log_deviation must have a number for each of {entries}, got {got}.")
 
     @final
     def law(self, observation: Any) -> tuple[Vector, Vector]:
@@ -80,7 +78,7 @@ class Normal(Policy):
 
 @final
 class Gaussian(Normal):
-    """A normal law. What lies outside of a bounded box is clipped outside of the policy, whose density is unclipped."""
+    """Gaussian distribution. The environment clips actions to its bounds; the density does not."""
 
     action_space = "box"
 
@@ -172,7 +170,10 @@ def squashed(
     by_observation: bool = False,
     normalise: bool | None = None,
 ) -> Initialiser:
-    """The same with a hyperbolic tangent behind it, for boxes with bounds, which no action leaves; see `gaussian`."""
+    """Return the initialiser of a tanh-squashed Gaussian policy for a bounded box.
+
+    Arguments as for `gaussian`.
+    """
     return _initialiser(Squashed, Layers(hidden, activation, normalise), deviation, by_observation)
 
 

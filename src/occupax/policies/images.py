@@ -124,5 +124,6 @@ def _read_shape(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], bool]:
     if first <= min(middle, last):
         return (first, middle, last), False
     raise ValueError(
-        f"the channels of an image must be first or last and fewer than rows and columns, got {shape}."
+        "the channels of an image must be first or last and fewer than rows and columns, got "
+        f"{shape}."
     )

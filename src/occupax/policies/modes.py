@@ -26,13 +26,16 @@ class Greedy(Policy):
         return self.policy.action_space
 
     def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Action, Float[Array, ""]]:
-        """Return the most probable action with the log-probability 0, or NaN if the probabilities are not finite."""
+        """Return the most probable action and 0, or NaN if probabilities are not finite."""
         del key
         action, scores = self._mode(observation)
         return action, 0.0 * jnp.max(scores)
 
     def log_prob(self, observation: Any, action: Any) -> Float[Array, ""]:
-        """Return 0 for the most probable action and minus infinity for others; always 0 where actions are vectors."""
+        """Return 0 for the most probable action and minus infinity for others.
+
+        Actions that are vectors always have 0.
+        """
         mode, scores = self._mode(observation)
         certain = 0.0 * jnp.max(scores)
         return jnp.where(action == mode, certain, -jnp.inf) if self.num_actions else certain

@@ -49,7 +49,7 @@ WIDE = 5.0
 
 
 class Flat(eqx.Module):
-    """A network fed with the observation as one flat vector of floats; states of a table are made one-hot."""
+    """A network of the flattened observation; states of a table are one-hot vectors."""
 
     network: Callable[[Float[Array, " n"]], Float[Array, " m"]]
     num_states: int | None = eqx.field(static=True)
@@ -66,7 +66,7 @@ class Flat(eqx.Module):
 
 
 class Layers:
-    """The shape of a multilayer perceptron, checked: the width of each hidden layer, and what bends between them."""
+    """Specification of a multilayer perceptron: hidden widths, activation and normalisation."""
 
     def __init__(self, hidden: Sequence[int], activation: str, normalise: bool | None = None):
         self._widths = check_integers("hidden", hidden)
@@ -80,7 +80,7 @@ class Layers:
     def __call__(
         self, env: DecisionProcess, outputs: int, key: Key[Array, ""], last: float
     ) -> Flat:
-        """A network from the observations of an environment; `last` is a factor of the weights of the last layer."""
+        """Return a network for an environment, whose output layer is scaled by `last`."""
         sizes = (input_size(env), *self._widths, outputs)
         keys = jax.random.split(key, len(sizes) - 1)
         layers: list[Any] = []
@@ -95,12 +95,16 @@ class Layers:
         return Flat(eqx.nn.Sequential(layers[:-1]), number_of_states(env))
 
     def running(self, env: DecisionProcess) -> bool:
-        """Whether observations are normalised by what was seen: if that is asked for, or there is an unbounded box."""
+        """Return whether observations are normalised by running statistics.
+
+        The default is to do so for unbounded boxes of Gymnasium.
+        """
         vectors = number_of_states(env) is None
         if self._normalise and not vectors:
             got = f"{type(env).__name__}, whose observations are states"
             raise ValueError(
-                f"normalise=True is for observations that are numbers, got {got}; use normalise=None."
+                f"normalise=True is for observations that are numbers, got {got}; "
+                "use normalise=None."
             )
         if self._normalise is not None:
             return self._normalise
@@ -108,7 +112,7 @@ class Layers:
 
 
 def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
-    """The layer that sees observations as `layer` sees them once their bounds, where there are any, are -1 and 1.
+    """Return the layer for observations scaled such that bounds, where declared, are -1 and 1.
 
     Otherwise a small number such as a velocity of at most 0.07 would hardly count in a first
     policy, nor for long. The same would come of a wide range of which little is visited: Acrobot's

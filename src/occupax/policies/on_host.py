@@ -1,4 +1,4 @@
-"""The policies of this package evaluated by NumPy, for many observations at once, without a call of JAX.
+"""NumPy implementations of policies, for many observations at once.
 
 They draw with given noise what `Policy.draw` draws with it, up to rounding. What is drawn for an
 observation does not depend on the others to the last bit: products are those of one row each, by
@@ -69,7 +69,7 @@ def on_host(policy: Policy) -> HostPolicy | None:
 
 
 def with_outputs_of_jax(policy: Policy, num_actions: int) -> HostPolicy | None:
-    """Return a policy of which JAX evaluates the network and NumPy the distribution; None if that is not known here."""
+    """Return a policy with the network in JAX and the distribution in NumPy; None if unknown."""
     if isinstance(policy, Categorical):
         outputs = policy.logits
     elif isinstance(policy, SoftmaxProduct | Gaussian | Squashed):
@@ -114,7 +114,7 @@ def _table(logits: Float[Array, "S A"], log_probs: Float[Array, "S A"]) -> HostP
 
 
 def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] | None:
-    """The outputs [P, m] of the network of a policy as a function of observations, m, and their type."""
+    """Return the network of a policy as a function with outputs [P, m], m, and the dtype."""
     layers, number = layers_of(policy.psi), np.dtype(jnp.result_type(float))
     if layers is None:
         return None
@@ -147,7 +147,10 @@ def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] |
 
 
 def _rows(rows: Float[Array, "P n"], weight: Float[Array, "n m"]) -> Float[Array, "P m"]:
-    """The product of each row with a matrix: as one product of matrices, it could depend on how many rows there are."""
+    """Multiply each row with a matrix on its own.
+
+    A product of matrices could depend on the number of rows.
+    """
     return np.matmul(rows[:, None], weight)[:, 0]
 
 

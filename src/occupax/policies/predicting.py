@@ -1,4 +1,4 @@
-"""Policies for whoever steps an environment: an observation of Gymnasium in, what its `step` takes out."""
+"""Policies from observations of Gymnasium to actions for `step`."""
 
 from collections import deque
 from collections.abc import Callable
@@ -62,7 +62,8 @@ def actor_of(policy: Policy) -> Actor:
             return actor
     if not policy.spaces:
         raise ValueError(
-            "predict needs the spaces of an environment, which this policy does not know: policy.for_env(env) does."
+            "predict needs the spaces of an environment, which this policy does not know: "
+            "policy.for_env(env) does."
         )
     actor = Actor(policy, read_spaces(policy.spaces))
     _ACTORS.append((policy, actor))
@@ -70,7 +71,7 @@ def actor_of(policy: Policy) -> Actor:
 
 
 class StableBaselinesPolicy:
-    """A policy with the `predict` of Stable-Baselines3, whose `evaluate_policy` takes it for a model.
+    """A policy with `predict` of Stable-Baselines3, for its `evaluate_policy`.
 
     Args:
         policy: a trained policy.
@@ -91,7 +92,7 @@ class StableBaselinesPolicy:
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, Any]:
-        """Choose actions as `Policy.predict` does; `state` is returned as it is, and `episode_start` is of no account.
+        """Choose actions as `Policy.predict`; `state` is returned and `episode_start` ignored.
 
         Returns:
             The action, or those of a batch, and the state.
@@ -159,7 +160,7 @@ def _at(space: Any, batch: Any, i: int) -> Any:
 
 
 def _choosing(policy: Policy, spaces: Spaces) -> Choose:
-    """Return how a policy chooses: by NumPy or, if its distribution is not known there, by what it draws in JAX."""
+    """Return the choice of actions of a policy: by NumPy where supported, otherwise by JAX."""
     host = on_host(policy) or with_outputs_of_jax(policy, int(getattr(spaces.action, "n", 0)))
     if host is None:
         return _choosing_by_draws(policy, spaces)
@@ -182,9 +183,8 @@ def _choosing_by_draws(policy: Policy, spaces: Spaces) -> Choose:
             return np.asarray(draw(rows, jax.random.split(key, len(rows))))
         if not isinstance(spaces.action, gym.spaces.Discrete):
             kind = type(policy).__name__
-            raise ValueError(
-                f"deterministic must be False, because the most probable action of {kind} is not known."
-            )
+            reason = f"the most probable action of {kind} is not known"
+            raise ValueError(f"deterministic must be False, because {reason}.")
         probs = jax.vmap(lambda row: action_probs(policy, row, int(spaces.action.n)))(rows)
         return np.asarray(jnp.argmax(probs, -1))
 

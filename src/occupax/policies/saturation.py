@@ -1,4 +1,4 @@
-"""Recovery of Gaussian policies from saturation: actions beyond their bounds, where the means have no gradient."""
+"""Recovery of Gaussian policies from saturation, where the means have no gradient."""
 
 import equinox as eqx
 import jax.numpy as jnp

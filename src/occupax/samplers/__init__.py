@@ -61,9 +61,8 @@ def choose_sampler(sampler: Sampler | str, problem: Problem, policy: Policy) -> 
     if isinstance(choice, Sampler):
         return choice
     if not isinstance(choice, str):
-        raise ValueError(
-            f"sampler must be a sampler such as occupax.samplers.Host(...), or a name, got {choice!r:.60}."
-        )
+        allowed = "a sampler such as occupax.samplers.Host(...), or a name"
+        raise ValueError(f"sampler must be {allowed}, got {choice!r:.60}.")
     name = choice.lower()
     if name == "auto":
         if isinstance(problem.env, GymnasiumEnv):

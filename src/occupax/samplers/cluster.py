@@ -52,8 +52,8 @@ class Cluster:
                     str(error).strip().splitlines()[-1].rstrip(".")
                 )  # Ray adds what its server printed
                 raise ValueError(
-                    f"no Ray cluster at {address!r} could be joined: {why}. If it asks for a token, set "
-                    "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment."
+                    f"no Ray cluster at {address!r} could be joined: {why}. If it asks for a "
+                    "token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment."
                 ) from error
 
     def send(self, *contents: Any) -> "Package":
@@ -88,7 +88,7 @@ def _later_signals() -> Generator[None]:
 
 @contextmanager
 def _kept_handler(number: int = signal.SIGTERM) -> Generator[None]:
-    """Put the handler of a signal back that was there before; Ray has one of its own for SIGTERM."""
+    """Restore the handler of a signal, because Ray installs its own for SIGTERM."""
     before = signal.getsignal(number)
     try:
         yield

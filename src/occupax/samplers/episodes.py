@@ -64,7 +64,7 @@ Record = Callable[[Iterator[VectorStep]], Result]
 
 
 class EpisodeRunner:
-    """Plays episodes of a Gymnasium environment, each of which depends on its number, the key and the policy alone.
+    """Runner of Gymnasium episodes, which depend on their number, the key and the policy alone.
 
     Args:
         env: the environment.
@@ -99,7 +99,7 @@ class EpisodeRunner:
         n: int,
         horizon: int,
     ) -> Trajectories:
-        """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
+        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
         numbers = range(first, min(first + n, stop))
         record = partial(_record, self._env, policy.action_space, n, horizon)
         return self.play(policy, key, numbers, record, horizon)
@@ -159,8 +159,8 @@ class EpisodeRunner:
         except (ValueError, SystemExit) as error:
             raise EpisodeError(f"the environments could not be made: {error!s:.200}") from error
         except (EOFError, ConnectionError) as error:
-            needs = "it must be possible to make an environment in one, and a script must do its work under"
-            why = f"{needs} `if __name__ == '__main__':`, because they import it"
+            needs = "each must be able to make an environment, and a script must do its work"
+            why = f"{needs} under `if __name__ == '__main__':`, because they import it"
             raise EpisodeError(
                 f"the processes of the environments could not be started: {why}."
             ) from error
@@ -182,7 +182,7 @@ class EpisodeRunner:
         act = select_actions(policy, self._env.action_space, keys, self._envs, self._flat)
 
         def begin(over: Int[np.ndarray, " k"]) -> Int[np.ndarray, " P"]:
-            """Give the next episodes to these environments as long as there are any; return all places that play."""
+            """Begin the next episodes in these environments; return all active slots."""
             time[over], given = 0, dict[int, int | None]()
             for place in over.tolist():
                 row[place] = i = next(left, -1)
@@ -217,15 +217,14 @@ class EpisodeRunner:
             self._fail([place], failures[place])
 
     def _fail(self, places: list[int], reason: str) -> NoReturn:
-        """Name the first episode that these environments play; if they play none, it is one of all."""
+        """Raise EpisodeError about the first episode of these environments, or of all."""
         played = [self._playing[i] for i in places] + self._playing
         number, seed = next(episode for episode in played if episode is not None)
-        raise EpisodeError(
-            f"episode {number} (seed {seed}) {reason}; to repeat it, begin with env.reset(seed={seed})."
-        )
+        repeat = f"to repeat it, begin with env.reset(seed={seed})"
+        raise EpisodeError(f"episode {number} (seed {seed}) {reason}; {repeat}.")
 
     def _abandon(self) -> None:
-        """Give up the environments without closing them, because one of them does not answer any more."""
+        """Kill the environments without closing them, because one does not respond."""
         slots, self._slots = self._slots, None
         slots.kill()
 
@@ -240,7 +239,7 @@ def number_of_processes(processes: bool | int, envs: int) -> int:
 def _record(
     env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: Iterator[VectorStep]
 ) -> Trajectories:
-    """All that happens in at most `n` episodes; after the end of an episode stands what was observed last."""
+    """Return the trajectories of at most `n` episodes, filled with the final observation."""
     spec, action, number = env.observation_spec(), env.action_space.spec(), jnp.result_type(float)
     kinds = (
         (spec.shape, spec.dtype),

@@ -73,7 +73,7 @@ FUSED = define_prng_impl(
 
 
 def fused(keys: Key[Array, "*n"]) -> Key[Array, "*n"]:
-    """Keys that stand for the same numbers; those of another kind, or of JAX's older ways to count, as they are."""
+    """Return keys of the same random numbers; keys of other kinds are returned unchanged."""
     counts_alike = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
     if str(jax.random.key_impl(keys)) != THREEFRY or not counts_alike:
         return keys
@@ -81,7 +81,7 @@ def fused(keys: Key[Array, "*n"]) -> Key[Array, "*n"]:
 
 
 def unfused(keys: Key[Array, "*n"]) -> Key[Array, "*n"]:
-    """Keys of JAX's own that stand for the same numbers, for code that may ask of which kind they are."""
+    """Return JAX's own keys of the same random numbers, for code that may check their kind."""
     if jax.random.key_impl(keys) != FUSED:
         return keys
     return jax.random.wrap_key_data(jax.random.key_data(keys), impl=THREEFRY)

@@ -62,14 +62,14 @@ class Host(Sampler):
         return HostSource(problem, self.shards, runner, scorer)
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
-        """Those of the sampler inside the program; actions in Gymnasium are drawn with `jax.random`."""
+        """Return the name of the sampler in the program; for Gymnasium environments, "jax"."""
         if isinstance(problem.env, GymnasiumEnv):
             return "jax"
         return program_sampler(problem, policy, self.engine).random_numbers(problem, policy)
 
 
 class HostSource(Source):
-    """Draws batches in this process, by a source inside a program or by playing episodes of Gymnasium."""
+    """Source of batches in this process, by compiled programs or by Gymnasium episodes."""
 
     problem: Problem
     shards: int

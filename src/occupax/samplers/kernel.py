@@ -77,8 +77,8 @@ def _unfit(problem: Problem, policy: Policy) -> str:
     if _is_table(problem, policy) or dense_layers(policy) is not None:
         return ""
     return (
-        "it is for tabular environments with tabular policies and for networks of tanh layers fed with vectors, got "
-        f"{type(problem.env).__name__} and {type(policy).__name__}"
+        "it is for tabular environments with tabular policies and for networks of tanh layers fed "
+        f"with vectors, got {type(problem.env).__name__} and {type(policy).__name__}"
     )
 
 
@@ -101,7 +101,7 @@ class TabularKernelSource(ProgramSource):
     def block(
         self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
     ) -> TabularBatch:
-        """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
+        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
         env = table_of(self.problem)
         probs = probs_of(policy)
         dtype = probs.dtype
@@ -122,7 +122,7 @@ class TabularKernelSource(ProgramSource):
 
 
 LIVE_ONLY = ObservationBuffer(kernels.room, kernels.keep)
-"""Buffer that stores the observations of live steps only; the rest of the memory is never touched."""
+"""Buffer that stores the observations of live steps only and touches no other memory."""
 
 
 class NetworkKernelSource(ProgramSource):
@@ -138,7 +138,7 @@ class NetworkKernelSource(ProgramSource):
     def block(
         self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
     ) -> SampledBatch:
-        """Draw trajectories number `first` to `first + n`; those from number `stop` on are empty."""
+        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
         exists = numbers < stop
         parameters, sizes = network_of(policy)

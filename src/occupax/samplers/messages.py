@@ -73,7 +73,7 @@ def sent(tree: Any, send: Callable[[Policy], Any] = sent_policy) -> Any:
 
 
 def received(tree: Any, form: Policy) -> Any:
-    """Return a tree that was sent, with the functions of a policy of the same structure as those in it."""
+    """Return a tree that was sent, with the functions of a policy of the same structure."""
 
     def receive(leaf: Any) -> Any:
         return as_arrays(leaf.received(form) if isinstance(leaf, SentPolicy) else leaf)

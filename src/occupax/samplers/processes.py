@@ -1,4 +1,4 @@
-"""Environments of Gymnasium in processes of their own, several in each, with what they return in shared memory."""
+"""Gymnasium environments in processes of their own, with results in shared memory."""
 
 import ctypes
 import multiprocessing
@@ -110,7 +110,7 @@ class ProcessSlots:
             process.join()
 
     def _called(self, processes: list[int]) -> list[int]:
-        """The places that these processes were calling or else, where they called none, all of theirs that play."""
+        """Return the slots that these processes were calling or, if none, their active slots."""
         found: list[int] = []
         for i in processes:
             share = self._shares[i]
@@ -141,7 +141,7 @@ class ProcessSlots:
 
 @contextmanager
 def _blocked_signals() -> Generator[None]:
-    """Block signals of the terminal in processes that are started, from before their first import on."""
+    """Block signals of the terminal in new processes, from before their first import on."""
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)
     try:
         resource_tracker.ensure_running()  # unblocks SIGINT when it starts its own process

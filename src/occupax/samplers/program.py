@@ -1,4 +1,4 @@
-"""Sources inside the compiled program, whose batches may be drawn block by block or on several devices."""
+"""Sources inside the compiled program, with batches in blocks or on several devices."""
 
 from abc import abstractmethod
 from functools import reduce
@@ -67,7 +67,7 @@ class ProgramSource(Source):
 
 @final
 class NumberedTrajectories(eqx.Module):
-    """Trajectories number `first` to `first + size` of a key; those from number `stop` on are empty."""
+    """Trajectories number `first` to `first + size` of a key; empty from number `stop` on."""
 
     source: ProgramSource
     policy: Policy

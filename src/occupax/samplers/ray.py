@@ -197,7 +197,7 @@ class RemoteAnswers:
 
 
 class RemoteWorker:
-    """Draws shards and answers queries about them, on the cluster; keeps the shards of the latest batches."""
+    """Worker on the cluster, which draws and caches shards and computes the answers to queries."""
 
     def __init__(self, package: Package):
         host, problem, policy, self._double = package.open()

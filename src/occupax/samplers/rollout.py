@@ -88,7 +88,7 @@ class JaxSource(ProgramSource):
     def block(
         self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
     ) -> SampledBatch:
-        """Draw trajectories number `first` to `first + n`; those from `stop` on have no live step."""
+        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
         numbers = first + jnp.arange(n)
         select = eqx.Partial(_select_actions, policy)
         exists = numbers < stop

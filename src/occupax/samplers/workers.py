@@ -130,12 +130,12 @@ class Workers:
                 last_seen = time.monotonic()
             elif time.monotonic() - last_seen > self._patience:
                 raise EpisodeError(
-                    f"no worker was there for {self._patience:g} seconds: the cluster has {self._cluster.cores()} "
-                    "cores, and each worker needs one."
+                    f"no worker was there for {self._patience:g} seconds: the cluster has "
+                    f"{self._cluster.cores()} cores, and each worker needs one."
                 )
 
     def _give_up_stuck(self) -> None:
-        """End workers that have been at their task for so long that they count as lost, and are replaced."""
+        """Kill workers that exceed the time of a task by far; they are replaced."""
         for worker in self._workers:
             if (
                 worker.since is not None
@@ -177,7 +177,7 @@ class Workers:
         return True
 
     def _next(self, worker: Worker) -> Task | None:
-        """A task whose shards the worker has drawn, or one that nobody has begun, or one whose worker is late."""
+        """Return a task with shards of the worker, or an unstarted task, or one that is late."""
         waiting = [
             task for task in self._tasks if not task.answer.done() and worker not in task.workers
         ]

@@ -82,7 +82,7 @@ class Issues:
         self._if_hung: tuple[EnvIssue, ...] = ()
 
     def collect(self, check: Callable[[], None]) -> tuple[EnvIssue, ...]:
-        """Run a check that adds to these issues; return the issues in the order of their addition."""
+        """Run a check that adds to these issues; return the issues in order."""
         with suppress(StopCheckError):
             try:
                 self._watch.run(check)
@@ -101,7 +101,10 @@ class Issues:
         raise StopCheckError
 
     def call(self, function: Callable[[], Any], name: str, where: str, remedy: str) -> Any:
-        """Call a function of the environment; a hang or an exception is an issue and ends the check."""
+        """Call a function of the environment.
+
+        A hang or an exception is an issue and ends the check.
+        """
         with self.watch(name, where, where):
             try:
                 return function()
@@ -112,7 +115,10 @@ class Issues:
     def watch(
         self, name: str, where: str, repeat: str, *earlier: EnvIssue
     ) -> AbstractContextManager[None]:
-        """Announce a call of the environment; a hang is an issue, after `earlier`, and ends the check."""
+        """Announce a call of the environment.
+
+        A hang is an issue, after `earlier`, and ends the check.
+        """
         plural = "" if self._watch.seconds == 1 else "s"
         seconds = f"{self._watch.seconds:g} second{plural}"
         hang = make_issue("hangs", "no answer", where, name=name, seconds=seconds, repeat=repeat)

@@ -227,7 +227,10 @@ def _check_end(
 
 
 def _check_resets(played: _Episode, issues: Issues) -> None:
-    """Report steps that look like a reset with their key: any step, if initial observations differ."""
+    """Report steps that look like a reset with the same key.
+
+    Any such step is reported if initial observations differ.
+    """
     initial = {row.tobytes() for row in played.observation[:, 0]}
     are_all_different = len(initial) == len(played.observation) > 1
     for number in range(len(played.reward)):

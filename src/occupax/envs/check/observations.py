@@ -34,7 +34,10 @@ def _check_kinds(space: Any, part: str) -> Iterator[EnvIssue]:
 def check_observation(
     space: Any, value: Any, where: str, part: str = "observation"
 ) -> Iterator[EnvIssue]:
-    """Yield the parts of an observation outside of their space; skip spaces that `check_space` refuses."""
+    """Yield the parts of an observation outside of their space.
+
+    Spaces that `check_space` reports are skipped.
+    """
     if isinstance(space, spaces.Dict):
         yield from _check_dict(space, value, where, part)
     elif isinstance(space, spaces.Tuple):
