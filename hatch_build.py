@@ -1,4 +1,4 @@
-"""Compiles the kernel when the package is built, if there is a compiler; without one the package works in plain JAX."""
+"""Build hook that compiles the kernel if there is a compiler. The package also works without."""
 
 import os
 import subprocess
@@ -19,7 +19,12 @@ class CustomBuildHook(BuildHookInterface[Any]):
     """Adds `libkernels.so` to the wheel, which is then for one platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile before the files are collected; `version` is "standard" or "editable"."""
+        """Compile before the files are collected.
+
+        Args:
+            version: "standard" or "editable".
+            build_data: settings of the build, changed in place.
+        """
         library = KERNELS / "libkernels.so"
         try:
             compile_kernel(library)
@@ -35,7 +40,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
 
 def wheel_tag() -> str:
-    """Any Python 3 on this platform: the kernel is loaded by ctypes, and knows nothing of Python's own interface."""
+    """Return the wheel tag: any Python 3 on this platform, because ctypes loads the kernel."""
     from packaging.tags import platform_tags
 
     # a library that was compiled here is not known to run on other distributions, as "manylinux"
@@ -45,7 +50,7 @@ def wheel_tag() -> str:
 
 
 def compile_kernel(library: Path) -> None:
-    """Compile with the compiler of the environment variable CXX, or c++: all files at once, which halves the time."""
+    """Compile all files in parallel with the compiler in the variable CXX, or with c++."""
     jaxlib = find_spec("jaxlib")
     if jaxlib is None or not jaxlib.submodule_search_locations:
         raise ImportError("jaxlib, which has the headers, is not installed")

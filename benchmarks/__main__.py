@@ -1,4 +1,4 @@
-"""All benchmarks, each in a process of its own; the figures become benchmarks/RESULTS.md.
+"""Run all benchmarks in separate processes and write benchmarks/RESULTS.md.
 
 python benchmarks                      all of them, about half an hour
 python benchmarks tabular scaling      some of them, printed only
@@ -34,7 +34,7 @@ run, and may differ by a fifth in the next. Targets that were not reached are sh
 
 
 def machine() -> str:
-    """What the figures were measured on, without its name."""
+    """Return a table of the hardware and the versions, without the name of the host."""
     versions: list[str] = []
     for name in PACKAGES:
         try:
@@ -45,7 +45,7 @@ def machine() -> str:
         [os.environ.get("CXX", "c++"), "--version"], capture_output=True, text=True, check=True
     )
     facts = {
-        "processor": f"{_field('/proc/cpuinfo', 'model name') or platform.machine()}, {os.cpu_count()} cores",
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.machine()}",
         "compiler": compiler.stdout.splitlines()[0],
@@ -57,8 +57,13 @@ def machine() -> str:
     )
 
 
+def _processor() -> str:
+    """Return the model name of the processor, or the architecture where it is unknown."""
+    return _field("/proc/cpuinfo", "model name") or platform.machine()
+
+
 def _field(file: str, name: str) -> str:
-    """The first value of a name in a file of lines `name : value`; empty if there is no such file."""
+    """Return the first value of a name in a file of lines `name : value`, or an empty string."""
     if not Path(file).exists():
         return ""
     pairs = (line.partition(":") for line in Path(file).read_text().splitlines())

@@ -1,4 +1,4 @@
-"""How often the diagnosis finds something wrong with the default on the problems of `occupax bench`, and what.
+"""Frequency and kind of diagnostics that the default triggers on the problems of `occupax bench`.
 
 python benchmarks/alarms.py              the quick suite, a few minutes
 python benchmarks/alarms.py full         all problems

@@ -1,4 +1,4 @@
-"""What each algorithm reaches with its defaults: FrozenLake8x8, return and log coverage, and CartPole.
+"""Performance of each algorithm with its defaults on FrozenLake8x8 and CartPole.
 
 python benchmarks/algorithms.py [NAME ...]      for example storm plug-in; all of them by default
 

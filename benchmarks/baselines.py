@@ -1,7 +1,9 @@
-"""Whether the linear baseline should be the default of networks, and what both baselines reach on continuous actions.
+"""Comparison of the mean and the linear baseline, for networks and for continuous actions.
 
-python benchmarks/baselines.py choose FIRST             five seeds from number FIRST on; 0 decides, and 5 confirms
-python benchmarks/baselines.py reach BASELINE [NAME...]  what a baseline reaches with ten seeds, on all problems or some
+python benchmarks/baselines.py choose FIRST              five seeds from FIRST on
+python benchmarks/baselines.py reach BASELINE [NAME...]  ten seeds, on all problems or some
+
+FIRST = 0 decides which baseline is the default of networks, FIRST = 5 confirms the decision.
 
 The rule for all networks, which was written before any of its seeds was run: `REINFORCE()` with its
 default settings, once with baseline="mean" and once with baseline="linear", on CartPole-v1, on the
@@ -48,7 +50,7 @@ SEED, BATCH = 0, 10
 
 
 def poles(name: str) -> tuple[ox.Problem, float, int]:
-    """A problem whose best policy balances a pole for 500 steps, with that value and a budget of episodes."""
+    """Return a pole-balancing problem, its best value (500 steps) and a budget of episodes."""
     problem = ox.Problem(ox.make(name))
     return problem, sum(problem.discount**t for t in range(500)), 1_500
 
@@ -91,9 +93,8 @@ def choose(first: int) -> None:
         )
     wins = np.mean(differences) > 0 and min(differences) >= -0.02
     said = "linear" if wins else "mean"
-    print(
-        f"mean difference {np.mean(differences):+.4f}, worst {min(differences):+.4f}: the rule says {said!r}"
-    )
+    print(f"mean difference {np.mean(differences):+.4f}, worst {min(differences):+.4f}", end="")
+    print(f": the rule selects {said!r}")
 
 
 def worth(problem: ox.Problem, policy: Policy) -> float:
@@ -103,7 +104,7 @@ def worth(problem: ox.Problem, policy: Policy) -> float:
 
 
 def reach(baseline: Any, names: list[str]) -> None:
-    """Print what each seed of the default reaches with a baseline on the problems of these names."""
+    """Print the final returns of each seed of the default algorithm with a baseline."""
     algorithm = ox.REINFORCE(baseline=baseline)
     for name, episodes in TASKS.items():
         if not names or name in names:

@@ -1,4 +1,4 @@
-"""Choose the algorithm that `occupax.train` takes by default, on the development half of the benchmark.
+"""Choose the default algorithm of `occupax.train` on the development half of the benchmark.
 
 python benchmarks/default.py FOLDER                 goes on with what the folder has already
 python benchmarks/default.py FOLDER n-harpg test    only this group of candidates, on the test half
@@ -110,7 +110,7 @@ GROUPS: dict[str, tuple[dict[str, Any], Callable[[BenchProblem], bool]]] = {
 
 
 def scores(folder: Path, it: BenchProblem, label: str, algorithm: Algorithm[Any]) -> np.ndarray:
-    """The scores of each seed after a tenth, a third and all of the budget, and over the training."""
+    """Return the scores of each seed after a tenth, a third and all episodes, and on average."""
     reference = stored_reference(it)
     assert reference is not None, f"there is no reference for {it.name}"
     cell = BenchCell(it, label, algorithm, "default", SEEDS)
@@ -132,7 +132,7 @@ def lake(algorithm: Algorithm[Any]) -> list[float]:
 
 
 def acrobot(algorithm: Any) -> float:
-    """The steps until Acrobot-v1 is solved, in the median over the seeds of the second rule for batches."""
+    """Return the median over seeds of the steps until Acrobot-v1 is solved."""
     return float(np.median(ours("Acrobot-v1", algorithm, range(10, 40))))
 
 

@@ -29,7 +29,10 @@ ENVS, HORIZON, ROUNDS, SECONDS = 32, 200, 3, 1.0
 FIRST, ITERATIONS = 5, 12
 TENTH, ONE = 1e-4, 1e-3
 WANTED_CARTPOLE, WANTED_SLOW = 0.6, 0.8
-SKIPPED = "A2C of Stable-Baselines3 was skipped: it needs torch and stable-baselines3, which `pip install .[bench]` brings."
+SKIPPED = (
+    "A2C of Stable-Baselines3 was skipped: it needs torch and stable-baselines3, "
+    "which `pip install .[bench]` installs."
+)
 
 
 def own_speed(step: Callable[[], Any], steps: int) -> float:
@@ -42,14 +45,14 @@ def own_speed(step: Callable[[], Any], steps: int) -> float:
 
 
 def cartpoles() -> float:
-    """Those of Gymnasium's own vector."""
+    """Return the steps per second of Gymnasium's vector environment."""
     vector = gym.make_vec("CartPole-v1", num_envs=ENVS, vectorization_mode="sync")
     vector.reset(seed=0)
     return own_speed(lambda: vector.step(vector.action_space.sample()), ENVS)
 
 
 def slow(seconds: float) -> float:
-    """That of a simulator which takes so long over a step."""
+    """Return the speed of a simulator whose step takes the given time."""
     env = Slow(computes=True, seconds=seconds)
     env.reset(seed=0)
     return own_speed(lambda: env.step(env.action_space.sample()), 1)
@@ -65,7 +68,7 @@ def training(problem: ox.Problem, algorithm: Any, episodes: int, sampler: Any) -
 
 
 def a2c() -> float:
-    """Stable-Baselines3 with as many environments; the rest of its settings as it comes."""
+    """Return the speed of Stable-Baselines3 with as many environments and defaults."""
     from published import a2c
 
     return a2c(ENVS)[0]

@@ -1,4 +1,4 @@
-"""How much memory a snapshot takes.
+"""Memory of a snapshot.
 
 Peak resident memory of a process that takes one snapshot of TSIVR-PG on FrozenLake8x8 with a
 horizon of 200, for one seed; each in a process of its own. Batches that are larger than a block are

@@ -82,7 +82,7 @@ def passes(algorithm: Any, result: ox.Result) -> float:
 
 
 def problem_of(head: str) -> tuple[ox.Problem, int]:
-    """What a policy of this kind is trained on, and the number of its weights."""
+    """Return the problem of a policy head and the number of weights of the policy."""
     name, weights = HEADS[head]
     return ox.Problem(ox.make(name), discount=0.99, horizon=LIMIT), weights
 
@@ -139,7 +139,7 @@ def training() -> Table:
 
 
 def kernels() -> Table:
-    """What the kernels reach where every step is live and nothing else is done: the limit of all the above."""
+    """Measure the kernels alone with every step live: an upper bound of the rates above."""
     most, rows = peak(), list[list[str]]()
     for head in HEADS:
         problem, weights = problem_of(head)
@@ -168,8 +168,9 @@ def kernels() -> Table:
             )
             rows.append([f"{head}, {name}", *figures])
     remark = (
-        "A gradient computes the activations again, which is a third of its products. Of the time of the "
-        "log-probabilities, six tenths are those of the products and a quarter that of tanh (by `perf`)."
+        "A gradient computes the activations again, which is a third of its products. "
+        "Of the time of the log-probabilities, six tenths are those of the products "
+        "and a quarter that of tanh (by `perf`)."
     )
     return Table(
         "The kernels alone",
@@ -180,12 +181,12 @@ def kernels() -> Table:
 
 
 def log_probs(taken: ox.Trajectories, policy: Any) -> jax.Array:
-    """By the kernel."""
+    """Compute the log-probabilities by the kernel."""
     return kernel_log_probs(policy, taken)
 
 
 def gradient(taken: ox.Trajectories, policy: Any) -> Any:
-    """That of the sum of log-probabilities, by the kernel."""
+    """Compute the gradient of the summed log-probabilities by the kernel."""
     return eqx.filter_grad(lambda policy: kernel_log_probs(policy, taken, taken.log_probs).sum())(
         policy
     )

@@ -64,7 +64,7 @@ def random_rate(name: str) -> float:
 
 
 def network_seconds(problem: ox.Problem) -> float:
-    """What the network takes for a step: to act, and for the gradient."""
+    """Return the seconds per step of the network, for acting and for the gradient."""
     policy = ox.policies.default_policy(problem.env)(problem.env, jax.random.key(0))
     drawn = ox.sample(problem, policy, SEEDS * BATCH // 8, jax.random.key(1))
     taken = eqx.tree_at(lambda it: it.live, drawn, jnp.ones_like(drawn.live))

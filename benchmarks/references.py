@@ -1,6 +1,6 @@
 """Compute the best values of the problems of `occupax bench`, and store them in the package.
 
-python benchmarks/references.py                   all of them, which takes a while: some come from long runs
+python benchmarks/references.py                   all of them (slow: some need long runs)
 python benchmarks/references.py lake-8/return     some of them
 """
 

@@ -1,4 +1,4 @@
-"""What training costs as seeds, batches, horizon and states grow, one at a time.
+"""Training time against the number of seeds, batches, horizon and states, one at a time.
 
 TSIVR-PG maximises log coverage of a grid of 8 x 8 cells without an end, so that every step is live:
 10 seeds, N = 100, B = N / 10, epochs of 10 iterations and a horizon of 100, but for what grows. The

@@ -1,4 +1,4 @@
-"""Throughput against the number of workers, with an environment of Gymnasium that takes a millisecond a step.
+"""Throughput against the number of workers, for a Gymnasium environment of 1 ms per step.
 
 REINFORCE with batches of 64 episodes of 25 steps and a network of 64 x 64, everything included but
 start-up and compilation, which the first six of ten iterations pay for. A step either waits for a
@@ -84,14 +84,13 @@ def table(computes: bool) -> Table:
                 of_ray[workers] = found / alone
     most = 2 if computes else WORKERS[-1]
     target = at_least(0.75 * most, of_ray[most], f"times one process with {most} workers of Ray", 1)
+    overhead = 1000 / alone - 1
     return Table(
         "A step computes" if computes else "A step waits",
         ["sampler", "workers", "steps/s", "times one process"],
         rows,
         [target],
-        [
-            f"Besides its millisecond, a step of one environment takes {1000 / alone - 1:.1f} ms of a core."
-        ],
+        [f"Besides its millisecond, a step of one environment takes {overhead:.1f} ms of a core."],
     )
 
 

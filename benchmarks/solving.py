@@ -34,7 +34,7 @@ THEIR_SEEDS = {"A2C": range(15), "PPO": range(5)}
 
 
 def solved(returns: np.ndarray, steps: np.ndarray, threshold: float, window: int) -> float:
-    """The steps after which two windows of returns in a row reach the threshold on average, counted to the second."""
+    """Return the steps until two successive windows of returns average at least the threshold."""
     if len(returns) < 2 * window:
         return np.inf
     means = np.convolve(returns, np.ones(window) / window, "valid")
@@ -51,7 +51,10 @@ def ours(name: str, algorithm: Any = None, seeds: range = SEEDS) -> list[float]:
 
 
 def theirs(algorithm: str, name: str, seed: int) -> float:
-    """Stable-Baselines3 as it comes; its monitors know the return of each episode, in the order in which they end."""
+    """Train a Stable-Baselines3 algorithm with its defaults and return the steps until solved.
+
+    The monitors record the return of each episode, in the order of their ends.
+    """
     baselines = importlib.import_module("stable_baselines3")
     make: Any = importlib.import_module("stable_baselines3.common.env_util").make_vec_env
     base: Any = importlib.import_module("stable_baselines3.common.callbacks").BaseCallback

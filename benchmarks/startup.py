@@ -1,4 +1,4 @@
-"""How long it takes until a command shows progress.
+"""Seconds until a command shows progress.
 
 `occupax train` runs in a terminal of its own, and what it shows there is timed from the start of
 the process: the title, when everything is imported and the problem is built; the empty bar, when
@@ -17,7 +17,10 @@ from pathlib import Path
 
 from tables import Table, at_most, show
 
-TRAIN = "train FrozenLake8x8-v1 --utility log-coverage --algorithm tsivr-pg --discount 0.99 --episodes 50000 --seeds 10"
+TRAIN = (
+    "train FrozenLake8x8-v1 --utility log-coverage --algorithm tsivr-pg --discount 0.99 "
+    "--episodes 50000 --seeds 10"
+)
 SIGNS = (b"FrozenLake8x8", b"compiling", b"steps/s")
 """What the title, the empty bar and the first progress have in them."""
 REPEATS, WANTED = 3, 4.0

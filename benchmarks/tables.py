@@ -1,4 +1,4 @@
-"""What every benchmark returns, and how it is shown: as plain text, and as a section of benchmarks/RESULTS.md."""
+"""Tables of results, as plain text and as sections of benchmarks/RESULTS.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Target:
-    """What we want to see, and what was seen."""
+    """Target of a measurement and the measured value."""
 
     wanted: str
     measured: str
@@ -19,7 +19,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Table:
-    """Figures of one kind. A row may be shorter than the columns; numbers are formatted where they are made."""
+    """Table of formatted figures. A row may be shorter than the columns."""
 
     title: str
     columns: Sequence[str]
@@ -65,7 +65,7 @@ def show(tables: Sequence[Table]) -> None:
 
 
 def measured(name: str) -> tuple[str, list[Table]]:
-    """The docstring and the tables of the benchmark in `name`.py, for which this process should be a new one."""
+    """Return the docstring and the tables of the benchmark in `name`.py. Call in a new process."""
     import importlib
 
     module: Any = importlib.import_module(name)

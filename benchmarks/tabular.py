@@ -72,7 +72,7 @@ def bare(case: tuple[int, ...], program: str, folder: str) -> tuple[float, float
 
 
 def ours(case: tuple[int, ...]) -> tuple[float, float]:
-    """The same with `ox.train`, once its program is compiled."""
+    """Return the speed of `ox.train`, compilation excluded."""
     seeds, N, B, m, epochs = case
     plain: Any = {
         "rule": "gradient",

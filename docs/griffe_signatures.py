@@ -103,7 +103,7 @@ def read_parameter(described: griffe.Class, parameter: inspect.Parameter) -> gri
 
 
 def shown(parameter: inspect.Parameter) -> str | None:
-    """Return the text of a default: an ellipsis where it is made by a function, None where there is none."""
+    """Return the text of a default: "..." for a default factory, None without a default."""
     if parameter.default is inspect.Parameter.empty:
         return None
     text = repr(parameter.default)

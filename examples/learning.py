@@ -1,4 +1,4 @@
-"""What the default of `occupax.train` learns, without a single setting, from fixed seeds.
+"""Performance of the defaults of `occupax.train` on several problems, from fixed seeds.
 
 python examples/learning.py                  all of it, a few minutes on two cores
 python examples/learning.py lake coverage    some of it
@@ -59,7 +59,10 @@ def returns(name: str) -> Scores:
 
 
 def far_and_safe() -> ox.Problem:
-    """Spend 5 discounted steps in the right and 5 at the bottom of a grid, and at most 0.3 where one may fall."""
+    """Return a grid problem with bounds on the steps in the right, at the bottom and on falls.
+
+    At least 5 discounted steps in the right and at the bottom, at most 0.3 beside the holes.
+    """
     env = ox.TabularMDP.gridworld("S....\n..H..\n.....\n..H..\n.....", slip=0.2)
     rows, columns = np.divmod(np.arange(25), 5)
     falls = env.transition.toarray()[:, env.terminal].sum(1).reshape(25, 4) > 0
@@ -72,7 +75,7 @@ def far_and_safe() -> ox.Problem:
 
 
 def distances(result: ox.Result) -> np.ndarray:
-    """The exact distance from the allowed set, relative to the length of the bounds; negated."""
+    """Return the negated exact distance from the allowed set, over the norm of the bounds."""
     return -np.sqrt(np.maximum(-result.utilities, 0.0)) / np.linalg.norm([0.3, 5.0, 5.0])
 
 
@@ -85,7 +88,7 @@ def cells_of_the_car() -> ox.Problem:
 
 
 def times_as_many_cells(result: ox.Result) -> np.ndarray:
-    """The effective number of cells, exp(entropy of the occupancy), over that of the first policy."""
+    """Return exp(entropy of the occupancy), relative to that of the initial policy."""
     problem = result.problem
     assert problem is not None  # noqa: S101
 

@@ -1,4 +1,4 @@
-"""What training keeps of limits, with defaults alone, from fixed seeds.
+"""Constraint violations of training with defaults, from fixed seeds.
 
 python examples/limits.py               all of it, some minutes on two cores
 python examples/limits.py grid both     some of it
@@ -58,7 +58,7 @@ class Lesson(NamedTuple):
 
 
 def grid(*limits: ox.Constraint, plan: str = PLAN) -> ox.Problem:
-    """Go to the goal of a grid; the short way leads through mud."""
+    """Return a grid problem whose short path to the goal leads through mud."""
     env = ox.TabularMDP.gridworld(plan.replace("m", "."), slip=0.2)
     return ox.Problem(env, discount=0.95, horizon=150, constraints=limits)
 
@@ -76,7 +76,7 @@ def half_the_mud(plan: str = PLAN) -> ox.Problem:
 
 
 def drawn(number: int) -> ox.Problem:
-    """The same in a grid of six by six, of which each cell is mud with probability 0.3.
+    """Return a 6 x 6 grid problem in which each cell is mud with probability 0.3.
 
     Grids are drawn until the best policy without limits takes at least half a step in the mud, and
     half of that can be kept to.
@@ -95,7 +95,7 @@ def drawn(number: int) -> ox.Problem:
 
 
 def both() -> ox.Problem:
-    """The same, and no less than so much time in the lower half, so that both limits bind."""
+    """Return the mud problem with a lower bound on the lower half. Both constraints bind."""
     low = np.repeat([[row >= 3] for row in range(5) for _ in range(6)], 4, 1).astype(float)
     mud_limit = half_the_mud().constraints[0]
     return grid(mud_limit, ox.Constraint(low, at_least=3.0, name="low"))
@@ -110,23 +110,22 @@ def impossible() -> ox.Problem:
 
 
 def exact_way(problem: ox.Problem) -> tuple[float, float]:
-    """What the uniform policy is worth, and the exact constrained optimum."""
+    """Return the value of the uniform policy and the exact constrained optimum."""
     assert isinstance(problem.env, ox.TabularMDP)  # noqa: S101
     shape = problem.env.num_states, problem.env.num_actions
     best = ox.solve(problem)
-    print(
-        f"    optimum {best.value:.4f}, multipliers { ({k: round(v, 4) for k, v in best.multipliers.items()}) }"
-    )
+    multipliers = {name: round(value, 4) for name, value in best.multipliers.items()}
+    print(f"    optimum {best.value:.4f}, multipliers {multipliers}")
     return ox.exact.value(problem, np.full(shape, 1 / shape[1])), best.value
 
 
 def distance(observation: jax.Array, _: jax.Array) -> jax.Array:
-    """How far the cart is from the centre."""
+    """Return the distance of the cart from the centre."""
     return jnp.abs(observation[0])
 
 
 class CostlyCartPole(gym.Wrapper[Any, Any, Any, Any]):
-    """CartPole whose info has the distance of the cart from the centre, before each step, as a cost."""
+    """CartPole with a cost in `info`: the distance of the cart from the centre before each step."""
 
     def __init__(self) -> None:
         super().__init__(gym.make("CartPole-v1"))
@@ -163,7 +162,7 @@ def whole_way(_: ox.Problem) -> tuple[float, float]:
 
 
 def twin() -> ox.Problem:
-    """The same in Gymnasium."""
+    """Return the problem of `cart` on the Gymnasium environment."""
     env = ox.GymnasiumEnv(CostlyCartPole, info=["cost"])
     return ox.Problem(
         env, constraints=[ox.Constraint(ox.features.Info("cost"), at_most=CART_LIMIT, name="cost")]
@@ -172,7 +171,7 @@ def twin() -> ox.Problem:
 
 @cache
 def swept() -> tuple[float, float]:
-    """The best return of policies that keep the limit, from a sweep over weights of a penalty instead."""
+    """Return the best return of a sweep over penalty weights that satisfies the constraint."""
     weights, found = (0.0, 0.3, 1.0, 3.0), 0.0
     for weight in weights:
         penalised = ox.utilities.Reward() - weight * ox.utilities.Total(distance)
@@ -217,22 +216,16 @@ def learn(name: str) -> bool:
     result = ox.train(problem, episodes=lesson.episodes, seeds=seeds, progress=False)
     shares = (result.utilities - nothing) / (best - nothing)
     good = bool(shares.min() >= lesson.share)
-    print(
-        f"    share of the best: median {np.median(shares):.4f}, worst {shares.min():.4f}; wanted {lesson.share:g}"
-    )
+    spread = f"median {np.median(shares):.4f}, worst {shares.min():.4f}"
+    print(f"    fraction of the best: {spread}; wanted {lesson.share:g}")
     for constraint, excess in zip(problem.constraints, result.excesses.values(), strict=True):
         relative = excess / abs(constraint.limit)
         good = good and bool(relative.max() <= lesson.violation)
-        print(
-            f"    violation of {constraint}: median {np.median(relative):+.2%}, worst {relative.max():+.2%}",
-            end="",
-        )
-        print(f"; allowed {lesson.violation:.0%}")
+        spread = f"median {np.median(relative):+.2%}, worst {relative.max():+.2%}"
+        print(f"    violation of {constraint}: {spread}; allowed {lesson.violation:.0%}")
     said = ", ".join(finding.kind for finding in result.diagnosis) or "nothing"
-    print(
-        f"    {lesson.episodes:,} episodes, {SEEDS} seeds, {result.seconds:.0f} s; the diagnosis says {said}: ",
-        end="",
-    )
+    cost = f"{lesson.episodes:,} episodes, {SEEDS} seeds, {result.seconds:.0f} s"
+    print(f"    {cost}; diagnostics: {said}: ", end="")
     print("reached" if good else "NOT reached", flush=True)
     return good
 

@@ -1,6 +1,8 @@
 """Learning curves of the default of `occupax.train` on MuJoCo, five seeds, against random actions.
 
-python examples/mujoco_curves.py    draws them into docs/figures, and prints what docs/actions.md says; some minutes
+python examples/mujoco_curves.py    takes some minutes
+
+The figures go to docs/figures. The numbers of docs/actions.md are printed.
 """
 
 from pathlib import Path
@@ -56,8 +58,8 @@ def learn(name: str, horizon: int, episodes: int) -> str:
     first = returns[:, result.episodes <= LAST].mean(1)
     found = f"median {np.median(last):.1f}, worst {last.min():.1f}, best {last.max():.1f}"
     return (
-        f"{name}: first {LAST} episodes {np.median(first):.1f}, last {LAST} {found}; random {chance:.1f}; "
-        f"{result.steps[:, -1].sum():,} steps in {result.seconds:.0f} s"
+        f"{name}: first {LAST} episodes {np.median(first):.1f}, last {LAST} {found}; "
+        f"random {chance:.1f}; {result.steps[:, -1].sum():,} steps in {result.seconds:.0f} s"
     )
 
 

@@ -1,6 +1,6 @@
-"""The notebooks in docs/notebooks: runs them, keeps what they show, and makes pages of them.
+"""Run the notebooks in docs/notebooks, store their outputs, and render them as pages.
 
-python examples/notebooks.py                  runs all of them and writes their outputs into the files
+python examples/notebooks.py                  runs all of them and writes their outputs
 python examples/notebooks.py first-steps      one of them
 
 `mkdocs` takes this file as a hook: each notebook becomes a page with its outputs, in the look of
@@ -119,7 +119,7 @@ def as_markdown(cells: list[Cell], name: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add a page for each notebook; called by MkDocs."""
+    """Add a page for each notebook. Hook of MkDocs."""
     from mkdocs.structure.files import File
 
     for path in sorted(FOLDER.glob("*.ipynb")):

@@ -17,7 +17,10 @@ FILE = re.compile(r"# (\w+\.py)\n")
 
 
 def with_outputs(text: str) -> str:
-    """The text of a page with the outputs of its code; blocks that begin with the name of a file are saved, not run."""
+    """Return the text of a page with the outputs of its code.
+
+    Blocks that begin with the name of a file are saved instead of run.
+    """
     names: dict[str, Any] = {"__name__": "__main__"}
 
     def run(found: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 python examples/pictures.py               draws all of them, in about five minutes
 python examples/pictures.py goals         draws one of them
 
-The results of a picture are kept in `.cache/pictures`, so that a change of the drawing takes seconds.
+The results are cached in `.cache/pictures`, so that a change of the drawing takes seconds.
 Every picture is written twice, for light and for dark pages: `docs/figures/NAME.svg` and
 `docs/figures/NAME-dark.svg`.
 """
@@ -251,7 +251,7 @@ def draw_gap(curve: dict[str, Any], palette: Palette) -> Figure:
 
 
 def constrained(threshold: float) -> ox.Problem:
-    """Return the problem of covering the map with at most `threshold` discounted steps in the mud."""
+    """Return the coverage problem with at most `threshold` discounted steps in the mud."""
     env = build_map()
     dry = ox.Constraint(mud_cost(env), at_most=threshold, name="mud")
     return ox.Problem(env, ox.utilities.Entropy(), constraints=[dry], **OPTIONS)
@@ -307,7 +307,7 @@ def draw_price(price: dict[str, Any], palette: Palette) -> Figure:
 
 
 def compute_density() -> dict[str, Any]:
-    """Train networks for coverage on MountainCar and CartPole; return the visits before and after."""
+    """Return the visits of networks on MountainCar and CartPole before and after training."""
     boxes = {
         "MountainCar-v0": ((-1.2, -0.07), (0.6, 0.07), [0, 1], "position", "velocity"),
         "CartPole-v1": ((-2.4, -0.21), (2.4, 0.21), [0, 2], "position", "angle"),

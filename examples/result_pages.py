@@ -182,7 +182,7 @@ def matrix() -> str:
 
 
 def crossed(rows: Rows) -> list[Rows]:
-    """Return a table of claims by settings for the settings of several claims, and one of the rest."""
+    """Return a table of the claims that share settings, and a table of the other claims."""
     counts = Counter(row[1] for row in rows[1:])
     shared = [setting for setting, count in counts.items() if count > 1]
     results = {(row[0], row[1]): row[2] for row in rows[1:]}

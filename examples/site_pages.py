@@ -53,7 +53,7 @@ print(json.dumps({"help": pages, "environments": [describe(name) for name in ox.
 
 @cache
 def read_package() -> dict[str, Any]:
-    """Return the help of each command and a row for each environment, read in a process of its own."""
+    """Return the help of each command and a row for each environment, read in a subprocess."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     variables = os.environ | {"COLUMNS": "80", "PYTHONPATH": path, "NO_COLOR": "1"}
     command = [sys.executable, "-c", READ_PACKAGE]
@@ -96,7 +96,7 @@ def project_page(name: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages; called by MkDocs."""
+    """Add the generated pages. Hook of MkDocs."""
     from mkdocs.structure.files import File
 
     pages = {
@@ -110,5 +110,5 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in the catalogue of environments; called by MkDocs for each page."""
+    """Fill in the catalogue of environments. Hook of MkDocs for each page."""
     return markdown.replace(CATALOGUE, catalogue()) if CATALOGUE in markdown else markdown
