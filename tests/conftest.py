@@ -63,7 +63,8 @@ gc.set_threshold(100_000, 20, 20)
 OPTIMISATIONS, FLAGS = "JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"
 fast: dict[str, str] = {}
 if OPTIMISATIONS not in os.environ and not AS_USERS:
-    faster = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"  # by more than a half
+    # compiles in less than half of the time
+    faster = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     fast = {OPTIMISATIONS: "1", FLAGS: f"{faster} {os.environ.get(FLAGS, '')}"}
     jax.config.update(OPTIMISATIONS.lower(), True)
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +117,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give a worker one file after the other: tests of a file share fixtures and what they compile."""
+    """Schedule by file: the tests of a file share fixtures and compiled programs."""
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):
@@ -202,7 +203,7 @@ def as_users_run() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def compiled_fast() -> dict[str, str]:
-    """The environment of a process that compiles as fast as the tests do, where only what it does is of interest."""
+    """Environment variables of a process that compiles as fast as the tests do."""
     return os.environ | fast
 
 
@@ -216,7 +217,8 @@ def window() -> Iterator[Any]:
     found = browser.find()
     if found is None:
         pytest.fail(
-            "the pages need a Chromium: install one, set OCCUPAX_CHROMIUM, or run `python tests/helpers/browser.py`."
+            "no Chromium: install one, set OCCUPAX_CHROMIUM, "
+            "or run `python tests/helpers/browser.py`."
         )
     with sync_playwright() as driver:
         opened = driver.chromium.launch(

@@ -1,4 +1,4 @@
-"""STORM, PAGE, N-VR-PG, N-HARPG and PlugIn: against their pseudocode in NumPy, enumeration, and wrong versions."""
+"""STORM, PAGE, N-VR-PG, N-HARPG and PlugIn against NumPy pseudocode and enumeration."""
 
 import inspect
 import shutil
@@ -55,7 +55,7 @@ def normalised(g, length):
 
 
 def product(data, acting, vector, r):
-    """The derivatives of both estimates along a vector, from scores and second derivatives of a softmax."""
+    """Return directional derivatives of both estimates, from a softmax's scores and Hessians."""
     probs, u, g, n = enum.softmax(acting), np.zeros(3), np.zeros((3, 2)), len(data.batch.actions)
     for i in range(n):
         score, bend = np.zeros((3, 2)), np.zeros((3, 2))
@@ -70,7 +70,7 @@ def product(data, acting, vector, r):
 
 
 def storm(rows, shares, lengths):
-    """The last estimate and policy of a recursion with these shares of fresh estimates and lengths of steps."""
+    """Return the last estimate and policy of STORM with the given weights and step lengths."""
     (then, _, data, _), *others = rows
     u = data.u(then)
     r = old = grad_coverage(u)
@@ -83,7 +83,10 @@ def storm(rows, shares, lengths):
 
 
 def harpg(rows):
-    """The same for batches that are, after the first, of a point between two policies and of the newer in turn."""
+    """Return the last estimate and policy of N-HARPG.
+
+    After the first batch, batches of an intermediate and of the newer policy alternate.
+    """
     (then, _, data, _), *others = rows
     u = data.u(then)
     r = old = grad_coverage(u)
@@ -198,7 +201,7 @@ class Backwards(ox.NHARPG):
 
 
 class NewReward(ox.NHARPG):
-    """The product has the newer quasi-reward, although the fresh batch turns the estimate to it as well."""
+    """Wrong N-HARPG: the product uses the newer quasi-reward."""
 
     def _transport(self, state, batch, key):
         new = super()._transport(
@@ -353,7 +356,7 @@ def test_runs_with_many_states_plan_one_after_the_other_and_as_each_does_alone(m
     model, matrices_of_all = posterior(TASK, state.transitions, 0.1), "f64[5,3,3]"
 
     def planned(tables):
-        """What comes of each table, and the program."""
+        """Return the updated policy of each table, and the program."""
         traced = jax.jit(jax.vmap(lambda table: plan(TASK, model, table, 5))).trace(tables)
         return traced.lower().compile()(tables), str(traced.jaxpr)
 

@@ -1,4 +1,4 @@
-"""REINFORCE tries another network where a batch shows nothing: all of it alike, and nothing worse was seen."""
+"""REINFORCE re-initialises the output layer after a zero-gradient batch of lowest utility."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ def arrays(policy):
 
 
 def changed(before, after):
-    """Which of the arrays of a policy are others: of a network the weights and biases, layer by layer."""
+    """Return whether each array of a policy differs: weights and biases, layer by layer."""
     return [
         not np.array_equal(one, other)
         for one, other in zip(arrays(before), arrays(after), strict=True)
@@ -122,7 +122,7 @@ def test_draws_differ_and_are_far_from_uniform():
 
 
 class Combination(gym.Env[Any, Any]):
-    """Pays at its end if the same button was pushed twelve times in a row, which chance does once in 2,048 episodes."""
+    """Environment that rewards twelve equal actions in a row, which has probability 1/2,048."""
 
     observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)

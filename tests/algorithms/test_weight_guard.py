@@ -1,4 +1,4 @@
-"""The guard on importance weights: where they mean nothing, the estimate is the fresh one of the same batch."""
+"""The guard on importance weights: out of bounds, the estimate is the on-policy one."""
 
 from dataclasses import replace
 
@@ -24,7 +24,10 @@ def earlier(state):
 
 
 def states(algorithm, far=True):
-    """The states after two iterations, and the batch of the second; if `far`, the policy before is a very other one."""
+    """Return the states after two iterations and the second batch.
+
+    With `far`, the previous policy differs strongly from the current one.
+    """
     random = np.random.default_rng(3)
     policy, other = (
         ox.policies.Tabular(jnp.asarray(scale * random.normal(size=(3, 2)))) for scale in (0.1, 5.0)
@@ -44,7 +47,7 @@ def states(algorithm, far=True):
 
 
 def fresh(kind, batch, before):
-    """What the estimates are without any weight, by the trajectories of the policy that acted alone."""
+    """Return the on-policy estimates, from the trajectories of the behaviour policy alone."""
     if kind is ox.HSPGA:
         batch = batch.halves()[1]
     u = batch.occupancy()
@@ -93,7 +96,7 @@ def test_share_and_bound_each_decide(share, bound, restarts):
 
 
 def test_restarts_are_recorded_on_every_sampler():
-    """Steps of half a logit leave an effective sample size of about 0.98 of the batch, tiny ones almost all of it."""
+    """Steps of half a logit leave 0.98 of the effective sample size, tiny steps almost all."""
     algorithm = ox.TSIVRPG(
         **SIZES, rule="normalised", step_size=0.5, radius=np.inf, weight_guard=0.9999
     )

@@ -1,4 +1,4 @@
-"""Attacks from outside, by the hundred: `make attack` runs all of them, and the suite a small sample of each kind.
+"""Randomised robustness tests. `make attack` runs all, the test suite a small sample of each kind.
 
 - `folders`: folders of runs, changed by someone who knows how checksums are made.
 - `inputs`: bad input of the command line and of Python.

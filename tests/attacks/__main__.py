@@ -13,7 +13,7 @@ def say(text: Any) -> None:
 
 
 def main() -> None:
-    """Run the attacks whose names are given, or all of them; the exit code is 1 if any answer was wrong."""
+    """Run the named attacks or all of them. The exit code is 1 after any wrong result."""
     kinds: dict[str, Any] = {
         "inputs": inputs.attack,
         "folders": folders.attack,

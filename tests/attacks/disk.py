@@ -1,4 +1,4 @@
-"""A disk that is full: a small file system in memory where that is allowed, else a limit on the size of files."""
+"""A full disk: a small file system in memory where allowed, else a limit on file sizes."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ main()
 
 
 def run(folder: Path, *more: str) -> tuple[int, str]:
-    """Train in a folder; return the exit code, and what was said."""
+    """Train in a folder and return the exit code and the message."""
     done = subprocess.run(
         [sys.executable, "-c", CHILD, *COMMAND, "--out", str(folder), *more],
         capture_output=True,

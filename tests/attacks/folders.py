@@ -1,4 +1,4 @@
-"""Folders of runs, changed in one place each: either by damage, or by someone who makes all checksums right again."""
+"""Run folders with one change each: plain damage, or a change with correct checksums."""
 
 import copy
 import json
@@ -189,7 +189,7 @@ def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def change_json(tree: Any, random: np.random.Generator) -> str:
-    """Put something hostile into one place of JSON, or take something out of it; return where, and what."""
+    """Insert a hostile value into JSON or delete one. Return the place and the change."""
     at = list(places(tree))[random.integers(len(list(places(tree))))]
     holder = tree
     for key in at[:-1]:
@@ -276,7 +276,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def mutate(original: Path, folder: Path, number: int) -> str:
-    """Make mutant number `number` of a run; return what was done."""
+    """Make mutant number `number` of a run and return its description."""
     random = np.random.default_rng(number)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(original, folder)
@@ -293,7 +293,7 @@ def mutate(original: Path, folder: Path, number: int) -> str:
 
 
 def loaded(folder: Path, page: Path | None = None) -> dict[str, Any] | str:
-    """What a folder says of its run, once a report of it was written, or the sentence that it is refused with."""
+    """Return the content of a run folder, after writing its report, or the error message."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -307,7 +307,7 @@ def loaded(folder: Path, page: Path | None = None) -> dict[str, Any] | str:
 
 
 def resumed(folder: Path) -> dict[str, Any] | str:
-    """What comes of going on in a folder, or the sentence that it is refused with."""
+    """Return the content of a resumed run, or the error message."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -324,7 +324,7 @@ worth."""
 
 
 def judge(said: str, before: Any, after: Any) -> str:
-    """ "refused", "same", "other numbers", where a file has numbers that could be any, or "wrong"."""
+    """Return "refused", "same", "other numbers" (a file whose numbers may change) or "wrong"."""
     if isinstance(after, str):
         return (
             "refused"
@@ -338,7 +338,7 @@ def judge(said: str, before: Any, after: Any) -> str:
 
 
 def attack(say: Any, count: int = 500) -> dict[str, int]:
-    """Load every mutant, report every fifth, and go on with every second that is changed where a run goes on from."""
+    """Load every mutant, report every fifth, and resume every second one that can be resumed."""
     import tempfile
 
     counts = {"folders": 0, "resumed": 0, "refused": 0, "same": 0, "other numbers": 0, "wrong": 0}

@@ -1,4 +1,4 @@
-"""Bad input of the command line and of Python, by the hundred: every one is answered with a sentence."""
+"""Invalid input of the command line and of Python: each one must give a proper error message."""
 
 import contextlib
 import io
@@ -301,7 +301,7 @@ def _with_feature(value: Any) -> Any:
 
 
 def _named(name: Any) -> dict[Any, None]:
-    """Return algorithms with a name that cannot be one; an empty text for what is no key."""
+    """Return algorithms with an invalid name, as an empty string where the name is no key."""
     try:
         return {name: None}
     except TypeError:
@@ -370,7 +370,7 @@ def command(words: tuple[str, ...]) -> tuple[int, str]:
 
 
 def full() -> Iterator[tuple[str, int, str]]:
-    """Run commands whose output goes to a full disk; yield each with its exit code and what it said."""
+    """Run commands with a full disk as output. Yield each with its exit code and message."""
     solve = ("solve", "FrozenLake-v1", "--horizon", "5")
     train = (*TRAIN, "--no-progress")
     for words in (

@@ -1,4 +1,4 @@
-"""Trainings that are killed or sent signals, at random moments and while they write, and go on to the same bits."""
+"""Runs that are killed or interrupted at random moments and resume to identical results."""
 
 import os
 import random
@@ -68,7 +68,7 @@ WITH_PROCESSES = [
 
 
 def start(folder: Path, writes: float = 0.0) -> subprocess.Popen[bytes]:
-    """Begin, or go on with, the training in a folder, whose writes are killed with some probability."""
+    """Start or resume training in a folder. Each write is killed with probability `writes`."""
     resume = ["--resume"] if (folder / "config.json").exists() else []
     arguments = [*COMMAND, "--out", str(folder), *resume]
     return subprocess.Popen(
@@ -80,13 +80,13 @@ def start(folder: Path, writes: float = 0.0) -> subprocess.Popen[bytes]:
 
 
 def trained(folder: Path) -> dict[str, bytes]:
-    """What a training leaves: records and policies."""
+    """Return the records and policies of a finished run."""
     files = [folder / "metrics.csv", *sorted((folder / "policies").glob("*.safetensors"))]
     return {file.name: file.read_bytes() for file in files}
 
 
 def attack(say: Any, count: int = 60) -> dict[str, int]:
-    """Kill until `count` processes were, half of them while they write; every training must end with the same files."""
+    """Kill `count` processes, half of them while writing. Every run must end with equal files."""
     counts = {"kills": 0, "during a write": 0, "trainings": 0, "wrong": 0}
     moments = random.Random(0)  # noqa: S311
     with tempfile.TemporaryDirectory() as place:
@@ -129,7 +129,7 @@ def attack(say: Any, count: int = 60) -> dict[str, int]:
 
 
 def interrupt(say: Any, count: int = 30) -> dict[str, int]:
-    """Send signals to commands and all of their processes; each must end with the status and one sentence."""
+    """Send signals to process groups. Each must end with the right status and one message."""
     counts = {"signals": 0, "wrong": 0}
     moments = random.Random(1)  # noqa: S311
     for i in range(count):

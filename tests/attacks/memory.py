@@ -1,4 +1,4 @@
-"""A long training of a table: what it takes of memory, and how large its checkpoints are, minute by minute."""
+"""Memory and checkpoint sizes of a long tabular training run, over time."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def megabytes() -> float:
-    """What this process has in memory."""
+    """Return the resident memory of this process in MB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / 1e6
 
 
 def measure(seconds: float, say: Any) -> dict[str, float]:
-    """Train for so long; return the slope over the second half in MB a minute, and the sizes at the end."""
+    """Train for `seconds`. Return the memory growth in MB per minute and the final file sizes."""
     problem = ox.Problem(ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), horizon=100)
     seen: list[tuple[float, float]] = []
     over = threading.Event()

@@ -216,7 +216,7 @@ UNIFORM = ox.policies.Softmax(lambda _: jnp.zeros(2))
 
 
 def sampled(kind: str, processes: bool = False) -> str:
-    """Play a few episodes as training does; return the sentence that it is refused with, or nothing."""
+    """Sample a few episodes and return the error message or an empty string."""
     try:
         env = ox.GymnasiumEnv(partial(Rogue, kind))
         with closing(EpisodeRunner(env, 2, processes, timeout=SECONDS)) as runner:
@@ -227,7 +227,7 @@ def sampled(kind: str, processes: bool = False) -> str:
 
 
 def evaluated(kind: str) -> str:
-    """The same for `evaluate`."""
+    """Evaluate a policy and return the error message or an empty string."""
     try:
         found = ox.evaluate(
             UNIFORM, ox.GymnasiumEnv(partial(Rogue, kind)), 4, max_steps=8, timeout=SECONDS
@@ -238,7 +238,7 @@ def evaluated(kind: str) -> str:
 
 
 def checked(kind: str) -> str:
-    """The same for `check_env`, of which nothing is to be raised."""
+    """Return the issues of `check_env`, which must not raise."""
     return " ".join(
         it.what for it in ox.check_env(partial(Rogue, kind), 1, max_steps=10, timeout=SECONDS)
     )
@@ -325,7 +325,7 @@ class RogueGymnax:
 
 
 def wrapped(kind: str) -> str:
-    """Return what is wrong with the answers of `from_gymnax` and `check_env` to a gymnax-like environment."""
+    """Return the mistakes of `from_gymnax` and `check_env` on a gymnax-like environment."""
     try:
         ox.from_gymnax(RogueGymnax(kind))
         said = "nothing was refused"
@@ -345,7 +345,7 @@ def wrapped(kind: str) -> str:
 
 
 def wrong(kind: str, said: str) -> bool:
-    """Whether an answer is not the one that a misbehaviour deserves: a sentence, unless it is harmless."""
+    """Return whether a result is wrong: an error is expected unless the fault is harmless."""
     return bool(said) == (kind in HARMLESS) or "it was cut short" in said
 
 

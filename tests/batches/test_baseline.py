@@ -64,7 +64,7 @@ def test_a_mean_that_includes_the_trajectory_itself_is_biased(x64, monkeypatch, 
 
 
 def by_hand(batch, target, termination):
-    """g_hat - mean of w_t b_t grad log pi(a_t|s_t), written out as sums over trajectories and steps."""
+    """Return g_hat - mean of w_t b_t grad log pi(a_t|s_t), summed by explicit loops."""
     data, log_probs = jax.tree.map(np.asarray, batch), np.log(enum.softmax(target))
     n, horizon = data.actions.shape
     reward = R.reshape(3, 2)

@@ -172,7 +172,8 @@ for sampler, sizes in (("jax", (3_000, 6_000)), ("auto", (205_000, 410_000))):
     for n in sizes:
         if os.fork() == 0:  # a process of its own, which has imported all of it already
             result = ox.train(problem, ox.REINFORCE(batch=n), n, progress=False, sampler=sampler)
-            with open("/proc/self/status") as status:  # getrusage may give the peak of who started this process
+            # getrusage may return the peak of the parent process
+            with open("/proc/self/status") as status:
                 peak = next(line.split()[1] for line in status if line.startswith("VmHWM:"))
             print(sampler, int(result.steps[0, 0]), peak, flush=True)
             os._exit(0)

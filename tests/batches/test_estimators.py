@@ -30,7 +30,7 @@ def expected(function, batch, chances, *arguments):
 
 
 def check_unbiased(process, termination, behaviour, target, recorded, evaluated):
-    """Enumerate under `behaviour`; hold the estimates from (`recorded`, `evaluated`) against the truth of `target`."""
+    """Test the estimates over all trajectories of `behaviour` against exact values of `target`."""
     problem = process.problem(
         termination, features=ox.features.StateAction(), utility=ox.utilities.Linear([1.0] * 6)
     )
@@ -105,7 +105,7 @@ def test_the_reward_feature_estimates_the_discounted_return(x64, termination):
 
 
 def double_sum(batch, target, quasi_reward, scores):
-    """The paper's estimator, defn:weight-Jacob-estimator, written as it is printed; `scores` are d log pi."""
+    """Return the paper's estimator (defn:weight-Jacob-estimator) from `scores`, d log pi."""
     n, horizon = batch.actions.shape
     total = np.zeros(scores.shape[2:])
     for i in range(n):

@@ -1,4 +1,4 @@
-"""The linear baseline, held against all trajectories of a tiny process and against least squares in NumPy."""
+"""The linear baseline against all trajectories of a tiny process and NumPy least squares."""
 
 import equinox as eqx
 import jax
@@ -21,9 +21,9 @@ def tabular(logits):
 
 
 def over_all_pairs(process, termination, behaviour):
-    """The chances of every batch of two trajectories, and a function of target and fit that gives their estimates.
+    """Return the probabilities of all pairs of trajectories and a function of their estimates.
 
-    Without a fit it is that to the pair itself.
+    The function takes a target and a fit. Without a fit, the baseline is fitted to the pair.
     """
     problem, gradient = pairs_problem(process, termination), estimators.gradient
     batch, chances = enum.trajectories(process, behaviour)

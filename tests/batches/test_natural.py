@@ -27,7 +27,7 @@ def policy(x64):
 
 
 def fisher_matrix(taken, table):
-    """The mean over trajectories of sum_t gamma^t score_t score_t', from the scores of a softmax by hand."""
+    """Return the mean over trajectories of sum_t gamma^t score_t score_t' for a softmax."""
     probs = enum.softmax(np.asarray(table))
     total = np.zeros((probs.size, probs.size))
     states, actions, live = (

@@ -131,7 +131,7 @@ def test_a_query_from_outside_is_answered_on_a_cluster(kind, clustered):
 
 
 def copied(policy: Any) -> Any:
-    """The same policy with arrays of its own."""
+    """Return a deep copy of a policy."""
     return jax.tree.map(
         lambda leaf: jnp.array(leaf) if eqx.is_array(leaf) else leaf, copy.deepcopy(policy)
     )

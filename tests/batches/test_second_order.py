@@ -31,7 +31,7 @@ def table(seed, scale=1.0):
 
 
 def second_derivative(logits, vector, r, termination):
-    """The derivatives along a vector of the occupancy and of the gradient of <occupancy, r>, by differences."""
+    """Return directional derivatives of occupancy and of grad <occupancy, r>, by differences."""
     step = 1e-5
 
     def at(by):
@@ -44,7 +44,15 @@ def second_derivative(logits, vector, r, termination):
 
 
 def mean_product(termination, policy, vector, r, others):
-    """The expectation over all trajectories; `others` is what the rest of the batch earns from each step on."""
+    """Return the expectation over all trajectories.
+
+    Args:
+        termination: termination of the process.
+        policy: policy of the batch.
+        vector: direction of the product.
+        r: quasi-reward.
+        others: returns-to-go of the other trajectories of the batch.
+    """
     every, chances = enum.trajectories(PROCESS, np.asarray(policy.table))
 
     def alone(one):
@@ -78,7 +86,7 @@ def test_the_expectation_of_the_products_is_the_second_derivative(termination, b
 
 @eqx.filter_jit
 def answers(batch, vector, r):
-    """What the sampler and plain JAX both compute, by programs of their own, and the counts."""
+    """Return Hessian-vector product, transitions, occupancy and gradient of a batch."""
     product = batch.hessian_vector(vector, r, "mean")
     return product, batch.transitions(), batch.occupancy(vector), batch.gradient(vector, r, "mean")
 
@@ -98,7 +106,7 @@ def counted(taken):
 
 
 def unpacked(task, source, batch):
-    """The trajectories of the kernel as arrays [n, horizon]; part p of 128 is packed from its first place on."""
+    """Return the kernel's trajectories as arrays [n, horizon], unpacked from 128 parts."""
     lengths, finals, events = (np.asarray(it) for it in (batch.lengths, batch.finals, batch.events))
     shape = len(lengths), enum.HORIZON
     states, actions = np.repeat(finals[:, None], enum.HORIZON, 1), np.zeros(shape, int)

@@ -1,4 +1,4 @@
-"""The benchmark: its problems, their optima, scores, statistics, tracks, resuming, pages and the command."""
+"""OccupancyBench: problems, optima, scores, statistics, tracks, resuming, pages and command."""
 
 import json
 import re
@@ -303,7 +303,8 @@ def test_the_page_says_whom_the_default_beats_with_tuned_settings_on_the_test_ha
     assert facts["Training"] == "10 minutes of one core, compilation included"
     said = re.sub(r",? \d\.\d+ \[.*?\]", "", facts["Test half"])
     assert said == (
-        "ox.train without a setting, against tuned settings: ahead of worse; behind better; not told apart from alike"
+        "ox.train without a setting, against tuned settings: "
+        "ahead of worse; behind better; not told apart from alike"
     )
 
 
@@ -404,8 +405,9 @@ def test_a_cell_names_the_settings_that_its_algorithm_has_by_default():
 
 
 def describe_by_hand(batch, mixing, step_size, decay_after):
-    steps = f"step_size={step_size}, decay_after={decay_after}, radius=inf, rule=adam, baseline=mean, output=last"
-    return f"REINFORCE({steps}, batch={batch}, mixing={mixing}, restarts=True)"
+    steps = f"step_size={step_size}, decay_after={decay_after}, radius=inf, rule=adam"
+    sizes = f"batch={batch}, mixing={mixing}, restarts=True"
+    return f"REINFORCE({steps}, baseline=mean, output=last, {sizes})"
 
 
 @pytest.mark.parametrize("track", ["default", "tuned"])

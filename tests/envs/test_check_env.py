@@ -54,7 +54,7 @@ def declared(steps):
 
 
 def observing(space, value):
-    """A walk that observes something else from its third step on, and a sample of the space until then."""
+    """Return a walk that observes `value` from its third step on, and a valid sample before."""
     good = space.sample()
     return walk(observation_space=space, observe=lambda self: value if self.time >= 3 else good)
 
@@ -701,7 +701,10 @@ def test_control_c_ends_a_check_at_once(hang):
         (
             3,
             {},
-            r"^env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got 3\.$",
+            (
+                r"^env must be a Gymnasium id, a Gymnasium environment or a function "
+                r"that makes one, got 3\.$"
+            ),
         ),
         (ox.GymnasiumEnv("CartPole-v1"), {}, "^env must be a Gymnasium id, .* got GymnasiumEnv"),
         (Walk, {"episodes": 0}, r"^episodes must be a whole number of at least 1, got 0\.$"),
@@ -818,7 +821,10 @@ def test_warnings_alone_are_no_failure():
         ("this:cart", "this has no 'cart'; write module:factory"),
         (
             "noisy_envs:np",
-            "env must be a Gymnasium id, a Gymnasium environment or a function that makes one, got <mod",
+            (
+                "env must be a Gymnasium id, a Gymnasium environment or a function "
+                "that makes one, got <mod"
+            ),
         ),
         (":cart", "ENV must be a Gymnasium id, or module:factory, got ':cart'."),
     ],

@@ -1,4 +1,4 @@
-"""The check of environments in JAX: nothing is found in a good one, and each mistake is named with its place."""
+"""The check of JAX environments: correct ones have no issue, each mistake is located."""
 
 import dataclasses
 from pathlib import Path

@@ -20,7 +20,7 @@ KEY = jax.random.key(0)
 
 
 class Transitions(NamedTuple):
-    """What Gymnasium did, one row per step."""
+    """Transitions of Gymnasium, one row per step."""
 
     episode: Any
     time: Any  # steps taken before this one
@@ -113,7 +113,7 @@ MOUNTAIN_CAR_POLICIES: list[Policy] = [random_torque] * 5 + [swing] * 8
 
 
 def respond(env: TimeLimited, physics: Any, time: Any, action: Any) -> dict[str, Any]:
-    """What the JAX environment does in the state given, under the names Gymnasium's answers have."""
+    """Return the transition of the JAX environment under Gymnasium's names."""
     state, reward = env.step(Timed(physics, time), action, KEY)
     return {
         "time": state.time,

@@ -27,7 +27,7 @@ def by_hand(env, drawn, i):
 
 
 def assert_is(drawn, i, played: Played, flatten=lambda seen: seen):
-    """Trajectory i is this episode, and after its end there is what was seen last and nothing else."""
+    """Assert that trajectory i is the episode `played`, padded with the final observation."""
     drawn = jax.tree.map(np.asarray, drawn)
     n, seen = len(played.rewards), np.stack([flatten(one) for one in played.observations])
     np.testing.assert_array_equal(drawn.live[i], np.arange(drawn.live.shape[1]) < n)

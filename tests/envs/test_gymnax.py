@@ -1,4 +1,4 @@
-"""Environments of gymnax: step by step the same as there, and terminated and truncated kept apart."""
+"""Environments of gymnax: equal transitions, with termination and truncation told apart."""
 
 import dataclasses
 import sys

@@ -1,4 +1,4 @@
-"""Environments with the functions of gymnax that return something else: each fault is one sentence, and one finding."""
+"""Faulty gymnax-like environments: each fault gives one error message and one issue."""
 
 from typing import Any, NamedTuple
 

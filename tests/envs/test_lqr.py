@@ -1,4 +1,4 @@
-"""Linear systems with quadratic costs, against NumPy simulations and SciPy, and estimators against them."""
+"""Linear-quadratic systems against NumPy simulations and SciPy, and estimators on them."""
 
 import equinox as eqx
 import jax
@@ -40,7 +40,7 @@ def leaves_of(policy):
 
 
 def simulated(gains, bias, deviation, horizon, discount, n=50_000):
-    """Discounted returns of episodes, by NumPy; one gain for each step."""
+    """Return discounted returns of episodes simulated in NumPy, with one gain per step."""
     random, env = np.random.default_rng(0), SYSTEM
     x = random.multivariate_normal(np.zeros(3), env.first, n)
     total = np.zeros(n)
@@ -147,7 +147,7 @@ def test_estimators_have_the_value_and_the_gradient_as_their_mean():
         return jax.vmap(of_one)(batches)
 
     def far(estimates, target):
-        """How many standard errors the means of the estimates are from the truth, at most."""
+        """Return the largest distance of the mean estimates from the truth, in standard errors."""
         found = [np.asarray(leaf, float) for leaf in jax.tree.leaves(estimates)]
         exact = [lqr.value(SHORT, target), *leaves_of(lqr.gradient(SHORT, target))]
         errors = [leaf.std(0, ddof=1) / np.sqrt(parts) for leaf in found]

@@ -14,7 +14,7 @@ import occupax as ox
 
 
 class Camera(gym.Env[Any, Any]):
-    """Shows an image of noise, of a shape and type that it is told; action 1 pays where the first pixel is bright."""
+    """Environment with noise images of a given shape. Action 1 is rewarded by the first pixel."""
 
     def __init__(self, shape, kind="uint8"):
         self.observation_space = gym.spaces.Box(0, 255, shape, np.dtype(kind).type)
@@ -36,7 +36,7 @@ class Camera(gym.Env[Any, Any]):
 
 
 class Robot(gym.Env[Any, Any]):
-    """Says where it is and how fast, by name; the names are not in the order in which Gymnasium flattens them."""
+    """Environment with Dict observations whose keys are not in Gymnasium's flattening order."""
 
     def __init__(self):
         box = gym.spaces.Box
@@ -60,7 +60,7 @@ class Robot(gym.Env[Any, Any]):
 
 
 def by_hand(policy, image):
-    """Logits of a cnn with one convolution of stride 1 and no hidden layer, for an image with channels first."""
+    """Return the logits of a CNN with one convolution of stride 1, for a channels-first image."""
     layer, last = policy.psi.convolutions.layers[0], policy.psi.layers.layers[0]
     windows, bias = np.asarray(layer.weight), np.asarray(layer.bias)[:, 0, 0]
     found = [

@@ -15,7 +15,7 @@ from occupax.envs.base import Environment, number_of_states
 
 @pytest.fixture
 def own_names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What is registered during a test is forgotten after it."""
+    """Remove environments registered during a test."""
     factories = dict(registry._FACTORIES)
     monkeypatch.setattr(registry, "_FACTORIES", factories)
     return factories

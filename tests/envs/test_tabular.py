@@ -1,4 +1,4 @@
-"""Tables against independent readings: Gymnasium's own, hand-worked ones, closed forms and frequencies."""
+"""Tabular MDPs against Gymnasium's tables, hand-worked ones, closed forms and frequencies."""
 
 import re
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def dense_transition(env: TabularMDP) -> Floats:
 
 
 def dense_rewards(env: TabularMDP) -> Floats:
-    """The reward of each outcome [S, A, S]; zero where it is impossible."""
+    """Return the reward of each outcome [S, A, S], zero for impossible ones."""
     rewards = np.zeros((env.num_states, env.num_actions, env.num_states))
     for index in np.argwhere(env.probabilities > 0):
         state, action, slot = index
@@ -70,7 +70,7 @@ def assert_same_process(one: TabularMDP, other: TabularMDP):
 
 
 class Reading:
-    """A Gymnasium table as one reads it: start anywhere an episode can, follow what does not end it."""
+    """Reachable states of a Gymnasium table: running ones and ended ones."""
 
     def __init__(self, env: Any):
         self.table, self.initial = env.P, np.asarray(env.initial_state_distrib)
@@ -642,9 +642,9 @@ def test_wrong_shape_is_named(process: tuple[Any, ...], axis: int, form: Callabl
     S, A = transition.shape[:2]
     longer = np.concatenate([transition, transition], axis)
     shape = f"[S, A, S] = {(S, A, S)}"
+    got = re.escape(str(longer.shape))
     with pytest.raises(
-        ValueError,
-        match=rf"transition must have shape.*{re.escape(shape)}.*got {re.escape(str(longer.shape))}",
+        ValueError, match=rf"transition must have shape.*{re.escape(shape)}.*got {got}"
     ):
         TabularMDP(form(longer), reward, initial)
     if axis != 1:  # a reward with twice the actions is right by itself

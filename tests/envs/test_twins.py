@@ -33,7 +33,7 @@ def learned(env, seeds):
 
 
 def p_value(one, other):
-    """How often a random split of the runs is as far apart as the two."""
+    """Return the p-value of a permutation test on the difference of two groups of runs."""
 
     def difference(a, b, axis):
         return np.abs(a.mean(axis) - b.mean(axis))

@@ -17,7 +17,7 @@ KEY = jax.random.key(5)
 
 
 class Choice(gym.Env[Any, Any]):
-    """Two steps; action 0 pays (1, 0), and action 1 pays (0, 2)."""
+    """Two-step environment. Action 0 has the reward (1, 0), action 1 the reward (0, 2)."""
 
     observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
     reward_space = gym.spaces.Box(0.0, 2.0, (2,))
@@ -38,7 +38,7 @@ class Choice(gym.Env[Any, Any]):
 
 
 class Undeclared(Choice):
-    """The same, without telling that rewards are vectors."""
+    """Choice without a declared reward space."""
 
     @property
     def reward_space(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]

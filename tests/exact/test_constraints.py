@@ -191,7 +191,7 @@ def test_multipliers_rise_with_a_violation_and_fall_with_slack_to_zero():
 
 
 def test_multipliers_follow_a_network_more_slowly():
-    """Where they jump, networks give up the utility for good."""
+    """With multipliers that jump, networks lose the utility permanently."""
     problem, network = muddy(), ox.policies.mlp()(ox.make("CartPole-v1"), jax.random.key(0))
     found = []
     for policy in (ox.policies.Tabular(jnp.zeros((2, 2))), network):

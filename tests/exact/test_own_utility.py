@@ -39,7 +39,7 @@ class RootCoverage(Utility):
 
 
 class UnknownForm(RootCoverage):
-    """The same function without a conic form."""
+    """Utility without a conic form."""
 
     conic = Utility.conic
 

@@ -1,4 +1,4 @@
-"""The parts of the paper's experiments, against brute force, the paper's tables and hand-worked values."""
+"""The paper's experiments against brute force, the paper's tables and hand-worked values."""
 
 from dataclasses import replace
 from math import inf
@@ -524,7 +524,7 @@ def test_readings_change_one_thing_each():
 
 
 def tables(algorithm, problem):
-    """What the policies of two seeds are after each iteration."""
+    """Return the policies of two seeds after each iteration."""
     seen, start = [], ox.policies.tabular(scale=0.1)
     keep = [lambda at: seen.append([policy.table for policy in at.policies])]
     ox.train(problem, algorithm, 24, 2, policy=start, callbacks=keep, progress=False)

@@ -1,4 +1,4 @@
-"""Checks of calls against their annotations, types and shapes, for functions of the package as they are called first.
+"""Runtime checks of types and shapes, added to functions of the package at their first call.
 
 The import hook of jaxtyping decorates every function where it is defined. That takes milliseconds
 for each of two thousand functions, and for those inside of others again with every call of these.
@@ -25,17 +25,17 @@ calls: Counter[Any] = Counter()
 
 
 def check_when_called() -> None:
-    """Let the hook decorate as this module does; to be called before the package is imported."""
+    """Install this module's decorator in the import hook. Call before importing the package."""
     jaxtyping.jaxtyped = jaxtyped
 
 
 def jaxtyped(*context: Any, typechecker: Any = None) -> Any:
-    """A decorator, as the hook writes it above each definition, or the context that the package itself asks for."""
+    """Replace `jaxtyping.jaxtyped`: return a decorator, or the context that the package enters."""
     return at_once(*context) if context else functools.partial(decorate, typechecker)
 
 
 def decorate(typechecker: Any, it: Any) -> Any:
-    """A function, or what a class makes of one, or a class whose constructor follows from its fields."""
+    """Return a checked function, property or method, or a class with a checked constructor."""
     if isinstance(it, property):
         return property(*(part and decorate(typechecker, part) for part in (it.fget, it.fset)))
     if isinstance(it, classmethod | staticmethod):

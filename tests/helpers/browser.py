@@ -1,4 +1,6 @@
-"""A Chromium to look at pages with: that of the machine, or one in `.cache/chromium`, which this file fetches if run.
+"""Chromium for the tests of pages: an installed one or a copy in `.cache/chromium`.
+
+Running this file fetches the copy.
 
 The copy is the headless shell of the npm package @sparticuz/chromium, with the libraries and fonts
 that come with it: it starts on a bare Linux. Node, to fetch and to unpack it, comes with Pyright.
@@ -15,7 +17,10 @@ from typing import NamedTuple
 PACKAGE, VERSION = "@sparticuz/chromium", "153.0.0"
 CACHE = Path(__file__).parents[2] / ".cache" / "chromium"
 ARCHIVES = ("al2023.tar", "swiftshader.tar", "fonts.tar")
-FONTS = f"<fontconfig><dir>{CACHE / VERSION / 'fonts'}</dir><cachedir>{CACHE / 'fonts'}</cachedir></fontconfig>"
+FONTS = (
+    f"<fontconfig><dir>{CACHE / VERSION / 'fonts'}</dir>"
+    f"<cachedir>{CACHE / 'fonts'}</cachedir></fontconfig>"
+)
 COMMANDS = ("chromium", "google-chrome", "chromium-browser")
 FLAGS = [
     "--headless",

@@ -1,4 +1,4 @@
-"""All trajectories of a tiny process, in plain NumPy: the truth that estimators are held against."""
+"""All trajectories of a tiny process in NumPy, as the ground truth of estimators."""
 
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ def softmax(logits):
 
 
 def occupancy(process, logits, termination):
-    """The occupancy [S, A] by pushing mass forward; `logits` may be complex."""
+    """Return the occupancy [S, A] by forward recursion. `logits` may be complex."""
     probs = softmax(logits)
     arriving, total = process.initial.astype(logits.dtype), np.zeros((S, A), logits.dtype)
     for t in range(HORIZON):
@@ -63,7 +63,7 @@ def occupancy(process, logits, termination):
 
 
 def jacobian(process, logits, termination):
-    """The derivative of the occupancy with respect to each logit, [S, A, S, A], exact by complex steps."""
+    """Return the derivative of the occupancy by each logit, [S, A, S, A], by complex steps."""
     step = 1e-30
     columns = np.zeros((S, A, S, A))
     for s in range(S):

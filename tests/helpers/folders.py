@@ -1,4 +1,4 @@
-"""Folders of runs that were changed by someone who knows how: with correct checksums, fingerprints and marks."""
+"""Manipulated run folders with correct checksums, fingerprints and marks."""
 
 import json
 from hashlib import sha256

@@ -22,7 +22,7 @@ class Space:
 
 
 class Walk:
-    """A walk to a goal, by the functions of gymnax before 1.0: `done` is the goal, or that the time is over.
+    """Walk to a goal with the interface of gymnax before 1.0: `done` also covers the time limit.
 
     It observes the share of the time that is left, so that another limit would show.
     """
@@ -37,7 +37,7 @@ class Walk:
 
     @property
     def default_params(self) -> Params:
-        """As above."""
+        """Parameters of the environment."""
         return Params()
 
     def observe(self, state: Any, params: Params) -> Any:
@@ -54,7 +54,7 @@ class Walk:
 
 
 class SixValues(Walk):
-    """The same walk, whose step tells the two ends apart."""
+    """Walk whose step returns termination and truncation separately."""
 
     def step_env(self, key: Any, state: Any, action: Any, params: Params) -> Any:
         seen, state, reward, _, info = super().step_env(key, state, action, params)

@@ -14,7 +14,7 @@ from occupax.algorithms import Algorithm, AlgorithmState, Phase
 
 
 class StormState(AlgorithmState):
-    """The running estimates u_{t-1} and d_{t-1}, the policy before the last step, and the last two quasi-rewards."""
+    """State of STORM: previous policy and the last two quasi-rewards."""
 
     previous: Any
     quasi_reward: Any
@@ -22,7 +22,7 @@ class StormState(AlgorithmState):
 
 
 class Storm(Algorithm[StormState]):
-    """One large batch, then small ones for ever; the state does not grow with the number of iterations.
+    """One large batch, then small ones. The state has constant size.
 
     d_t = g(theta_t, r_{t-1}) + (1 - h)(d_{t-1} - g_w(theta_{t-1}, r_{t-2})), and u_t likewise.
 
@@ -77,7 +77,7 @@ class Storm(Algorithm[StormState]):
 
 
 class Coin(Storm):
-    """PAGE: with probability B / (N + B) a large batch, otherwise the recursion that carries all of the estimate along.
+    """PAGE: a large batch with probability B / (N + B), otherwise the recursive estimate.
 
     Args:
         coin: the seed of the coin.
@@ -104,7 +104,7 @@ class Coin(Storm):
 
 
 class Between(Storm):
-    """STORM whose small batches are sampled by a point between the last two policies, both of which are weighed."""
+    """STORM whose small batches come from an interpolation of the last two policies."""
 
     @property
     def phases(self):
@@ -125,7 +125,7 @@ class Between(Storm):
 
 
 class Twice(Algorithm[AlgorithmState]):
-    """Extragradient: the gradient is taken at the point that a first gradient leads to, on the same trajectories.
+    """Extragradient: gradient at a look-ahead point, on the same trajectories.
 
     Args:
         batch: trajectories of an iteration.
@@ -152,13 +152,13 @@ class Twice(Algorithm[AlgorithmState]):
 
 
 class TurnsState(AlgorithmState):
-    """How many trajectories each phase has drawn so far."""
+    """State of `Turns`: trajectories sampled by each phase."""
 
     drawn: Any
 
 
 class Turns(Algorithm[TurnsState]):
-    """Ascent along fresh estimates from batches of several sizes in turn, with numbers of its own to record.
+    """Ascent along fresh estimates from batches of alternating sizes, with metrics of its own.
 
     Args:
         sizes: trajectories of each phase.

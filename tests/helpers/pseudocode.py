@@ -26,7 +26,7 @@ def draw(task, policy, n, number):
 
 
 class Transcript:
-    """The estimators of a batch, by explicit sums over trajectories and steps; episodic."""
+    """Estimators of a batch of episodes, by explicit sums over trajectories and steps."""
 
     def __init__(self, batch):
         self.batch = jax.tree.map(np.asarray, batch.trajectories)
@@ -61,7 +61,7 @@ def grad_coverage(u):
 
 
 def over_all_batches_of_one(update, state, termination):
-    """The expectation, over every trajectory drawn under the state's policy, of what `update` returns."""
+    """Return the expectation of `update` over all trajectories under the state's policy."""
     process = enum.tiny(11, (2,))
     batch, chances = enum.trajectories(process, np.asarray(state.policy.table))
     alone = jax.tree.map(lambda leaf: leaf[:, None], batch)

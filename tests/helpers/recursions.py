@@ -165,7 +165,7 @@ def twice(drawn, now, phase, history, fresh):
 
 
 def records(history):
-    """What must be recorded of a run."""
+    """Return the expected records of a run."""
     numbers = {
         name: [] for name in engine.COMMON_METRICS if name not in ("clipped", "step_length")
     } | {

@@ -27,7 +27,7 @@ def make_result(
     full: bool = False,
     **changes: Any,
 ) -> ox.Result:
-    """A result of random records and policies, as if trained; only a full one has exact values and diagnostics."""
+    """Return a result of random records and policies, `full` with exact values and diagnostics."""
     random, problem = np.random.default_rng(0), problem or make_problem()
     names = ["utility", "return", "discounted_return", "episode_length"]
     names += ["exact_utility", *DIAGNOSTICS] if full else []

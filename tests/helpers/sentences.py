@@ -61,7 +61,7 @@ def outcomes_of(file: str, environment: dict[str, str]) -> Outcomes:
 
 
 def assert_sentence(found: Outcome, fragments: tuple[str, ...]) -> None:
-    """Assert that an outcome is a ValueError of the package with one sentence that has all fragments."""
+    """Assert a ValueError of the package whose message has all fragments."""
     kind, message, ours = found
     assert kind == "ValueError", message
     for fragment in fragments:

@@ -21,7 +21,7 @@ CALLS: list[tuple[Any, ...]] = []
 
 
 class Chain(gym.Env[Any, Any]):
-    """States in a row: action 1 goes up, action 0 stays, and the last state ends it; rewards and costs in a table."""
+    """Chain of states: action 1 advances, action 0 stays, and the last state terminates."""
 
     LAST, REWARDS = 4, np.arange(10.0).reshape(5, 2) ** 2 - 7.0
 
@@ -51,7 +51,7 @@ class Chain(gym.Env[Any, Any]):
 
 
 class Diary(gym.Env[Any, Any]):
-    """Observes its seed, the steps taken and the last action; how long it lasts and how it ends depends on the seed."""
+    """Environment that observes seed, steps and last action. The seed sets length and ending."""
 
     LONGEST = 9
     ENDINGS = ((True, False), (False, True), (True, True))
@@ -155,7 +155,7 @@ REWARDS = {
 
 
 class Faulty(Diary):
-    """Goes wrong at one step, 0 being the reset, of the episode of one seed: always, or as long as a file is there.
+    """Environment that fails at one step of one seed (0: the reset), always or while a file exists.
 
     Args:
         fault: what goes wrong.
@@ -224,7 +224,7 @@ class Faulty(Diary):
 
 
 class FaultyBox(Faulty):
-    """The same with numbers that may be NaN."""
+    """Faulty environment with a Box of floats."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -247,7 +247,7 @@ class Played(NamedTuple):
 
 
 def play(env: Any, seed: int, actions: Any) -> Played:
-    """Reset with the seed and take the actions until the episode ends; actions count from 0."""
+    """Reset with the seed and take the actions, counted from 0, until the episode ends."""
     seen, rewards, infos, terminated, truncated = [env.reset(seed=seed)[0]], [], [], False, False
     for action in actions:
         observation, reward, terminated, truncated, info = env.step(
@@ -281,7 +281,7 @@ def key_of(run: int, iteration: int, seed: int = 0) -> Any:
 
 
 class Metered(gym.Env[Any, Any]):
-    """Two steps; the action is the reward, and half of it the cost."""
+    """Two-step environment whose reward is the action and whose cost is half of it."""
 
     observation_space = gym.spaces.Discrete(3)
     action_space = gym.spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""Errors for invalid features and utilities: one sentence with the argument, its value and what is allowed.
+"""Errors for invalid features and utilities: argument, value and allowed values.
 
 `sentences` makes the calls.
 """

@@ -38,7 +38,7 @@ def test_gradient_concavity_and_constants_are_what_is_declared(problem):
 
 
 class Steeper(ox.utilities.Utility):
-    """The same with a gradient that is one per cent too long, which the check must see."""
+    """Utility with a gradient that is one per cent too long. The check must detect it."""
 
     inner: ox.utilities.Utility
 
@@ -74,7 +74,7 @@ def by_hand(problem):
         sums, rho = np.einsum("sa,sak->k", lam, REWARDS), 0.2 * lam.ravel() + 0.01
         target = TARGET.ravel()
         match utility:
-            case KL():  # both have a sum of 1, so that SciPy's divergence of distributions is the same times that
+            case KL():  # SciPy normalises both to a sum of 1, so multiply by their common sum
                 return -entropy(rho, target + 0.01) * rho.sum()
             case ForwardKL():
                 return target @ np.log(rho / (target + 0.01))

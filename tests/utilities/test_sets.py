@@ -40,7 +40,7 @@ def project(body: ConvexSet, point: Floats) -> Floats:
 
 
 def violation(body: ConvexSet, point: Floats) -> float:
-    """How far a point is outside, or, if negative, how far it is at least from the boundary."""
+    """Return the violation of a set by a point, negative inside."""
     match body:
         case Box():
             return float(np.max([body.low - point, point - body.high]))
@@ -411,7 +411,10 @@ def test_arguments_are_copied() -> None:
         (lambda: Polyhedron([[1, 0]], [np.inf]), "bounds must be finite, but bounds[0] is inf."),
         (
             lambda: Polyhedron([[1, 0]], [1, 1]),
-            "bounds must have a number for each row of matrix, but matrix has 1 rows and bounds 2 numbers.",
+            (
+                "bounds must have a number for each row of matrix, "
+                "but matrix has 1 rows and bounds 2 numbers."
+            ),
         ),
         (
             lambda: Polyhedron([[1, 0], [0, 0]], [1, -1]),
@@ -419,7 +422,10 @@ def test_arguments_are_copied() -> None:
         ),
         (
             lambda: Polyhedron([[2.0], [-1.0]], [-1e-9, -1e-9]),
-            "bounds must leave some x with matrix @ x <= bounds, but, of unit rows, [-5e-10, -1e-09] leaves none.",
+            (
+                "bounds must leave some x with matrix @ x <= bounds, "
+                "but, of unit rows, [-5e-10, -1e-09] leaves none."
+            ),
         ),
         (lambda: Point([0, np.inf]), "point must be finite, but point[1] is inf."),
     ],

@@ -1,4 +1,4 @@
-"""Utilities against NumPy transcriptions, hand-worked numbers and the properties that define them."""
+"""Utilities against NumPy transcriptions, hand-worked numbers and defining properties."""
 
 from collections.abc import Callable
 from math import inf, log, sqrt
@@ -76,7 +76,7 @@ def autodiff(utility: Utility, occupancy: npt.ArrayLike) -> Floats:
 
 
 def total(observation: Any, action: Any) -> jax.Array:
-    """A feedback of the right length; the tests of utilities never count it."""
+    """Return a feedback of the right length, whose values the tests ignore."""
     return jnp.zeros(SIZE)
 
 
@@ -284,7 +284,7 @@ def test_check_measures_the_largest_constants() -> None:
 
 @final
 class Quadratic(Utility):
-    """-|u|^2 as declared by the test: the truth is a slope of -2, concave, constants (2, 2, 2) up to mass 1."""
+    """-|u|^2 with a declared gradient, sign and smoothness. Truth: -2u, concave, (2, 2, 2)."""
 
     slope: Callable[[Any], Any] = eqx.field(static=True, default=lambda u: -2.0 * u)
     sign: float = -1.0
@@ -694,7 +694,7 @@ pairs = st.tuples(points, points)
 
 
 def inside(utility: Utility, point: Floats) -> Floats:
-    """The nearest point of the domain, a little off its edge, where an entropy without smoothing has no gradient."""
+    """Return the nearest interior point of the domain, where the entropy has a gradient."""
     return evaluate(utility, point).domain + 1e-3
 
 
