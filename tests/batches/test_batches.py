@@ -84,7 +84,7 @@ def test_a_streamed_batch_answers_like_one_in_memory(x64, blocks_of, source, n, 
     blocks_of(7)
     streamed = source(task).draw(behaviour, n, KEY)
     assert isinstance(streamed, PartedBatch)
-    assert streamed.of.part_size == 7
+    assert streamed.members.part_size == 7
     assert_same_answers(streamed, held, target, task.size, rtol=1e-12, atol=1e-13)
     halves = [[occupancy_of(half, target) for half in batch.halves()] for batch in (streamed, held)]
     np.testing.assert_allclose(halves[0], halves[1], rtol=1e-12)

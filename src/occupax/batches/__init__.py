@@ -1,12 +1,12 @@
-"""Batches of trajectories and the queries that they answer.
+"""Batches of trajectories, and queries about them.
 
 * `queries`: the abstract `Query` and the queries of the algorithms of this package.
 * `batch`: the abstract `Batch`, whose methods build these queries.
 * `sampled`: trajectories in memory, as arrays.
 * `tabular`: trajectories in memory, as the lists of events of the compiled kernel for tables.
 * `network`: log-probabilities by the compiled kernel for networks.
-* `parted`: batches in parts, such as shards, whose answers are merged.
-* `caching`: a batch that caches its answers.
+* `parted`: batches in parts, such as shards, with merged answers.
+* `caching`: a batch that caches answers.
 """
 
 from occupax.batches.batch import Batch

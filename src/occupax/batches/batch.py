@@ -1,4 +1,4 @@
-"""The abstract batch, which answers queries."""
+"""Abstract batch of trajectories."""
 
 from abc import ABC, abstractmethod
 from typing import TypeVar, final
@@ -27,14 +27,14 @@ Answer = TypeVar("Answer")
 
 
 class Batch(ABC):
-    """The trajectories of one iteration, in memory or on the workers of a sampler.
+    """Trajectories of one iteration, in memory or on the workers of a sampler.
 
     A backend implements `answer` and `halves`. Each of the final methods builds a query. None as
     the target is the behaviour policy, whose importance weights are 1.
     """
 
     problem: Problem
-    """The problem that the trajectories were drawn from."""
+    """Problem that the trajectories were drawn from."""
 
     @property
     @abstractmethod
@@ -44,7 +44,7 @@ class Batch(ABC):
     @property
     @abstractmethod
     def parts(self) -> int:
-        """Number of parts whose answers are merged; 1 for trajectories in memory."""
+        """Number of parts with answers to merge, 1 for trajectories in memory."""
 
     @abstractmethod
     def answer(self, query: Query[Answer]) -> Answer:
@@ -52,6 +52,9 @@ class Batch(ABC):
 
         Args:
             query: the query, of this package or user-defined.
+
+        Returns:
+            The answer, of the type that the query computes.
         """
 
     @abstractmethod
@@ -64,6 +67,9 @@ class Batch(ABC):
 
         Args:
             target: the target policy.
+
+        Returns:
+            One number for each feature.
         """
         return self.answer(Occupancy(target=target))
 
@@ -71,12 +77,15 @@ class Batch(ABC):
     def gradient(
         self, target: Target, quasi_reward: Float[Array, " d"], baseline: AnyBaseline = "none"
     ) -> Policy:
-        """Return the mean gradient estimate, g_hat(target, quasi_reward), in the shape of a policy.
+        """Return the mean gradient estimate, g_hat(target, quasi_reward).
 
         Args:
             target: the target policy.
             quasi_reward: one number for each feature.
             baseline: the baseline; see `estimators.gradient`.
+
+        Returns:
+            The estimate, in the shape of a policy.
         """
         return self.answer(Gradient(quasi_reward, read_baseline(baseline), target=target))
 
@@ -86,6 +95,9 @@ class Batch(ABC):
 
         Args:
             target: the policy whose importance weights are averaged.
+
+        Returns:
+            The averages.
         """
         return self.answer(Tally(target=target)).averages(self.size)
 
@@ -95,6 +107,9 @@ class Batch(ABC):
 
         Args:
             quasi_reward: one number for each feature.
+
+        Returns:
+            The sums.
         """
         return self.answer(RegressionSums(quasi_reward))
 
@@ -104,6 +119,9 @@ class Batch(ABC):
 
         Args:
             policy: the policy with the running mean; None is the behaviour policy.
+
+        Returns:
+            The sums.
         """
         return self.answer(ObservationSums(policy))
 
@@ -113,6 +131,9 @@ class Batch(ABC):
 
         Args:
             vector: the vector, in the shape of a policy.
+
+        Returns:
+            The product, in the shape of a policy.
         """
         return self.answer(FisherVector(vector))
 
@@ -126,6 +147,9 @@ class Batch(ABC):
             vector: the direction of the derivatives, in the shape of a policy.
             quasi_reward: one number for each feature.
             baseline: "none" or "mean".
+
+        Returns:
+            Both derivatives, the second in the shape of a policy.
         """
         return self.answer(HessianVector(vector, quasi_reward, read_baseline(baseline)))
 
@@ -140,6 +164,9 @@ class Batch(ABC):
 
         Args:
             occupancy: the occupancy.
+
+        Returns:
+            One number for each feature.
         """
         return self.problem.quasi_reward(occupancy)
 
@@ -149,6 +176,9 @@ class Batch(ABC):
 
         Args:
             occupancy: the occupancy.
+
+        Returns:
+            The utility.
         """
         return self.problem.estimated_utility(occupancy)
 

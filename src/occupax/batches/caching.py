@@ -1,4 +1,4 @@
-"""A batch that caches its answers, for the engine of training."""
+"""Batches that cache their answers, for the engine of training."""
 
 from operator import is_
 from typing import Any, TypeVar, final
@@ -45,7 +45,7 @@ class TreeCache:
 
 @final
 class CachingBatch(Batch):
-    """A batch that computes each answer once, and records its queries.
+    """A batch that computes each answer once and records all queries.
 
     Args:
         batch: the batch that computes the answers.
@@ -98,7 +98,7 @@ class CachingBatch(Batch):
 
     @property
     def targets(self) -> list[Policy]:
-        """The target policies other than the behaviour policy that were weighted."""
+        """Target policies of the queries, without the behaviour policy."""
         targets: list[Policy] = []
         for query in self.queries:
             if not isinstance(query, TargetQuery) or query.target is None:
@@ -109,7 +109,7 @@ class CachingBatch(Batch):
 
     @property
     def last_quasi_reward(self) -> Float[Array, " d"] | None:
-        """The quasi-reward of the last gradient, if there was one."""
+        """Quasi-reward of the last gradient; None without one."""
         for query in reversed(self.queries):
             if isinstance(query, Gradient):
                 return query.quasi_reward

@@ -1,4 +1,4 @@
-"""Batches in parts whose answers are merged: blocks of a scan, devices, or shards."""
+"""Batches in parts with merged answers: blocks of a scan, devices, or shards."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -51,31 +51,31 @@ class PartedBatch(Batch, eqx.Module):
     """A batch that merges the answers of its parts."""
 
     problem: Problem
-    of: Parts
+    members: Parts
 
     @property
     def size(self) -> int:
         """Number of trajectories, without the padding of the last part."""
-        return self.of.size
+        return self.members.size
 
     @property
     def parts(self) -> int:
         """Number of parts."""
-        return self.of.count
+        return self.members.count
 
     def answer(self, query: Query[Answer]) -> Answer:
         """Return the merged answers of the parts; a mean is over the trajectories of all parts."""
         if self.parts > 1:
             query = query.completed(self)
-        merged = self.of.answer(query)
-        fraction = self.of.part_size / self.size
+        merged = self.members.answer(query)
+        fraction = self.members.part_size / self.size
         if query.is_sum or fraction == 1:
             return merged
         return jax.tree.map(lambda leaf: leaf * fraction, merged)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Return the first and the second half of the trajectories."""
-        first, second = self.of.halves()
+        first, second = self.members.halves()
         return PartedBatch(self.problem, first), PartedBatch(self.problem, second)
 
 
@@ -92,7 +92,7 @@ class Shard(NamedTuple):
 
 @final
 class Shards(Parts):
-    """Shards of a batch, whose answers `ask` computes.
+    """Shards of a batch, with answers that `compute` returns for each shard.
 
     Answers are merged in the order of the shards.
     """
@@ -102,7 +102,7 @@ class Shards(Parts):
     """Number of trajectories."""
     capacity: int
     """Number of trajectories that each shard has a buffer for."""
-    ask: Callable[[tuple[Shard, ...], Query[Any], Path], Sequence[Any]] = eqx.field(static=True)
+    compute: Callable[[tuple[Shard, ...], Query[Any], Path], Sequence[Any]] = eqx.field(static=True)
     path: Path = eqx.field(static=True, default=())
 
     @property
@@ -122,7 +122,7 @@ class Shards(Parts):
 
     def answer(self, query: Query[Answer]) -> Answer:
         """Return the answers of the shards, merged in order."""
-        return reduce(query.merge, self.ask(self.shards, query, self.path))
+        return reduce(query.merge, self.compute(self.shards, query, self.path))
 
     def halves(self) -> tuple[Parts, Parts]:
         """Return the shards of both halves; a single shard is halved itself."""
@@ -130,11 +130,11 @@ class Shards(Parts):
         if self.count == 1:
             return self._half_of_shard(half, 0), self._half_of_shard(half, 1)
         middle = self.count // 2
-        first = Shards(self.shards[:middle], half, self.capacity, self.ask, self.path)
-        return first, Shards(self.shards[middle:], half, self.capacity, self.ask, self.path)
+        first = Shards(self.shards[:middle], half, self.capacity, self.compute, self.path)
+        return first, Shards(self.shards[middle:], half, self.capacity, self.compute, self.path)
 
     def _half_of_shard(self, half: int, index: int) -> "Shards":
-        return Shards(self.shards, half, half, self.ask, (*self.path, index))
+        return Shards(self.shards, half, half, self.compute, (*self.path, index))
 
 
 def split(n: int, shards: int) -> tuple[tuple[Shard, ...], int]:

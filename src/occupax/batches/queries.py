@@ -1,4 +1,4 @@
-"""The abstract query about a batch of trajectories, and the queries of the algorithms.
+"""Abstract query about a batch of trajectories, and the queries of the algorithms.
 
 Each class has the formula for trajectories in memory. `estimators` has the mathematics.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 Target = Policy | None
-"""The target policy of a query; None is the behaviour policy, which drew the batch."""
+"""Target policy of a query; None is the behaviour policy, which drew the batch."""
 
 MAX_SQUARED_WEIGHT = 1e9
 """Upper bound of the weights in the effective sample size, whose squares must stay finite."""
@@ -52,14 +52,20 @@ class Query(eqx.Module, Generic[Answer]):
 
         Args:
             batch: the trajectories with their problem and behaviour policy.
+
+        Returns:
+            The answer: arrays, or a tree of arrays.
         """
 
     def merge(self, one: Answer, other: Answer) -> Answer:
-        """Return the merged answer of two parts of a batch; by default the sum of both answers.
+        """Return the merged answer of two parts of a batch, by default the sum of both answers.
 
         Args:
             one: the answer of the first part.
             other: the answer of the second part.
+
+        Returns:
+            The merged answer.
         """
         return jax.tree.map(jnp.add, one, other)
 
@@ -68,16 +74,22 @@ class Query(eqx.Module, Generic[Answer]):
 
         Args:
             whole: the whole batch, which may be queried.
+
+        Returns:
+            The query for the parts; by default the query itself.
         """
         del whole
         return self
 
     @final
     def completed(self, whole: "Batch") -> "Query[Answer]":
-        """Return the complete query; a query that is complete already is returned unchanged.
+        """Return the complete query; a complete query is returned unchanged.
 
         Args:
             whole: the whole batch.
+
+        Returns:
+            The complete query.
         """
         if self.is_complete:
             return self
@@ -85,13 +97,13 @@ class Query(eqx.Module, Generic[Answer]):
 
 
 class TargetQuery(Query[Answer]):
-    """A query about a target policy, whose importance weights the answer depends on."""
+    """A query with a target policy."""
 
     target: Target = eqx.field(default=None, kw_only=True)
 
 
 class Occupancy(TargetQuery[Float[Array, " d"]]):
-    """Mean occupancy of the target; see `estimators.occupancy`."""
+    """Mean occupancy of the target policy; see `estimators.occupancy`."""
 
     def compute(self, batch: "SampledBatch") -> Float[Array, " d"]:
         """Return the mean occupancy."""
@@ -99,7 +111,7 @@ class Occupancy(TargetQuery[Float[Array, " d"]]):
 
 
 class ReturnsToGo(TargetQuery[ReturnSums]):
-    """Sums of the returns-to-go of the target minus the fit of the baseline."""
+    """Sums of the returns-to-go of the target policy, minus the fit of the baseline."""
 
     is_sum: ClassVar[bool] = True
     quasi_reward: Float[Array, " d"]

@@ -1,4 +1,4 @@
-"""A batch whose trajectories are all in memory."""
+"""Batches of trajectories in memory."""
 
 from dataclasses import replace
 from typing import TypeVar, final
@@ -40,7 +40,7 @@ class SampledBatch(Batch, eqx.Module):
 
     @property
     def parts(self) -> int:
-        """One: all trajectories are in memory."""
+        """Number of parts, 1: all trajectories are in memory."""
         return 1
 
     def scored(self, target: Target = None) -> Scored[Policy]:

@@ -1,4 +1,4 @@
-"""A batch of trajectories of a table, as the compact lists of events of the compiled kernel."""
+"""Batches of trajectories of a table, as compact lists of events of the compiled kernel."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -77,8 +77,8 @@ class Events(eqx.Module):
 class TabularBatch(Batch, eqx.Module):
     """Trajectories `start` to `stop` of lists of events in the order of the kernel.
 
-    The kernel answers the queries of the table `fast`. All others are computed from the
-    trajectories as arrays.
+    The kernel computes the queries of the table `fast`. All others, and those with a linear
+    baseline, are computed from the trajectories as arrays.
     """
 
     fast: ClassVar[dict[type[Query[Any]], Callable[..., Any]]]
@@ -100,15 +100,15 @@ class TabularBatch(Batch, eqx.Module):
 
     @property
     def parts(self) -> int:
-        """One: all trajectories are in memory."""
+        """Number of parts, 1: all trajectories are in memory."""
         return 1
 
     def answer(self, query: Query[Answer]) -> Answer:
-        """Return the answer of the kernel or, for a query not in `fast`, of the query itself."""
-        answer = self.fast.get(type(query))
-        if answer is None:
+        """Return the answer, by the kernel for the queries of `fast`."""
+        compute = self.fast.get(type(query))
+        if compute is None or _has_linear_baseline(query):
             return self.as_sampled().answer(query)
-        return answer(self, query)
+        return compute(self, query)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Return the first and the second half of the trajectories."""
@@ -214,8 +214,6 @@ def _occupancy(batch: TabularBatch, query: Occupancy) -> Float[Array, " d"]:
 
 
 def _gradient(batch: TabularBatch, query: Gradient) -> Policy:
-    if query.baseline.name == "linear":
-        return batch.as_sampled().answer(query)
     dtype = batch.probs.dtype
     output = jax.ShapeDtypeStruct(batch.probs.shape, dtype)
     quasi_reward = jnp.asarray(query.quasi_reward, dtype)
@@ -227,8 +225,6 @@ def _gradient(batch: TabularBatch, query: Gradient) -> Policy:
 
 
 def _returns_to_go(batch: TabularBatch, query: ReturnsToGo) -> ReturnSums:
-    if query.baseline.name == "linear":
-        return batch.as_sampled().answer(query)
     dtype = batch.probs.dtype
     output = jax.ShapeDtypeStruct((2, batch.problem.sampling_horizon()), dtype)
     quasi_reward = jnp.asarray(query.quasi_reward, dtype)
@@ -264,8 +260,6 @@ def _fisher_vector(batch: TabularBatch, query: FisherVector) -> Policy:
 
 
 def _hessian_vector(batch: TabularBatch, query: HessianVector) -> tuple[Float[Array, " d"], Policy]:
-    if query.baseline.name == "linear":
-        return batch.as_sampled().answer(query)  # raises the ValueError of the estimator
     dtype = batch.probs.dtype
     occupancy_output = jax.ShapeDtypeStruct((batch.problem.size,), dtype)
     product_output = jax.ShapeDtypeStruct(batch.probs.shape, dtype)
@@ -315,6 +309,12 @@ TabularBatch.fast = {
     HessianVector: _hessian_vector,
     TransitionCounts: _transitions,
 }
+
+
+def _has_linear_baseline(query: Query[Any]) -> bool:
+    """Return whether a query has the baseline "linear", which the kernel does not support."""
+    with_baseline = isinstance(query, Gradient | ReturnsToGo | HessianVector)
+    return with_baseline and query.baseline.name == "linear"
 
 
 def _baseline(baseline: Baseline, dtype: Any) -> tuple[Float[Array, "2 _"], int]:

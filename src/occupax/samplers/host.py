@@ -83,10 +83,10 @@ class HostSource(Source):
             shard: compiled_answers(self.block(policy, key, shard, size)) for shard in shards
         }
 
-        def ask(shards: tuple[Shard, ...], query: Query[Any], path: Path) -> list[Any]:
+        def compute(shards: tuple[Shard, ...], query: Query[Any], path: Path) -> list[Any]:
             return [answers[shard](query, path) for shard in shards]
 
-        return PartedBatch(self.problem, Shards(shards, n, size, ask))
+        return PartedBatch(self.problem, Shards(shards, n, size, compute))
 
     def block(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Batch:
         """Draw the trajectories of a shard, with space for `size`."""
