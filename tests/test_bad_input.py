@@ -1,4 +1,4 @@
-"""What users read when they get something wrong: a sentence that names the argument, its value and what is allowed.
+"""Errors of invalid arguments: one sentence with the argument, its value and the allowed values.
 
 `sentences` makes the calls.
 """
@@ -46,7 +46,7 @@ CASES: dict[str, Case] = {
     ),
     "transition rows": (
         lambda: table(np.ones((3, 2, 3))),
-        ("transition", "sum to 1", "got 3", "state 0", "action 0"),
+        ("transition[0, 0]", "sum to 1", "got 3"),
     ),
     "transition sparse shape": (
         lambda: table(sparse.csr_array(np.ones((3, 3)))),
@@ -83,7 +83,7 @@ CASES: dict[str, Case] = {
     "initial sum": (lambda: table(initial=[0.5, 0.0, 0.0]), ("initial", "sum to 1", "got 0.5")),
     "initial negative": (
         lambda: table(initial=[-1.0, 1.0, 1.0]),
-        ("initial", "not be negative", "-1", "state 0"),
+        ("initial[0]", "not be negative", "got -1"),
     ),
     "terminal numbers": (lambda: table(terminal=[0, 1, 0]), ("terminal", "3 booleans", "int64")),
     "terminal ragged": (
@@ -263,18 +263,18 @@ CASES: dict[str, Case] = {
         ("sampler", "Host", "name", "got 3"),
     ),
     "registered name": (lambda: envs.register("Taxi-v4", lake), ("name", "new", "'Taxi-v4'")),
-    "name that is no text": (lambda: envs.register(5, lake), ("name", "text", "got 5")),
+    "name that is no text": (lambda: envs.register(5, lake), ("name", "string", "got 5")),
     "name that is empty": (lambda: envs.register("", lake), ("name", "not empty", "got ''")),
     "factory that is none": (lambda: envs.register("new", 5), ("factory", "function", "got 5")),
-    "time limit 0": (lambda: envs.CartPole(time_limit=0), ("time_limit", "positive", "is 0")),
+    "time limit 0": (lambda: envs.CartPole(time_limit=0), ("time_limit", "positive", "got 0")),
     "time limit 2.5": (
         lambda: envs.CartPole(time_limit=2.5),
-        ("time_limit", "positive number of steps", "is 2.5"),
+        ("time_limit", "positive number of steps", "got 2.5"),
     ),
-    "time limit nan": (lambda: envs.Acrobot(time_limit=NAN), ("time_limit", "positive", "is nan")),
+    "time limit nan": (lambda: envs.Acrobot(time_limit=NAN), ("time_limit", "positive", "got nan")),
     "time limit text": (
         lambda: envs.CartPole(time_limit="x"),
-        ("time_limit", "positive", "is 'x'"),
+        ("time_limit", "positive", "got 'x'"),
     ),
     # problems
     "env of Gymnasium": (

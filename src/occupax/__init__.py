@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from occupax import (
     algorithms,
-    api,
     envs,
     estimators,
     exact,
@@ -77,7 +76,6 @@ __all__ = [
     "TabularMDP",
     "Trajectories",
     "algorithms",
-    "api",
     "bench",
     "check_env",
     "demonstrations",

@@ -17,6 +17,7 @@ import pytest
 import ray
 
 import occupax as ox
+from occupax.batches import caching
 from occupax.samplers import Source
 from occupax.training.execution import iteration as engine
 from occupax.training.schedule import BLOCK, Schedule
@@ -302,7 +303,7 @@ def test_a_wrong_algorithm_is_noticed(kind, name):
 
 def forget(patch):
     """The policies that were asked about are not remembered."""
-    patch.setattr(engine.CachingBatch, "targets", [])
+    patch.setattr(caching.CachingBatch, "targets", [])
 
 
 def act_with_another_key(patch):

@@ -1,4 +1,4 @@
-"""Statistics against hand-worked values and NumPy, figures read back, and the page as a browser would take it apart."""
+"""Statistics against values by hand and NumPy, figures read back, and parsed pages."""
 
 import io
 import json
@@ -15,9 +15,10 @@ import pytest
 import occupax as ox
 from occupax.analysis import plots
 from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
-from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, plot_metric, settings, words
+from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, plot_metric, settings
 from occupax.analysis.page import environment
 from occupax.analysis.report import write_report
+from occupax.analysis.saved_text import words
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.io import codec
 from occupax.outcome import Assessment
@@ -261,6 +262,10 @@ def test_names_and_status_are_text_and_not_html(tmp_path: Path):
 HOSTILE = """</script><script>alert("a")</script>' onload='b' " onload="b" {{ 7 * 7 }} <!-- &lt;"""
 
 
+def _without_spaces(text: str) -> str:
+    return "".join(text.split())
+
+
 def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     finding = ox.training.Finding(HOSTILE, HOSTILE, HOSTILE)
     result = make_result(
@@ -286,7 +291,7 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.
         for figure in map(json.loads, page.data)
         for series in figure.get("series", [])
     ]
-    assert names.count(HOSTILE) == 4
+    assert names.count(f"{HOSTILE}: 100 for each seed") == 4
     assert HOSTILE in page.cells  # the environment
     assert (
         page.words.count(HOSTILE) > 10
@@ -297,9 +302,8 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path, monkeypatch: pytest.
     maps = Maps("m", HOSTILE, HOSTILE, (HeatMap(HOSTILE, np.ones((2, 2))),))
     parts = '{% from "parts.html" import live %}{{ live(chart) }}{{ live(maps) }}'
     drawn = Page(environment().from_string(parts).render(chart=chart, maps=maps))
-    assert (
-        drawn.words.count(HOSTILE) == 7
-    )  # a button, two titles, two captions, a label of an axis, and that of a map
+    # a button, two titles, two captions, a label of an axis, and the title of a map on two lines
+    assert _without_spaces(drawn.words).count(_without_spaces(HOSTILE)) == 7
     assert [name for name, value in drawn.attributes if HOSTILE in (value or "")] == [
         "aria-label"
     ] * 4

@@ -1,4 +1,4 @@
-"""The report of a training: what it begins with, where the policy goes, what is left out; and how runs are compared."""
+"""Reports of training runs: headings, maps, omitted charts and comparisons of runs."""
 
 import base64
 import errno
@@ -15,6 +15,7 @@ import occupax as ox
 from occupax.analysis import comparison, report
 from occupax.analysis.comparison import differing, telling_names
 from occupax.analysis.visits import grid_map, visits
+from occupax.io import results
 from occupax.outcome import Assessment
 from occupax.training.assessment import assess
 from results import LAKE, Page, make_problem, make_result, written
@@ -51,7 +52,10 @@ def test_what_differs_comes_with_the_names(compared):
 
 
 def test_the_comparison_begins_with_what_the_policies_are_worth(compared):
-    """By hand: of 16 pairs the slow run wins (4 > 3), and ties once (3 = 3); the middle halves are 2.5 and 5.5."""
+    """By hand: of 16 pairs the slow run wins one (4 > 3) and ties one (3 = 3).
+
+    The means of the middle halves are 2.5 and 5.5.
+    """
     text, page = compared
     assert (
         text.index("What the trained policies are worth")
@@ -114,7 +118,7 @@ def test_a_lake_has_its_letters():
 
 
 def test_cells_of_a_grid_are_where_they_belong(tmp_path: Path):
-    """A car at the bottom of its valley hardly moves in three steps: all visits are in the middle column."""
+    """All visits of a car that rests in its valley for three steps are in the middle column."""
     problem = ox.Problem("MountainCar-v0", "entropy", features=CELLS, horizon=3, discount=0.5)
     policy = ox.policies.linear()(problem.env, jax.random.key(0))
     found = assess(problem, [policy])
@@ -125,7 +129,11 @@ def test_cells_of_a_grid_are_where_they_belong(tmp_path: Path):
     assert values.sum() == pytest.approx(1.75)
     assert values[:, 1].sum() == pytest.approx(1.75)
     assert "entry 0 of the observation from -1.2 to 0.6; upwards: entry 1" in maps.caption
-    found.save(tmp_path)
+    file = tmp_path / results.ASSESSMENT
+    results._write_assessment(found, file)
+    saved = results._read_assessment(file, 1)
+    assert saved is not None
+    np.testing.assert_array_equal(saved.visits, found.visits)
     three = ox.features.Grid([0.0] * 3, [1.0] * 3, [2] * 3)
     assert grid_map("a", "b", three, np.arange(8.0)).grids[0].values.tolist() == [
         [5.0, 13.0],

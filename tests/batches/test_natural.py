@@ -86,7 +86,7 @@ def test_every_sampler_gives_the_same_product_for_its_own_trajectories(policy, e
         product = batch.fisher_vector(vector).table
         halves = 0.5 * (first.fisher_vector(vector).table + second.fisher_vector(vector).table)
         np.testing.assert_allclose(halves, product, rtol=1e-9, atol=1e-12)
-        asked = compiled_answers(batch)(FisherVector(vector)).table
+        asked = compiled_answers(batch)(FisherVector(vector), ()).table
         np.testing.assert_allclose(asked, product, rtol=1e-9, atol=1e-12)
     columns = [np.ravel(batch.fisher_vector(_unit(i)).table) for i in range(6)]
     np.testing.assert_allclose(columns, np.transpose(columns), atol=1e-12)  # symmetric

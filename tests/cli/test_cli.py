@@ -79,7 +79,10 @@ def test_an_option_that_does_not_exist_is_told_the_nearest_one(words, nearest):
 
 
 def test_a_setting_of_another_algorithm_is_told_whose_it_is():
-    told = "--epoch-length is not a setting of reinforce, but of --algorithm svrpg or srvr-pg or hspga or tsivr-pg."
+    told = (
+        "--epoch-length is not a setting of reinforce, "
+        "but of --algorithm svrpg or srvr-pg or hspga or tsivr-pg."
+    )
     with pytest.raises(ValueError, match=re.escape(told)):
         with_settings(("train", "E", "--algorithm", "reinforce", "--epoch-length=5"), cli.COMMANDS)
 
@@ -136,21 +139,21 @@ def test_the_first_command_of_the_readme_is_its_first_example():
         "--utility",
         "log-coverage",
         "--episodes",
-        "50000",
+        "10000",
         "--seeds",
-        "10",
+        "5",
     ]
     chosen = build(Choices(env=words[0], utility=words[2], seeds=int(words[6])))
     code = text.partition("```python\n")[2].partition("```")[0]
     setup, _, call = code.partition("result = ")
     found: dict[str, Any] = {}
     exec(setup, found)  # noqa: S102
-    assert call.startswith("ox.train(problem, episodes=50_000, seeds=10)")
+    assert call.startswith("ox.train(problem, ox.PlugIn(), episodes=10_000, seeds=5)")
     assert eqx.tree_equal(found["problem"], chosen.problem)
     setup = make_setup(found["problem"], [None], None, 1, 0, 1, exact=False)
     assert eqx.tree_equal(chosen.algorithm, ox.PlugIn())
     assert type(setup.algorithms[0]) is ox.PlugIn
-    assert chosen.options == {"policy": None, "seeds": 10, "seed": 0, "record_every": 1}
+    assert chosen.options == {"policy": None, "seeds": 5, "seed": 0, "record_every": 1}
 
 
 def test_a_setting_without_a_value_is_told_so():
@@ -201,6 +204,7 @@ def test_train_and_solve_have_the_same_default_horizon(name):
     assert printed["policies"][1]["utility"] == pytest.approx(best, abs=1e-9)
     assert ox.solve(name).value == pytest.approx(best, abs=1e-9)
     result = ox.train(name, episodes=100, progress=False)
+    assert result.references is not None
     assert result.references.optimum == pytest.approx(best, abs=1e-9)
 
 
@@ -261,7 +265,7 @@ def test_list_names_what_there_is():
     for name in [
         *ox.envs.list(),
         "log-coverage",
-        "visit everything",
+        "visit every state",
         "utility.sigma=0.125",
         "step_size=none",
     ]:

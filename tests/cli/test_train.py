@@ -18,6 +18,7 @@ from occupax.cli.commands.training import summarise
 from occupax.cli.output import number_text
 from occupax.io import run_folder
 from occupax.training.execution.compiled import CompiledExecutor
+from occupax.training.outcomes import setup_config
 from occupax.training.setup import make_setup
 
 RUN = (
@@ -161,7 +162,7 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
         setup = make_setup(
             problem, [ox.TSIVRPG()], policy, seeds, seed=3, record_every=2, exact=True
         )
-        run_folder.write_config(tmp_path, *run_folder.make_config(setup, 1000))
+        run_folder.write_config(tmp_path, *setup_config(setup, 1000))
         return setup
 
     for policy, seeds in ((ox.policies.mlp(), [0, 4]), (None, 3), (ox.policies.mlp(hidden=[8]), 1)):
@@ -171,7 +172,7 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
         assert episodes == 1000
         assert eqx.tree_equal(again.policies, setup.policies)
         assert (
-            run_folder.make_config(again, 1000)[0]["fingerprint"]
+            setup_config(again, 1000)[0]["fingerprint"]
             == run_folder.read_config(tmp_path)[0]["fingerprint"]
         )
     write(ox.policies.mlp(hidden=[8]), 2)
@@ -184,7 +185,7 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
 def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
     problem = ox.Problem(ox.make(ICE), lambda occupancy: occupancy.sum(), horizon=10)
     setup = make_setup(problem, [ox.TSIVRPG()], None, 1, seed=0, record_every=1, exact=False)
-    run_folder.write_config(tmp_path, *run_folder.make_config(setup, 1000))
+    run_folder.write_config(tmp_path, *setup_config(setup, 1000))
     code, _, err = occupax("train", "--out", tmp_path, "--resume")
     assert code == 2
     assert f"the run in {tmp_path} has parts that no file can restore: repeat the command" in err
@@ -380,7 +381,10 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
             ("train", "CartPole-v1", "--episodes", "200", "--policy", "tabular"),
             "need a tabular environment",
         ),
-        (("train", "CartPole-v1", "--episodes", "200", "--exact"), "needs a tabular environment"),
+        (
+            ("train", "CartPole-v1", "--episodes", "200", "--exact"),
+            "exact values need a tabular environment",
+        ),
         (("train", ICE, "--episodes", "200", "--out", __file__), "is none."),
         (("evaluate", "nowhere", ICE), "nowhere does not exist."),
         (("evaluate", __file__, ICE), "is damaged or not a safetensors file"),

@@ -1,4 +1,4 @@
-"""What Occupax promises about folders of strangers, about files, and about who else is there; see docs/trust.md."""
+"""Promises of docs/trust.md about folders of strangers, damaged files and concurrent processes."""
 
 import errno
 import fcntl
@@ -127,7 +127,7 @@ def test_what_no_run_has_is_not_resumed(run, place, value, said):
 
 
 def with_module(run, monkeypatch, tmp_path):
-    """A run whose environment is made by a module, which lies in the present folder and tells when it is imported."""
+    """Return a run whose environment is made by a module that records its import."""
     (tmp_path / "intruder.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -147,17 +147,15 @@ def test_a_folder_does_not_choose_what_is_imported(run, monkeypatch, tmp_path):
         assert ox.load_result(run).problem is None
     code, _, err = occupax("train", "--out", run, "--resume")
     assert code == 2
-    assert (
-        "the module 'intruder' is imported: repeat the command that began it, with --resume, or add --trust"
-        in err
-    )
+    advice = "repeat the command that began it, with --resume, or add --trust"
+    assert f"the module 'intruder' is imported: {advice}" in err
     assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize("value", [print, {"a": 1}, b"bytes", ox.utilities.Reward()])
 def test_options_of_an_id_are_plain_values(value):
     with pytest.raises(
-        ValueError, match="the option gravity must be a number, a text or a list of these"
+        ValueError, match="the option gravity must be a number, a string or a list of these"
     ):
         ox.GymnasiumEnv("CartPole-v1", gravity=value)
 
@@ -362,7 +360,7 @@ def test_records_that_are_lost_or_changed_are_not_gone_on_with(run):
 
 
 def test_memory_has_what_a_page_can_show_and_the_file_everything(tmp_path, monkeypatch):
-    monkeypatch.setattr("occupax.training.records.MAX_RECORDS", 4)
+    monkeypatch.setattr("occupax.io.records.MAX_RECORDS", 4)
     given = arguments() | {"record_every": 1, "episodes": 90}
     result = ox.train(**given, out=tmp_path / "a")
     lines = (tmp_path / "a" / "metrics.csv").read_text().splitlines()
@@ -384,7 +382,7 @@ def test_memory_has_what_a_page_can_show_and_the_file_everything(tmp_path, monke
 
 
 def test_thinned_records_do_not_depend_on_how_they_come_in(monkeypatch):
-    monkeypatch.setattr("occupax.training.records.MAX_RECORDS", 5)
+    monkeypatch.setattr("occupax.io.records.MAX_RECORDS", 5)
     schedule = Schedule(ox.REINFORCE(batch=2))
     rows = {"utility": np.arange(200.0).reshape(100, 2), "steps": np.ones((100, 2), np.int64)}
     for every in (1, 3):

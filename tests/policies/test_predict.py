@@ -1,4 +1,4 @@
-"""Trained policies in plain Gymnasium: what `predict` returns is what `step` takes, drawn as the policy says."""
+"""Policies in plain Gymnasium: `predict` returns valid actions with the policy's probabilities."""
 
 import copy
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from gymnasium import spaces
 
 import occupax as ox
+from occupax.policies import with_spaces
 from spaces_of_all_kinds import PARTS, Anything
 
 KEY = jax.random.key(0)
@@ -179,7 +180,7 @@ def test_results_and_files_know_the_spaces(tmp_path):
         ox.load_result(tmp_path).best_policy,
     ):
         assert (policy.predict(np.arange(16), deterministic=True) == expected).all()
-    ox.save_policy(result.policies[0], tmp_path / "bare.safetensors")
+    ox.save_policy(with_spaces(result.policies[0], ""), tmp_path / "bare.safetensors")
     with pytest.raises(ValueError, match=r"predict needs the spaces .* policy\.for_env\(env\)"):
         ox.load_policy(tmp_path / "bare.safetensors").predict(0)
 

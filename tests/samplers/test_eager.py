@@ -1,4 +1,4 @@
-"""Training on batches that are sampled outside of the compiled program, held against that program."""
+"""Training on batches sampled outside of the compiled program, compared with that program."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import occupax as ox
-from occupax.batches import Gradient, TargetQuery
+from occupax.batches import Gradient, TargetQuery, parted
 from occupax.samplers import host
 from simulators import CALLS, Chain, Diary, key_of, seeds_of
 
@@ -119,7 +119,7 @@ def the_policies_swapped(block, query):
 @pytest.mark.parametrize("mutate", [another_reward, the_policy_that_acted, the_policies_swapped])
 def test_wrong_answers_are_noticed(mutate, monkeypatch):
     problem, algorithm = RUNS["tsivr-pg"]
-    compiled, compiled_answers = train(problem, algorithm, "jax"), host.compiled_answers
+    compiled, compiled_answers = train(problem, algorithm, "jax"), parted.compiled_answers
     plain = ox.samplers.Host(engine="jax")
     assert_close(train(problem, algorithm, plain), compiled)
 
@@ -137,7 +137,7 @@ def test_wrong_answers_are_noticed(mutate, monkeypatch):
 
 def test_a_batch_is_asked_eagerly_and_answers_with_numbers(monkeypatch):
     problem, algorithm = RUNS["kink"]
-    compiled_answers, rewards = host.compiled_answers, []
+    compiled_answers, rewards = parted.compiled_answers, []
 
     def listen(block):
         def ask(query, path):

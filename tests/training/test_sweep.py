@@ -113,7 +113,7 @@ def test_many_settings_are_checked_under_a_progress_bar(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     over = {"batch": [2, 3], "step_size": [0.01 * i for i in range(51)]}
-    monkeypatch.setattr(ProgressBar, "_left", lambda *_: "a while left")
+    monkeypatch.setattr(ProgressBar, "_time_left", lambda *_: "a while left")
     monkeypatch.setattr("occupax.progress.time.monotonic", itertools.count(0, 16).__next__)
     monkeypatch.setattr("occupax.training.sweeps.run", end)
     for shown in (True, False):

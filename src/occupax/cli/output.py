@@ -18,24 +18,24 @@ UNSAVED = "nothing is saved: give --out FOLDER to keep it"
 
 
 class Console(rich.console.Console):
-    """A console whose reader may go away, as that of a pipe into `head`: nothing is shown then, all else goes on."""
+    """Console that discards its output once the reader of a pipe has gone."""
 
     def on_broken_pipe(self) -> None:
-        """Show nothing any more."""
+        """Discard further output."""
         _discard(sys.stdout)
 
 
 def print_any_character() -> None:
-    r"""Print escapes such as `\udce9` for characters that the standard output cannot encode, as Python's errors do."""
+    r"""Print escapes such as `\udce9` for characters that the standard output cannot encode."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager
 def only_json() -> Generator[None]:
-    """Let nothing but `print_json` write to the standard output, neither simulators, their processes nor libraries.
+    """Reserve the standard output for `print_json`.
 
-    What they print there goes to the standard error.
+    Output of simulators, processes and libraries goes to the standard error.
     """
     sys.stdout.flush()
     with contextlib.ExitStack() as stack:
@@ -58,7 +58,10 @@ _streams: list[TextIO] = []
 
 
 def print_json(value: Any) -> None:
-    """Print JSON, in which infinities and NaN are texts that Python's `float` and JavaScript's `Number` both read."""
+    """Print JSON with infinities and NaN as strings.
+
+    Python's `float` and JavaScript's `Number` read these strings.
+    """
     plain = json.loads(json.dumps(value), parse_constant=str)
     stream = _streams[-1] if _streams else sys.stdout
     try:
@@ -84,7 +87,7 @@ def print_line(text: str) -> None:
 def print_table(
     title: str, rows: Sequence[Mapping[str, Any]], missing: str = "-", last_apart: bool = False
 ) -> None:
-    """Print a table with a column for each key; `missing` stands for an entry that is None or not there."""
+    """Print a table with a column for each key, and `missing` for None and absent entries."""
     table = Table()
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in columns:
@@ -95,7 +98,7 @@ def print_table(
             table.add_section()
         table.add_row(*(_show(row.get(column), missing) for column in columns))
     natural = (
-        Console(width=MAX_TABLE_WIDTH).measure(table).maximum
+        Console(emoji=False, width=MAX_TABLE_WIDTH).measure(table).maximum
     )  # no line is broken inside a word or a number
     print_line(title)
     Console(emoji=False, width=natural).print(table)

@@ -81,7 +81,9 @@ class PolicyEvaluator:
         """Return the utility of each occupancy."""
         if self.exact is not None:
             return self.exact.utilities(occupancies)
-        return np.array([self.problem.estimated_utility(row) for row in occupancies], float)
+        return np.array(
+            [self.problem.estimated_utility(jnp.asarray(row)) for row in occupancies], float
+        )
 
     def excesses(self, occupancies: Occupancies) -> Float[np.ndarray, "run K"] | None:
         """Return the violation of each constraint by each occupancy, None without constraints."""

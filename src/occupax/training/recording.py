@@ -16,7 +16,6 @@ import numpy as np
 
 from occupax.envs.base import DecisionProcess
 from occupax.envs.gymnasium import GymnasiumEnv
-from occupax.envs.gymnasium_actions import action_writer
 from occupax.envs.lookup import find, ignoring_rounded_bounds
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
@@ -101,13 +100,14 @@ def record(
     if file.suffix not in writers:
         raise ValueError(f"path must end in .gif or .mp4, got {str(path)!r:.80}.")
     with _rendering(env) as renderer:
+        rate: Any = fps
         if fps is None:
-            fps = renderer.metadata.get("render_fps") or DEFAULT_FPS
-        check_number("fps", fps, low=MIN_FPS)
-        if fps > MAX_FPS:
-            raise ValueError(f"fps must be at most {MAX_FPS:,}, got {fps!r}.")
+            rate = renderer.metadata.get("render_fps") or DEFAULT_FPS
+        rate = check_number("fps", rate, low=MIN_FPS)
+        if rate > MAX_FPS:
+            raise ValueError(f"fps must be at most {MAX_FPS:,}, got {rate!r}.")
         frames = _frames(policy, renderer, seed, max_steps, deterministic)
-        write_bytes(file, writers[file.suffix](frames, float(fps)))
+        write_bytes(file, writers[file.suffix](frames, rate))
     return file
 
 
@@ -264,6 +264,8 @@ def _action_function(
             return actor.predict(observation, deterministic, int(seeds.integers(2**31)))
 
         return predict
+    from occupax.envs.gymnasium_actions import action_writer  # imports Gymnasium, which is slow
+
     agent = Agent(policy, env, deterministic)
     write = action_writer(env.action_space)
 

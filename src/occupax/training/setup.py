@@ -205,7 +205,7 @@ def check_episodes(episodes: int | None) -> int:
             "episodes must be the number of trajectories of each seed, got None. Pass for example "
             "episodes=10_000."
         )
-    return episodes
+    return check_integer("episodes", episodes, maximum=MAX_EPISODES)
 
 
 def policy_source(env: DecisionProcess, source: PolicySource) -> Policy | Initialiser:
