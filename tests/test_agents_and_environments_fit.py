@@ -1,4 +1,4 @@
-"""Policies, environments and rules that do not fit one another, and arguments of other types: a sentence each.
+"""Errors for incompatible policies, environments and rules, and for arguments of other types.
 
 `sentences` makes the calls.
 """

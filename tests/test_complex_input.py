@@ -1,4 +1,4 @@
-"""Complex numbers, text and arrays of other shapes are refused where a user's value becomes an array of real numbers.
+"""Errors for complex numbers, strings and wrong shapes where an array of reals is expected.
 
 `sentences` makes the calls.
 """

@@ -1,4 +1,4 @@
-"""What is counted, against dense vectors built in NumPy."""
+"""Features against dense vectors built in NumPy."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -59,7 +59,7 @@ def dense(
 
 
 def trajectories_of(states: Any, actions: Any, rewards: Any) -> ox.Trajectories:
-    """Trajectories in which every step is live; they end in state 0."""
+    """Return trajectories that end in state 0 and have only live steps."""
     return ox.Trajectories(
         observations=jnp.asarray(states, jnp.int32),
         actions=jnp.asarray(actions, jnp.int32),
@@ -81,7 +81,7 @@ def one_hot(place: int, size: int) -> Floats:
 
 
 def batch_of_counts() -> tuple[Count, Floats, Floats]:
-    """Counts [2, 3] of 4 entries into vectors of 5, with places that come up twice, as a dense [2, 3, 5] array too."""
+    """Return random counts [2, 3] with repeated indices, the dense array [2, 3, 5] and weights."""
     random = np.random.default_rng(1)
     index, value = random.integers(0, 5, (2, 3, 4)), random.normal(size=(2, 3, 4))
     index[0, 0] = [1, 1, 1, 2]
@@ -227,7 +227,7 @@ def test_the_cells_of_a_grid_by_hand(place: tuple[float, float], cell: int) -> N
 
 
 def cartpole_observations() -> Floats:
-    """What Gymnasium's own CartPole shows to a random policy: 40 episodes cut after 20 steps."""
+    """Return observations of Gymnasium's CartPole under random actions, 40 episodes of 20 steps."""
     env, random = gym.make("CartPole-v1"), np.random.default_rng(0)
     seen: list[Floats] = []
     for episode in range(40):

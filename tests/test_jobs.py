@@ -1,4 +1,4 @@
-"""The store of jobs: results are kept, shared by processes, and announced under one progress bar."""
+"""The store of jobs: saved results, concurrent processes and a shared progress bar."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Names and classes are accepted wherever objects are, and what is not there is answered with what to do."""
+"""Names and classes in place of objects, and errors that suggest the missing package or name."""
 
 import re
 from typing import Any
@@ -156,7 +156,10 @@ def test_names_reach_the_setup_of_every_seed():
         ),
         (
             EMPTY,
-            f"{EMPTY!r} belongs to the package minigrid, {ABSENT} 'minigrid'`, then write 'minigrid:{EMPTY}'.",
+            (
+                f"{EMPTY!r} belongs to the package minigrid, {ABSENT} 'minigrid'`, "
+                f"then write 'minigrid:{EMPTY}'."
+            ),
         ),
         (
             f"minigrid:{EMPTY}",
@@ -164,7 +167,10 @@ def test_names_reach_the_setup_of_every_seed():
         ),
         (
             "ALE/Pong-v5",
-            f"'ALE/Pong-v5' belongs to the package ale_py, {ABSENT} 'ale-py'`, then write 'ale_py:ALE/Pong",
+            (
+                f"'ALE/Pong-v5' belongs to the package ale_py, {ABSENT} 'ale-py'`, "
+                "then write 'ale_py:ALE/Pong"
+            ),
         ),
     ],
 )

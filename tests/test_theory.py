@@ -1,4 +1,4 @@
-"""The theory's numbers against values worked out apart, and its inequalities against an enumerated problem."""
+"""Theory constants against independent values, inequalities against an enumerated problem."""
 
 import itertools
 import math
@@ -181,7 +181,7 @@ def log_policy(theta: Floats) -> Floats:
 
 
 class Enumeration:
-    """Every trajectory of HORIZON steps under `behaviour`, with estimates for `target`; logits are scale * theta."""
+    """All trajectories under `behaviour` with estimates for `target`. Logits are scale * theta."""
 
     def __init__(
         self, behaviour: Floats, target: Floats, discount: float, scale: float = 1.0

@@ -1,4 +1,4 @@
-"""Every rule of the diagnosis has a training that deserves it, and trainings that are well have no finding."""
+"""Every diagnostic has a run that triggers it, and healthy runs have none."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ LENGTH, STEPS = 16, 18
 
 
 def corridor(reward, length=LENGTH, ends=True):
-    """States in a row: one action leads on, the other back to the first; the last state ends an episode."""
+    """Return a chain of states: one action advances, the other returns to the first state."""
     transition = np.zeros((length, 2, length))
     transition[:, 1, 0] = 1.0
     transition[np.arange(length), 0, np.minimum(np.arange(length) + 1, length - 1)] = 1.0
@@ -107,7 +107,7 @@ def test_what_is_too_short_or_begins_at_the_optimum_is_not_blamed():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_is_not_taken_for_progress_nor_progress_for_noise(well, seed):
-    """A rise of eight standard errors of the difference is seen, none at all is not, whatever the trend in between."""
+    """A rise of eight standard errors of the difference is progress, a trend alone is not."""
     random, records = np.random.default_rng(seed), len(well.episodes)
     noise = random.normal(size=(3, records))
     references = ox.training.References(first=np.nan)
@@ -159,10 +159,9 @@ def test_weights_out_of_bounds():
     weighed = wild.metrics["largest_weight"][wild.metrics["largest_weight"] != 1]
     assert np.mean(weighed > 10) > 0.15
     finding = next(it for it in wild.diagnosis if it.kind == "weights")
-    assert (
-        f"in {100 * np.mean(weighed > 10) // 1:.0f}% of the refinements an importance weight is above 10"
-        in finding.sentence
-    )
+    percent = 100 * np.mean(weighed > 10) // 1
+    expected = f"in {percent:.0f}% of the refinements an importance weight is above 10"
+    assert expected in finding.sentence
     assert f"the largest weight is {weighed.max():#.3g}" in finding.sentence
     assert "weights" not in kinds(train(COVERAGE, replace(DRIFTING, step_size=0.1), 120))
 
@@ -186,7 +185,7 @@ def test_a_gradient_of_zero():
 
 
 def test_a_reward_that_was_never_seen():
-    """It takes fifteen steps on without one back, which one of 10,000 episodes has; there are 500."""
+    """The reward needs fifteen advances in a row, which one of 10,000 episodes has, not 500."""
     reward = FREE.copy()
     reward[-2, 0] = 1.0
     unseen = train(ox.Problem(corridor(reward), horizon=STEPS), CALM, iterations=25, seeds=2)
@@ -238,7 +237,7 @@ def test_a_simulator_whose_episodes_are_all_cut_and_earn_the_same():
 
 
 def test_an_occupancy_that_left_its_domain():
-    """One trajectory at a time and no new snapshot: the errors of a hundred differences and more add up."""
+    """With batches of one and no snapshot, the errors of a hundred differences add up."""
     alone = replace(DRIFTING, batch=1, epoch_length=1000, rule="normalised", step_size=0.03)
     drifted = ox.train(COVERAGE, alone, 2000, seeds=3, progress=False)
     assert drifted.metrics["negative_occupancy"].mean(1).max() > 0.1
@@ -317,7 +316,8 @@ def test_a_sweep_says_what_learned_nothing():
         COVERAGE, CALM, {"step_size": [1e-8, 1e-7]}, episodes=600, seeds=3, progress=False
     )
     assert str(nothing).endswith(
-        "no setting learned anything: none is clearly better than the policy that training began with"
+        "no setting learned anything: "
+        "none is clearly better than the policy that training began with"
     )
     with pytest.raises(ValueError, match="no setting learned anything"):
         _ = nothing.best
@@ -329,7 +329,7 @@ LIMITED = ox.Problem(
 
 
 def limited(well, utility, violation, last, excess):
-    """The records of three seeds with a utility and a violation of a limit of 2, and what became of them."""
+    """Return a result of three seeds with given utilities and violations of a threshold of 2."""
     records = np.ones((3, len(well.episodes)))
     metrics = well.metrics | {"utility": records * utility, "violation/cost": records * violation}
     metrics |= {"multiplier/cost": records}
@@ -343,7 +343,7 @@ def limited(well, utility, violation, last, excess):
 
 
 def test_a_utility_that_a_limit_costs_is_no_collapse(well):
-    """The first policy breaks the limit and the last one keeps it; where both keep it, the utility is lost."""
+    """A lost utility is a collapse only if the initial policy was feasible already."""
     progress = np.linspace(0.0, 1.0, len(well.episodes))
     falling = 5.0 - 3.0 * progress
     traded = limited(well, falling, 1.0 - 1.2 * progress, last=2.0, excess=-0.2)
@@ -376,7 +376,7 @@ def test_rounding_is_no_collapse_and_numbers_in_a_sentence_differ(well):
 
 @pytest.mark.parametrize(("first", "last", "noise"), [(2.08, 10.0, 0.0), (12.4, 15.1, 4.0)])
 def test_a_rise_before_the_first_records_is_progress(well, first, last, noise):
-    """New episodes show it: 1,000 each, whose standard error is a tenth of that of a batch of ten."""
+    """The evaluation detects progress: its standard error is a tenth of that of a batch of ten."""
     random, shape = np.random.default_rng(0), (3, len(well.episodes))
     at_once = {"utility": last + noise * random.normal(size=shape)}
     for utility, seen in ((last, False), (first, True)):
@@ -387,7 +387,7 @@ def test_a_rise_before_the_first_records_is_progress(well, first, last, noise):
 
 
 def test_a_goal_that_is_never_reached_is_a_finding_though_returns_rise():
-    """MountainCarContinuous: the goal is not found by chance, and what is learned is to save fuel."""
+    """On MountainCarContinuous, chance never reaches the goal and training learns to save fuel."""
     result = ox.train(ox.Problem("MountainCarContinuous-v0"), episodes=100, seeds=2, progress=False)
     assert (result.metrics["return"] <= 0).all()
     finding = result.diagnosis[0]
@@ -413,7 +413,7 @@ def test_rewards_that_overflow_are_named_with_their_scale(scale, tabular):
 
 
 def test_a_policy_that_is_worth_more_than_a_float_holds_overflowed(well):
-    """As that of CartPole, whose rewards of 1 were multiplied by 1e38."""
+    """CartPole with rewards of 1e38 has such a policy."""
     infinite = np.full(3, np.inf)
     assessed = replace(
         well.assessment, utilities=infinite, references=ox.training.References(first=np.inf)

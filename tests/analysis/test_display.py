@@ -1,4 +1,4 @@
-"""How objects show themselves: a few lines with all settings, and tables for notebooks in which nothing is markup."""
+"""Text and HTML representations of objects: all settings, and tables with escaped content."""
 
 import re
 import sys

@@ -71,7 +71,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(window: Browser, file: Path) -> Iterator[Page]:
-    """The page as a reader sees it; nothing may be complained about, and nothing asked of a network."""
+    """Return the page in a browser, which must log no error and load nothing."""
     yield from opened(window, file, viewport={"width": 1100, "height": 900}, color_scheme="light")
 
 
@@ -109,7 +109,7 @@ def move(page: Page, name: str, place: tuple[float, float]) -> None:
 
 
 def marker(page: Page, name: str, part: str, i: int) -> tuple[float, float]:
-    """Where Matplotlib drew a point."""
+    """Return the position of a point drawn by Matplotlib."""
     drawn_marker = page.locator(f'#{name} .plot [data-part="{part}"]').last.locator("use").nth(i)
     return float(drawn_marker.get_attribute("x") or ""), float(
         drawn_marker.get_attribute("y") or ""

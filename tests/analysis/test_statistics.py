@@ -1,4 +1,4 @@
-"""What compares training runs, against hand-worked values, enumeration, closed forms and SciPy."""
+"""Statistics that compare runs, against hand-worked values, enumeration and SciPy."""
 
 from itertools import product
 from typing import Any

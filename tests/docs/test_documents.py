@@ -1,4 +1,4 @@
-"""Runs the code of README, docs and notebooks as printed, and checks what the repository promises about itself."""
+"""Code and outputs of README, docs and notebooks, and the repository's promises about itself."""
 
 import io
 import multiprocessing
@@ -55,7 +55,7 @@ FEW = 300
 
 @contextmanager
 def at_most(episodes):
-    """End trainings after so many episodes, and without the report of a folder; all else is as printed."""
+    """Limit the episodes of every run and write no reports."""
     from occupax.analysis import report
     from occupax.training.setup import Setup
 
@@ -88,7 +88,7 @@ def run(script, episodes):
 
 
 def shape(text):
-    """The lines of a text without numbers, signs and spaces: training differs a little from machine to machine."""
+    """Return the lines of a text without numbers, signs and spaces, which depend on the machine."""
     return [
         re.sub(r"\s+", "", NUMBER.sub("#", line.replace("violated by", "slack")))
         for line in text.splitlines()
@@ -188,7 +188,8 @@ def test_importing_the_package_stays_light_and_figures_have_no_window():
     code = (
         "import occupax, occupax.training.evaluation, occupax.analysis.report, sys\n"
         f"print([name for name in {heavy} if name in sys.modules])\n"
-        "from occupax.analysis.charts import Chart; from occupax.analysis.page.figures import interactive\n"
+        "from occupax.analysis.charts import Chart\n"
+        "from occupax.analysis.page.figures import interactive\n"
         "interactive(Chart('a', '', '', 'x', 'y', ())); print('matplotlib.pyplot' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What is released: a wheel for any Python 3 on its platform, and one version everywhere."""
+"""The release: a wheel for any Python 3 on its platform, and one version everywhere."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_there_is_one_version():
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by hatchling from a copy of the sources, with a compiler that copies the kernel that is here."""
+    """Build a wheel by hatchling from a copy of the sources, with a stand-in for the compiler."""
     if not sys.platform.startswith("linux"):
         pytest.skip("the stand-in for a compiler is a script of sh")
     folder = tmp_path_factory.mktemp("sources")
@@ -58,7 +58,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """What a process prints that does not know of the sources."""
+    """Return the output of a process that cannot import the sources."""
     known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
     done = subprocess.run(command, cwd=cwd, env=known, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -80,7 +80,7 @@ def test_a_wheel_is_for_any_python_3_on_its_platform(wheel: Path):
 def test_a_wheel_trains_in_a_new_environment(
     wheel: Path, tmp_path: Path, compiled_fast: dict[str, str]
 ):
-    """What it depends on is that of the present environment, whose own occupax is not seen."""
+    """The dependencies are those of the present environment, without its own occupax."""
     home = tmp_path / "environment"
     venv.create(home, symlinks=True)
     pip = (

@@ -1,4 +1,4 @@
-"""The documentation as it is built: complete, without a network, with no dead link, and readable on every screen."""
+"""The built documentation: complete, offline, without dead links, and readable on every screen."""
 
 import html
 import importlib
@@ -37,7 +37,7 @@ SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
 
 
 class Parsed(HTMLParser):
-    """What a page has that others can point at, what it points at, and what a browser loads with it."""
+    """Parser of a page: anchors, links and loaded files."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -61,7 +61,7 @@ class Site(NamedTuple):
 
     @property
     def anchors(self) -> set[str]:
-        """Those of all pages of the reference."""
+        """Return the anchors of all pages of the reference."""
         return {
             it
             for path, page in self.pages.items()
@@ -167,7 +167,7 @@ def test_the_reference_has_every_public_name(site: Site):
 
 
 def public_names(module: Any) -> list[str]:
-    """Those that a module exports or, if it does not say, the functions and classes that it defines."""
+    """Return `__all__` of a module or, without one, the functions and classes that it defines."""
     defined = [
         name
         for name, value in vars(module).items()

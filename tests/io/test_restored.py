@@ -1,4 +1,4 @@
-"""What is restored from a file passes the checks that a constructor makes, and the kernels check what they index."""
+"""Restored objects pass the checks of their constructors, and kernels check their indices."""
 
 import copy
 from math import inf, nan
@@ -31,7 +31,7 @@ GYMNAX = ox.make("gymnax/CartPole-v1")
 
 
 def changed(value, place, new):
-    """What a file of the value says, with another number, text or array at a place such as ("env", "successors")."""
+    """Return the file content of a value with a change at a path such as ("env", "successors")."""
     description, arrays = codec.pack(value)
     description, arrays = copy.deepcopy(description), dict(arrays)
     at = description

@@ -1,4 +1,4 @@
-"""Actions that are vectors: densities against SciPy, estimators against numerical integration, every sampler."""
+"""Vector actions: densities against SciPy, estimators against quadrature, every sampler."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ BOX = BoxActions([-1.0, 0.0], [3.0, 0.5])
 
 
 class Cart(Environment):
-    """x' = 0.8 x + a: two steps from x = 0.5, which earn nothing that depends on the rest of this file."""
+    """Linear system x' = 0.8 x + a from x = 0.5."""
 
     action_space: ActionSpace
     time_limit: int | None = None
@@ -172,7 +172,7 @@ def policy_of(kind, parameters, box):
 
 
 def paths(policy, applied, steps):
-    """Trajectories whose actions are the nodes of a quadrature of the behaviour, and the weight of each."""
+    """Return trajectories with quadrature nodes of the behaviour as actions, and their weights."""
     slope, intercept = float(policy.psi.weight[0, 0]), float(policy.psi.bias[0])
     deviation, x, weight, seen, drawn = (
         np.exp(float(policy.log_deviation[0])),
@@ -224,7 +224,7 @@ def expectation(problem, policy, target, applied, quasi_reward):
 
 
 def integral(parameters, applied, steps):
-    """The occupancy of the features: the density of each action, by SciPy, integrated by the trapezoidal rule."""
+    """Return the feature occupancy: SciPy's densities of the actions, trapezoidal rule."""
     (slope, intercept), log_deviation = parameters
     e = np.linspace(-9.0, 9.0, 181)  # of such a smooth and short density the rule has all digits
 
@@ -242,7 +242,7 @@ def integral(parameters, applied, steps):
 
 
 def slopes(parameters, applied, steps, quasi_reward):
-    """The derivatives of the integral with respect to slope, intercept and log-deviation, by differences."""
+    """Return the derivatives by slope, intercept and log standard deviation, by differences."""
     found = []
     for i in range(3):
         both = []
@@ -367,7 +367,7 @@ def test_a_grid_counts_actions_as_the_environment_is_given_them():
 
 
 class Switches(gym.Env[Any, Any]):
-    """States in a row, and actions of any space; a step earns the sum of its action."""
+    """Chain of states with actions of any space. The reward is the sum of the action."""
 
     def __init__(self, space, tabular=False):
         self.action_space = space
@@ -488,7 +488,10 @@ def test_policies_are_chosen_by_the_actions_and_trained():
             lambda: ox.sample(
                 ox.Problem(cart(), horizon=2), ox.policies.Softmax(linear_psi([1.0, 0.0])), 2, KEY
             ),
-            '^action_space of Softmax must be "box" or "squashed", got \'discrete\'; the environment takes BoxActions',
+            (
+                '^action_space of Softmax must be "box" or "squashed", got \'discrete\'; '
+                "the environment takes BoxActions"
+            ),
         ),
         (
             lambda: ox.sample(

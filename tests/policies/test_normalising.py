@@ -1,4 +1,4 @@
-"""Running statistics of observations: part of a policy, but no parameters, and frozen within an iteration."""
+"""Running statistics of observations: not parameters of a policy, frozen within an iteration."""
 
 from typing import Any
 

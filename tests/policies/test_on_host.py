@@ -27,7 +27,7 @@ KEY = jax.random.key(4)
 
 
 class Seen(DecisionProcess):
-    """What initialisers of policies want to know of an environment."""
+    """The attributes of an environment that policy initialisers read."""
 
     action_space: ActionSpace
     num_states: int | None = None
@@ -92,7 +92,7 @@ def keys_of(n):
 
 @eqx.filter_jit
 def drawn_in_jax(policy, seen, rows, time):
-    """What the policy itself draws for steps of episodes, with their keys as everywhere else."""
+    """Return the actions that the policy draws in JAX for steps of episodes, with the same keys."""
 
     def one(seen, row):
         drawn, log_prob = policy.draw(
@@ -109,7 +109,7 @@ def log_probs_in_jax(policy, seen, drawn):
 
 
 def assert_drawn(policy, space, seen, tolerance=2e-5):
-    """At the first step, NumPy draws what the policy draws, and gives the log-probabilities that it gives."""
+    """Assert that NumPy gives the policy's actions and log-probabilities in the first step."""
     rows = np.arange(len(seen))
     found, given, log_probs = select_actions(
         policy, space, keys_of(len(seen)), len(seen), flat=True

@@ -1,4 +1,4 @@
-"""Softmax policies: what they say, how they start, what they draw, and how they behave at the edge of the floats."""
+"""Softmax policies: probabilities, initialisation, sampling and extreme logits."""
 
 from collections.abc import Callable
 from functools import cache
@@ -110,9 +110,7 @@ def test_policies_start_uniform_unless_a_scale_is_given(name: str) -> None:
     np.testing.assert_array_equal(ready(name).probs(observation_of(SHAPES[name][1])), [0.5, 0.5])
 
 
-def test_a_network_sees_numbers_between_their_bounds_and_those_of_wide_ranges_also_as_they_are() -> (
-    None
-):
+def test_networks_scale_bounded_observations_and_see_wide_ones_unscaled_too() -> None:
     env = ox.make("Acrobot-v1")  # cosines and sines between -1 and 1, speeds up to 4 pi and 9 pi
     plain, scaled = (
         ox.policies.mlp(normalise=it)(env, jax.random.key(0)).psi.network.layers[0]
@@ -357,7 +355,7 @@ def test_actions_that_were_next_to_impossible_do_not_blow_up_the_estimates(
 
 
 class Stateless(Categorical):
-    """The same preferences in every state."""
+    """Policy with equal logits in all states."""
 
     preferences: jax.Array
 

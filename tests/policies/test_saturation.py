@@ -1,4 +1,4 @@
-"""Constraints where actions saturate: beyond the bounds of a box the gradient of the mean vanishes."""
+"""Constraints with saturated actions, where the gradient of the mean vanishes."""
 
 from dataclasses import replace
 from typing import Any
@@ -105,7 +105,7 @@ def test_an_integral_does_not_grow_while_actions_saturate_but_falls():
 
 
 def test_a_policy_is_feasible_if_its_estimates_are_so_with_their_error():
-    """Estimates that alternate by a known difference: the deviation of a trajectory is known, too."""
+    """Estimates that alternate by a known difference have a known standard deviation."""
     state: Any = initial_multipliers(DISCHARGE)
     n, difference = 10, 0.4
     deviation = difference * (n / 2) ** 0.5

@@ -1,4 +1,4 @@
-"""Environments that go wrong: the message names the episode, and nothing that was reached is lost."""
+"""Failing environments: the message names the episode, and the progress is kept."""
 
 import os
 import re
@@ -29,13 +29,13 @@ def draw(env, n=12, **options):
 
 
 def evaluate(env, n=12, **options):
-    """The same episodes as those that are drawn."""
+    """Evaluate on the episodes of the sampler."""
     return ox.evaluate(UNIFORM, env, n, seed=3, max_steps=HORIZON, **options)
 
 
 @pytest.fixture(scope="module")
 def expected():
-    """What is drawn where nothing goes wrong, and a later episode that has a third step."""
+    """Return the batch without failures, and a later episode that has a third step."""
     drawn = draw(ox.GymnasiumEnv(Diary), 20)
     return drawn, 6 + int(np.argmax(np.asarray(drawn.lengths)[6:] >= 4))
 
@@ -53,8 +53,11 @@ STEPS = {
     "raise": "raised RuntimeError at step 3 with action {action}: the motor is hot",
     "reward": "returned nan as the reward at step 3",
     "text reward": "returned invalid data at step 3 .* TypeError: 'much' is not a number",
-    "no reward": r"returned invalid data at step 3 \(run occupax.check_env for details\): TypeError: .*NoneType",
-    "array reward": r"returned invalid data at step 3 .* TypeError: array\(\[1\.\]\) is not a number",
+    "no reward": (
+        r"returned invalid data at step 3 \(run occupax.check_env for details\): "
+        "TypeError: .*NoneType"
+    ),
+    "array reward": r"invalid data at step 3 .* TypeError: array\(\[1\.\]\) is not a number",
     "two": r"returned invalid data at step 3 .* TypeError: array\(\[1\., 1\.\]\) is not a number",
     "four values": "returned invalid data at step 3 .*: the result is not a tuple of 5 values",
     "type": "returned invalid data at step 3 .* ValueError: .*'north'",

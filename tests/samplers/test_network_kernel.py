@@ -1,4 +1,4 @@
-"""The kernel for networks, against plain JAX on the same trajectories and against finite differences."""
+"""The kernel for networks against plain JAX on the same trajectories and finite differences."""
 
 from typing import Any
 
@@ -167,7 +167,7 @@ def test_actions_follow_the_policy_by_chi_square():
 
 
 def test_episodes_are_as_long_as_those_of_plain_jax():
-    """Nothing prefers short episodes: the mean lengths of 2,000 differ by less than 4 standard errors."""
+    """The mean lengths of 2,000 episodes differ by less than 4 standard errors."""
     task = cart(horizon=60)
     policy = ox.policies.mlp((8,))(task.env, jax.random.key(3))
     sources = source_of(task, policy), JaxSource(task)

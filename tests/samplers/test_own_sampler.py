@@ -1,4 +1,4 @@
-"""Samplers written outside of the package: one that plays in plain NumPy, and one that is part of the program.
+"""User-defined samplers: one in plain NumPy and one inside the compiled program.
 
 Both draw trajectories in pairs, one with uniform random numbers u and the other with 1 - u, so that
 each is the reference of the other.
@@ -38,7 +38,7 @@ def assert_close(one, other):
 
 
 def uniforms(key, number):
-    """The random numbers of a trajectory: for the first state, then for each action and what follows it."""
+    """Return the uniforms of a trajectory: for the first state, then for actions and successors."""
     u = jax.random.uniform(jax.random.fold_in(key, number // 2), (enum.HORIZON + 1, 2))
     return jnp.where(number % 2 == 1, 1 - u, u)
 

@@ -1,4 +1,4 @@
-"""What becomes of shards whose workers are lost, slow or wrong, without a cluster: Ray is played by this module."""
+"""Shards whose workers are lost, slow or wrong, on a mock of Ray without a cluster."""
 
 import builtins
 import signal
@@ -28,7 +28,7 @@ Fate = Callable[[int, int], str]
 
 
 class Actor:
-    """A worker of which `fate(actor, call)` says what becomes of a call: "answer", "fail", "die" or "hang"."""
+    """Mock worker. `fate(actor, call)` is "answer", "fail", "die" or "hang"."""
 
     def __init__(self, number: int, worker: Any, fate: Fate):
         self.number, self.calls, self.killed = number, 0, threading.Event()
@@ -62,7 +62,7 @@ def _fail() -> Any:
 
 
 class PlayedRay:
-    """As much of Ray as is used."""
+    """The parts of Ray's interface that the sampler uses."""
 
     exceptions = exceptions
 
@@ -217,7 +217,8 @@ def test_error_of_a_worker_is_that_of_the_batch(make_source: Any, policies: Any)
 def test_shard_that_costs_several_workers_is_named(make_source: Any, policies: Any):
     source = make_source(lambda _, call: "answer" if call == 0 else "die", workers=1)
     seeds = episode_seeds(np.asarray(jax.random.key_data(KEY)), 0, 3)
-    message = rf"{LOSSES} workers died over the episodes 0 to 2, whose seeds are {', '.join(map(str, seeds))}"
+    listed = ", ".join(map(str, seeds))
+    message = f"{LOSSES} workers died over the episodes 0 to 2, whose seeds are {listed}"
     with pytest.raises(EpisodeError, match=message):
         source.draw(policies[0], N, KEY).occupancy()
 

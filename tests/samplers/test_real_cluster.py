@@ -1,4 +1,4 @@
-"""A cluster that `ray start` began and that asks for a token, and programs that train on it from outside."""
+"""A cluster of `ray start` with token authentication, and programs that train on it."""
 
 import importlib.util
 import os
@@ -70,7 +70,7 @@ class Head(NamedTuple):
 
 @pytest.fixture(scope="module")
 def head(compiled_fast: dict[str, str]) -> Iterator[Head]:
-    """As the tutorial starts one, with a token and with ports of its own."""
+    """Start a cluster like the tutorial, with a token and with ports of its own."""
     place = Path(tempfile.mkdtemp(prefix="ray-"))  # a short path: sockets are in it
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -116,7 +116,7 @@ def head(compiled_fast: dict[str, str]) -> Iterator[Head]:
 
 @pytest.fixture(scope="module")
 def expected() -> str:
-    """What the training ends with, without a cluster."""
+    """Return the result of training without a cluster."""
     return weights(trained(ox.samplers.Host(shards=2), 8))
 
 

@@ -173,7 +173,7 @@ def test_transitions_follow_the_table_by_chi_square():
 
 
 def test_philox_gives_the_published_numbers(tmp_path):
-    """Through a table whose first states spell the bits: the answer of Random123 for a key and counter of zero."""
+    """Random123's test vector for key 0 and counter 0, read from the initial states of a table."""
     first_word = 0x6627E8D5  # philox4x32-10, counter 0 0 0 0, key 0 0
     K = 1 << 16
     env = ox.TabularMDP(

@@ -1,4 +1,4 @@
-"""Agents of other libraries and functions of the observation are played and certified as policies are."""
+"""Evaluation of agents of other libraries and of functions of the observation."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ CERTAIN = ox.policies.Tabular(jnp.asarray(1e3 * np.eye(4)[ACTIONS]))
 
 
 class Agent:
-    """The interface of Stable-Baselines3: `predict` returns an array and a state, and takes batches."""
+    """Agent with the interface of Stable-Baselines3: `predict` returns an array and a state."""
 
     def __init__(self, choose: Any):
         self.choose, self.calls = choose, []
@@ -74,7 +74,7 @@ def test_a_problem_has_the_same_utility_and_limits_for_an_agent_as_for_its_polic
 
 
 def test_actions_of_real_numbers_are_clipped_as_those_of_a_policy():
-    """Only the numbers beyond the bounds differ: in both environments, action and bound are worth the same."""
+    """Actions at and beyond the bounds have equal returns."""
     for env in ("Pendulum-v1", ox.make("Pendulum-v1")):
         bound, beyond = (
             ox.evaluate(lambda seen, most=most: -most * np.sign(seen[2:]), env, episodes=3).returns
@@ -97,7 +97,7 @@ def test_one_cart_is_balanced_in_gymnasium_and_in_occupax():
 
 
 def test_an_agent_earns_in_gymnasium_what_a_plain_loop_earns():
-    """The seeds of the episodes are those that occupax gives them; the loop is Gymnasium's own."""
+    """A plain Gymnasium loop with the seeds of occupax has the same returns."""
 
     def swing(seen: Any) -> Any:
         return [-2 * np.tanh(seen[1] + seen[2])]
@@ -147,7 +147,7 @@ def test_agents_see_and_choose_what_gymnasium_returns_and_takes(kind):
 
 def test_predict_is_told_when_episodes_begin_and_what_it_remembers():
     class Counting:
-        """Counts its steps in an episode; the first action of each is 0."""
+        """Agent that counts the steps of an episode. Its first action is 0."""
 
         def predict(self, observation, state=None, episode_start=None, deterministic=False):
             assert deterministic
@@ -243,11 +243,14 @@ class Forgetful:
         (Agent(lambda seen: seen[7]), r"^policy fails on the observation .*\. IndexError: "),
         (
             Agent,
-            "or a function of the observation that returns an action, got Agent; call the class first",
+            "a function of the observation that returns an action, got Agent; call the class first",
         ),
         (
             5,
-            "^policy must be an occupax policy, an object with predict, or a function of the observation that returns",
+            (
+                "^policy must be an occupax policy, an object with predict, "
+                "or a function of the observation that returns"
+            ),
         ),
         (
             ox.policies.linear(),
@@ -273,7 +276,7 @@ def test_what_does_not_act_is_refused(source, said, env):
         (lambda _: 7, r"policy must choose an action of Discrete\(4\), got 7\."),
         (
             Forgetful(),
-            r"predict of the policy must return None as its state: a table has no memory of earlier",
+            "of the policy must return None as its state: a table has no memory of earlier",
         ),
         (Agent, r"got Agent; call the class first\."),
         (eqx.nn.MLP(4, 2, 8, 1, key=KEY), r"policies\.Softmax\(net\)"),

@@ -44,7 +44,7 @@ def train(algorithm=TSIVRPG, episodes=40, seeds=2, **options):
 
 
 def content(file):
-    """The bytes of a file; of safetensors what they say, because the order of its header is left open."""
+    """Return the arrays of a safetensors file, whose header has no fixed order, or the bytes."""
     return read_arrays(file) if file.suffix == ".safetensors" else file.read_bytes()
 
 
@@ -289,7 +289,9 @@ def test_a_file_that_is_no_checkpoint_of_this_run_is_refused(damaged, tmp_path, 
     said = {
         "another run": "is a checkpoint of another run: problem, algorithm, policy or seeds differ",
         "a policy": "must have the format occupax-checkpoint",
-        "another version": r"has version 1 of the format occupax-checkpoint, which occupax 0\.2\.0 reads",
+        "another version": (
+            r"has version 1 of the format occupax-checkpoint, which occupax 0\.2\.0 reads"
+        ),
         "text": "is damaged or not a safetensors file",
         "foreign": "is a safetensors file, but not one that occupax wrote",
         "a folder": "is not a file",
@@ -338,7 +340,7 @@ def test_checkpoints_with_arrays_of_another_shape_are_refused(damaged):
     )
     with pytest.raises(
         ValueError,
-        match="run cannot be resumed: the arrays of the checkpoint must have the names and shapes of these",
+        match="cannot be resumed: the arrays of the checkpoint must have the names and shapes of",
     ):
         train(episodes=50, out=folder, resume=True)
 

@@ -20,7 +20,7 @@ BALANCED = ox.policies.linear()(CART, KEY)
 
 
 class Countdown(gym.Env[Any, Any]):
-    """States 5, 6 and 7, in turn; in the last one action 3 ends the episode and pays 10. Every step pays 1."""
+    """Environment with states 5, 6 and 7 and reward 1. In state 7, action 3 terminates with 10."""
 
     def __init__(self, time_limit=None):
         self.observation_space = gym.spaces.Discrete(3, start=5)
@@ -52,7 +52,7 @@ def certain(*actions):
 
 
 def truth_in_the_lake(steps):
-    """The mean return of the uniform policy in so many steps, from the table that Gymnasium publishes."""
+    """Return the mean return of the uniform policy over `steps` steps, from Gymnasium's table."""
     env = gym.make("FrozenLake-v1").unwrapped
     moves, pays = np.zeros((16, 16)), np.zeros(16)
     for state in range(16):
@@ -176,7 +176,7 @@ def test_observations_of_several_parts_reach_a_policy_made_for_them():
 
 
 class Careless(ox.policies.Policy):
-    """Draws action 1 with a probability that is the same for all observations, and has no logits."""
+    """Policy without logits that draws action 1 with a constant probability."""
 
     action_space = "discrete"
     chance: jax.Array
@@ -198,7 +198,7 @@ def test_a_policy_that_can_only_draw_is_evaluated_by_what_it_draws(env):
 
 
 class Paying(gym.Env[Any, Any]):
-    """Shows a vector that is drawn at each step, and pays the weighted sum of the action; for five steps."""
+    """Five-step environment with random observations, rewarding the weighted sum of the action."""
 
     def __init__(self, actions):
         self.observation_space, self.action_space, self._time = (
@@ -238,7 +238,7 @@ MOST_PROBABLE = {
 
 @pytest.mark.parametrize("kind", MOST_PROBABLE)
 def test_the_most_probable_actions_are_those_of_predict(kind):
-    """`predict` computes them in NumPy; the features of the problem see them, too."""
+    """`predict` and the features of the problem use the same actions."""
     space, make = MOST_PROBABLE[kind]
     env = ox.make(lambda: Paying(space))
     policy = make(env, KEY).for_env(env)
@@ -261,7 +261,7 @@ def test_the_most_probable_actions_are_those_of_predict(kind):
 
 @pytest.mark.parametrize("termination", ["episodic", "absorbing"])
 def test_the_most_probable_actions_on_a_table_are_those_of_its_rows(termination):
-    """They are worth what the table of their probabilities is, after the end as well; at 99.99%."""
+    """The estimates match the exact values of the deterministic table at 99.99%."""
     policy = ox.policies.tabular(1.0)(LAKE, KEY)
     table = np.eye(4)[np.asarray(policy.table).argmax(1)]
     problem = ox.Problem(LAKE, "entropy", discount=0.9, horizon=20, termination=termination)
@@ -305,7 +305,7 @@ def test_an_old_version_is_run_without_a_warning():
 
 
 def test_a_problem_is_evaluated_with_its_utility_and_its_limits():
-    """The exact values lie within four standard errors, or twice the intervals, of what 4,000 episodes say."""
+    """The exact values lie within twice the intervals of 4,000 episodes."""
     limit, uniform = ox.Constraint(LAKE.reward + 0.5, at_most=2.0), np.full((16, 4), 0.25)
     problem = ox.Problem(LAKE, "entropy", discount=0.9, horizon=8, constraints=[limit])
     found = evaluate(UNIFORM, problem, episodes=4000)
@@ -329,7 +329,7 @@ def test_a_problem_is_evaluated_with_its_utility_and_its_limits():
 
 
 def test_intervals_cover_what_is_true():
-    """A utility that is a square: of 60 intervals of 95%, fewer than 50 would be seen in one of 10,000 cases."""
+    """Of 60 intervals of 95%, fewer than 50 cover the truth with a probability of 1e-4."""
     problem = ox.Problem(
         LAKE, lambda u: -jnp.sum(u**2), features=ox.features.State(), discount=0.9, horizon=4
     )

@@ -1,4 +1,4 @@
-"""How good a training is, in a sentence: what it is compared with is true, saved with the run, and found out once."""
+"""The headline of a run: correct references, saved with the run and computed once."""
 
 import json
 from dataclasses import replace
@@ -25,12 +25,13 @@ def pull(**options):
 
 
 def test_the_sentence_has_the_median_the_uniform_policy_the_optimum_and_the_share():
-    """By hand: a choice by chance earns (1 + 0.3) / 2, the best arm 1."""
+    """Hand-worked: the uniform policy has (1 + 0.3) / 2, the best arm 1."""
     result = pull()
     median = np.median(result.utilities)
     share = np.floor(100 * (median - 0.65) / 0.35)
     assert 20 < share < 99
-    expected = f"{median:#.3g} (median of 3 seeds); uniform 0.650, optimum 1.00 (certified): {share:.0f}% of the way"
+    references = "uniform 0.650, optimum 1.00 (certified)"
+    expected = f"{median:#.3g} (median of 3 seeds); {references}: {share:.0f}% of the way"
     assert result.headline == expected
     one = replace(result, seeds=(0,), saved_assessment=Assessment(np.array([0.825]), "exact"))
     assert one.headline == "0.825; uniform 0.650, optimum 1.00 (certified): 50% of the way"
@@ -47,10 +48,8 @@ def test_a_description_is_short_and_begins_with_the_headline():
     assert lines[0] == result.headline
     assert lines[1] == f"algorithm: {result.algorithm!r}"
     assert "step_size=0.1, " in lines[1]
-    assert (
-        lines[2]
-        == "problem: Reward() on TabularMDP(2 states, 2 actions), discount 0.99, horizon 1, episodic"
-    )
+    problem = "Reward() on TabularMDP(2 states, 2 actions), discount 0.99, horizon 1, episodic"
+    assert lines[2] == f"problem: {problem}"
     assert [*lines[3:5], lines[6]] == ["seeds: 3", "episodes: 200 a seed", "status: 3 finished"]
     assert lines[5].startswith("time: ")
     assert len(lines) == 7

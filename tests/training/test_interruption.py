@@ -34,7 +34,7 @@ except KeyboardInterrupt as interrupt:
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory, compiled_fast):
-    """Start a process that trains in a folder, or goes on there; compiled as in this one, to the same bits."""
+    """Start a process that trains or resumes in a folder, compiled as in this process."""
     script = tmp_path_factory.mktemp("children") / "child.py"
     script.write_text(SCRIPT)
     env = compiled_fast | {
@@ -122,9 +122,8 @@ def test_an_interrupt_saves_and_says_how_to_go_on(start, undisturbed, tmp_path):
     message = out.strip()
     assert "\n" not in message
     assert message.startswith("stopped after ")
-    assert message.endswith(
-        f"of 8,000 episodes; to resume: occupax train --out {tmp_path} --resume (in Python: resume=True)."
-    )
+    command = f"occupax train --out {tmp_path} --resume (in Python: resume=True)"
+    assert message.endswith(f"of 8,000 episodes; to resume: {command}.")
     assert max(checkpoints(tmp_path)) >= before
     assert not (
         tmp_path / "summary.json"

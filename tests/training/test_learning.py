@@ -1,4 +1,4 @@
-"""The default learns what `examples/learning.py` says; the others take longer and run under `make learn`."""
+"""Defaults on one problem of `examples/learning.py`. `make learn` runs the other problems."""
 
 import learning
 import numpy as np

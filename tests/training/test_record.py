@@ -1,4 +1,4 @@
-"""Episodes as moving pictures: what was drawn is read back, and what cannot be drawn is told in a sentence."""
+"""Videos of episodes: files are read back, and missing renderers raise ValueError."""
 
 import io
 import os
@@ -23,7 +23,7 @@ COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 0], [0, 25
 
 
 class Coloured(gym.Env[Any, Any]):
-    """A screen of one colour after each step; an episode is over when all were shown."""
+    """Environment that renders one colour per step and terminates after the last."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012
     observation_space, action_space = spaces.Discrete(5), spaces.Discrete(2)
@@ -206,7 +206,10 @@ def test_mujoco_draws_off_screen_where_there_is_no_display(
 
 def test_what_opengl_misses_is_named(policy, tmp_path, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
-    said = "MuJoCo could not draw with MUJOCO_GL=egl: install libegl1 and libgl1-mesa-dri.* there is no screen"
+    said = (
+        "MuJoCo could not draw with MUJOCO_GL=egl: "
+        "install libegl1 and libgl1-mesa-dri.* there is no screen"
+    )
     with pytest.raises(ValueError, match=said):
         ox.record(policy, Simulated(render_mode="rgb_array", broken=True), tmp_path / "a.gif")
 

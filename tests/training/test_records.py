@@ -66,7 +66,7 @@ def test_a_record_is_what_its_iterations_were(every):
 
 
 def test_callbacks_are_given_all_that_a_record_has():
-    """The names and the numbers are those of the result, and the names those of docs/diagnosis.md."""
+    """Names and numbers are those of the result, and docs/diagnosis.md explains every name."""
     seen: list[Any] = []
     result = train(callbacks=[seen.append], exact=True)
     np.testing.assert_array_equal([progress.episodes for progress in seen], result.episodes)
@@ -440,8 +440,8 @@ def test_the_console_shows_what_is_going_on(capsys):
 def scalars(folder):
     """Return the (step, value) pairs of each name in the event files of a folder.
 
-    A file is a row of records: the length in 8 bytes, its checksum in 4, an event, and the checksum
-    of that in 4. TensorBoard hides all earlier steps from that of an event that starts a session on.
+    A file is a sequence of records: the length in 8 bytes, its checksum in 4, an event, and the
+    checksum of the event in 4. An event that starts a session hides earlier events of later steps.
     """
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 

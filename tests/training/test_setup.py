@@ -62,7 +62,7 @@ class Rows(eqx.Module):
 
 
 class FlaxNetwork:
-    """What a module of Flax looks like from outside, where Flax is not installed."""
+    """Stand-in for a Flax module."""
 
     __module__ = "flax.linen.module"
 

@@ -1,4 +1,4 @@
-"""Signals from terminals and schedulers, processes that start meanwhile, and processes that were forked."""
+"""Signals from terminals and schedulers during training, start-up and forked processes."""
 
 import os
 import pty
@@ -123,7 +123,7 @@ def test_a_terminal_that_is_closed_leaves_a_checkpoint(
 
 
 def server_imports(group: int) -> bool:
-    """Return whether the process that forks the others has started, which begins with its imports."""
+    """Return whether the fork server of a process group runs."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if (
@@ -150,7 +150,8 @@ def test_a_signal_while_processes_of_environments_start(
         "    env = ox.GymnasiumEnv(slow.make)\n"
         "    print('begun', flush=True)\n"
         "    sampler = ox.samplers.Host(envs=2, processes=2)\n"
-        "    ox.train(ox.Problem(env, horizon=9), ox.REINFORCE(batch=2), 10**9, sampler=sampler, progress=False)\n"
+        "    options = dict(sampler=sampler, progress=False)\n"
+        "    ox.train(ox.Problem(env, horizon=9), ox.REINFORCE(batch=2), 10**9, **options)\n"
     )
     process = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py")],

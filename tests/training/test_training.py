@@ -51,7 +51,7 @@ answers = eqx.filter_jit(lambda batch: (batch.occupancy(), batch.statistics().st
 
 
 def replay(algorithm, iterations, number, seed=0, sampler="auto", key_of=jax.random.fold_in):
-    """One run by hand: all states, the first included, and the batches that lead from each to the next."""
+    """Run the algorithm by hand. Return all states, the first included, and the batches."""
     run_key = jax.random.fold_in(jax.random.key(seed), number)
     state = algorithm.init(PROBLEM, START(PROBLEM.env, jax.random.fold_in(run_key, 0)))
     source = ox.samplers.choose_sampler(sampler, PROBLEM, state.policy).open(PROBLEM, state.policy)
