@@ -72,18 +72,15 @@ class PolicyEvaluator:
             return self.exact.occupancies(np.array(tables))
         if self._source is None:
             return self._play(policies, key)
-        estimates = [
-            _estimate_occupancy(self._source, policy, self.episodes, key) for policy in policies
-        ]
-        return np.array(estimates)
+        estimate = partial(_estimate_occupancy, self._source, self.episodes, key)
+        return np.array(list(map(estimate, policies)))
 
     def utilities(self, occupancies: Occupancies) -> Float[np.ndarray, " run"]:
         """Return the utility of each occupancy."""
         if self.exact is not None:
             return self.exact.utilities(occupancies)
-        return np.array(
-            [self.problem.estimated_utility(jnp.asarray(row)) for row in occupancies], float
-        )
+        rows = jnp.asarray(occupancies)
+        return np.array(list(map(self.problem.estimated_utility, rows)), float)
 
     def excesses(self, occupancies: Occupancies) -> Float[np.ndarray, "run K"] | None:
         """Return the violation of each constraint by each occupancy, None without constraints."""
@@ -91,7 +88,8 @@ class PolicyEvaluator:
             return None
         if self.exact is not None:
             return self.exact.excesses(occupancies)
-        return np.array([self.problem.excesses(row) for row in occupancies], float)
+        rows = jnp.asarray(occupancies)
+        return np.array(list(map(self.problem.excesses, rows)), float)
 
     def _play(self, policies: Sequence[Policy], key: Key[Array, ""]) -> Occupancies:
         """Estimate occupancies from episodes in Gymnasium."""
@@ -108,7 +106,7 @@ class PolicyEvaluator:
 
 @eqx.filter_jit
 def _estimate_occupancy(
-    source: ProgramSource, policy: Policy, episodes: int, key: Key[Array, ""]
+    source: ProgramSource, episodes: int, key: Key[Array, ""], policy: Policy
 ) -> Float[Array, " d"]:
     return source.draw(policy, episodes, key).occupancy()
 
@@ -175,12 +173,12 @@ class Evaluation(NamedTuple):
 
     def __str__(self) -> str:
         count = len(self.returns)
-        episodes = "1 episode" if count == 1 else f"{count} episodes"
+        plural = "s" * (count > 1)
         objective = "".join(f"{name} {estimate}; " for name, estimate in self.objective.items())
         return (
-            f"{objective}return {self.mean:.4g} +- {self.standard_error:.2g} ({episodes} of "
-            f"{self.mean_length:.1f} steps on average, "
-            f"{self.terminated.mean():.0%} ended by themselves)"
+            f"{objective}return {self.mean:.4g} +- {self.standard_error:.2g} ({count} "
+            f"episode{plural} of {self.mean_length:.1f} steps on average, "
+            f"{self.terminated.mean():.0%} terminated)"
         )
 
     def __repr__(self) -> str:
@@ -321,7 +319,7 @@ def _add_up_steps(episodes: int, steps: Iterator[VectorStep]) -> Evaluation:
 def _evaluate_in_jax(
     actor: Actor, env: DecisionProcess, episodes: int, seed: int, max_steps: int | None
 ) -> Evaluation:
-    limits = [steps for steps in (max_steps, env.time_limit) if steps is not None]
+    limits = list(filter(None, (max_steps, env.time_limit)))
     if not limits:
         raise ValueError(
             "max_steps must be given for an environment without a time limit, got None."
@@ -338,7 +336,7 @@ def _evaluate_problem(
 
     Their standard errors are those of the linear approximations there (the delta method).
     """
-    policy = actor
+    policy: Any = actor
     if isinstance(actor, Agent):
         if problem.termination == "absorbing":
             raise ValueError(
@@ -348,16 +346,17 @@ def _evaluate_problem(
             )
         policy = actor.behaviour()
     blocks = _draw_blocks(actor, problem, episodes, jax.random.key(seed), timeout)
-    sizes = np.array([len(block.actions) for block in blocks])
-    means = [SampledBatch(problem, block, policy).occupancy() for block in blocks]
-    sums = [size * mean for size, mean in zip(sizes, means, strict=True)]
-    occupancy = sum(sums) / sizes.sum()
+    occupancy: Any = 0
+    for block in blocks:
+        mean = SampledBatch(problem, block, policy).occupancy()
+        occupancy = occupancy + len(block.actions) * mean
+    occupancy = occupancy / episodes
 
     def estimate(value: Any, gradient: Any) -> Estimate:
-        totals = [
-            np.asarray(estimators.totals(problem, block, policy, gradient), float)
-            for block in blocks
-        ]
+        totals: list[np.ndarray] = []
+        for block in blocks:
+            of_block = estimators.totals(problem, block, policy, gradient)
+            totals.append(np.asarray(of_block, float))
         return confidence_interval(float(value), _standard_error(np.concatenate(totals)))
 
     quantities: dict[str, Estimate] = {}
@@ -374,10 +373,16 @@ def _evaluate_problem(
 
 
 def _add_up_blocks(blocks: Sequence[Trajectories]) -> Evaluation:
-    returns = [np.asarray(block.rewards, np.float64).sum(1) for block in blocks]
-    lengths = [np.asarray(block.lengths) for block in blocks]
-    terminated = [np.asarray(block.terminated) for block in blocks]
-    return Evaluation(np.concatenate(returns), np.concatenate(lengths), np.concatenate(terminated))
+    rewards = _concatenate(blocks, "rewards").astype(np.float64)
+    return Evaluation(
+        returns=rewards.sum(1),
+        lengths=_concatenate(blocks, "lengths"),
+        terminated=_concatenate(blocks, "terminated"),
+    )
+
+
+def _concatenate(blocks: Sequence[Trajectories], name: str) -> np.ndarray:
+    return np.concatenate([np.asarray(getattr(block, name)) for block in blocks])
 
 
 def _draw_blocks(
@@ -394,10 +399,9 @@ def _draw_blocks(
         draw: Callable[..., Trajectories] = sample
         if isinstance(actor, Agent):
             draw = draw_with_agent
-        blocks = [
-            draw(problem, actor, size, jax.random.fold_in(key, i))
-            for i in range(math.ceil(episodes / size))
-        ]
+        blocks: list[Trajectories] = []
+        for i in range(math.ceil(episodes / size)):
+            blocks.append(draw(problem, actor, size, jax.random.fold_in(key, i)))
         rest = episodes - size * (len(blocks) - 1)
         blocks[-1] = jax.tree.map(lambda leaf: leaf[:rest], blocks[-1])
     for block in blocks:

@@ -2,10 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Any
+from operator import eq
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,15 +28,24 @@ from occupax.training.setup import (
     policy_source,
 )
 
-MOST_POINTS = 10_000
-"""The largest number of points of a grid."""
+MAX_POINTS = 10_000
+"""Largest number of points of a grid."""
 CHECKING = "checking settings"
-"""The text of the progress bar."""
+"""Text of the progress bar."""
 PROBLEM_SETTINGS = ("discount", "horizon")
 POLICY = "policy."
-"""The prefix of settings of the policy's initialiser."""
+"""Prefix of the arguments of the policy's initialiser."""
 
 Point = dict[str, Any]
+Item = TypeVar("Item")
+
+
+class Shared(NamedTuple):
+    """Values of a point that all points of one compiled program share."""
+
+    problem: dict[str, Any]
+    policy: dict[str, Any]
+    """Arguments of the initialiser, without the prefix."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Base:
-    """The training run that the points of a grid change."""
+    """Training run that the points of a grid change."""
 
     problem: Problem
     algorithm: AlgorithmSource
@@ -62,40 +72,41 @@ class Base:
         """Return the checked set-ups of all points, one for each point unless `together`."""
         groups: list[Group] = []
         checked = 0
-        for numbers in _numbers_of_programs(points):
-            whole = self._setup([points[i] for i in numbers])
-            blocks = [[i] for i in range(len(numbers))]
+        for numbers in _equal_numbers(map(_shared, points), eq):
+            setup = self._setup([points[i] for i in numbers])
             if together:
-                blocks = _alike(whole.algorithms, checked, bar)
+                forms = _forms(setup.algorithms, checked, bar)
+                blocks = _equal_numbers(forms, Form.same_as)
+            else:
+                blocks = [[i] for i in range(len(numbers))]
             checked += len(numbers)
             bar.update(checked)
             for block in blocks:
-                algorithms = tuple(whole.algorithms[i] for i in block)
-                groups.append(
-                    Group([numbers[i] for i in block], replace(whole, algorithms=algorithms))
-                )
+                algorithms = tuple(setup.algorithms[i] for i in block)
+                group = Group([numbers[i] for i in block], replace(setup, algorithms=algorithms))
+                groups.append(group)
         return groups
 
     def _setup(self, points: Sequence[Point]) -> Setup:
-        """Return the set-up of points that differ in settings of the algorithm only."""
+        """Return the set-up of points that differ in fields of the algorithm only."""
         shared = _shared(points[0])
-        of_problem = {name: value for name, value in shared.items() if name in PROBLEM_SETTINGS}
-        of_policy = {name: value for name, value in shared.items() if name not in PROBLEM_SETTINGS}
-        problem = self.problem.with_time(**of_problem) if of_problem else self.problem
-        policy = self._initialiser(of_policy) if of_policy else self.policy
+        problem = self.problem
+        if shared.problem:
+            problem = problem.with_time(**shared.problem)
+        policy = self.policy
+        if shared.policy:
+            policy = self._initialiser(shared.policy)
         algorithm = self._algorithm(problem, policy)
-        known = [field.name for field in dataclasses.fields(algorithm)]
-        variants: list[Algorithm[Any]] = []
-        for point in points:
-            own = {name: value for name, value in point.items() if name not in shared}
-            for name in own:
-                if name not in known:
-                    raise unknown(
-                        "setting", name, [*known, *PROBLEM_SETTINGS, *self._policy_settings()]
-                    )
-            variants.append(replace(algorithm, **own))
+        algorithms = [replace(algorithm, **self._fields(algorithm, point)) for point in points]
         return make_setup(
-            problem, variants, policy, self.seeds, self.seed, self.record_every, False, self.sampler
+            problem,
+            algorithms,
+            policy,
+            self.seeds,
+            self.seed,
+            self.record_every,
+            False,
+            self.sampler,
         )
 
     def _algorithm(self, problem: Problem, policy: PolicySource) -> Algorithm[Any]:
@@ -103,28 +114,39 @@ class Base:
             return as_algorithm(self.algorithm)
         return default_algorithm(problem, initial_policy(problem, policy, 0, 0))
 
+    def _fields(self, algorithm: Algorithm[Any], point: Point) -> dict[str, Any]:
+        """Return the values of a point for fields of the algorithm."""
+        names = [field.name for field in dataclasses.fields(algorithm)]
+        fields: dict[str, Any] = {}
+        for name, value in point.items():
+            if _is_shared(name):
+                continue
+            if name not in names:
+                raise unknown(
+                    "setting", name, [*names, *PROBLEM_SETTINGS, *self._policy_settings()]
+                )
+            fields[name] = value
+        return fields
+
     def _policy_settings(self) -> list[str]:
         source = policy_source(self.problem.env, self.policy)
-        return (
-            [POLICY + name for name in source.settings]
-            if isinstance(source, ConfiguredInitialiser)
-            else []
-        )
+        if isinstance(source, ConfiguredInitialiser):
+            return [POLICY + name for name in source.settings]
+        return []
 
-    def _initialiser(self, changes: Mapping[str, Any]) -> ConfiguredInitialiser:
+    def _initialiser(self, settings: Mapping[str, Any]) -> ConfiguredInitialiser:
+        """Return the initialiser with other values of its arguments."""
         source = policy_source(self.problem.env, self.policy)
         if not isinstance(source, ConfiguredInitialiser):
-            names = " and ".join(changes)
-            kinds = "a name or an initialiser of occupax.policies such as mlp()"
+            names = " and ".join(POLICY + name for name in settings)
             raise ValueError(
-                f"policy must be {kinds} for a sweep over {names}, got {source!r:.60}."
+                "policy must be a name or an initialiser of occupax.policies such as mlp() for a "
+                f"sweep over {names}, got {source!r:.60}."
             )
-        for name in changes:
-            if name.removeprefix(POLICY) not in source.settings:
-                raise unknown("setting", name, self._policy_settings())
-        return source.with_settings(
-            {name.removeprefix(POLICY): value for name, value in changes.items()}
-        )
+        for name in settings:
+            if name not in source.settings:
+                raise unknown("setting", POLICY + name, self._policy_settings())
+        return source.with_settings(settings)
 
 
 def read_grid(over: Any) -> list[Point]:
@@ -136,50 +158,62 @@ def read_grid(over: Any) -> list[Point]:
         )
     tried: dict[str, list[Any]] = {}
     for name, values in over.items():
-        several = isinstance(values, Iterable) and not isinstance(values, str)
-        # a number of NumPy is checked and written down as one of Python
-        first = islice(values, MOST_POINTS + 1) if several else ()
-        tried[name] = [it.item() if isinstance(it, np.generic) else it for it in first]
-        if not tried[name]:
-            raise ValueError(f"over[{name!r}] must be a list of values to try, got {values!r}.")
-    count = math.prod(len(values) for values in tried.values())
-    if count > MOST_POINTS:
-        limit = f"at most {MOST_POINTS:,} combinations"
-        raise ValueError(f"over must have {limit}, got at least {count:,}: try fewer values.")
+        tried[name] = _read_values(name, values)
+    count = math.prod(map(len, tried.values()))
+    if count > MAX_POINTS:
+        raise ValueError(
+            f"over must have at most {MAX_POINTS:,} combinations, got at least {count:,}: try "
+            "fewer values."
+        )
     return [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
 
 
-def _shared(point: Point) -> Point:
-    """Return the settings of the problem and of the policy, which points of one program share."""
-    return {
-        name: value
-        for name, value in point.items()
-        if name in PROBLEM_SETTINGS or str(name).startswith(POLICY)
-    }
+def _read_values(name: str, values: Any) -> list[Any]:
+    """Return the values to try for one setting, numbers of NumPy as numbers of Python."""
+    tried: list[Any] = []
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        for value in islice(values, MAX_POINTS + 1):
+            if isinstance(value, np.generic):
+                tried.append(value.item())
+            else:
+                tried.append(value)
+    if not tried:
+        raise ValueError(f"over[{name!r}] must be a list of values to try, got {values!r}.")
+    return tried
 
 
-def _numbers_of_programs(points: Sequence[Point]) -> list[list[int]]:
-    """Return the numbers of the points that share problem and policy."""
-    blocks: list[list[int]] = []
-    for i, point in enumerate(points):
-        shared = _shared(point)
-        alike = next((block for block in blocks if _shared(points[block[0]]) == shared), None)
-        if alike is None:
-            blocks.append([i])
+def _is_shared(name: Any) -> bool:
+    return name in PROBLEM_SETTINGS or str(name).startswith(POLICY)
+
+
+def _shared(point: Point) -> Shared:
+    shared = Shared({}, {})
+    for name, value in point.items():
+        if name in PROBLEM_SETTINGS:
+            shared.problem[name] = value
+        elif _is_shared(name):
+            shared.policy[name.removeprefix(POLICY)] = value
+    return shared
+
+
+def _forms(algorithms: Iterable[Algorithm[Any]], checked: int, bar: ProgressBar) -> Iterator[Form]:
+    """Yield the form of each algorithm, and show the progress."""
+    for algorithm in algorithms:
+        yield Form(algorithm)
+        checked += 1
+        bar.update(checked, CHECKING)
+
+
+def _equal_numbers(
+    items: Iterable[Item], is_equal: Callable[[Item, Item], bool]
+) -> list[list[int]]:
+    """Return the numbers of the items in groups of equal items."""
+    groups: list[tuple[Item, list[int]]] = []
+    for i, item in enumerate(items):
+        for first, numbers in groups:
+            if is_equal(item, first):
+                numbers.append(i)
+                break
         else:
-            alike.append(i)
-    return blocks
-
-
-def _alike(algorithms: Sequence[Algorithm[Any]], checked: int, bar: ProgressBar) -> list[list[int]]:
-    """Return the numbers of the algorithms that one program can run together."""
-    blocks: list[tuple[Form, list[int]]] = []
-    for i, algorithm in enumerate(algorithms):
-        form = Form(algorithm)
-        alike = next((numbers for known, numbers in blocks if form.same_as(known)), None)
-        if alike is None:
-            blocks.append((form, [i]))
-        else:
-            alike.append(i)
-        bar.update(checked + i + 1, CHECKING)
-    return [numbers for _, numbers in blocks]
+            groups.append((item, [i]))
+    return [numbers for _, numbers in groups]

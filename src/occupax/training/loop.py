@@ -139,12 +139,7 @@ def open_files(
                 record_arrays[name] = array
         with _prefixed_errors("the run cannot be resumed"):
             records.restore(record_arrays, content["iteration"], len(setup.runs))
-        sampled = setup.schedule.episodes(content["iteration"])
-        if content["iteration"] > setup.iterations(episodes):
-            raise ValueError(
-                f"episodes must be at least {sampled:,}, the number already sampled in {folder}, "
-                f"got {episodes:,}."
-            )
+        check_budget(episodes, setup.schedule.episodes(content["iteration"]), folder)
     remove_unfinished(folder)
     run_folder.write_config(folder, config, config_arrays)
     metrics = None
@@ -155,6 +150,15 @@ def open_files(
     return RunFiles(
         checkpoints, metrics, arrays, content["iteration"], content["seconds"], resume_hint
     )
+
+
+def check_budget(episodes: int, sampled: int, folder: Path) -> None:
+    """Raise ValueError if the runs in a directory have more trajectories than a budget."""
+    if sampled > episodes:
+        raise ValueError(
+            f"episodes must be at least {sampled:,}, the number already sampled in {folder}, "
+            f"got {episodes:,}."
+        )
 
 
 class TrainingLoop:

@@ -1,5 +1,7 @@
 """Records of a training run: means over iterations, thinned to a bounded number in memory."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Int
 
@@ -37,19 +39,18 @@ class Records:
                 )
         rows = _concatenate([self._pending, iterations])
         full = _length(rows) // self._every * self._every
-        self._pending = {name: column[full:] for name, column in rows.items()}
+        self._pending = _select(rows, slice(full, None))
         if not full:
             return None
-        complete = {name: column[:full] for name, column in rows.items()}
-        completed = self._reduce(complete, self._every)
+        completed = self._reduce(_select(rows, slice(full)), self._every)
         previous_stride = stride(self._count)
         first = self._count + 1
         self._count += _length(completed)
         numbers = np.arange(first, self._count + 1)
-        self._last = {name: column[-1:].copy() for name, column in completed.items()}
+        self._last = _select(completed, [-1])
         is_kept = numbers % previous_stride == 0
         if is_kept.any():
-            self._thinned.append({name: column[is_kept] for name, column in completed.items()})
+            self._thinned.append(_select(completed, is_kept))
         factor = stride(self._count) // previous_stride
         if factor > 1:
             self._thinned = [_thin(_concatenate(self._thinned), factor)]
@@ -127,20 +128,25 @@ class Records:
             numbers: number of each record, from 1.
             pending: number of iterations of the last record, if it is incomplete.
         """
-        ends = [int(number) * self._every for number in numbers]
+        ends = numbers * self._every
         if pending:
             ends[-1] += pending - self._every
-        episodes = np.array([self._schedule.episodes(end) for end in ends], np.int64)
+        episodes = self._episodes(ends)
         if not records:
             return RecordTable(episodes, np.zeros((0, 0), np.int64), {})
-        metrics = {name: records[name].T for name in sorted(records) if name != "steps"}
-        return RecordTable(episodes, records["steps"].T, metrics)
+        metrics = {name: records[name].T for name in sorted(records)}
+        steps = metrics.pop("steps")
+        return RecordTable(episodes, steps, metrics)
+
+    def _episodes(self, iterations: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """Return the number of trajectories before each of some iterations."""
+        episodes = [self._schedule.episodes(iteration) for iteration in iterations.tolist()]
+        return np.array(episodes, np.int64)
 
     def _reduce(self, iterations: Columns, every: int) -> Columns:
         """Return the records of iterations, `every` of them in each record."""
-        first = self._count * self._every
-        ends = [self._schedule.episodes(first + i) for i in range(_length(iterations) + 1)]
-        trajectories = np.diff(ends).reshape(-1, every)
+        numbers = self._count * self._every + np.arange(_length(iterations) + 1)
+        trajectories = np.diff(self._episodes(numbers)).reshape(-1, every)
         weights = (trajectories / trajectories.sum(1, keepdims=True))[..., None]
         records: Columns = {}
         for name, column in iterations.items():
@@ -172,27 +178,34 @@ def _with_prefix(arrays: Columns, prefix: str) -> Columns:
 
 
 def _check_columns(columns: Columns, length: int, runs: int) -> None:
-    """Raise ValueError unless columns are numbers of so many records and runs."""
+    """Raise ValueError unless columns hold one number for each record and run."""
+    if length and not columns:
+        raise ValueError(f"the checkpoint must have {length} records, got none.")
+    if columns and "steps" not in columns:
+        raise ValueError('the records of the checkpoint must have the metric "steps".')
     for column in columns.values():
         if column.dtype.kind not in "fi":
             raise ValueError("the records of the checkpoint must be numbers.")
-    shapes = {column.shape for column in columns.values()} or {(0, runs)}
-    if shapes != {(length, runs)} or (columns and "steps" not in columns):
-        raise ValueError(
-            f"the checkpoint must have {length} records of {runs} runs, got shapes {shapes}."
-        )
+        if column.shape != (length, runs):
+            raise ValueError(
+                f"the checkpoint must have {length} records of {runs} runs, "
+                f"got the shape {column.shape}."
+            )
+
+
+def _select(table: Columns, rows: Any) -> Columns:
+    """Return some rows of a table, by any index of NumPy."""
+    return {name: column[rows] for name, column in table.items()}
 
 
 def _thin(table: Columns, every: int) -> Columns:
     """Return every k-th row of a table."""
-    return {name: column[every - 1 :: every] for name, column in table.items()}
+    return _select(table, slice(every - 1, None, every))
 
 
 def _concatenate(tables: list[Columns]) -> Columns:
     """Return the rows of several tables, with the columns of the first table that has rows."""
-    filled = [table for table in tables if _length(table)]
-    if not filled:
-        filled = [table for table in tables if table][:1]
+    filled = [table for table in tables if _length(table)] or tables[:1]
     if not filled:
         return {}
     return {name: np.concatenate([table[name] for table in filled]) for name in filled[0]}

@@ -1,6 +1,6 @@
 """Phases of the iterations of an algorithm, and the number of trajectories up to each of them."""
 
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,8 @@ class Schedule:
 
     def __init__(self, algorithm: Algorithm[Any]):
         self._algorithm = algorithm
-        self.sizes = tuple(
-            check_integer("trajectories of a phase", phase.trajectories)
-            for phase in algorithm.phases
-        )
+        check = partial(check_integer, "trajectories of a phase")
+        self.sizes = tuple(check(phase.trajectories) for phase in algorithm.phases)
         """Number of trajectories of each phase."""
         self._block_ends = [0]
         """Trajectories before each block, as far as they are known."""
@@ -34,8 +32,8 @@ class Schedule:
         if len(self.sizes) == 1 or not count:
             return np.zeros(count, np.int32)
         last_block = (first + count - 1) // BLOCK
-        blocks = [self._phases_of_block(i) for i in range(first // BLOCK, last_block + 1)]
-        phases = np.concatenate(blocks)
+        blocks = map(self._phases_of_block, range(first // BLOCK, last_block + 1))
+        phases = np.concatenate(list(blocks))
         return phases[first % BLOCK :][:count]
 
     def episodes(self, iterations: int) -> int:
@@ -45,7 +43,8 @@ class Schedule:
         block, rest = divmod(iterations, BLOCK)
         while len(self._block_ends) <= block:
             last = len(self._block_ends) - 1
-            self._block_ends.append(self._block_ends[last] + int(self._trajectories(last).sum()))
+            trajectories = int(self._trajectories(last).sum())
+            self._block_ends.append(self._block_ends[last] + trajectories)
         return self._block_ends[block] + int(self._trajectories(block)[:rest].sum())
 
     def iterations(self, episodes: int) -> int:
@@ -76,9 +75,9 @@ class Schedule:
         if len(self.sizes) == 1 or self._algorithm.output != "best":
             return (True,) * len(self.sizes)
         counts = np.bincount(self.phases(0, RECURRENCE_WINDOW), minlength=len(self.sizes))
-        recurring = [size for size, count in zip(self.sizes, counts, strict=True) if count > 1]
-        largest = max(recurring)
-        return tuple(size == largest for size in self.sizes)
+        sizes = np.array(self.sizes)
+        is_largest = sizes == sizes[counts > 1].max()
+        return tuple(is_largest.tolist())
 
     def same_as(self, other: "Schedule") -> bool:
         """Return whether both have the same sizes and the same phases in the first block."""

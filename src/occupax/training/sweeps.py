@@ -1,6 +1,6 @@
 """Execution of sweeps: in one program, or as trials on a cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from occupax.samplers.cluster import LOSSES, Cluster, Package
 from occupax.samplers.kernel import program_sampler
 from occupax.samplers.messages import with_function_names, with_functions
 from occupax.training.grid import Group
-from occupax.training.loop import run
+from occupax.training.loop import check_budget, run
 from occupax.training.outcomes import add_spaces, setup_config
 from occupax.training.setup import Setup
 
@@ -25,15 +25,17 @@ RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)
 
 
 def run_groups(
-    groups: list[Group], episodes: int, out: Path | None, resume: bool, progress: bool
+    groups: Sequence[Group], episodes: int, out: Path | None, resume: bool, progress: bool
 ) -> dict[int, Outcome]:
-    """The result of each point, by its number; the points of a group are one program."""
-    results: dict[int, Outcome] = {}
+    """Return the outcome of each point by its number. The points of a group are one program."""
+    outcomes: dict[int, Outcome] = {}
     for number, group in enumerate(groups):
-        folder = None if out is None else out / "groups" / str(number)
+        folder = None
+        if out is not None:
+            folder = out / "groups" / str(number)
         trained = run(group.setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT)
-        results |= dict(zip(group.numbers, trained, strict=True))
-    return results
+        outcomes |= zip(group.numbers, trained, strict=True)
+    return outcomes
 
 
 def run_trials(
@@ -45,86 +47,105 @@ def run_trials(
     progress: bool,
 ) -> dict[int, Outcome]:
     """Run set-ups of one algorithm each, except those with a saved outcome in `out`."""
-    results: dict[int, Outcome] = {}
-    for i, setup in sorted(setups.items()):
+    outcomes: dict[int, Outcome] = {}
+    missing: dict[int, Setup] = {}
+    for number, setup in sorted(setups.items()):
+        saved = None
         if out is not None:
-            folder = out / f"point-{i}"
-            check_same_run(folder, *setup_config(setup, episodes), resume)
-            if (folder / SUMMARY).exists():
-                saved = read_outcome(folder, setup.problem, setup.policies[0])
-                has = saved.config["episodes"]
-                if has > episodes:
-                    raise ValueError(
-                        f"episodes is {episodes:,}, but the run in {folder} has {has:,} already."
-                    )
-                if has == episodes:
-                    results[i] = replace(saved, algorithm=setup.algorithms[0])
-    left = {i: setup for i, setup in setups.items() if i not in results}
-    with ProgressBar(len(setups), "trials", len(results), progress) as bar:
-        for i, result in _run_tasks(left, sampler, episodes):
-            results[i] = result
+            saved = _saved_outcome(_trial_folder(out, number), setup, episodes, resume)
+        if saved is None:
+            missing[number] = setup
+        else:
+            outcomes[number] = saved
+    with ProgressBar(len(setups), "trials", len(outcomes), progress) as bar:
+        for number, outcome in _run_tasks(missing, sampler, episodes):
+            outcomes[number] = outcome
             if out is not None:
-                folder = out / f"point-{i}"
-                write_records(result, folder)
-                write_outcome(result, folder)
-            bar.update(len(results), f"{len(results)} of {len(setups)} trials")
-    return results
+                folder = _trial_folder(out, number)
+                write_records(outcome, folder)
+                write_outcome(outcome, folder)
+            bar.update(len(outcomes), f"{len(outcomes)} of {len(setups)} trials")
+    return outcomes
+
+
+def _trial_folder(out: Path, number: int) -> Path:
+    return out / f"point-{number}"
+
+
+def _saved_outcome(folder: Path, setup: Setup, episodes: int, resume: bool) -> Outcome | None:
+    """Return the saved outcome of a trial, or None if it is missing or shorter."""
+    config, arrays = setup_config(setup, episodes)
+    check_same_run(folder, config, arrays, resume)
+    if not (folder / SUMMARY).exists():
+        return None
+    saved = read_outcome(folder, setup.problem, setup.policies[0])
+    sampled = saved.config["episodes"]
+    check_budget(episodes, sampled, folder)
+    if sampled < episodes:
+        return None
+    return replace(saved, algorithm=setup.algorithms[0])
 
 
 def _run_tasks(
-    setups: dict[int, Setup], sampler: Ray, episodes: int
+    setups: Mapping[int, Setup], sampler: Ray, episodes: int
 ) -> Iterator[tuple[int, Outcome]]:
-    """The results of set-ups with their numbers, in the order in which they end."""
+    """Yield the outcomes of set-ups with their numbers, in the order in which they finish."""
     if not setups:
         return
     cluster = Cluster(sampler.address, sampler.workers)
     from ray.exceptions import RayTaskError
 
-    under_way: dict[Any, int] = {}
+    numbers: dict[Any, int] = {}
+    errors: list[str] = []
     try:
         trial = cluster.ray.remote(num_cpus=1, max_retries=LOSSES, scheduling_strategy="SPREAD")(
-            _trial
+            _run_trial
         )
         double = bool(jax.config.read("jax_enable_x64"))
-        for i, setup in setups.items():
-            under_way[trial.remote(cluster.send(_to_send(setup, sampler), episodes, double))] = i
-        failed: list[str] = []
-        while under_way:
-            for done in cluster.ray.wait(list(under_way), num_returns=1)[0]:
-                i = under_way.pop(done)
+        for number, setup in setups.items():
+            package = cluster.send(_portable(setup, sampler), episodes, double)
+            numbers[trial.remote(package)] = number
+        while numbers:
+            finished, _ = cluster.ray.wait(list(numbers), num_returns=1)
+            for task in finished:
+                number = numbers.pop(task)
                 try:
-                    result, policies = cluster.ray.get(done)
+                    outcome, policies = cluster.ray.get(task)
                 except RayTaskError as error:
-                    failed.append(f"point {i}: {error.cause}")
-                    continue
-                yield i, _received(result, policies, setups[i], episodes)
-        if failed:
-            raise EpisodeError(" ".join(failed))
+                    errors.append(f"point {number}: {error.cause}")
+                else:
+                    yield number, _complete(outcome, policies, setups[number], episodes)
+        if errors:
+            raise EpisodeError(" ".join(errors))
     finally:
-        for task in under_way:
+        for task in numbers:
             cluster.ray.cancel(task, force=True)
         cluster.close()
 
 
-def _to_send(setup: Setup, sampler: Ray) -> Setup:
-    """A set-up that can be sent, and that a worker samples as it would without a cluster."""
-    given = setup.problem, setup.policies[0]
-    on_host = isinstance(choose_sampler("auto", *given), Host)
-    alone = sampler.host if on_host else program_sampler(*given, sampler.engine)
-    return replace(setup, policies=tuple(map(with_function_names, setup.policies)), sampler=alone)
+def _portable(setup: Setup, sampler: Ray) -> Setup:
+    """Return a set-up that can be sent, with the sampler that it would have without a cluster."""
+    policy = setup.policies[0]
+    if isinstance(choose_sampler("auto", setup.problem, policy), Host):
+        local: Any = sampler.host
+    else:
+        local = program_sampler(setup.problem, policy, sampler.engine)
+    policies = tuple(map(with_function_names, setup.policies))
+    return replace(setup, policies=policies, sampler=local)
 
 
-def _trial(package: Package) -> tuple[Outcome, list[Arrays]]:
-    """Run a set-up that was sent; send back what the other side does not have."""
+def _run_trial(package: Package) -> tuple[Outcome, list[Arrays]]:
+    """Return the part of an outcome that the driver lacks, and the arrays of the policies."""
     setup, episodes, double = package.open()
     with jax.enable_x64(double):
         setup = replace(setup, policies=tuple(map(with_functions, setup.policies)))
         try:
-            result = run(setup, episodes, progress=False)[0]
+            outcome = run(setup, episodes, progress=False)[0]
         except EpisodeError as error:
-            raise error.__cause__ or error from None  # how far it came is known over there
-        bare = replace(
-            result,
+            raise error.__cause__ or error from None  # without the budget, which the driver knows
+        policies = [named_arrays(policy) for policy in outcome.policies]
+        sent = replace(
+            outcome,
             problem=None,
             algorithm=None,
             policies=(),
@@ -132,19 +153,18 @@ def _trial(package: Package) -> tuple[Outcome, list[Arrays]]:
             arrays={},
             initial_policy=None,
         )
-        return bare, [named_arrays(policy) for policy in result.policies]
+        return sent, policies
 
 
-def _received(result: Outcome, policies: list[Arrays], setup: Setup, episodes: int) -> Outcome:
+def _complete(outcome: Outcome, policies: list[Arrays], setup: Setup, episodes: int) -> Outcome:
+    """Return an outcome with the parts that were not sent."""
     config, arrays = setup_config(setup, episodes)
-    trained = [
-        with_arrays_of(first, sent) for first, sent in zip(setup.policies, policies, strict=True)
-    ]
+    trained = map(with_arrays_of, setup.policies, policies)
     return replace(
-        result,
+        outcome,
         problem=setup.problem,
         algorithm=setup.algorithms[0],
-        policies=add_spaces(setup.problem, trained),
+        policies=add_spaces(setup.problem, list(trained)),
         config=config,
         arrays=arrays,
         initial_policy=setup.policies[0],

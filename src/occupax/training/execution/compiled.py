@@ -77,14 +77,11 @@ class CompiledExecutor(Executor):
         if self._mesh is not None:
             self._width *= self._mesh.shape[RUNS_AXIS]
         self._padding = -self.count % self._width
-        single = [
-            Group(
-                with_array_hyperparameters(run.algorithm),
-                initial_run(setup.problem, run.algorithm, run.policy),
-                setup.key(run.seed),
-            )
-            for run in setup.runs
-        ]
+        single: list[Group] = []
+        for run in setup.runs:
+            algorithm = with_array_hyperparameters(run.algorithm)
+            state = initial_run(setup.problem, run.algorithm, run.policy)
+            single.append(Group(algorithm, state, setup.key(run.seed)))
         single.extend([single[-1]] * self._padding)
         self._groups: list[Group] = []
         for first in range(0, len(single), self._width):
@@ -108,9 +105,10 @@ class CompiledExecutor(Executor):
             threads = os.cpu_count() or 1
         with ThreadPoolExecutor(threads) as pool:
             advanced.extend(pool.map(advance_group, groups[len(advanced) :]))
-        self._groups = [group for group, _ in advanced]
+        advanced_groups, columns = zip(*advanced, strict=True)
+        self._groups = list(advanced_groups)
         self.iteration += count
-        return self._join([columns for _, columns in advanced], axis=1)
+        return self._join(columns, axis=1)
 
     def _advance_group(
         self, phases: Int[np.ndarray, " most"], count: int, double: bool, group: Group
@@ -128,7 +126,7 @@ class CompiledExecutor(Executor):
             steps = np.asarray(metrics.steps)[:count]
         return Group(group.algorithms, runs, group.keys), self._columns(values, steps)
 
-    def _join(self, columns: list[Arrays], axis: int) -> Arrays:
+    def _join(self, columns: Sequence[Arrays], axis: int) -> Arrays:
         """Return the arrays of all runs, from those of the groups, without the padding."""
         joined: Arrays = {}
         for name in columns[0]:
@@ -280,8 +278,9 @@ def _make_mesh(devices: Sequence[Any], groups: int) -> Mesh | None:
     """Return a mesh of several devices, over groups of runs first and then over trajectories."""
     if len(devices) == 1:
         return None
-    divisors = [n for n in range(1, len(devices) + 1) if len(devices) % n == 0]
-    run_devices = max(n for n in divisors if n <= groups)
+    run_devices = min(groups, len(devices))
+    while len(devices) % run_devices:
+        run_devices -= 1
     grid = np.array(devices).reshape(run_devices, -1)
     return Mesh(grid, (RUNS_AXIS, AXIS))
 
@@ -302,6 +301,8 @@ def _unstack(tree: Any, width: int) -> list[Any]:
     def entry(i: int, leaf: np.ndarray) -> Array:
         return jax.device_put(leaf[i])
 
-    return [
-        eqx.combine(jax.tree.map(partial(entry, i), numpy_arrays), static) for i in range(width)
-    ]
+    trees: list[Any] = []
+    for i in range(width):
+        entries = jax.tree.map(partial(entry, i), numpy_arrays)
+        trees.append(eqx.combine(entries, static))
+    return trees

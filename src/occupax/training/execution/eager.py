@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from occupax.algorithms import Algorithm
 from occupax.batches import Batch
 from occupax.io.codec import Arrays, named_arrays, with_arrays_of
 from occupax.policies import Policy
@@ -36,9 +38,13 @@ class EagerExecutor(Executor):
     def __init__(self, setup: Setup, source: Source):
         super().__init__(setup, source)
         self._problem = setup.problem
-        self._algorithms = [with_array_hyperparameters(run.algorithm) for run in setup.runs]
-        self._keys = [setup.key(run.seed) for run in setup.runs]
-        self._runs = [initial_run(setup.problem, run.algorithm, run.policy) for run in setup.runs]
+        self._algorithms: list[Algorithm[Any]] = []
+        self._keys: list[Key[Array, ""]] = []
+        self._runs: list[RunState] = []
+        for run in setup.runs:
+            self._algorithms.append(with_array_hyperparameters(run.algorithm))
+            self._keys.append(setup.key(run.seed))
+            self._runs.append(initial_run(setup.problem, run.algorithm, run.policy))
 
     def advance(self, count: int) -> Arrays:
         """Carry out `count` iterations of all runs and return the metrics, [iteration, run]."""
@@ -46,16 +52,15 @@ class EagerExecutor(Executor):
         threads = min(self.count, self._source.runs_at_once)
         advance_run = partial(self._advance_run, count, double)
         if threads == 1:
-            advanced = [advance_run(number) for number in range(self.count)]
+            advanced = list(map(advance_run, range(self.count)))
         else:
             with ThreadPoolExecutor(threads) as pool:
                 advanced = list(pool.map(advance_run, range(self.count)))
         # no run changes before all have succeeded, so that a checkpoint has one iteration for all
-        self._runs = [run for run, _, _ in advanced]
+        runs, values, steps = zip(*advanced, strict=True)
+        self._runs = list(runs)
         self.iteration += count
-        values = np.stack([values for _, values, _ in advanced], 1)
-        steps = np.stack([steps for _, _, steps in advanced], 1)
-        return self._columns(values, steps)
+        return self._columns(np.stack(values, 1), np.stack(steps, 1))
 
     def _advance_run(
         self, count: int, double: bool, number: int
@@ -104,8 +109,11 @@ class EagerExecutor(Executor):
 
     def arrays(self) -> Arrays:
         """Return all that is needed to resume, by name, [run, ...]."""
-        arrays = [named_arrays(run) for run in self._runs]
-        return {name: np.stack([of_run[name] for of_run in arrays]) for name in arrays[0]}
+        arrays = list(map(named_arrays, self._runs))
+        stacked: Arrays = {}
+        for name in arrays[0]:
+            stacked[name] = np.stack([of_run[name] for of_run in arrays])
+        return stacked
 
     def _restore(self, arrays: Arrays) -> None:
         for i, run in enumerate(self._runs):
