@@ -351,15 +351,9 @@ def test_an_evaluation_reads_well():
         np.array([0.0, 1.0, 1.0, 1.0]), np.array([1, 2, 3, 5]), np.array([True, True, False, True])
     )
     assert (result.mean, result.standard_error, result.mean_length) == (0.75, 0.25, 2.75)
-    assert (
-        str(result)
-        == "return 0.75 +- 0.25 (4 episodes of 2.8 steps on average, 75% ended by themselves)"
-    )
+    assert str(result) == "return 0.75 +- 0.25 (4 episodes of 2.8 steps on average, 75% terminated)"
     alone = Evaluation(np.array([2.0]), np.array([1]), np.array([True]))
-    assert (
-        str(alone)
-        == "return 2 +- nan (1 episode of 1.0 steps on average, 100% ended by themselves)"
-    )
+    assert str(alone) == "return 2 +- nan (1 episode of 1.0 steps on average, 100% terminated)"
 
 
 @pytest.mark.parametrize(
