@@ -226,7 +226,7 @@ def test_a_simulator_whose_episodes_are_all_cut_and_earn_the_same():
         "return": np.array([[-5.0, -4.0]], np.float32),
         "grad_norm": np.ones((1, 2), np.float32),
     }
-    result = replace(result, saved_assessment=result.assessment)
+    result = replace(result, saved_assessment=result.full_assessment)
     endless = ox.Problem(ox.make("Pendulum-v1"), horizon=5)
     assert (
         kinds(replace(result, metrics=varied, problem=endless)) == []

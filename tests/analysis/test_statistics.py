@@ -342,11 +342,11 @@ ONES = np.ones(4)
     [
         (
             lambda: bootstrap(ONES[:1]),
-            r"values must have at least 2 seeds to tell how much they differ, got 1\.",
+            r"values must have at least 2 seeds, got 1\.",
         ),
         (
             lambda: bootstrap_difference(ONES, ONES[:0]),
-            r"second must have at least 2 seeds .*, got 0\.",
+            r"second must have at least 2 seeds, got 0\.",
         ),
         (lambda: bootstrap(ONES, level=0.0), r"level must be a finite number above 0, got 0\.0\."),
         (lambda: bootstrap(ONES, level=95), r"level must be below 1, got 95\."),
@@ -357,7 +357,7 @@ ONES = np.ones(4)
         (lambda: bootstrap(ONES, seed=-1), r"seed must be a whole number of at least 0, got -1\."),
         (
             lambda: bootstrap(np.ones((3, 2)), np.median),
-            r"statistic must take away the first axis and no other, got shape \(\) from \(3, 2\)\.",
+            r"statistic must reduce the first axis and no other, got shape \(\) from \(3, 2\)\.",
         ),
         (
             lambda: bootstrap_difference(np.ones((3, 2)), np.ones((3, 1))),
