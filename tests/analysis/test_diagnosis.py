@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.analysis.run_statistics import Evidence
+from occupax.analysis.run_statistics import RunStatistics
 from occupax.errors import OccupaxWarning
 from tables import arms
 
@@ -68,11 +68,11 @@ def test_no_progress_by_exact_values_and_by_noisy_ones(well):
     (finding,) = still.diagnosis
     assert finding.kind == "no-progress"
     table = np.full(np.shape(still.policy().table), 0.5)
-    assert f"the first one {ox.exact.value(COVERAGE, table):#.3g}" in finding.sentence
+    assert f"the first policy {ox.exact.value(COVERAGE, table):#.3g}" in finding.sentence
     assert (
-        f"the steps have one of {np.median(still.metrics['step_length']):#.3g}" in finding.sentence
+        f"that of the steps {np.median(still.metrics['step_length']):#.3g}" in finding.sentence
     )
-    assert "the radius cut 0% of the steps short" in finding.sentence
+    assert "0% of the steps were truncated by the radius" in finding.sentence
     # without the optimum the records alone decide: those of the one rise by more than noise, of the
     # other they do not
     unknown = {
@@ -90,7 +90,7 @@ def test_no_progress_by_exact_values_and_by_noisy_ones(well):
 
 def test_a_radius_that_cuts_every_step_is_what_to_enlarge():
     (finding,) = train(COVERAGE, replace(CALM, radius=1e-7)).diagnosis
-    assert "the radius cut 100% of the steps short" in finding.sentence
+    assert "100% of the steps were truncated by the radius" in finding.sentence
     assert finding.advice.startswith("a larger radius")
 
 
@@ -118,7 +118,7 @@ def test_noise_is_not_taken_for_progress_nor_progress_for_noise(well, seed):
         course = replace(
             well, metrics=well.metrics | {"utility": noise + trend}, saved_assessment=unknown
         )
-        assert (Evidence(course, course.full_assessment).no_progress is None) == seen
+        assert (RunStatistics(course, course.full_assessment).no_progress is None) == seen
 
 
 def test_collapse():
@@ -160,7 +160,7 @@ def test_weights_out_of_bounds():
     assert np.mean(weighed > 10) > 0.15
     finding = next(it for it in wild.diagnosis if it.kind == "weights")
     percent = 100 * np.mean(weighed > 10) // 1
-    expected = f"in {percent:.0f}% of the refinements an importance weight is above 10"
+    expected = f"in {percent:.0f}% of the recursive updates an importance weight is above 10"
     assert expected in finding.sentence
     assert f"the largest weight is {weighed.max():#.3g}" in finding.sentence
     assert "weights" not in kinds(train(COVERAGE, replace(DRIFTING, step_size=0.1), 120))
@@ -174,7 +174,7 @@ def test_a_guard_that_is_always_needed_is_a_finding_only_where_nothing_is_learne
     assert kinds(learning) == []
     assert kinds(still) == ["no-progress", "weights"]
     (share,) = {np.floor(100 * still.metrics["restarted"][:, 1::2].mean())}
-    assert f"{share:.0f}% of the refinements were made fresh" in still.diagnosis[1].sentence
+    assert f"{share:.0f}% of the recursive updates were replaced" in still.diagnosis[1].sentence
 
 
 def test_a_gradient_of_zero():
@@ -192,7 +192,7 @@ def test_a_reward_that_was_never_seen():
     assert not unseen.metrics["return"].any()
     (finding,) = unseen.diagnosis
     assert finding.kind == "reward-unseen"
-    assert "no episode earned any reward in all 2 seeds, in 250 episodes" in finding.sentence
+    assert "no episode received any reward in all 2 seeds, in 250 episodes" in finding.sentence
     assert "reward-unseen" not in kinds(
         replace(unseen, problem=COVERAGE)
     )  # what is not maximised is not missed
@@ -206,7 +206,7 @@ def test_episodes_that_are_all_cut_matter_only_where_they_may_end():
     (finding,) = cut.diagnosis
     assert finding.kind == "horizon"
     assert (
-        f"every episode was cut at the horizon of {STEPS} steps in all 2 seeds" in finding.sentence
+        f"every episode was truncated at the horizon of {STEPS} steps in all 2 seeds" in finding.sentence
     )
     for harmless in (
         ox.Problem(corridor(toll, ends=False), horizon=STEPS),  # nothing ever ends
@@ -272,7 +272,7 @@ def test_a_gradient_that_is_not_finite_where_nothing_is_visited_is_a_warning_at_
     ):
         with pytest.warns(
             OccupaxWarning,
-            match=r"is not finite where something is never visited.*log\(u \+ sigma\)",
+            match=r"is not finite at unvisited entries.*log\(u \+ sigma\)",
         ):
             result = ox.train(
                 ox.Problem(env, utility, 0.9, 4), ox.REINFORCE(batch=2), 2, progress=False
@@ -383,7 +383,7 @@ def test_a_rise_before_the_first_records_is_progress(well, first, last, noise):
         references = ox.training.References(first=first)
         assessed = replace(well.assessment, utilities=np.full(3, utility), references=references)
         course = replace(well, metrics=well.metrics | at_once, saved_assessment=assessed)
-        assert (Evidence(course, course.full_assessment).no_progress is not None) == seen
+        assert (RunStatistics(course, course.full_assessment).no_progress is not None) == seen
 
 
 def test_a_goal_that_is_never_reached_is_a_finding_though_returns_rise():
@@ -392,7 +392,7 @@ def test_a_goal_that_is_never_reached_is_a_finding_though_returns_rise():
     assert (result.metrics["return"] <= 0).all()
     finding = result.diagnosis[0]
     assert finding.kind == "horizon"
-    assert "was cut at the horizon of 999 steps in all 2 seeds" in finding.sentence
+    assert "was truncated at the horizon of 999 steps in all 2 seeds" in finding.sentence
     assert "a goal that ends an episode was never reached" in finding.sentence
 
 
@@ -409,7 +409,7 @@ def test_rewards_that_overflow_are_named_with_their_scale(scale, tabular):
     assert finding.kind == "overflow"
     assert "the rewards are too large" in finding.sentence
     assert f"about {ox.exact.value(problem, np.full(FREE.shape, 0.5)):.0e}" in finding.sentence
-    assert "divide the utility" in finding.advice
+    assert "a utility divided by its size" in finding.advice
 
 
 def test_a_policy_that_is_worth_more_than_a_float_holds_overflowed(well):
@@ -422,7 +422,7 @@ def test_a_policy_that_is_worth_more_than_a_float_holds_overflowed(well):
     huge = replace(well, status=stopped, saved_assessment=assessed)
     (finding,) = huge.diagnosis
     assert finding.kind == "overflow"
-    assert "a policy is worth more than 3.4e+38" in finding.sentence
+    assert "the utility of a policy is more than 3.4e+38" in finding.sentence
 
 
 def test_actions_that_saturate_are_named_where_a_limit_is_lost(well):

@@ -174,7 +174,7 @@ def test_limits_that_nobody_can_keep_are_said_to_be_so():
     )
     found = {finding.kind: finding for finding in result.diagnosis}["limit-not-kept"]
     assert "no policy satisfies the constraints" in found.sentence
-    assert "cannot be kept" in found.advice
+    assert "cannot be satisfied" in found.advice
 
 
 def test_multipliers_rise_with_a_violation_and_fall_with_slack_to_zero():

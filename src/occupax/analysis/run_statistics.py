@@ -1,4 +1,4 @@
-"""What the rules of the diagnosis ask of a training: how the utility went, and how much of that is noise."""
+"""Statistics of a training run for the diagnosis: the course of the utility and its noise."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,40 +23,40 @@ from occupax.problem import Problem
 from occupax.training.assessment import EPISODES, GYMNASIUM_EPISODES
 from occupax.training.schedule import Schedule
 
-FEW = 20
-"""Fewer iterations than this are too few to expect anything of."""
-WINDOW, WINDOWS = 10, 10
-"""A training is looked at in tenths, of ten records at least: with fewer, their noise is not known
-well enough."""
+MIN_ITERATIONS = 20
+"""Number of iterations from which on progress is expected."""
+MIN_WINDOW = 10
+"""Smallest number of log entries in a window. The noise of fewer is not known well enough."""
+WINDOWS = 10
+"""Number of windows of a long run."""
 RISE = 3.0
-"""Standard errors that a rise must exceed: noise alone does in one of 700 trainings."""
+"""Standard errors that a rise must exceed. Noise alone does in one of 700 runs."""
 ROUNDING = 1e-4
-"""Numbers that differ by less than this share of them are the same: estimates are sums in single
-precision."""
-KEPT, KEPT_ESTIMATED = 0.02, 0.05
-"""The excess, as a share of the limit, from which on a limit is not kept: smaller ones come and go
-with the policy. The second is for estimates from episodes, which have an error of their own."""
+"""Relative difference below which utilities are equal: estimates are sums in single precision."""
+MAX_EXACT_VIOLATION = 0.02
+"""Violation of a satisfied constraint, relative to the threshold. Small ones come and go."""
+MAX_ESTIMATED_VIOLATION = 0.05
+"""The same for violations that are estimated from episodes and have an error of their own."""
 LITTLE = 0.01
-"""Less than a hundredth of the way from the first policy to the optimum is no progress."""
+"""Fraction of the distance from the initial policy to the optimum that is no progress."""
 GOOD = 0.95
-"""A first policy that is so far on the way from the uniform one leaves next to nothing to learn."""
+"""Normalised score of an initial policy that leaves almost nothing to learn."""
 
 
 class Window(NamedTuple):
-    """The mean of some consecutive records of a seed."""
+    """Statistics of consecutive log entries of a seed."""
 
     mean: float
     noise: float
-    """The standard deviation of a record, from the differences between records, which a trend
-    hardly changes."""
+    """Standard deviation of an entry, from differences of entries, which a trend hardly changes."""
     error: float
-    """The standard error of the mean."""
+    """Standard error of the mean."""
     violation: float
-    """The mean violation of the constraints, see `Evidence.violations`."""
+    """Mean violation of the constraints, see `RunStatistics.violations`."""
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunStatistics:
     """Statistics of a run that several rules of the diagnosis use."""
 
     outcome: Outcome
@@ -64,195 +64,278 @@ class Evidence:
 
     @cached_property
     def references(self) -> References:
-        """What other policies are worth; NaN where it is not known."""
+        """Utilities of other policies. NaN where unknown."""
         return self.assessment.references or References(np.nan)
 
-    def known(self, metric: str) -> list[Float[np.ndarray, " record"]]:
-        """What was recorded of each seed, up to where it was stopped; nothing in older folders that do not have it."""
-        rows = self.outcome.metrics.get(metric, np.zeros((len(self.outcome.seeds), 0)))
+    def entries(self, metric: str) -> list[Float[np.ndarray, " record"]]:
+        """Return the log entries of a metric for each seed, up to the entry where it was stopped.
+
+        Args:
+            metric: Name of the metric. Runs without this metric have empty rows.
+
+        Returns:
+            One array for each seed.
+        """
+        missing = np.zeros((len(self.outcome.seeds), 0))
+        rows = self.outcome.metrics.get(metric, missing)
         return [row[~np.isnan(row)].astype(float) for row in rows]
 
     @cached_property
     def curves(self) -> list[Float[np.ndarray, " record"]]:
-        """The utility of each seed: the exact one where it was recorded, else the estimate from its own batches."""
-        return self.known(EXACT[0] if EXACT[0] in self.outcome.metrics else "utility")
+        """Utility of each seed: exact where it was logged, else estimated from each batch."""
+        metric = "utility"
+        if EXACT[0] in self.outcome.metrics:
+            metric = EXACT[0]
+        return self.entries(metric)
 
     @cached_property
     def violations(self) -> list[Float[np.ndarray, " record"]]:
-        """The largest violation of a constraint at each record of each seed, as a share of its limit."""
-        worst = [np.zeros(len(curve)) for curve in self.curves]
+        """Largest violation at each log entry of each seed, relative to the threshold."""
+        largest = [np.zeros(len(curve)) for curve in self.curves]
         for constraint in self._constraints:
-            for i, row in enumerate(self.known(f"violation/{constraint.name}")):
-                if len(row) == len(worst[i]):
-                    worst[i] = np.maximum(worst[i], row / (abs(constraint.limit) or 1.0))
-        return worst
+            rows = self.entries(f"violation/{constraint.name}")
+            for seed, row in enumerate(rows):
+                if len(row) == len(largest[seed]):
+                    relative = row / _scale(constraint)
+                    largest[seed] = np.maximum(largest[seed], relative)
+        return largest
 
     @cached_property
     def allowed(self) -> Float[np.ndarray, " seed"]:
-        """The violation up to which an earlier policy of each seed is no worse than the returned one."""
-        allowed = np.full(len(self.outcome.seeds), KEPT_ESTIMATED)
+        """Violation up to which an earlier policy is as feasible as the returned one."""
+        allowed = np.full(len(self.outcome.seeds), MAX_ESTIMATED_VIOLATION)
         for constraint, excess in zip(self._constraints, self.excesses, strict=True):
-            allowed = np.fmax(allowed, excess / (abs(constraint.limit) or 1.0))
+            allowed = np.fmax(allowed, excess / _scale(constraint))
         return allowed
 
     @property
     def _constraints(self) -> tuple[Constraint, ...]:
-        return () if self.outcome.problem is None else self.outcome.problem.constraints
+        if self.outcome.problem is None:
+            return ()
+        return self.outcome.problem.constraints
 
     @property
     def excesses(self) -> list[Float[np.ndarray, " seed"]]:
-        """The violation of each constraint."""
-        return [] if self.assessment.excesses is None else list(self.assessment.excesses.T)
+        """Violation of each constraint by the policy of each seed."""
+        if self.assessment.excesses is None:
+            return []
+        return list(self.assessment.excesses.T)
 
     def violates(self, seed: int) -> bool:
         """Return whether the returned policy of a seed violates a constraint."""
-        return bool(self.allowed[seed] > KEPT_ESTIMATED)
+        return bool(self.allowed[seed] > MAX_ESTIMATED_VIOLATION)
 
     def compares_with_first(self, seed: int) -> bool:
-        """Return whether the first policy of a seed satisfies the constraints as well as the returned one.
+        """Return whether the initial policy of a seed is as feasible as the returned one.
 
-        Where it does not, a lower utility is what the constraints cost.
+        Otherwise a lower utility is the price of the constraints.
         """
-        first = self.violations[seed][: self._length(0)]
-        return not first.size or bool(max(first[0], first.mean()) <= self.allowed[seed])
+        first = self.violations[seed][: self._window_length(0)]
+        if not first.size:
+            return True
+        return bool(max(first[0], first.mean()) <= self.allowed[seed])
 
     @cached_property
     def median(self) -> float:
-        """The median of what the trained policies are worth; NaN if none is finite."""
+        """Median utility of the returned policies. NaN if none is finite."""
         known = self.assessment.utilities[~np.isnan(self.assessment.utilities)]
-        return float(np.median(known)) if known.size else np.nan
+        if not known.size:
+            return np.nan
+        return float(np.median(known))
 
     @cached_property
     def iterations(self) -> int:
-        """How many iterations there were, or at least how many records."""
+        """Number of iterations, or of log entries for an unknown algorithm."""
         if self.outcome.algorithm is None or not len(self.outcome.episodes):
             return len(self.outcome.episodes)
         return Schedule(self.outcome.algorithm).iterations(int(self.outcome.episodes[-1]))
 
     @cached_property
     def counts_reward(self) -> bool:
-        """Whether the utility is one of the environment's reward."""
-        return self.outcome.problem is not None and _counts_reward(self.outcome.problem.features)
+        """Whether the utility is a function of the reward of the environment."""
+        problem = self.outcome.problem
+        return problem is not None and _counts_reward(problem.features)
 
     @cached_property
     def no_progress(self) -> str | None:
-        """What the policies came to, in words, if that is no better than where they began; None if it is, or too short.
+        """Sentence on a run that is no better than its initial policy. None for other runs.
 
-        Where the optimum is known, the median policy is compared with the first one exactly;
-        elsewhere the last tenth of the records with the first ten of them, all seeds together.
+        With a known optimum the median policy is compared exactly with the initial one. Otherwise
+        the last window of log entries is compared with the first one, over all seeds.
         """
-        seeds = [i for i in range(len(self.curves)) if self.compares_with_first(i)]
-        if self.iterations < FEW or not seeds:
+        seeds = [seed for seed in range(len(self.curves)) if self.compares_with_first(seed)]
+        if self.iterations < MIN_ITERATIONS or not seeds:
             return None
         if np.isfinite(self.references.way):
             return self._no_exact_progress()
-        windows = [self.windows(i) for i in seeds]
-        pairs = [(of_seed[0], of_seed[-1]) for of_seed in windows if of_seed]
-        if not pairs or self._is_assessed_better(pairs):
-            return None
-        rise = np.mean([last.mean - first.mean for first, last in pairs])
-        error = np.sqrt(np.sum([first.error**2 + last.error**2 for first, last in pairs])) / len(
-            pairs
-        )
-        before, after = (float(np.mean([pair[i].mean for pair in pairs])) for i in (0, 1))
-        if rise > max(RISE * error, ROUNDING * abs(before)):
-            return None
-        rose = (
-            f"no more than noise explains (standard error {short(float(error))})"
-            if rise > 0
-            else "which is no rise"
-        )
-        return f"the mean utility of the first records is {short(before)} and that of the last {short(after)}, {rose}"
+        return self._no_estimated_progress(seeds)
 
-    def _is_assessed_better(self, pairs: list[tuple[Window, Window]]) -> bool:
-        """Return whether the returned policies are better than the first one in new episodes, by more than noise.
+    def _no_exact_progress(self) -> str | None:
+        references = self.references
+        first = references.first
+        if references.optimum is None or np.isnan(self.median) or references.share(first) >= GOOD:
+            return None
+        if self.median - first >= LITTLE * (references.optimum - first):
+            return None
+        median = short(self.median, references.way)
+        initial = short(first, references.way)
+        optimum = short(references.optimum, references.way)
+        return (
+            f"the median policy has utility {median}, the first policy {initial} "
+            f"and the optimum {optimum}"
+        )
 
-        The first records may be those of policies that had learned already, and the whole of a rise
-        is before them.
+    def _no_estimated_progress(self, seeds: list[int]) -> str | None:
+        first: list[Window] = []
+        last: list[Window] = []
+        for seed in seeds:
+            windows = self.windows(seed)
+            if windows:
+                first.append(windows[0])
+                last.append(windows[-1])
+        if not first or self._is_assessed_better(first + last):
+            return None
+        initial_mean = float(np.mean([window.mean for window in first]))
+        final_mean = float(np.mean([window.mean for window in last]))
+        rise = final_mean - initial_mean
+        errors = [window.error for window in first + last]
+        error = float(np.linalg.norm(errors)) / len(first)
+        if rise > max(RISE * error, ROUNDING * abs(initial_mean)):
+            return None
+        remark = "without a rise"
+        if rise > 0:
+            remark = f"a rise within the noise (standard error {short(error)})"
+        return (
+            f"the mean utility of the first records is {short(initial_mean)} "
+            f"and of the last records {short(final_mean)}, {remark}"
+        )
+
+    def _is_assessed_better(self, windows: list[Window]) -> bool:
+        """Return whether new episodes show the returned policies to be better than the initial one.
+
+        The first log entries may already be those of better policies, if all progress happened
+        before them.
         """
         rise = self.median - self.references.first
-        noise = max(window.noise for pair in pairs for window in pair)
-        batch = 1 if self.outcome.algorithm is None else max(Schedule(self.outcome.algorithm).sizes)
-        is_gymnasium = self.outcome.problem is not None and isinstance(
-            self.outcome.problem.env, GymnasiumEnv
-        )
-        episodes = GYMNASIUM_EPISODES if is_gymnasium else EPISODES
+        noise = max(window.noise for window in windows)
+        batch = 1
+        if self.outcome.algorithm is not None:
+            batch = max(Schedule(self.outcome.algorithm).sizes)
+        episodes = EPISODES
+        problem = self.outcome.problem
+        if problem is not None and isinstance(problem.env, GymnasiumEnv):
+            episodes = GYMNASIUM_EPISODES
         error = noise * np.sqrt(2 * batch / episodes)
         return bool(rise > max(RISE * error, ROUNDING * abs(self.median)))
 
-    def _no_exact_progress(self) -> str | None:
-        others, reached = self.references, self.median
-        if others.optimum is None or np.isnan(reached) or others.share(others.first) >= GOOD:
-            return None
-        if reached - others.first >= LITTLE * (others.optimum - others.first):
-            return None
-        first, optimum = short(others.first, others.way), short(others.optimum, others.way)
-        return f"the median policy is worth {short(reached, others.way)}, the first one {first}, the best {optimum}"
-
     def windows(self, seed: int) -> list[Window]:
-        """Return the first few records of a seed, then the rest in tenths; nothing if there are too few records."""
-        curve = self.curves[seed]
-        few, length = self._length(0), self._length(len(curve) // WINDOWS)
-        ends = range(len(curve), few + length - 1, -length)
-        parts = [(0, few), *((end - length, end) for end in reversed(ends))]
-        return [self._window(seed, slice(*part)) for part in parts] if ends else []
+        """Return statistics of the first log entries of a seed, then of the rest in tenths.
 
-    def _length(self, records: int) -> int:
-        """Whole periods of the algorithm, whose batches differ in noise and bias, and two at least for a difference."""
-        return self._period * max(2, -(-max(WINDOW, records) // self._period))
+        Args:
+            seed: Index of the seed.
+
+        Returns:
+            The windows in order, or none if there are too few log entries.
+        """
+        count = len(self.curves[seed])
+        first_length = self._window_length(0)
+        length = self._window_length(count // WINDOWS)
+        ends = range(count, first_length + length - 1, -length)
+        if not ends:
+            return []
+        windows = [self._window(seed, slice(0, first_length))]
+        for end in reversed(ends):
+            windows.append(self._window(seed, slice(end - length, end)))
+        return windows
+
+    def _window_length(self, records: int) -> int:
+        """Return a length of at least two whole periods of the algorithm.
+
+        The batches of a period differ in noise and bias, and a difference needs two of them.
+        """
+        periods = -(-max(MIN_WINDOW, records) // self._period)
+        return self._period * max(2, periods)
 
     @cached_property
     def _period(self) -> int:
-        """After how many records the phases of the algorithm repeat."""
+        """Number of log entries after which the phases of the algorithm repeat."""
         if self.outcome.algorithm is None:
             return 1
-        repeats = Schedule(self.outcome.algorithm).period
-        return repeats // int(np.gcd(repeats, self.outcome.config["setup"]["record_every"]))
+        iterations = Schedule(self.outcome.algorithm).period
+        record_every = self.outcome.config["setup"]["record_every"]
+        return iterations // int(np.gcd(iterations, record_every))
 
     def _window(self, seed: int, records: slice) -> Window:
-        part = self.curves[seed][records]
-        noise = float(np.sqrt(np.mean((part[self._period :] - part[: -self._period]) ** 2) / 2))
-        error = noise / float(np.sqrt(len(part)))
-        return Window(
-            float(part.mean()), noise, error, float(self.violations[seed][records].mean())
-        )
+        values = self.curves[seed][records]
+        differences = values[self._period :] - values[: -self._period]
+        noise = float(np.sqrt(np.mean(differences**2) / 2))
+        error = noise / float(np.sqrt(len(values)))
+        violation = float(self.violations[seed][records].mean())
+        return Window(float(values.mean()), noise, error, violation)
+
+
+def _scale(constraint: Constraint) -> float:
+    """Return the number that a violation is divided by."""
+    return abs(constraint.limit) or 1.0
 
 
 def may_end(problem: Problem, returns: Float[np.ndarray, " record"]) -> bool:
-    """Whether an episode may end by itself before the horizon, so that one that is cut there says something.
+    """Return whether episodes may terminate before the horizon, so that truncation is a fault.
 
-    A table tells, and so does the program of an environment in JAX or of the one that an id of
-    Gymnasium has here. There, an end is what is wanted only if no episode earned anything: costs
-    that an end would spare. Elsewhere it is not known, and only episodes that all earn the same are
-    taken for such.
+    A table is searched for reachable terminal states. Of an environment in JAX, or a Gymnasium
+    environment with an implementation in JAX, the termination must depend on the state and no
+    return be positive, so that a termination would save costs. Of other environments all returns
+    must be equal.
+
+    Args:
+        problem: The problem.
+        returns: Undiscounted returns of the log entries of a seed.
     """
-    env, steps = problem.env, problem.sampling_horizon() - 1
+    env = problem.env
     if not returns.size:
         return False
-    if not isinstance(env, TabularMDP):
-        costs = bool((returns <= 0).all()) and _end_depends_on_state(env)
-        return costs or bool((returns == returns[0]).all())
-    reached, onward = env.initial > 0, env.transition.T
+    if isinstance(env, TabularMDP):
+        return _reaches_terminal_state(env, problem.sampling_horizon() - 1)
+    if (returns <= 0).all() and _end_depends_on_state(env):
+        return True
+    return bool((returns == returns[0]).all())
+
+
+def _reaches_terminal_state(env: TabularMDP, steps: int) -> bool:
+    """Return whether a terminal state can be reached within some steps."""
+    transposed = env.transition.T
+    reached = env.initial > 0
     for _ in range(min(steps, env.num_states)):
-        reached = reached | (onward @ np.repeat(reached.astype(float), env.num_actions) > 0)
+        sources = np.repeat(reached.astype(float), env.num_actions)
+        reached = reached | (transposed @ sources > 0)
     return bool(np.any(env.terminal & reached))
 
 
 def _end_depends_on_state(env: DecisionProcess) -> bool:
-    """Return whether the end of an episode is a function of the state, as far as the environment is known."""
-    program_of = implementation(env.source) if isinstance(env, GymnasiumEnv) else env
-    if not isinstance(program_of, Environment):
+    """Return whether termination is known to be a function of the state."""
+    program_env = env
+    if isinstance(env, GymnasiumEnv):
+        program_env = implementation(env.source)
+    if not isinstance(program_env, Environment):
         return False
-    state = jax.eval_shape(program_of.reset, jax.random.key(0))
-    program = jax.make_jaxpr(program_of.terminated)(state).jaxpr
-    needed = {variable for variable in program.outvars if isinstance(variable, Var)}
+    state = jax.eval_shape(program_env.reset, jax.random.key(0))
+    program = jax.make_jaxpr(program_env.terminated)(state).jaxpr
+    needed: set[Var] = set()
+    _add_variables(needed, program.outvars)
     for equation in reversed(program.eqns):
         if needed.intersection(equation.outvars):
-            needed.update(variable for variable in equation.invars if isinstance(variable, Var))
+            _add_variables(needed, equation.invars)
     return not needed.isdisjoint(program.invars)
+
+
+def _add_variables(variables: set[Var], atoms: list[object]) -> None:
+    """Add the variables among the atoms of a program. The others are literals."""
+    for atom in atoms:
+        if isinstance(atom, Var):
+            variables.add(atom)
 
 
 def _counts_reward(feature: Feature) -> bool:
     if isinstance(feature, features.Stack):
-        return any(map(_counts_reward, feature.parts))
+        return any(_counts_reward(part) for part in feature.parts)
     return isinstance(feature, features.Reward)
