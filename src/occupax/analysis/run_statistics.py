@@ -243,10 +243,9 @@ class RunStatistics:
         ends = range(count, first_length + length - 1, -length)
         if not ends:
             return []
-        windows = [self._window(seed, slice(0, first_length))]
-        for end in reversed(ends):
-            windows.append(self._window(seed, slice(end - length, end)))
-        return windows
+        starts_and_ends = [(0, first_length)]
+        starts_and_ends += [(end - length, end) for end in reversed(ends)]
+        return [self._window(seed, slice(start, end)) for start, end in starts_and_ends]
 
     def _window_length(self, records: int) -> int:
         """Return a length of at least two whole periods of the algorithm.
