@@ -69,9 +69,7 @@ def test_no_progress_by_exact_values_and_by_noisy_ones(well):
     assert finding.kind == "no-progress"
     table = np.full(np.shape(still.policy().table), 0.5)
     assert f"the first policy {ox.exact.value(COVERAGE, table):#.3g}" in finding.sentence
-    assert (
-        f"that of the steps {np.median(still.metrics['step_length']):#.3g}" in finding.sentence
-    )
+    assert f"that of the steps {np.median(still.metrics['step_length']):#.3g}" in finding.sentence
     assert "0% of the steps were truncated by the radius" in finding.sentence
     # without the optimum the records alone decide: those of the one rise by more than noise, of the
     # other they do not
@@ -206,7 +204,8 @@ def test_episodes_that_are_all_cut_matter_only_where_they_may_end():
     (finding,) = cut.diagnosis
     assert finding.kind == "horizon"
     assert (
-        f"every episode was truncated at the horizon of {STEPS} steps in all 2 seeds" in finding.sentence
+        f"every episode was truncated at the horizon of {STEPS} steps in all 2 seeds"
+        in finding.sentence
     )
     for harmless in (
         ox.Problem(corridor(toll, ends=False), horizon=STEPS),  # nothing ever ends
