@@ -203,8 +203,7 @@ def compute_gap() -> dict[str, Any]:
     """Train on the large lake, with the exact utility and the certified gap of every record."""
     coverage = ox.utilities.LogCoverage(sigma=0.125)
     problem = ox.Problem("FrozenLake8x8-v1", coverage, discount=0.99, horizon=200)
-    options = {"episodes": 50_000, "seeds": 1, "record_every": 25, "exact": True}
-    result = ox.train(problem, ox.REINFORCE(), progress=False, **options)
+    result = ox.train(problem, ox.REINFORCE(), 50_000, record_every=25, exact=True, progress=False)
     optimum = ox.solve(problem, tolerance=1e-3)
     return {
         "episodes": np.asarray(result.episodes),
@@ -440,8 +439,9 @@ def compute_curves() -> dict[str, Any]:
     problem = ox.Problem("FrozenLake8x8-v1", coverage, discount=0.99, horizon=200)
     curves: dict[str, Any] = {"optimum": ox.solve(problem, tolerance=1e-2).value}
     for name in TITLES:
-        options = {"episodes": 20_000, "seeds": 5, "record_every": 25, "exact": True}
-        result = ox.train(problem, name, progress=False, **options)
+        result = ox.train(
+            problem, name, 20_000, seeds=5, record_every=25, exact=True, progress=False
+        )
         curves[name] = (np.asarray(result.episodes), np.asarray(result.metrics["exact_utility"]))
         print(f"  {name}: {np.median(curves[name][1][:, -1]):.2f}")
     return curves
@@ -499,12 +499,13 @@ def compute_lake() -> dict[str, Any]:
     problem = ox.Problem("FrozenLake8x8-v1", coverage, discount=0.99, horizon=200)
     optimum = ox.solve(problem, tolerance=1e-2)
     frames: list[tuple[int, float, np.ndarray]] = []
+    policy: Any = None
     for budget in BUDGETS:
-        result = ox.train(problem, episodes=budget, progress=False)
-        probs = table_of(problem, result.policy())
+        policy = ox.train(problem, episodes=budget, progress=False).policy()
+        probs = table_of(problem, policy)
         value = float(ox.exact.value(problem, probs))
         frames.append((budget, value, state_visits(problem, probs)))
-    return {"frames": frames, "optimum": optimum.value, "walk": play_episode(result.policy())}
+    return {"frames": frames, "optimum": optimum.value, "walk": play_episode(policy)}
 
 
 def play_episode(policy: Any) -> list[np.ndarray]:

@@ -26,14 +26,15 @@ class Discharge(ox.envs.Environment):
     action_space: ox.envs.ActionSpace = eqx.field(
         default=ox.envs.BoxActions([0.0], [1.0]), static=True
     )
-    time_limit: int = eqx.field(default=12, static=True)
+    time_limit: int | None = eqx.field(default=12, static=True)
 
     def reset(self, key):
         return jax.random.uniform(key, minval=0.5, maxval=1.5), jnp.asarray(0)
 
     def step(self, state, action, key):
         price, hour = state
-        return (1 + 0.8 * (price - 1) + 0.2 * jax.random.normal(key), hour + 1), action[0] * price
+        reward = jnp.asarray(action)[0] * price
+        return (1 + 0.8 * (price - 1) + 0.2 * jax.random.normal(key), hour + 1), reward
 
     def observe(self, state):
         return 2 * (state[0] - 1)[None]

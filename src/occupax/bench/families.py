@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from occupax.bench.generators import GENERATORS
-from occupax.bench.objectives import network_arguments, tabular_utility
+from occupax.bench.objectives import Time, network_arguments, tabular_utility
 from occupax.envs import LQR, TabularMDP, make
 from occupax.errors import check_integer, unknown
 from occupax.io import codec
@@ -105,7 +105,7 @@ class BenchProblem:
     @cached_property
     def problem(self) -> Problem:
         """Problem that runs train on."""
-        time = {"discount": self.entry.discount, "horizon": self.entry.horizon}
+        time: Time = {"discount": self.entry.discount, "horizon": self.entry.horizon}
         env = self._make_env()
         if isinstance(env, TabularMDP):
             utility = tabular_utility(self.utility, self._random(self.name), env, time)

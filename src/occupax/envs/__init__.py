@@ -9,10 +9,11 @@
   actions, `episode` plays one episode of it call by call, and `slots` steps several that play side
   by side. `vector_reward`: rewards that are vectors.
 * `gymnax`: `from_gymnax`, any environment of gymnax.
-* `lookup`: what an id or module:factory stands for. `elsewhere`: which package has an id that is
-  not known.
+* `lookup`: what an id or module:factory stands for. `missing_envs`: which package has an id
+  that is not known.
 * `registry`: `make`, `register` and `list`.
-* `check/`: whether an environment of Gymnasium is fit for training.
+* `check/`: whether an environment is fit for training; `observation_checks` has the part for
+  observations and their space, and `issues` the faults, with their texts in `issues.toml`.
 """
 
 from occupax.envs.acrobot import Acrobot

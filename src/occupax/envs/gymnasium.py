@@ -110,8 +110,8 @@ class GymnasiumEnv(DecisionProcess):
         """Return the fields of this class that an environment determines."""
         import gymnasium as gym
 
-        from occupax.envs.check.observations import check_space
         from occupax.envs.gymnasium_actions import read_actions
+        from occupax.envs.observation_checks import check_space
         from occupax.envs.vector_reward import vector_reward_size
 
         try:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions
-from occupax.envs.check.issues import (
+from occupax.envs.issues import (
     EnvIssue,
     describe,
     describe_with_type,

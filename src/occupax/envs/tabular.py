@@ -220,7 +220,7 @@ class TabularMDP(Environment):
 
 
 def _thresholds(probabilities: Float[np.ndarray, "*rows K"]) -> Float[np.ndarray, "*rows K"]:
-    """Return cumulative probabilities, above 1 from the last possible outcome on, despite rounding."""
+    """Return cumulative probabilities that exceed 1 from the last possible outcome on."""
     is_followed = np.cumsum(probabilities[..., :0:-1], -1)[..., ::-1] > 0
     never = np.zeros_like(probabilities[..., :1], bool)
     is_followed = np.concatenate([is_followed, never], -1)
@@ -308,7 +308,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
-    """Return the number of actions, and rewards [S * A, S], or [S * A, 1] if they depend on the pair."""
+    """Return the number of actions and rewards [S * A, S], or [S * A, 1] without next states."""
     is_sparse = hasattr(reward, "tocoo")
     rewards = _read("reward", reward)
     shape = rewards.shape
@@ -328,7 +328,7 @@ def _read_rewards(reward: Any, S: int) -> tuple[int, Any]:
 def _read_matrix(transition: Any, S: int, A: int) -> sparse.csr_array:
     matrix = _read("transition", transition)
     allowed = f"[S, A, S] = {(S, A, S)}"
-    shapes = [(S, A, S)]
+    shapes: list[tuple[int, ...]] = [(S, A, S)]
     if hasattr(transition, "tocoo"):
         allowed = f"[S * A, S] = {(S * A, S)} or {allowed} when sparse"
         shapes.append((S * A, S))

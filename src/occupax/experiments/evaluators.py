@@ -129,5 +129,5 @@ def _are_finite(stacked: Any) -> np.ndarray:
     finite: list[np.ndarray] = []
     for leaf in jax.tree.leaves(stacked):
         flat = np.asarray(leaf).reshape(len(leaf), -1)
-        finite.append(np.isfinite(flat).all(1))
+        finite.append(np.asarray(np.isfinite(flat).all(1)))
     return np.all(finite, axis=0)

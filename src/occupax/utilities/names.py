@@ -15,7 +15,7 @@ UTILITIES: dict[str, type[Utility]] = {
 }
 """Utilities that need no argument."""
 
-OF_SOMETHING: dict[str, type[Utility]] = {
+OF_SOMETHING: dict[str, type[Any]] = {
     "kl": KL,
     "forward-kl": ForwardKL,
     "soft-min": SoftMin,

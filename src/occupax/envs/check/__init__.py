@@ -2,13 +2,11 @@
 
 * `environment`: plays random episodes of Gymnasium and checks all results.
 * `jax_environment`: traces and plays an environment in JAX.
-* `observations`: checks observations and their space.
-* `issues`: issues, with their texts in `issues.toml`, and calls that may raise or hang.
 """
 
 from typing import Any
 
-from occupax.envs.check.issues import EnvIssue, Issues
+from occupax.envs.issues import EnvIssue, Issues
 from occupax.errors import check_integer, check_number
 
 __all__ = ["EnvIssue", "check_env"]

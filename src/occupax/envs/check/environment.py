@@ -12,17 +12,6 @@ import gymnasium as gym
 import jax
 import numpy as np
 
-from occupax.envs.check.issues import (
-    EnvIssue,
-    Issues,
-    StopCheckError,
-    describe,
-    describe_with_type,
-    episode_step,
-    make_issue,
-    raised_issue,
-)
-from occupax.envs.check.observations import check_observation, check_space
 from occupax.envs.episode import (
     Episode,
     EpisodeFailedError,
@@ -32,7 +21,18 @@ from occupax.envs.episode import (
     time_limit,
 )
 from occupax.envs.gymnasium_actions import read_actions
+from occupax.envs.issues import (
+    EnvIssue,
+    Issues,
+    StopCheckError,
+    describe,
+    describe_with_type,
+    episode_step,
+    make_issue,
+    raised_issue,
+)
 from occupax.envs.lookup import make_error
+from occupax.envs.observation_checks import check_observation, check_space
 
 MAX_ACTIONS = 30
 """Largest number of actions in the words that repeat an episode."""

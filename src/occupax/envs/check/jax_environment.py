@@ -11,7 +11,9 @@ from jaxtyping import Array
 
 from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import Environment
-from occupax.envs.check.issues import (
+from occupax.envs.gymnax import from_gymnax
+from occupax.envs.gymnax_functions import find_fault, find_state_issue
+from occupax.envs.issues import (
     EnvIssue,
     Issues,
     describe,
@@ -19,8 +21,6 @@ from occupax.envs.check.issues import (
     episode_step,
     make_issue,
 )
-from occupax.envs.gymnax import from_gymnax
-from occupax.envs.gymnax_functions import find_fault, find_state_issue
 
 STEP = "env.step(state, action, key)"
 COMPILED = (

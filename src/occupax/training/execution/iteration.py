@@ -148,7 +148,7 @@ def metric_names(
         algorithm: algorithm of the run.
         own_metrics: names of the metrics that the algorithm adds.
     """
-    names = list(COMMON_METRICS)
+    names: list[str] = list(COMMON_METRICS)
     space = problem.env.action_space
     if isinstance(space, BoxActions) and space.bounded:
         names.append("actions_clipped")

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from occupax.envs.check.issues import EnvIssue, describe, describe_with_type, make_issue
+from occupax.envs.issues import EnvIssue, describe, describe_with_type, make_issue
 
-SUPPORTED = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 def check_space(space: Any, part: str = "observation_space") -> Iterator[EnvIssue]:
@@ -76,7 +76,7 @@ def _check_dict(space: spaces.Dict, value: Any, where: str, part: str) -> Iterat
             yield from check_observation(inner, value[key], where, f"{part}[{key!r}]")
 
 
-def _check_state(space: spaces.Discrete, value: Any, where: str, part: str) -> Iterator[EnvIssue]:
+def _check_state(space: Any, value: Any, where: str, part: str) -> Iterator[EnvIssue]:
     first = int(space.start)
     last = first + int(space.n) - 1
     is_integer = isinstance(value, int | np.integer)
