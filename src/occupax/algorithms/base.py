@@ -73,9 +73,9 @@ class Algorithm(eqx.Module, Generic[State]):
     """Base class of algorithms, which update a policy from batches of trajectories.
 
     A subclass declares its kinds of iteration (`phases`), the update of each, and their order
-    (`phase`). Samplers, records and checkpoints are no part of an algorithm. The phase depends on
-    the number of the iteration only. All runs of a program therefore sample batches of the same
-    size, and the number of episodes is known before training.
+    (`phase`). Samplers, records and checkpoints are separate. The phase depends on the number of
+    the iteration only. All runs of a program therefore sample batches of the same size, and the
+    number of episodes is known before training.
 
     Args:
         step_size: step size (eta). Default: by rule and policy, see `steps.default_size`.
@@ -131,7 +131,15 @@ class Algorithm(eqx.Module, Generic[State]):
 
     @abstractmethod
     def init(self, problem: Problem, policy: Policy) -> State:
-        """Return the state before the first iteration."""
+        """Return the state before the first iteration.
+
+        Args:
+            problem: problem of the training run.
+            policy: initial policy of the training run.
+
+        Returns:
+            The initial state.
+        """
 
     def phase(self, iteration: int) -> int:
         """Return the index in `phases` of an iteration, which depends on its number only.
@@ -145,15 +153,39 @@ class Algorithm(eqx.Module, Generic[State]):
         return 0
 
     def phases_of(self, first: int, count: int) -> Int[np.ndarray, " count"]:
-        """Return the phases of `count` iterations from number `first` on."""
-        return np.array([self.phase(first + offset) for offset in range(count)], np.int32)
+        """Return the phases of consecutive iterations.
+
+        Args:
+            first: number of the first iteration.
+            count: number of iterations.
+
+        Returns:
+            The index in `phases` of each iteration.
+        """
+        phases = map(self.phase, range(first, first + count))
+        return np.array(list(phases), np.int32)
 
     def metrics(self, state: State) -> dict[str, Float[Array, ""]]:
-        """Return additional scalar metrics of an iteration, by name. Default: none."""
+        """Return additional metrics of an iteration. Default: none.
+
+        Args:
+            state: state after the iteration.
+
+        Returns:
+            Scalars by the name of the metric.
+        """
         return {}
 
     def model(self, problem: Problem, state: State) -> Any:
-        """Return the learned model of the environment for `Result.model`. Default: None."""
+        """Return the learned model of the environment for `Result.model`.
+
+        Args:
+            problem: problem of the training run.
+            state: last state.
+
+        Returns:
+            The model. Default: None.
+        """
         return None
 
     def step(self) -> Step:
@@ -164,7 +196,14 @@ class Algorithm(eqx.Module, Generic[State]):
         return Step(self.step_size, self.radius, self.rule, decay_after)
 
     def step_size_for(self, policy: Policy) -> Number:
-        """Return the step size for a policy, by default that of the step rule."""
+        """Return the step size for a policy.
+
+        Args:
+            policy: initial policy of the training run.
+
+        Returns:
+            The step size (eta). Default: that of the step rule.
+        """
         return self.step().size_for(policy)
 
     def resolve(self, problem: Problem, policy: Policy) -> "Algorithm[State]":
@@ -173,6 +212,9 @@ class Algorithm(eqx.Module, Generic[State]):
         Args:
             problem: problem of the training run.
             policy: initial policy of the training run.
+
+        Returns:
+            A copy without open hyperparameters.
         """
         resolved = self
         if self.step_size is None:
