@@ -519,7 +519,7 @@ VARIANCE = VarianceConstants(1.0, 1.0, 1.0, 1.0)
     ],
 )
 def test_bad_numbers_are_named(name: str, call: Callable[[float], Any], value: float) -> None:
-    with pytest.raises(ValueError, match=rf"^`{name}` is {value}; it must .*\.$"):
+    with pytest.raises(ValueError, match=rf"^{name} must .*, got {value}\.$"):
         call(value)
 
 
@@ -540,5 +540,5 @@ def test_bad_numbers_are_named(name: str, call: Callable[[float], Any], value: f
     ],
 )
 def test_bad_edges_are_named(name: str, call: Callable[[], Any]) -> None:
-    with pytest.raises(ValueError, match=rf"^`{name}` is .*; it must .*\.$"):
+    with pytest.raises(ValueError, match=rf"^{name} must .*, got .*\.$"):
         call()

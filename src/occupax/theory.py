@@ -1,15 +1,15 @@
-"""The constants, step sizes and sample counts of the theory of TSIVR-PG, as a calculator.
+"""Calculator of constants, step sizes and sample counts in the theory of TSIVR-PG.
 
 The source is Zhang, Ni, Yu, Szepesvari and Wang, "On the Convergence and Sample Efficiency of
-Variance-Reduced Policy Gradient Method"; each docstring names the lemma or theorem by its label
-there. Where the constants printed in the paper do not follow from its own proofs, the corrected
-ones are used and the docstring says so.
+Variance-Reduced Policy Gradient Method". Each docstring names the lemma or theorem by its label in
+that paper. Constants that do not follow from the paper's own proofs are corrected, and their
+docstrings mark the corrections.
 """
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -24,8 +24,9 @@ from occupax.steps import TABULAR_LIPSCHITZ, theory_radius
 from occupax.utilities.base import Smoothness
 
 WARNING = (
-    "These settings guarantee convergence but are far too small for practice (for tabular FrozenLake eta is below "
-    "1e-7): tune eta and delta instead, and read the numbers for how the cost grows as epsilon shrinks."
+    "These settings guarantee convergence but are far too small for practice (for tabular "
+    "FrozenLake eta is below 1e-7): tune eta and delta instead, and read the numbers for how the "
+    "cost grows as epsilon shrinks."
 )
 TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": TABULAR_LIPSCHITZ, "smoothness_psi": 0.0})
 """Sharper constants for a softmax over a table of logits: `Constants(..., **TABULAR_SOFTMAX)`.
@@ -33,13 +34,16 @@ TABULAR_SOFTMAX = MappingProxyType({"lipschitz_psi": TABULAR_LIPSCHITZ, "smoothn
 The proofs use them only to bound ||grad log pi|| and ||hess log pi||, which are at most sqrt(2) and
 1/2 for a table.
 """
+MAX_EXPONENT = 709.0
+"""Exponents above this overflow a float."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theory asks of a problem with the discount gamma (assumption:psi-Lip and assumption:F-Lip)."""
+    """Constants of a problem in the theory (assumption:psi-Lip and assumption:F-Lip)."""
 
     discount: float
+    """Discount factor gamma."""
     lipschitz_psi: float
     """Bound of ||grad psi||_2 for the logits psi, l_psi."""
     smoothness_psi: float
@@ -53,15 +57,11 @@ class Constants:
 
     def __post_init__(self) -> None:
         _check_discount(self.discount)
-        _check_finite(
-            "positive", lipschitz_psi=self.lipschitz_psi, lipschitz_utility=self.lipschitz_utility
-        )
-        _check_finite(
-            "non-negative",
-            smoothness_psi=self.smoothness_psi,
-            smoothness_utility=self.smoothness_utility,
-        )
-        _check_finite("non-negative", smoothness_utility_l1=self.smoothness_utility_l1)
+        _check_positive("lipschitz_psi", self.lipschitz_psi)
+        _check_positive("lipschitz_utility", self.lipschitz_utility)
+        check_number("smoothness_psi", self.smoothness_psi, low=0.0)
+        check_number("smoothness_utility", self.smoothness_utility, low=0.0)
+        check_number("smoothness_utility_l1", self.smoothness_utility_l1, low=0.0)
 
 
 def problem_constants(
@@ -70,79 +70,97 @@ def problem_constants(
     smoothness_psi: float | None = None,
     reward_bound: float | None = None,
 ) -> Constants:
-    """The constants of a problem whose utility has finite ones; a tabular one brings what is not given.
+    """Return the constants of a problem whose utility has finite ones.
 
     Args:
-        problem: the problem, or an environment or its name for its discounted return.
-        lipschitz_psi: bound of the gradient of the policy's logits; by default that of a softmax
-            over a table.
-        smoothness_psi: bound of the Hessian of the policy's logits; given if and only if
-            `lipschitz_psi` is.
-        reward_bound: the largest reward of a step, up to its sign, where the environment is not
+        problem: The problem. An environment or its name stands for its discounted return.
+        lipschitz_psi: Bound of the gradient of the policy's logits. By default the bound of a
+            softmax over a table, for tabular environments.
+        smoothness_psi: Bound of the Hessian of the policy's logits. Required if and only if
+            `lipschitz_psi` is passed.
+        reward_bound: Largest absolute reward of a step. Required for environments that are not
             tabular.
+
+    Returns:
+        The constants.
+
+    Raises:
+        ValueError: if a constant is missing or infinite.
     """
     problem = as_problem(problem)
     if lipschitz_psi is None and smoothness_psi is None and isinstance(problem.env, TabularMDP):
-        lipschitz_psi, smoothness_psi = TABULAR_SOFTMAX.values()
+        lipschitz_psi = TABULAR_SOFTMAX["lipschitz_psi"]
+        smoothness_psi = TABULAR_SOFTMAX["smoothness_psi"]
     if lipschitz_psi is None or smoothness_psi is None:
         raise ValueError(
-            "lipschitz_psi and smoothness_psi must both be given, or left out for the softmax over the table of a "
-            f"tabular environment, got {lipschitz_psi} and {smoothness_psi} for {type(problem.env).__name__}."
+            "lipschitz_psi and smoothness_psi must both be given, or left out for the softmax over "
+            f"the table of a tabular environment, got {lipschitz_psi} and {smoothness_psi} for "
+            f"{type(problem.env).__name__}."
         )
-    return Constants(
-        problem.discount,
-        lipschitz_psi,
-        smoothness_psi,
-        *occupancy_smoothness(problem, reward_bound),
-    )
+    smoothness = occupancy_smoothness(problem, reward_bound)
+    return Constants(problem.discount, lipschitz_psi, smoothness_psi, *smoothness)
 
 
 def occupancy_smoothness(problem: ProblemSource, reward_bound: float | None = None) -> Smoothness:
-    """The constants of the utility as a function of the state-action occupancy, lambda.
+    """Return the constants of the utility as a function of the state-action occupancy lambda.
 
-    With the features Phi, [S * A, d], this function is F(Phi^T lambda). If a row of Phi has at most
-    the l1 norm R and a column C, Phi takes the inf-norm to at most R times as much, and Phi^T the
-    1-norm to R and the 2-norm to sqrt(R C).
+    With the features Phi, [S * A, d], this function is F(Phi^T lambda). Let R bound the 1-norm of
+    the rows of Phi and C the 1-norm of the columns. Then the norm of Phi from inf-norm to inf-norm
+    is at most R. The norm of Phi^T is at most R between 1-norms and sqrt(R C) between 2-norms.
+
+    Args:
+        problem: The problem. An environment or its name stands for its discounted return.
+        reward_bound: Largest absolute reward of a step. Required for environments that are not
+            tabular.
+
+    Returns:
+        The bound of the gradient and its Lipschitz constants.
+
+    Raises:
+        ValueError: if a constant is infinite, or `reward_bound` does not fit the environment.
     """
     problem = as_problem(problem)
     own = problem.utility.smoothness
-    if not all(map(math.isfinite, own)):
-        shown = ", ".join(f"{name}={constant:g}" for name, constant in own._asdict().items())
+    if not all(math.isfinite(constant) for constant in own):
+        values = [f"{name}={constant:g}" for name, constant in own._asdict().items()]
         raise ValueError(
-            f"the theory needs a utility with finite constants, but {type(problem.utility).__name__} has {shown}; "
-            "log coverage has finite ones, and so has the entropy with a smoothing above 0."
+            "the theory needs a utility with finite constants, but "
+            f"{type(problem.utility).__name__} has {', '.join(values)}; log coverage has finite "
+            "ones, and so has the entropy with a smoothing above 0."
         )
-    row, column = _norms(problem, reward_bound)
-    return Smoothness(
-        row * own.gradient_bound, row * math.sqrt(row * column) * own.l2, row**2 * own.l1
-    )
+    row, column = _feature_norms(problem, reward_bound)
+    l2 = row * math.sqrt(row * column) * own.l2
+    return Smoothness(row * own.gradient_bound, l2, row**2 * own.l1)
 
 
-def _norms(problem: Problem, reward_bound: float | None) -> tuple[float, float]:
+def _feature_norms(problem: Problem, reward_bound: float | None) -> tuple[float, float]:
+    """Return the largest 1-norm of a row and of a column of the features."""
     env = problem.env
     if isinstance(env, TabularMDP):
         if reward_bound is not None:
             raise ValueError(
-                f"reward_bound must be left out where a table says it, got {reward_bound}."
+                f"reward_bound must be left out for a tabular environment, got {reward_bound}."
             )
-        # Estimates add up the rewards that are drawn, which may be larger than the expected reward
-        # of the table.
+        # estimates add sampled rewards, which may be larger than the expected reward of the table
         largest = np.abs(env.outcome_rewards).max(-1, keepdims=True)
-        drawn = np.broadcast_to(largest, env.outcome_rewards.shape)
-        model = dynamics(eqx.tree_at(lambda it: it.env.outcome_rewards, problem, drawn))
-        size = abs(model.features) * np.repeat(model.counting, env.num_actions)[:, None]
-        return float(size.sum(1).max()), float(size.sum(0).max())
+        rewards = np.broadcast_to(largest, env.outcome_rewards.shape)
+        bounded = eqx.tree_at(lambda problem: problem.env.outcome_rewards, problem, rewards)
+        model = dynamics(bounded)
+        counting = np.repeat(model.counting, env.num_actions)
+        sizes = abs(model.features) * counting[:, None]
+        return float(sizes.sum(1).max()), float(sizes.sum(0).max())
     if reward_bound is None or not isinstance(problem.features, Reward):
         raise ValueError(
-            f"reward_bound must be given, and the utility be the reward, where there is no table, got {reward_bound} "
-            f"and {type(problem.utility).__name__} for {type(env).__name__}."
+            "reward_bound must be given, and the utility be the reward, for an environment that is "
+            f"not tabular, got {reward_bound} and {type(problem.utility).__name__} for "
+            f"{type(env).__name__}."
         )
-    # a linear utility has no use for the column
-    return check_number("reward_bound", reward_bound, low=0.0, open_low=True), 0.0
+    _check_positive("reward_bound", reward_bound)
+    return float(reward_bound), 0.0  # a linear utility does not use the column
 
 
 class VarianceConstants(NamedTuple):
-    """The constants C_1, C_2, C_3 and C_4 of lemma:SIVR-variance, in this order.
+    """Constants C_1, C_2, C_3 and C_4 of lemma:SIVR-variance, in this order.
 
     The mean squared error of the gradient estimate at iteration j of an epoch is at most `snapshot`
     / N + `truncation` gamma^(2H) + `drift` / B sum_{i<=j} ||theta_i - theta_{i-1}||^2 + `last_step`
@@ -157,7 +175,7 @@ class VarianceConstants(NamedTuple):
 
 @dataclass(frozen=True)
 class Prescription:
-    """What one theorem asks for: a step size (eta), a number of epochs (T) and the samples these cost."""
+    """Step size (eta), number of epochs (T) and sample counts that a theorem requires."""
 
     step_size: float
     epochs: int
@@ -167,10 +185,10 @@ class Prescription:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything the theory prescribes for an accuracy of order `epsilon`; `print` it to see a table.
+    """Prescriptions of the theory for an accuracy of order `epsilon`. `print` shows a table.
 
-    The `global_optimum` needs assumption:over-para, which a linear utility with a softmax over a
-    table does not meet.
+    The `global_optimum` requires assumption:over-para, which a linear utility with a softmax over a
+    table does not satisfy.
     """
 
     epsilon: float
@@ -189,179 +207,324 @@ class Plan:
         return f"{WARNING}\n{self.table()}"
 
     def table(self) -> str:
-        """What is prescribed, without the warning that it is of no use in practice."""
-        names = ("step size, eta", "epochs, T", "trajectories", "environment steps")
-        rows: list[tuple[Any, ...]] = [
-            ("horizon, H", self.horizon),
-            ("radius, delta", self.radius),
-            ("batch, B", self.batch),
-            ("epoch length, m", self.epoch_length),
-            ("snapshot batch, N", self.snapshot_batch),
-            ("smoothness, L_theta", self.smoothness_theta),
-            *((f"variance, C_{index}", value) for index, value in enumerate(self.variance, 1)),
-            ("", "stationary point", "global optimum"),
-            *zip(names, astuple(self.stationary), astuple(self.global_optimum), strict=True),
-        ]
+        """Return the prescriptions as a table, without the warning that they are impractical."""
+        stationary = self.stationary
+        optimum = self.global_optimum
         lines = [
-            f"What the theory of TSIVR-PG prescribes for an accuracy of order epsilon = {self.epsilon:g}"
+            f"Prescriptions of the theory of TSIVR-PG for accuracy of order {self.epsilon:g}",
+            _table_row("horizon, H", self.horizon),
+            _table_row("radius, delta", self.radius),
+            _table_row("batch, B", self.batch),
+            _table_row("epoch length, m", self.epoch_length),
+            _table_row("snapshot batch, N", self.snapshot_batch),
+            _table_row("smoothness, L_theta", self.smoothness_theta),
         ]
-        for name, *values in rows:
-            cells = (
-                f"{it:.3g}" if isinstance(it, float) else f"{it:,}" if isinstance(it, int) else it
-                for it in values
-            )
-            lines.append(f"{name:<26}" + "".join(f"{cell:>20}" for cell in cells))
+        for number, constant in enumerate(self.variance, 1):
+            lines.append(_table_row(f"variance, C_{number}", constant))
+        lines += [
+            _table_row("", "stationary point", "global optimum"),
+            _table_row("step size, eta", stationary.step_size, optimum.step_size),
+            _table_row("epochs, T", stationary.epochs, optimum.epochs),
+            _table_row("trajectories", stationary.trajectories, optimum.trajectories),
+            _table_row(
+                "environment steps", stationary.environment_steps, optimum.environment_steps
+            ),
+        ]
         return "\n".join(lines)
 
 
+def _table_row(name: str, *values: float | int | str) -> str:
+    """Return a line with a name and right-aligned values."""
+    line = f"{name:<26}"
+    for value in values:
+        match value:
+            case float():
+                cell = f"{value:.3g}"
+            case int():
+                cell = f"{value:,}"
+            case _:
+                cell = value
+        line += f"{cell:>20}"
+    return line
+
+
 def horizon(epsilon: float, discount: float) -> int:
-    """Steps after which a trajectory is cut, H = 2 log(1/epsilon) / (1 - gamma) rounded up (theorem:ncvx)."""
+    """Return the truncation horizon H = 2 log(1/epsilon) / (1 - gamma), rounded up (theorem:ncvx).
+
+    Args:
+        epsilon: Accuracy, between 0 and 1.
+        discount: Discount factor gamma.
+
+    Returns:
+        Number of steps of a trajectory.
+    """
     if not 0 < epsilon < 1:
-        raise ValueError(f"`epsilon` is {epsilon}; it must lie strictly between 0 and 1.")
+        raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}.")
     _check_discount(discount)
     return _ceiling(2 * math.log(1 / epsilon) / (1 - discount))
 
 
 def radius(horizon: int, lipschitz_psi: float) -> float:
-    """Truncation radius that keeps importance weights at most e, delta = 1 / (2 H l_psi) (theorem:ncvx)."""
-    _check_finite("positive", horizon=horizon, lipschitz_psi=lipschitz_psi)
+    """Return the truncation radius delta = 1 / (2 H l_psi) (theorem:ncvx).
+
+    Steps within this radius keep importance weights at most e.
+
+    Args:
+        horizon: Number of steps of a trajectory, H.
+        lipschitz_psi: Bound of the gradient of the logits, l_psi.
+
+    Returns:
+        The radius.
+    """
+    _check_positive("horizon", horizon)
+    _check_positive("lipschitz_psi", lipschitz_psi)
     return theory_radius(horizon, lipschitz_psi)
 
 
 def weight_bound(step: int, distance: float, lipschitz_psi: float) -> float:
-    """Largest importance weight w_t of steps 0..t, exp(2 (t + 1) l_psi ||theta_1 - theta_2||) (lemma:Weight-Var0)."""
-    _check_finite("non-negative", step=step, distance=distance)
-    _check_finite("positive", lipschitz_psi=lipschitz_psi)
+    """Return a bound on the importance weight of steps 0..t (lemma:Weight-Var0).
+
+    The bound is exp(2 (t + 1) l_psi ||theta_1 - theta_2||).
+
+    Args:
+        step: Last step t.
+        distance: Distance ||theta_1 - theta_2|| of the parameters.
+        lipschitz_psi: Bound of the gradient of the logits, l_psi.
+
+    Returns:
+        The bound, infinity if larger than any float.
+    """
+    check_number("step", step, low=0.0)
+    check_number("distance", distance, low=0.0)
+    _check_positive("lipschitz_psi", lipschitz_psi)
     return _exp(2 * (step + 1) * lipschitz_psi * distance)
 
 
 def weight_variance(step: int, radius: float, lipschitz_psi: float, smoothness_psi: float) -> float:
-    """Variance of the importance weight of steps 0..t per squared distance, C_w(t + 1) (lemma:Weight-Var).
+    """Return the variance of the weight of steps 0..t per squared distance (lemma:Weight-Var).
 
-    The printed C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l; the
-    argument behind it gives C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi and
-    L = L_psi.
+    The printed C_w(t) = t (4 l^2 (t + 1/2) + 2 L) (e^{4 delta t} + 1) fails for a large l. The
+    argument of its proof gives C_w(t) = t (8 l^2 t + 2 (l^2 + L)) e^{2 t l delta}, with l = l_psi
+    and L = L_psi. The result is C_w(t + 1).
+
+    Args:
+        step: Last step t.
+        radius: Truncation radius delta.
+        lipschitz_psi: Bound of the gradient of the logits, l_psi.
+        smoothness_psi: Bound of the Hessian of the logits, L_psi.
+
+    Returns:
+        The constant C_w(t + 1).
     """
-    _check_finite("non-negative", radius=radius, smoothness_psi=smoothness_psi)
+    check_number("radius", radius, low=0.0)
+    check_number("smoothness_psi", smoothness_psi, low=0.0)
     count = step + 1
-    curvature = count * (8 * lipschitz_psi**2 * count + 2 * (lipschitz_psi**2 + smoothness_psi))
-    return curvature * weight_bound(step, radius, lipschitz_psi)
+    curvature = 8 * lipschitz_psi**2 * count + 2 * (lipschitz_psi**2 + smoothness_psi)
+    return count * curvature * weight_bound(step, radius, lipschitz_psi)
 
 
 def gradient_bound(constants: Constants) -> float:
-    """Bound of ||grad F(lambda(theta))||, 2 l_psi l_{lambda,inf} / (1 - gamma)^2 (lemma:importance, i)."""
+    """Return a bound on ||grad F(lambda(theta))|| (lemma:importance, i).
+
+    The bound is 2 l_psi l_{lambda,inf} / (1 - gamma)^2.
+
+    Args:
+        constants: Constants of the problem.
+
+    Returns:
+        The bound.
+    """
     return occupancy_lipschitz(constants) * constants.lipschitz_utility
 
 
 def occupancy_lipschitz(constants: Constants) -> float:
-    """Lipschitz constant of the occupancy in the 1-norm, 2 l_psi / (1 - gamma)^2 (lemma:importance, ii)."""
+    """Return the Lipschitz constant of the occupancy in the 1-norm (lemma:importance, ii).
+
+    The constant is 2 l_psi / (1 - gamma)^2.
+
+    Args:
+        constants: Constants of the problem.
+
+    Returns:
+        The Lipschitz constant.
+    """
     return 2 * constants.lipschitz_psi / (1 - constants.discount) ** 2
 
 
 def smoothness_theta(constants: Constants) -> float:
-    """Smoothness of F(lambda(theta)) in theta, L_theta (lemma:importance, iii)."""
-    left, squared = 1 - constants.discount, constants.lipschitz_psi**2
-    utility, slope = (
-        4 * constants.smoothness_utility_l1 * squared / left**4,
-        constants.lipschitz_utility,
-    )
-    return (
-        utility
-        + 8 * squared * slope / left**3
-        + 2 * slope * (constants.smoothness_psi + squared) / left**2
-    )
+    """Return the smoothness L_theta of F(lambda(theta)) in theta (lemma:importance, iii).
+
+    Args:
+        constants: Constants of the problem.
+
+    Returns:
+        The Lipschitz constant of the gradient.
+    """
+    remainder = 1 - constants.discount
+    lipschitz_sq = constants.lipschitz_psi**2
+    slope = constants.lipschitz_utility
+    utility_term = 4 * constants.smoothness_utility_l1 * lipschitz_sq / remainder**4
+    score_term = 8 * lipschitz_sq * slope / remainder**3
+    logits_term = 2 * slope * (constants.smoothness_psi + lipschitz_sq) / remainder**2
+    return utility_term + score_term + logits_term
 
 
 def variance_constants(constants: Constants, horizon: int, radius: float) -> VarianceConstants:
-    """The constants C_1 to C_4 for a horizon H and a radius delta (lemma:SIVR-variance, detailed in the appendix).
+    """Return the constants C_1 to C_4 (lemma:SIVR-variance, detailed in the appendix).
 
     Two are printed wrongly. In C_1 the term in l_{lambda,inf}^2 lacks a factor 4 l_psi^2. In C_3
     the first term has l_psi for l_psi^2, and the second has l_{lambda,inf}^2 for l_psi^2 in front
     of the bracket.
+
+    Args:
+        constants: Constants of the problem.
+        horizon: Number of steps of a trajectory, H.
+        radius: Truncation radius delta.
+
+    Returns:
+        The four constants.
     """
-    _check_finite("positive", horizon=horizon)
-    _check_finite("non-negative", radius=radius)
-    left, squared = 1 - constants.discount, constants.lipschitz_psi**2
-    slope, curvature = constants.lipschitz_utility**2, constants.smoothness_utility**2
+    _check_positive("horizon", horizon)
+    check_number("radius", radius, low=0.0)
+    remainder = 1 - constants.discount
+    lipschitz_sq = constants.lipschitz_psi**2
+    smoothness_psi = constants.smoothness_psi
+    slope_sq = constants.lipschitz_utility**2
+    curvature_sq = constants.smoothness_utility**2
     growth = _exp(2 * horizon * constants.lipschitz_psi * radius) + 1
-    weights = horizon * squared * (8 * squared + constants.smoothness_psi) * growth
-    tail = (horizon + 1) ** 2 / left**2 + 1 / left**4
-    return VarianceConstants(
-        snapshot=112 * squared * curvature / left**6 + 48 * squared * slope / left**4,
-        truncation=32 * squared * curvature / left**6 + 64 * squared * slope * tail,
-        drift=48 * (squared + constants.smoothness_psi) ** 2 * slope / left**4
-        + 96 * weights / left**5 * (12 * slope + 4 * curvature / (3 * left**2)),
-        last_step=32 * weights * curvature / left**7 if curvature else 0.0,
-    )
+    weights = horizon * lipschitz_sq * (8 * lipschitz_sq + smoothness_psi) * growth
+    snapshot = 112 * lipschitz_sq * curvature_sq / remainder**6
+    snapshot += 48 * lipschitz_sq * slope_sq / remainder**4
+    tail = (horizon + 1) ** 2 / remainder**2 + 1 / remainder**4
+    truncation = 32 * lipschitz_sq * curvature_sq / remainder**6
+    truncation += 64 * lipschitz_sq * slope_sq * tail
+    drift = 48 * (lipschitz_sq + smoothness_psi) ** 2 * slope_sq / remainder**4
+    bracket = 12 * slope_sq + 4 * curvature_sq / (3 * remainder**2)
+    drift += 96 * weights / remainder**5 * bracket
+    last_step = 0.0
+    if curvature_sq:  # the weights may be infinite
+        last_step = 32 * weights * curvature_sq / remainder**7
+    return VarianceConstants(snapshot, truncation, drift, last_step)
 
 
 def step_size_stationary(smoothness: float, variance: VarianceConstants) -> float:
-    """Step size of theorem:ncvx, eta = 1 / (2 L_theta (1 + (C_3 + C_4) / L_theta^2)); `smoothness` is L_theta."""
-    _check_finite("positive", smoothness=smoothness)
-    return 1 / (2 * (smoothness + (variance.drift + variance.last_step) / smoothness))
+    """Return the step size of theorem:ncvx.
+
+    The step size is eta = 1 / (2 L_theta (1 + (C_3 + C_4) / L_theta^2)).
+
+    Args:
+        smoothness: Smoothness L_theta.
+        variance: Constants C_1 to C_4.
+
+    Returns:
+        The step size.
+    """
+    _check_positive("smoothness", smoothness)
+    noise = variance.drift + variance.last_step
+    return 1 / (2 * (smoothness + noise / smoothness))
 
 
 def step_size_global(smoothness: float, variance: VarianceConstants) -> float:
-    """Largest step size of theorem:convergence-rate, 1 / (2 L_theta + 8 (C_3 + C_4) / L_theta)."""
-    _check_finite("positive", smoothness=smoothness)
-    return 1 / (2 * smoothness + 8 * (variance.drift + variance.last_step) / smoothness)
+    """Return the largest step size of theorem:convergence-rate.
+
+    The step size is 1 / (2 L_theta + 8 (C_3 + C_4) / L_theta).
+
+    Args:
+        smoothness: Smoothness L_theta.
+        variance: Constants C_1 to C_4.
+
+    Returns:
+        The step size.
+    """
+    _check_positive("smoothness", smoothness)
+    noise = variance.drift + variance.last_step
+    return 1 / (2 * smoothness + 8 * noise / smoothness)
 
 
 def gradient_mapping(
     gradient: Float[ArrayLike, "*n"], step_size: float, radius: float
 ) -> Float[np.ndarray, "*n"]:
-    """The measure of stationarity of theorem:ncvx, G_eta: the truncated step over the step size.
+    """Return the gradient mapping G_eta, the measure of stationarity of theorem:ncvx.
 
-    This is (Proj(theta + eta g) - theta) / eta with the ball of the radius around theta. The
-    projection maximises <g, x - theta> - ||x - theta||^2 / (2 eta) over that ball; defn:TR prints
-    the minus as a plus.
+    The mapping is the truncated step over the step size, (Proj(theta + eta g) - theta) / eta with
+    the ball of the radius around theta. The projection maximises <g, x - theta> - ||x - theta||^2 /
+    (2 eta) over that ball. defn:TR prints the minus as a plus.
+
+    Args:
+        gradient: Gradient g.
+        step_size: Step size eta.
+        radius: Truncation radius delta.
+
+    Returns:
+        An array with the shape of the gradient.
     """
-    _check_finite("positive", step_size=step_size, radius=radius)
+    _check_positive("step_size", step_size)
+    _check_positive("radius", radius)
     vector = np.asarray(gradient, dtype=float)
     length = step_size * float(np.linalg.norm(vector.ravel()))
-    return vector * (radius / length) if length > radius else vector.copy()
+    if length <= radius:
+        return vector.copy()
+    return vector * (radius / length)
 
 
 def plan(epsilon: float, constants: Constants) -> Plan:
-    """Work out all that theorem:ncvx and theorem:convergence-rate prescribe.
+    """Compute the prescriptions of theorem:ncvx and theorem:convergence-rate.
 
-    Counts are rounded up. An epoch draws N + (m - 1) B trajectories of H steps; for theorem:ncvx
-    the paper prints T m (B H + N), which is not what its algorithm draws. The accuracy `epsilon` is
-    at most 1/2.
+    Counts are rounded up. An epoch samples N + (m - 1) B trajectories of H steps. For theorem:ncvx
+    the paper prints T m (B H + N), which is not the number that its algorithm samples.
+
+    Args:
+        epsilon: Order of the accuracy, at most 1/2.
+        constants: Constants of the problem.
+
+    Returns:
+        Sizes, step sizes and sample counts.
     """
     if not 0 < epsilon <= 0.5:
-        raise ValueError(f"`epsilon` is {epsilon}; it must be positive and at most 0.5.")
+        raise ValueError(f"epsilon must lie in (0, 0.5], got {epsilon}.")
     steps = horizon(epsilon, constants.discount)
     delta = radius(steps, constants.lipschitz_psi)
-    batch, snapshot_batch = _ceiling(1 / epsilon), _ceiling((1 / epsilon) ** 2)
-    smoothness, variance = smoothness_theta(constants), variance_constants(constants, steps, delta)
+    batch = _ceiling(1 / epsilon)
+    snapshot_batch = _ceiling((1 / epsilon) ** 2)
+    smoothness = smoothness_theta(constants)
+    variance = variance_constants(constants, steps, delta)
 
-    def prescribe(step_size: float, epochs: int) -> Prescription:
-        drawn = epochs * ((batch - 1) * batch + snapshot_batch)
-        return Prescription(step_size, epochs, drawn, drawn * steps)
+    def prescription(step_size: float, epochs: int) -> Prescription:
+        trajectories = epochs * ((batch - 1) * batch + snapshot_batch)
+        return Prescription(step_size, epochs, trajectories, trajectories * steps)
 
-    stationary = prescribe(step_size_stationary(smoothness, variance), batch)
-    best = prescribe(step_size_global(smoothness, variance), _ceiling(math.log2(1 / epsilon)))
-    sizes = (steps, delta, batch, batch, snapshot_batch)
-    return Plan(epsilon, constants, *sizes, smoothness, variance, stationary, best)
+    optimum_epochs = _ceiling(math.log2(1 / epsilon))
+    return Plan(
+        epsilon=epsilon,
+        constants=constants,
+        horizon=steps,
+        radius=delta,
+        batch=batch,
+        epoch_length=batch,
+        snapshot_batch=snapshot_batch,
+        smoothness_theta=smoothness,
+        variance=variance,
+        stationary=prescription(step_size_stationary(smoothness, variance), batch),
+        global_optimum=prescription(step_size_global(smoothness, variance), optimum_epochs),
+    )
 
 
-def _check_finite(sign: Literal["positive", "non-negative"], **values: int | float) -> None:
-    for name, value in values.items():
-        if not (0 < value < math.inf or (value == 0 and sign == "non-negative")):
-            raise ValueError(f"`{name}` is {value}; it must be a {sign} finite number.")
+def _check_positive(name: str, value: float) -> None:
+    check_number(name, value, low=0.0, open_low=True)
 
 
 def _check_discount(value: float) -> None:
     if not 0 <= value < 1:
-        raise ValueError(f"`discount` is {value}; it must be at least 0 and less than 1.")
+        raise ValueError(f"discount must lie in [0, 1), got {value}.")
 
 
 def _ceiling(value: float) -> int:
-    """Round up, but not because of the last bits: 1 / (1 / 49) is 49."""
+    """Return a number rounded up, except for rounding errors: 1 / (1 / 49) is 49."""
     return math.ceil(value * (1 - 1e-12))
 
 
 def _exp(value: float) -> float:
-    """Infinity, not an error, where the exponential is larger than any float."""
-    return math.exp(value) if value < 709 else math.inf
+    """Return the exponential, infinity if larger than any float."""
+    if value >= MAX_EXPONENT:
+        return math.inf
+    return math.exp(value)
