@@ -298,6 +298,48 @@ def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array,
     return quasi_reward
 
 
+def step_features(problem: Problem, trajectories: Trajectories, policy: Policy) -> Count:
+    """Return the features of each step, [B, H, k]; arbitrary values after the end.
+
+    Args:
+        problem: the problem that the trajectories were drawn from.
+        trajectories: the batch.
+        policy: a policy of the kind that drew the actions.
+    """
+    check_policy_fits(policy, problem.env)
+    horizon = trajectories.actions.shape[1]
+    if horizon != problem.sampling_horizon():
+        raise ValueError(
+            f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}."
+        )
+    space = problem.env.action_space
+
+    def act(drawn: Array) -> Array:
+        return space.clip(policy.applied(drawn))
+
+    actions = jax.vmap(jax.vmap(act))(trajectories.actions)
+    steps = trajectories.observations, actions, trajectories.rewards, trajectories.info
+    return jax.vmap(jax.vmap(problem.count))(*steps)
+
+
+def terminal_features(problem: Problem, trajectories: Trajectories, policy: Policy) -> Count:
+    """Return the expected features of the terminal state of each trajectory, [B, k].
+
+    They are zero for a trajectory that did not terminate.
+
+    Args:
+        problem: the problem that the trajectories were drawn from.
+        trajectories: the batch.
+        policy: the policy that acts in the terminal state.
+    """
+    absorbed = jax.vmap(lambda observation: _absorbed(problem, policy, observation))
+    counts, probs = absorbed(trajectories.final_observations)
+    weights = jnp.where(trajectories.terminated[:, None], probs, 0.0)
+    values = counts.value * weights[..., None]
+    rows = len(trajectories.terminated)
+    return Count(counts.index.reshape(rows, -1), values.reshape(rows, -1))
+
+
 class Visits(NamedTuple):
     """Features, with the discounted mass that they are visited with."""
 
@@ -314,21 +356,11 @@ def _visits(
     problem: Problem, trajectories: Trajectories, target: Policy, weight: Float[Array, "B H"]
 ) -> list[Visits]:
     """Return the visits at each step and, if they count, after the end."""
-    check_policy_fits(target, problem.env)
+    counts = step_features(problem, trajectories, target)
     horizon = trajectories.actions.shape[1]
-    if horizon != problem.sampling_horizon():
-        raise ValueError(
-            f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}."
-        )
     discounts = problem.discount ** np.arange(
         horizon + 1
     )  # in float64: differences of them are taken below
-    space = problem.env.action_space
-    actions = jax.vmap(jax.vmap(lambda drawn: space.clip(target.applied(drawn))))(
-        trajectories.actions
-    )
-    steps = trajectories.observations, actions, trajectories.rewards, trajectories.info
-    counts = jax.vmap(jax.vmap(problem.count))(*steps)
     visits = [
         Visits(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)
     ]

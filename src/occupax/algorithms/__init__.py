@@ -3,16 +3,18 @@
 * `base`: the contract of an algorithm: `Algorithm`, `AlgorithmState` and `Phase`.
 * `updates`: pure functions that the updates share.
 * `planning`: the model of `PlugIn` and planning in the model.
+* `advantages` and `critics`: generalised advantages and the critic of `PPO`.
 * Each other file is one algorithm, from its pseudocode to the last line of its update.
 """
 
-from occupax.algorithms.base import Algorithm, AlgorithmState, Phase
+from occupax.algorithms.base import Algorithm, AlgorithmState, Budget, Phase
 from occupax.algorithms.hspga import HSPGA
 from occupax.algorithms.maxent import MaxEnt
 from occupax.algorithms.nharpg import NHARPG
 from occupax.algorithms.nvrpg import NVRPG
 from occupax.algorithms.page import PAGE
 from occupax.algorithms.plugin import PlugIn
+from occupax.algorithms.ppo import PPO
 from occupax.algorithms.reinforce import REINFORCE
 from occupax.algorithms.srvrpg import SRVRPG
 from occupax.algorithms.storm import STORM
@@ -33,6 +35,7 @@ __all__ = [
     "NHARPG",
     "NVRPG",
     "PAGE",
+    "PPO",
     "REINFORCE",
     "SRVRPG",
     "STORM",
@@ -40,6 +43,7 @@ __all__ = [
     "TSIVRPG",
     "Algorithm",
     "AlgorithmState",
+    "Budget",
     "MaxEnt",
     "Phase",
     "PlugIn",
@@ -63,5 +67,6 @@ ALGORITHMS = {
     "n-vr-pg": NVRPG,
     "n-harpg": NHARPG,
     "plug-in": PlugIn,
+    "ppo": PPO,
 }
 """Algorithms by the names in the papers."""

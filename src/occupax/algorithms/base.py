@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, fields, replace
 from math import inf
-from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import equinox as eqx
 import numpy as np
@@ -47,6 +47,13 @@ class AlgorithmState(eqx.Module):
 
 
 State = TypeVar("State", bound=AlgorithmState)
+
+
+class Budget(NamedTuple):
+    """Budget of a run, in episodes or in environment steps. None is no limit."""
+
+    episodes: int | None = None
+    steps: int | None = None
 
 
 class Phase(eqx.Module, Generic[State]):
@@ -205,6 +212,10 @@ class Algorithm(eqx.Module, Generic[State]):
             The step size (eta). Default: that of the step rule.
         """
         return self.step().size_for(policy)
+
+    def for_budget(self, budget: Budget) -> "Algorithm[State]":
+        """Return the algorithm for a budget, by default unchanged."""
+        return self
 
     def resolve(self, problem: Problem, policy: Policy) -> "Algorithm[State]":
         """Return the algorithm with values for the hyperparameters that are None or "theory".

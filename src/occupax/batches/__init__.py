@@ -12,6 +12,7 @@
 from occupax.batches.batch import Batch
 from occupax.batches.parted import PartedBatch
 from occupax.batches.queries import (
+    AllSteps,
     FisherVector,
     Gradient,
     HessianVector,
@@ -21,6 +22,7 @@ from occupax.batches.queries import (
     RegressionSums,
     ReturnsToGo,
     Statistics,
+    Steps,
     Tally,
     TargetQuery,
     TransitionCounts,
@@ -29,6 +31,7 @@ from occupax.batches.queries import (
 from occupax.batches.sampled import SampledBatch
 
 __all__ = [
+    "AllSteps",
     "Batch",
     "FisherVector",
     "Gradient",
@@ -41,6 +44,7 @@ __all__ = [
     "ReturnsToGo",
     "SampledBatch",
     "Statistics",
+    "Steps",
     "Tally",
     "TargetQuery",
     "TransitionCounts",

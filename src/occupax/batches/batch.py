@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from occupax.baselines import AnyBaseline, Regression, read_baseline
 from occupax.batches.queries import (
+    AllSteps,
     FisherVector,
     Gradient,
     HessianVector,
@@ -15,10 +16,12 @@ from occupax.batches.queries import (
     Query,
     RegressionSums,
     Statistics,
+    Steps,
     Tally,
     Target,
     TransitionCounts,
     Transitions,
+    without_padding,
 )
 from occupax.policies import ObservationMoments, Policy
 from occupax.problem import Problem
@@ -157,6 +160,11 @@ class Batch(ABC):
     def transitions(self) -> Transitions:
         """Return counts of the transitions, where observations and actions are discrete."""
         return self.answer(TransitionCounts())
+
+    @final
+    def steps(self) -> Steps:
+        """Return all steps of the trajectories, which are the same for every number of parts."""
+        return without_padding(self.answer(AllSteps()), self.size)
 
     @final
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:

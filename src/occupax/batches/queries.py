@@ -5,17 +5,18 @@ Each class has the formula for trajectories in memory. `estimators` has the math
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from occupax import estimators
 from occupax.baselines import Baseline, Regression, ReturnSums
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import number_of_states
+from occupax.features import Count
 from occupax.policies import ObservationMoments, Policy, observation_moments
 from occupax.policies.saturation import FLAT
 
@@ -40,6 +41,8 @@ class Query(eqx.Module, Generic[Answer]):
 
     is_sum: ClassVar[bool] = False
     """Whether the answer is a sum over the trajectories; otherwise it is a mean."""
+    is_concatenation: ClassVar[bool] = False
+    """Whether the arrays of the answer have one row for each trajectory. Parts are concatenated."""
     is_complete: bool = eqx.field(static=True, default=False, kw_only=True)
     """Whether `complete` was called already: parts of a batch may consist of parts themselves."""
 
@@ -58,7 +61,9 @@ class Query(eqx.Module, Generic[Answer]):
         """
 
     def merge(self, one: Answer, other: Answer) -> Answer:
-        """Return the merged answer of two parts of a batch, by default the sum of both answers.
+        """Return the merged answer of two parts of a batch.
+
+        By default the sum of both answers or, for a concatenation, the rows of both.
 
         Args:
             one: the answer of the first part.
@@ -67,6 +72,8 @@ class Query(eqx.Module, Generic[Answer]):
         Returns:
             The merged answer.
         """
+        if self.is_concatenation:
+            return jax.tree.map(lambda rows, others: jnp.concatenate([rows, others]), one, other)
         return jax.tree.map(jnp.add, one, other)
 
     def complete(self, whole: "Batch") -> "Query[Answer]":
@@ -350,3 +357,66 @@ class TransitionCounts(Query[Transitions]):
             ends=by_state.at[final].add(trajectories.terminated),
             info=info,
         )
+
+
+class Steps(eqx.Module):
+    """All steps of n trajectories of at most H steps, with their features."""
+
+    observations: Any
+    """Observations before each action, and the final observation behind them, [n, H + 1, ...]."""
+    actions: Num[Array, "n H *k"]
+    """Actions as the policy drew them; 0 after the end."""
+    log_probs: Float[Array, "n H"]
+    """Log-probability of each action under the behaviour policy; 0 after the end."""
+    features: Count
+    """Features of each step, [n, H]; arbitrary values after the end."""
+    terminal_features: Count | None
+    """Expected features of the terminal state, [n]; zero for a trajectory that did not terminate.
+    None unless terminal states are absorbing."""
+    live: Bool[Array, "n H"]
+    """Whether the step was taken before the episode ended."""
+    terminated: Bool[Array, " n"]
+    """Whether the episode terminated, as opposed to being truncated."""
+
+
+class AllSteps(Query[Steps]):
+    """All steps of the trajectories, for algorithms that go through them repeatedly."""
+
+    is_sum: ClassVar[bool] = True
+    is_concatenation: ClassVar[bool] = True
+
+    def compute(self, batch: "SampledBatch") -> Steps:
+        """Return the steps."""
+        problem = batch.problem
+        trajectories = batch.trajectories
+
+        def with_final(rows: Array, end: Array) -> Array:
+            return jnp.concatenate([rows, end[:, None]], 1)
+
+        final = trajectories.final_observations
+        terminal_features = None
+        if problem.termination == "absorbing":
+            terminal_features = estimators.terminal_features(problem, trajectories, batch.policy)
+        return Steps(
+            observations=jax.tree.map(with_final, trajectories.observations, final),
+            actions=trajectories.actions,
+            log_probs=trajectories.log_probs,
+            features=estimators.step_features(problem, trajectories, batch.policy),
+            terminal_features=terminal_features,
+            live=trajectories.live,
+            terminated=trajectories.terminated,
+        )
+
+
+def without_padding(steps: Steps, n: int) -> Steps:
+    """Return the steps of the `n` trajectories of a batch, without the padding of its parts.
+
+    Trajectories without a live step are moved behind all others, so that the result does not depend
+    on the number of parts.
+
+    Args:
+        steps: the steps of all parts.
+        n: the number of trajectories of the batch.
+    """
+    order = jnp.argsort(~steps.live[:, 0], stable=True)[:n]
+    return jax.tree.map(lambda rows: rows[order], steps)

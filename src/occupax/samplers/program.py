@@ -132,6 +132,10 @@ class Blocks(Parts):
             block = self.trajectories.block(number * self.part_size, self.part_size)
             return block.answer(query)
 
+        if query.is_concatenation:
+            blocks = jax.lax.map(answer_of, jnp.arange(self.count))
+            return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), blocks)
+
         def step(merged: Answer, number: Int[Array, ""]) -> tuple[Answer, None]:
             answer = answer_of(number)
 

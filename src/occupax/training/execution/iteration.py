@@ -156,7 +156,7 @@ def metric_names(
         names.extend(f"{prefix}/{constraint.name}" for constraint in problem.constraints)
     if problem.constraints and algorithm.output == "best":
         names.append("feasible")
-    for name in own_metrics:
+    for name in sorted(own_metrics):  # JAX sorts the keys of a dictionary
         if name in COMMON_METRICS or name in RESERVED:
             raise ValueError(
                 f"metrics of {type(algorithm).__name__} must not use the name {name!r}, which is "
