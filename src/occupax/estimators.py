@@ -34,7 +34,9 @@ from occupax.trajectories import Trajectories
 
 @eqx.filter_jit
 def weights(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
-    """Return the importance weights w_t of `target` (eq. defn:ratio); after the end, that of the last live step.
+    """Return the importance weights w_t of `target` (eq. defn:ratio).
+
+    After the end, the weight is that of the last live step.
 
     They are capped at the square root of the largest float, far beyond any weight of use, so that a
     sum over a long horizon with far-apart policies stays finite.
@@ -66,7 +68,9 @@ def gradient(
     quasi_reward: Float[Array, " d"],
     baseline: AnyBaseline = "none",
 ) -> PolicyType:
-    """Return the gradient of <occupancy of `target`, quasi_reward> (eq. defn:weight-Jacob-estimator), averaged.
+    """Return the mean gradient of <occupancy of `target`, quasi_reward>.
+
+    This is the estimate of eq. defn:weight-Jacob-estimator.
 
     Args:
         problem: the problem that the trajectories were drawn from.
@@ -154,7 +158,9 @@ def hessian_vector(
     quasi_reward: Float[Array, " d"],
     baseline: AnyBaseline = "none",
 ) -> tuple[Float[Array, " d"], PolicyType]:
-    """Return the derivatives of the estimates of occupancy and gradient at the behaviour policy, along a vector.
+    """Return the derivatives of the estimates of occupancy and gradient along a vector.
+
+    The derivatives are those at the behaviour policy.
 
     With D_t the sum of the derivatives of log pi(a_h|s_h) along the vector up to step t, that of
     the weight w_t is D_t. So the reward of step t counts D_t times in the first order, and each
@@ -208,7 +214,7 @@ def gradient_of(
 def return_sums_of(
     problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"], baseline: Baseline
 ) -> ReturnSums:
-    """Return the sums of the returns-to-go, minus the fit of the baseline, which a mean baseline needs."""
+    """Return the sums of the returns-to-go, minus the fit of the baseline, for a mean baseline."""
     trajectories = scored.trajectories
     weights = scored.weights()
     returns = _weighted_returns(problem, trajectories, scored.target, weights, quasi_reward)
@@ -310,7 +316,8 @@ def step_features(problem: Problem, trajectories: Trajectories, policy: Policy) 
     horizon = trajectories.actions.shape[1]
     if horizon != problem.sampling_horizon():
         raise ValueError(
-            f"trajectories must have the problem's horizon of {problem.horizon} steps, got {horizon}."
+            f"trajectories must have the problem's horizon of {problem.horizon} steps, "
+            f"got {horizon}."
         )
     space = problem.env.action_space
 
@@ -377,7 +384,7 @@ def _visits(
 def _absorbed(
     problem: Problem, target: Policy, observation: Array
 ) -> tuple[Count, Float[Array, " A"]]:
-    """The features of each action in a terminal state, and the target's probability of taking it."""
+    """Return the features of each action in a terminal state, and its probability."""
     probs = action_probs(target, observation, problem.env.num_actions)
     actions = jnp.arange(problem.env.num_actions)
     rewards = jax.vmap(problem.reward_after_end, (None, 0))(observation, actions).astype(
@@ -389,7 +396,7 @@ def _absorbed(
 def _returns(
     problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]
 ) -> list[Float[Array, "B _"]]:
-    """Return the weighted, discounted quasi-reward of each step and, if it counts, after the end."""
+    """Return the weighted, discounted quasi-reward of each step and, if absorbed, after the end."""
     return _weighted_returns(
         problem, scored.trajectories, scored.target, scored.weights(), quasi_reward
     )

@@ -81,6 +81,23 @@ DEFAULTS = {
         "step_size": 1.0,
         "rule": "gradient",
     },
+    "ppo": {
+        "batch": None,
+        "mixing": 0.5,
+        "epochs": 10,
+        "minibatch": 64,
+        "trace": 0.95,
+        "critic_discount": None,
+        "step_discount": 1.0,
+        "clip": 0.2,
+        "max_kl": 0.03,
+        "max_norm": 0.5,
+        "horizon_ends": False,
+        "decay_episodes": None,
+        "decay_steps": None,
+        "step_size": None,
+        "rule": "adam",
+    },
 }
 
 

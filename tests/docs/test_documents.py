@@ -151,6 +151,7 @@ ALGORITHM_PAGES = {
     "epochs": ("svrpg", "srvr-pg", "hspga", "tsivr-pg"),
     "recursive": ("storm", "page", "n-vr-pg", "n-harpg"),
     "plug-in": ("plug-in",),
+    "ppo": ("ppo",),
 }
 
 

@@ -404,7 +404,8 @@ class PPO(Algorithm[PPOState]):
         radius = self.radius
         if isinstance(radius, str):
             raise ValueError(
-                "radius must be a number outside occupax.train, got 'theory'. Use Algorithm.resolve."
+                "radius must be a number outside occupax.train, got 'theory'. "
+                "Use Algorithm.resolve."
             )
         displacement = _difference(learners.policy, state.policy)
         length = global_norm(displacement)
