@@ -205,3 +205,18 @@ def test_a_sum_with_the_reward_shows_the_return():
     last = float(np.median(result.metrics["return"][:, -1]))
     assert f"; undiscounted return {short(last)} at the end" in result.headline
     assert "undiscounted return" not in pull().headline  # the exact utility says as much
+
+
+def test_the_headline_counts_the_seeds_that_satisfy_a_constraint():
+    limited = ox.Problem(arms(), horizon=1, constraints=[ox.Constraint("reward", at_most=0.5)])
+    excesses = np.array([[-0.2], [0.1], [-0.1]])
+    known = Assessment(np.full(3, 0.825), "exact", excesses=excesses)
+    result = replace(pull(), problem=limited, saved_assessment=known)
+    violated = "; reward <= 0.5: satisfied by 2 of 3 seeds (worst: violated by 0.100)"
+    assert result.headline.endswith(violated)
+    satisfied = replace(known, excesses=np.minimum(excesses, -0.1))
+    text = replace(result, saved_assessment=satisfied).headline
+    assert text.endswith("; reward <= 0.5: satisfied by 3 of 3 seeds (worst: slack 0.100)")
+    single = replace(known, utilities=np.ones(1), excesses=excesses[:1])
+    alone = replace(result, seeds=(0,), saved_assessment=single)
+    assert alone.headline.endswith("; reward <= 0.5: slack 0.200")

@@ -1,13 +1,15 @@
-"""How good the policies of a training are, in a sentence or a few lines."""
+"""Performance of the trained policies in a sentence or a few lines."""
 
 from collections.abc import Sequence
 from math import floor
 
 import numpy as np
+from jaxtyping import Float
 
 from occupax.analysis import statistics
 from occupax.analysis.charts import Level
 from occupax.analysis.saved_text import environment_words, words
+from occupax.constraints import Constraint
 from occupax.display import Description, in_words
 from occupax.envs.registry import table_name
 from occupax.envs.tabular import TabularMDP
@@ -16,11 +18,11 @@ from occupax.outcome import Assessment, Finding, Outcome, References
 from occupax.utilities import Reward, Sum, Utility
 
 NEARLY_ALL = 0.99
-"""From this share of the way on, a tenth of a per cent is shown."""
-DIGITS = 15
-"""No two numbers are told apart by more digits."""
-NOTHING = 1e-3
-"""A number below this share of the way from the uniform policy to the optimum is shown as 0."""
+"""Normalised score from which on a tenth of a per cent is shown."""
+MAX_DIGITS = 15
+"""Largest number of digits that tell two numbers apart."""
+NEGLIGIBLE = 1e-3
+"""Fraction of the distance from the uniform policy to the optimum that is shown as 0."""
 
 
 def headline(outcome: Outcome, assessment: Assessment | None) -> str:
@@ -28,193 +30,250 @@ def headline(outcome: Outcome, assessment: Assessment | None) -> str:
 
     For example "-26.5 (median of 10 seeds); uniform -79.0, optimum -23.0 (certified): 94% of the
     way".
+
+    Args:
+        outcome: The run.
+        assessment: Evaluation of its policies, None if unknown.
+
+    Returns:
+        One sentence, with a part for each constraint.
     """
     if assessment is None:
-        return "what the policies are worth is not known, because the problem cannot be restored from a file"
+        return "the utility of the policies is unknown: the problem cannot be restored from a file"
     known = assessment.utilities[~np.isnan(assessment.utilities)]
     if not known.size:
-        return "no seed has a policy that is finite"
-    value = float(np.median(known))
+        return "no seed has a policy with finite parameters"
+    median = float(np.median(known))
     references = assessment.references or References(np.nan)
-    remark = _remark(len(known), len(assessment.utilities), assessment.source)
-    return (
-        short(value, references.way)
-        + remark
-        + _compared(value, references)
-        + _return(outcome)
-        + _limits(outcome, assessment)
-    )
+    sentence = short(median, references.way)
+    sentence += _source_text(len(known), len(assessment.utilities), assessment.source)
+    sentence += _reference_text(median, references)
+    sentence += _return_text(outcome)
+    if outcome.problem is not None and assessment.excesses is not None:
+        pairs = zip(outcome.problem.constraints, assessment.excesses.T, strict=True)
+        for constraint, excess in pairs:
+            sentence += f"; {_constraint_text(constraint, excess)}"
+    return sentence
 
 
-def _return(outcome: Outcome) -> str:
-    """Return the part of the headline on the undiscounted return of the last iteration.
+def _source_text(known: int, seeds: int, source: str) -> str:
+    """Return the number of seeds and the kind of evaluation in brackets."""
+    parts: list[str] = []
+    if known < seeds:
+        parts.append(f"median of {known} of {seeds} seeds")
+    elif seeds > 1:
+        parts.append(f"median of {seeds} seeds")
+    if source != "exact":
+        parts.append("estimated")
+    if not parts:
+        return ""
+    return f" ({', '.join(parts)})"
 
-    It is empty for the reward alone on a table, where the exact utility says as much, and for goals
-    without a reward.
+
+def _reference_text(value: float, references: References) -> str:
+    """Return the utilities of other policies, and the normalised score of a utility."""
+    if references.uniform is None:
+        if np.isnan(references.first):
+            return ""
+        return f"; first policy {short(references.first)}"
+    text = f"; uniform {short(references.uniform, references.way)}"
+    if references.optimum is None:
+        return text
+    text += f", optimum {short(references.optimum, references.way)} (certified)"
+    return text + share_text(references.share(value), ": {} of the way")
+
+
+def _return_text(outcome: Outcome) -> str:
+    """Return the part of the headline on the undiscounted return of the last log entry.
+
+    The text is empty for the reward alone on a table, whose exact utility says as much, and for
+    goals without a reward.
     """
-    if outcome.problem is None or not _has_reward(outcome.problem.objective):
+    if outcome.problem is None or not has_reward(outcome.problem.objective):
         return ""
     last = outcome.metrics["return"][:, -1:]
     known = last[np.isfinite(last)]
-    exact = isinstance(outcome.problem.env, TabularMDP) and isinstance(
-        outcome.problem.objective, Reward
-    )
-    if exact or not known.size:
+    is_reward = isinstance(outcome.problem.objective, Reward)
+    is_exact = is_reward and isinstance(outcome.problem.env, TabularMDP)
+    if is_exact or not known.size:
         return ""
     return f"; undiscounted return {short(float(np.median(known)))} at the end"
 
 
-def _has_reward(objective: Utility) -> bool:
+def has_reward(objective: Utility) -> bool:
     """Return whether a utility is the reward or a sum that contains the reward."""
     if isinstance(objective, Sum):
-        return any(_has_reward(term) for term in objective.terms)
+        return any(has_reward(term) for term in objective.terms)
     return isinstance(objective, Reward)
 
 
-def _limits(outcome: Outcome, assessment: Assessment) -> str:
-    """The end of the headline of a problem with constraints: the slack of each, in the median."""
-    if outcome.problem is None or assessment.excesses is None:
-        return ""
-    text = ""
-    for constraint, excess in zip(outcome.problem.constraints, assessment.excesses.T, strict=True):
-        known = excess[~np.isnan(excess)]
-        middle = float(np.median(known)) if known.size else np.nan
-        text += f"; {constraint}: " + (
-            f"violated by {short(middle)}" if middle > 0 else f"slack {short(-middle)}"
-        )
-    return text
-
-
-def _compared(value: float, references: References) -> str:
-    """The end of a headline: what a value is compared with."""
-    if references.uniform is None:
-        return "" if np.isnan(references.first) else f"; first policy {short(references.first)}"
-    text = f"; uniform {short(references.uniform, references.way)}"
-    if references.optimum is None:
-        return text
-    optimum = short(references.optimum, references.way)
-    return f"{text}, optimum {optimum} (certified){share_text(references.share(value), ': {} of the way')}"
+def _constraint_text(constraint: Constraint, excess: Float[np.ndarray, " seed"]) -> str:
+    """Return the number of seeds that satisfy a constraint, with the worst slack or violation."""
+    known = excess[~np.isnan(excess)]
+    if not known.size:
+        return f"{constraint}: unknown"
+    worst = float(known.max())
+    margin = f"slack {short(-worst)}"
+    if worst > 0:
+        margin = f"violated by {short(worst)}"
+    if len(excess) == 1:
+        return f"{constraint}: {margin}"
+    satisfied = int(np.count_nonzero(known <= 0))
+    return f"{constraint}: satisfied by {satisfied} of {len(excess)} seeds (worst: {margin})"
 
 
 def share_text(share: float, form: str = "{}") -> str:
-    """A share in per cent, never rounded up, put into a text; nothing if it is not known."""
+    """Return a fraction in per cent, never rounded up.
+
+    Args:
+        share: The fraction.
+        form: Text with a pair of braces in the place of the per cent.
+
+    Returns:
+        The completed text, empty for a fraction that is not finite.
+    """
     if not np.isfinite(share):
         return ""
-    digits = 1 if NEARLY_ALL <= share < 1 else 0
-    return form.format(
-        f"{floor(share * 100 * 10**digits + 1e-9) / 10**digits:.{digits}f}%".replace("-0%", "0%")
-    )
+    digits = 0
+    if NEARLY_ALL <= share < 1:
+        digits = 1
+    units = floor(share * 100 * 10**digits + 1e-9)
+    percent = f"{units / 10**digits:.{digits}f}%"
+    return form.format(percent.replace("-0%", "0%"))
 
 
 def short(value: float, way: float = np.nan) -> str:
-    """A number with three digits, or all of a large one before the point; 0 if it is next to nothing of the way."""
-    if value == 0 or abs(value) < NOTHING * way:
+    """Return a number with three digits, or all digits before the point of a large one.
+
+    Args:
+        value: The number.
+        way: Distance of two reference utilities. A negligible fraction of it is shown as 0.
+
+    Returns:
+        The number as text.
+    """
+    if value == 0 or abs(value) < NEGLIGIBLE * way:
         return "0"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:#.3g}".removesuffix(".")
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".removesuffix(".")
 
 
-def told_apart(one: float, other: float) -> tuple[str, str]:
-    """Return two different numbers with as many digits as tell them apart, three at least."""
-    texts, digits = (short(one), short(other)), 4
-    while texts[0] == texts[1] and digits <= DIGITS:
-        texts, digits = (f"{one:,.{digits}g}", f"{other:,.{digits}g}"), digits + 1
+def told_apart(first: float, second: float) -> tuple[str, str]:
+    """Return two different numbers with three or more digits, enough to tell them apart."""
+    texts = (short(first), short(second))
+    for digits in range(4, MAX_DIGITS + 1):
+        if texts[0] != texts[1]:
+            break
+        texts = (f"{first:,.{digits}g}", f"{second:,.{digits}g}")
     return texts
 
 
 def levels(references: References | None) -> tuple[Level, ...]:
-    """The lines to compare a curve of the utility with."""
+    """Return the horizontal lines beside a curve of the utility."""
     if references is None:
         return ()
-    named = {"optimum": references.optimum, "uniform policy": references.uniform}
-    same = references.uniform is not None and short(references.uniform) == short(references.first)
-    if not same:
-        named["first policy"] = references.first
-    known = {
-        name: value for name, value in named.items() if value is not None and np.isfinite(value)
-    }
-    return tuple(
-        Level(f"{name} {short(value, references.way)}", value) for name, value in known.items()
-    )
+    utilities = {"optimum": references.optimum, "uniform policy": references.uniform}
+    uniform = references.uniform
+    if uniform is None or short(uniform) != short(references.first):
+        utilities["first policy"] = references.first
+    lines: list[Level] = []
+    for name, utility in utilities.items():
+        if utility is not None and np.isfinite(utility):
+            lines.append(Level(f"{name} {short(utility, references.way)}", utility))
+    return tuple(lines)
 
 
 def finding_lines(findings: Sequence[Finding]) -> list[str]:
     """Return findings as lines of text with their sections of the documentation."""
-
-    def lines(it: Finding) -> tuple[str, ...]:
-        return (
-            f"{it.kind}: {it.sentence}",
-            f"  try: {it.advice}",
-            f"  more: docs/diagnosis.md#{it.kind}",
-        )
-
-    return [line for it in findings for line in lines(it)]
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(f"{finding.kind}: {finding.sentence}")
+        lines.append(f"  try: {finding.advice}")
+        lines.append(f"  more: docs/diagnosis.md#{finding.kind}")
+    return lines
 
 
 def short_description(
     outcome: Outcome, text: str, kinds: Sequence[str], references: References | None
 ) -> Description:
-    """Return the description of a run below its headline `text`, with the kinds of its findings."""
-    status = {it: outcome.status.count(it) for it in outcome.status}
-    rows = {
-        "algorithm": algorithm_text(outcome),
-        "problem": _problem_text(outcome),
-        "seeds": str(len(outcome.seeds)),
-        "episodes": f"{outcome.episodes[-1] if len(outcome.episodes) else 0:,} a seed",
-        "time": f"{outcome.seconds:,.1f} seconds",
-        "status": ", ".join(
-            it if len(outcome.seeds) == 1 else f"{count} {it}" for it, count in status.items()
-        ),
-        **({"findings": f"{', '.join(kinds)} (summary() says more)"} if kinds else {}),
-    }
-    curve = statistics.quartiles(outcome.metrics["utility"])[1]
-    return Description(text, list(rows.items()), [curve], [level.y for level in levels(references)])
+    """Return the description of a run.
+
+    Args:
+        outcome: The run.
+        text: Its headline.
+        kinds: Kinds of its findings.
+        references: Utilities of other policies, drawn beside the curve of the utility.
+
+    Returns:
+        The headline, some rows and the curve.
+    """
+    episodes = 0
+    if len(outcome.episodes):
+        episodes = outcome.episodes[-1]
+    rows = [
+        ("algorithm", algorithm_text(outcome)),
+        ("problem", _problem_text(outcome)),
+        ("seeds", str(len(outcome.seeds))),
+        ("episodes", f"{episodes:,} a seed"),
+        ("time", f"{outcome.seconds:,.1f} seconds"),
+        ("status", _status_text(outcome.status)),
+    ]
+    if kinds:
+        rows.append(("findings", f"{', '.join(kinds)} (summary() says more)"))
+    _, median, _ = statistics.quartiles(outcome.metrics["utility"])
+    return Description(text, rows, [median], [level.y for level in levels(references)])
+
+
+def _status_text(status: tuple[str, ...]) -> str:
+    """Return the number of seeds with each status."""
+    if len(status) == 1:
+        return status[0]
+    kinds = dict.fromkeys(status)
+    return ", ".join(f"{status.count(kind)} {kind}" for kind in kinds)
 
 
 def run_name(outcome: Outcome) -> str:
-    """What a run is called that has no other name: its algorithm and its environment."""
+    """Return the default name of a run, with its algorithm and its environment."""
     return f"{algorithm_name(outcome)} on {environment_text(outcome)}"
 
 
 def algorithm_text(outcome: Outcome) -> str:
-    """The algorithm and all its settings, even of one that could not be restored."""
+    """Return the algorithm with all its hyperparameters, even if it cannot be restored."""
     if outcome.algorithm is not None:
         return in_words(outcome.algorithm)
     return words(outcome.config["setup"]["algorithm"], outcome.arrays)
 
 
 def environment_text(outcome: Outcome) -> str:
-    """The environment, by its id if it is a table of Gymnasium's, even of one that could not be restored."""
-    if outcome.problem is not None:
-        env = outcome.problem.env
-        if isinstance(env, TabularMDP) and (name := table_name(env)):
+    """Return the environment in words, even if it cannot be restored.
+
+    A table of Gymnasium is called by its id.
+    """
+    if outcome.problem is None:
+        fields = outcome.config["setup"]["problem"].get("fields", {})
+        return environment_words(fields.get("env"), outcome.arrays)
+    env = outcome.problem.env
+    if isinstance(env, TabularMDP):
+        name = table_name(env)
+        if name is not None:
             return f"{name} ({env.num_states:,} states, {env.num_actions:,} actions)"
-        return in_words(env)
-    return environment_words(
-        outcome.config["setup"]["problem"].get("fields", {}).get("env"), outcome.arrays
-    )
+    return in_words(env)
 
 
 def _problem_text(outcome: Outcome) -> str:
     problem = outcome.problem
+    env = environment_text(outcome)
     if problem is None:
-        return f"on {environment_text(outcome)}, not restored"
-    horizon = "infinite horizon" if problem.horizon is None else f"horizon {problem.horizon}"
-    settings = [
-        f"discount {problem.discount:g}",
-        horizon,
-        problem.termination,
-        *map(str, problem.constraints),
-    ]
-    return f"{in_words(problem.objective)} on {environment_text(outcome)}, {', '.join(settings)}"
+        return f"on {env}, not restored"
+    horizon = "infinite horizon"
+    if problem.horizon is not None:
+        horizon = f"horizon {problem.horizon}"
+    parts = [f"discount {problem.discount:g}", horizon, problem.termination]
+    parts += map(str, problem.constraints)
+    return f"{in_words(problem.objective)} on {env}, {', '.join(parts)}"
 
 
 def algorithm_name(outcome: Outcome) -> str:
-    """The class of the algorithm, even of one that could not be restored."""
+    """Return the class of the algorithm, even if it cannot be restored."""
     return class_name(outcome.config["setup"]["algorithm"])
-
-
-def _remark(known: int, seeds: int, source: str) -> str:
-    of = f"{known} of {seeds} seeds" if known < seeds else f"{seeds} seeds"
-    parts = [f"median of {of}"] if seeds > 1 else []
-    parts += [] if source == "exact" else ["estimated"]
-    return f" ({', '.join(parts)})" if parts else ""
