@@ -428,6 +428,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(killed, kind):
         assert ox.load_result(folder).algorithm is None
     for wrong in (Twice, Twice(), ox.TSIVRPG):
         with pytest.raises(
-            ValueError, match=f"algorithm must be the {kind.__name__} that was trained with"
+            ValueError,
+            match=f"algorithm must be the {kind.__name__} of the training run or its class",
         ):
             ox.load_result(folder, algorithm=wrong)

@@ -490,9 +490,7 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
         ox.load_result(tmp_path)
     shutil.move(tmp_path / "models", tmp_path / "elsewhere")
     (tmp_path / "models").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(
-        ValueError, match="models must be a folder of its own, but it is a link to another place"
-    ):
+    with pytest.raises(ValueError, match="models must be a directory, but is a symbolic link"):
         run(ox.PlugIn(batch=8), 72, out=tmp_path, resume=True)
 
 

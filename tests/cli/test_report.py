@@ -80,7 +80,7 @@ def test_mistakes_end_in_a_sentence(runs: Path, tmp_path: Path):
     (unfinished / "summary.json").unlink()
     for arguments, said in (
         ((), "RUN must be given"),
-        ((tmp_path / "nothing",), "nothing is not the folder of a run: it has no config.json."),
+        ((tmp_path / "nothing",), "nothing is not the directory of a run: it has no config.json."),
         ((unfinished,), "holds a run that is not finished: resume it first."),
         ((run, run), "is given twice."),
     ):

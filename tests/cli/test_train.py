@@ -337,7 +337,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
     [
         (("train",), "ENV must be given, or --out FOLDER --resume"),
         (("train", "--resume"), "ENV must be given, or --out FOLDER --resume"),
-        (("train", "--out", "nowhere", "--resume"), "nowhere is not the folder of a run"),
+        (("train", "--out", "nowhere", "--resume"), "nowhere is not the directory of a run"),
         (("train", ICE), "--episodes must be given"),
         (
             ("train", ICE, "--episodes", "0"),
@@ -388,7 +388,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         (("train", ICE, "--episodes", "200", "--out", __file__), "is none."),
         (("evaluate", "nowhere", ICE), "nowhere does not exist."),
         (("evaluate", __file__, ICE), "is damaged or not a safetensors file"),
-        (("evaluate", Path(__file__).parent, ICE), "is not the folder of a run"),
+        (("evaluate", Path(__file__).parent, ICE), "is not the directory of a run"),
         (("evaluate", "nowhere"), "nowhere does not exist."),
     ],
 )

@@ -496,9 +496,11 @@ def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(written, monkey
 
 def test_what_cannot_be_written_is_refused(written):
     folder = written.parent
-    with pytest.raises(ValueError, match=r"path must name a file, but .* is a folder\.$"):
+    with pytest.raises(
+        ValueError, match=r"path must be the path of a file, but .* is a directory\.$"
+    ):
         write_arrays(folder, {}, {})
-    with pytest.raises(ValueError, match=r"path must name a file in a folder, but .* is none\.$"):
+    with pytest.raises(ValueError, match=r"path must be in a directory, but .* is a file\.$"):
         write_arrays(written / "inside" / "file", {}, {})
     with pytest.raises(
         ValueError, match=r"arrays must be of a type that safetensors can hold: .*complex128"

@@ -191,13 +191,13 @@ def test_policies_of_another_seed_or_run_are_noticed(run, tmp_path):
     first.write_bytes(kept)
     reseal(run)
     with pytest.raises(
-        ValueError, match="problem must have 4 features, as that which was trained on, got 9"
+        ValueError, match="problem must have 4 features, as in the training run, got 9"
     ):
         ox.load_result(
             run, problem=ox.Problem(ox.TabularMDP.chain(9), ox.utilities.LogCoverage(), horizon=5)
         )
     with pytest.raises(
-        ValueError, match="problem must be that which was trained on, but the policies do not fit"
+        ValueError, match="problem must be that of the training run, but the policies do not fit"
     ):
         ox.load_result(
             run, problem=ox.Problem(ox.TabularMDP.chain(9), lambda u: u.sum(), features=four)
@@ -218,9 +218,7 @@ def test_links_are_replaced_and_never_written_through(run, tmp_path):
     assert not (run / "plot.png").is_symlink()
     shutil.rmtree(run / "policies")
     (run / "policies").symlink_to(tmp_path)
-    with pytest.raises(
-        ValueError, match="policies must be a folder of its own, but it is a link to another place"
-    ):
+    with pytest.raises(ValueError, match="policies must be a directory, but is a symbolic link"):
         ox.train(**arguments(), out=run, resume=True)
     assert treasure.read_text() == "mine"
 
@@ -243,7 +241,7 @@ def test_a_folder_with_files_of_others_is_not_written_to(tmp_path, name):
     (tmp_path / name).write_text("mine")
     for write in (partial(ox.train, **arguments()), ox.bench.run, partial(reproduce, "quick")):
         with pytest.raises(
-            ValueError, match="is not empty and holds no run: choose another folder"
+            ValueError, match="is not empty and holds no run: choose another directory"
         ):
             write(out=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
@@ -313,7 +311,8 @@ def test_one_folder_is_for_one_process(run):
     fcntl.flock(held, fcntl.LOCK_EX)
     try:
         with pytest.raises(
-            ValueError, match="is in use by another training: wait for its end, or choose another"
+            ValueError,
+            match="is in use by another training run: wait for its end, or choose another",
         ):
             ox.train(**arguments(), out=run, resume=True)
     finally:
@@ -354,7 +353,8 @@ def test_records_that_are_lost_or_changed_are_not_gone_on_with(run):
             ox.train(**arguments(), out=run, resume=True)
     (run / "metrics.csv").unlink()
     with pytest.raises(
-        ValueError, match=r"metrics\.csv must be a file: the run cannot go on without its records"
+        ValueError,
+        match=r"metrics\.csv must be a file: the run cannot continue without its records",
     ):
         ox.train(**arguments(), out=run, resume=True)
 

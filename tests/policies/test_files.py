@@ -153,7 +153,7 @@ def test_bad_arguments_are_refused(tmp_path):
     strange = ox.policies.Softmax(eqx.Partial(squares, weights={1.5: jnp.ones(3)}))
     with pytest.raises(
         ValueError,
-        match="policy holds arrays that cannot be saved: keep them as numbers, in modules",
+        match="policy holds arrays that cannot be saved: store them as numbers in modules",
     ):
         save_policy(strange, tmp_path / "policy")
     assert list(tmp_path.iterdir()) == []

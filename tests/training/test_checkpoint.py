@@ -234,7 +234,7 @@ def refuse(folder, newer, older, said):
     message = str(caught.value)
     assert str(newer) in message
     assert (
-        f"The older checkpoint {older.name} is intact: delete {newer.name} to go on from there."
+        f"The older checkpoint {older.name} is intact: delete {newer.name} to resume from it."
         in message
     )
     assert "\n" not in message
@@ -325,7 +325,7 @@ def test_no_checkpoint_that_is_whole_means_to_begin_again(damaged):
     newer.write_bytes(b"")
     older.write_bytes(b"")
     with pytest.raises(
-        ValueError, match="No older checkpoint is intact: delete the folder to begin again"
+        ValueError, match="No older checkpoint is intact: delete the directory to begin again"
     ):
         train(episodes=50, out=folder, resume=True)
 

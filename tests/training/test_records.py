@@ -354,7 +354,7 @@ def test_saved_results_are_the_same_in_every_bit(tmp_path, double):
 
 
 def test_a_run_that_is_not_finished_or_not_whole_is_not_loaded(tmp_path):
-    with pytest.raises(ValueError, match=r"is not the folder of a run: it has no config\.json"):
+    with pytest.raises(ValueError, match=r"is not the directory of a run: it has no config\.json"):
         ox.load_result(tmp_path / "nowhere")
     train(out=tmp_path)
     csv = tmp_path / "metrics.csv"
@@ -364,7 +364,7 @@ def test_a_run_that_is_not_finished_or_not_whole_is_not_loaded(tmp_path):
         with pytest.raises(ValueError, match=r"metrics\.csv was changed after it was written"):
             ox.load_result(tmp_path)
         reseal(tmp_path)  # even if all checksums are right
-        with pytest.raises(ValueError, match=r"metrics\.csv is not a complete file of records"):
+        with pytest.raises(ValueError, match=r"metrics\.csv must be a complete file of records"):
             ox.load_result(tmp_path)
     (tmp_path / "summary.json").unlink()
     with pytest.raises(ValueError, match="holds a run that is not finished: resume it first"):

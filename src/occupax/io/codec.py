@@ -20,99 +20,128 @@ from occupax.policies import NAMED_FUNCTIONS
 Arrays = dict[str, np.ndarray]
 
 PACKAGES = ("equinox.nn", "occupax.policies")
-"""Classes of these are found in the package, whichever of its modules they are defined in."""
+"""Packages whose classes are addressed by the package, whichever module defines them."""
+ARRAY_DTYPES = (np.number, np.bool_, jax.dtypes.prng_key)
 
 
 def pack(value: Any) -> tuple[Any, Arrays]:
     """Return the description of a value as JSON, and its arrays.
 
-    What cannot be restored (functions, classes of others) is called opaque and given by its name
-    and what it holds.
+    Equal values have equal descriptions in every process. A function, or a class outside of this
+    package, cannot be restored. Its description, called opaque, has its name and its parts.
     """
     arrays: Arrays = {}
     return _describe(value, "", arrays), arrays
 
 
 def unpack(description: Any, arrays: Mapping[str, np.ndarray], like: Any = None) -> Any:
-    """Restore a value from what `pack` made of it; NumPy arrays come back read-only.
+    """Return the value that `pack` described, with read-only NumPy arrays.
 
-    The functions and classes of `like`, a value of the same structure, stand in for the opaque
-    parts.
+    Args:
+        description: description as JSON.
+        arrays: arrays by name.
+        like: value of the same structure, whose functions and classes replace the opaque parts.
     """
     try:
-        return _build(description, arrays) if like is None else _fill(like, description, arrays)
+        if like is None:
+            return _build(description, arrays)
+        return _fill(like, description, arrays)
     except RecursionError:
         raise ValueError("the description is nested too deeply to be a value of occupax.") from None
 
 
 def named_arrays(tree: Any) -> Arrays:
-    """The arrays of a tree by where they stand in it, such as ".policy.table"."""
+    """Return the arrays of a tree by their paths, such as ".policy.table"."""
     leaves, _ = tree_flatten_with_path(eqx.filter(tree, eqx.is_array))
     return {keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def with_arrays_of(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The tree with other arrays in the places that `named_arrays` gives them."""
-    own, rest = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(
-        tree_map_with_path(lambda path, _: jnp.asarray(arrays[keystr(path)]), own), rest
-    )
+    """Return a tree with other arrays at the paths of `named_arrays`."""
+    own_arrays, static = eqx.partition(tree, eqx.is_array)
+
+    def replace(path: Any, _: Any) -> Any:
+        return jnp.asarray(arrays[keystr(path)])
+
+    return eqx.combine(tree_map_with_path(replace, own_arrays), static)
 
 
 def _describe(value: Any, name: str, arrays: Arrays) -> Any:
+    """Return the description of a value, and add its arrays with names that begin with `name`."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
-        return value if isfinite(value) else {"float": str(value)}
+        return _describe_float(value)
     if _is_array(value):
-        origin, arrays[name] = _read_array(value)
-        return {"array": name, "kind": origin}
-    known = [word for word, function in NAMED_FUNCTIONS.items() if value is function]
-    if known:
-        return {"function": known[0]}
-    parts = {
-        step: _describe(part, (name + step).removeprefix("."), arrays)
-        for step, part in _parts(value)
-    }
+        kind, arrays[name] = _read_array(value)
+        return {"array": name, "kind": kind}
+    for word, function in NAMED_FUNCTIONS.items():
+        if value is function:
+            return {"function": word}
+    parts: dict[str, Any] = {}
+    for step, part in _parts(value):
+        parts[step] = _describe(part, (name + step).removeprefix("."), arrays)
+    return _describe_node(value, parts)
+
+
+def _describe_float(value: float) -> Any:
+    if isfinite(value):
+        return value
+    return {"float": str(value)}
+
+
+def _describe_node(value: Any, parts: dict[str, Any]) -> Any:
+    """Return the description of a value from the descriptions of its parts."""
     kind: type = type(value)
-    if kind in (list, tuple):
-        return list(parts.values()) if kind is list else {"tuple": list(parts.values())}
-    if kind is dict and all(type(key) is str for key in value):
+    if kind is list:
+        return list(parts.values())
+    if kind is tuple:
+        return {"tuple": list(parts.values())}
+    if kind is dict and set(map(type, value)) <= {str}:
         return {"dict": dict(zip(value, parts.values(), strict=True))}
-    home = next(
-        (home for home in PACKAGES if kind.__module__.startswith(f"{home}.")), kind.__module__
-    )
-    address = f"{home}.{kind.__qualname__}"
+    address = _address(kind)
     if _find(address) is kind:
-        return {
-            "class": address,
-            "fields": {step.removeprefix("."): part for step, part in parts.items()},
-        }
-    named = value if isinstance(getattr(value, "__qualname__", None), str) else kind
+        fields = {step.removeprefix("."): part for step, part in parts.items()}
+        return {"class": address, "fields": fields}
+    named = value
+    if not isinstance(getattr(value, "__qualname__", None), str):
+        named = kind
     opaque: dict[str, Any] = {"opaque": f"{named.__module__}.{named.__qualname__}"}
-    return opaque | {"parts": parts} if parts else opaque
+    if parts:
+        opaque["parts"] = parts
+    return opaque
+
+
+def _address(kind: type) -> str:
+    home = kind.__module__
+    for package in PACKAGES:
+        if home.startswith(f"{package}."):
+            home = package
+    return f"{home}.{kind.__qualname__}"
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
+    """Return the parts of a value with their steps in a path."""
     if isinstance(value, eqx.Module):
-        held = vars(
-            value
-        )  # constants of the class are not the value's own, and JAX would tell the difference
-        return [
-            (f".{field.name}", held[field.name])
-            for field in _saved_fields(value)
-            if field.name in held
-        ]
+        own = vars(value)  # without constants of the class, in which descriptions would differ
+        names = [field.name for field in _saved_fields(value) if field.name in own]
+        return [(f".{name}", own[name]) for name in names]
+    parts: list[tuple[str, Any]] = []
     if type(value) is dict:
-        # other keys have no name that is the same in every process
-        return [(f"[{key!r}]", part) for key, part in value.items() if type(key) in (str, int)]
+        for key, part in value.items():
+            if type(key) in (str, int):  # names of other keys differ between processes
+                parts.append((f"[{key!r}]", part))
+        return parts
     children, _ = tree_flatten_with_path(value, is_leaf=lambda node: node is not value)
-    return [(keystr(path), part) for path, part in children if path]
+    for path, part in children:
+        if path:
+            parts.append((keystr(path), part))
+    return parts
 
 
 def _saved_fields(kind: Any) -> list[dataclasses.Field[Any]]:
     """Return the fields of a class, except those marked as not saved."""
-    return [field for field in dataclasses.fields(kind) if _is_saved(field)]
+    return list(filter(_is_saved, dataclasses.fields(kind)))
 
 
 def _is_saved(field: dataclasses.Field[Any]) -> bool:
@@ -120,18 +149,21 @@ def _is_saved(field: dataclasses.Field[Any]) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    is_any = isinstance(value, (np.ndarray, np.generic, jax.Array))
-    return is_any and any(
-        jnp.issubdtype(value.dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.prng_key)
-    )
+    if not isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return False
+    return any(jnp.issubdtype(value.dtype, dtype) for dtype in ARRAY_DTYPES)
 
 
 def _read_array(value: Any) -> tuple[str, np.ndarray]:
+    """Return the kind of an array, and its entries."""
     if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return f"key {jax.random.key_impl(value)}", np.asarray(jax.random.key_data(value))
+    kind = "numpy"
     if isinstance(value, jax.Array):
-        return "jax", np.asarray(value)
-    return "scalar" if isinstance(value, np.generic) else "numpy", np.asarray(value)
+        kind = "jax"
+    elif isinstance(value, np.generic):
+        kind = "scalar"
+    return kind, np.asarray(value)
 
 
 def _build_array(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -141,7 +173,9 @@ def _build_array(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> Any:
     if kind in ("numpy", "scalar"):
         view = array.view()
         view.setflags(write=False)
-        return view if kind == "numpy" else view[()]
+        if kind == "scalar":
+            return view[()]
+        return view
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         raise ValueError(f"the array {name!r} is {array.dtype} of JAX, which needs jax.enable_x64.")
     if kind == "jax":
@@ -159,9 +193,9 @@ def _build(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         case list():
             return [_build(part, arrays) for part in description]
         case {"tuple": list() as parts}:
-            return tuple(_build(part, arrays) for part in parts)
+            return tuple(_build(parts, arrays))
         case {"dict": dict() as parts}:
-            return {key: _build(part, arrays) for key, part in parts.items()}
+            return _build_dict(parts, arrays)
         case {"float": "inf" | "-inf" | "nan" as number}:
             return float(number)
         case {"array": str() as name, "kind": str() as kind}:
@@ -170,13 +204,17 @@ def _build(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
             return NAMED_FUNCTIONS[name]
         case {"class": str() as address, "fields": dict() as fields}:
             return _build_instance(address, fields, arrays)
-        case {"opaque": what}:
+        case {"opaque": name}:
             raise ValueError(
-                f"{what!s:.80} cannot be restored from a file; pass like=, a value of the same "
+                f"{name!s:.80} cannot be restored from a file; pass like=, a value of the same "
                 "structure."
             )
         case _:
             raise ValueError(f"the description holds {description!r:.80}, which is not understood.")
+
+
+def _build_dict(parts: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return {name: _build(part, arrays) for name, part in parts.items()}
 
 
 def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
@@ -184,26 +222,44 @@ def _build_instance(address: str, fields: dict[str, Any], arrays: Mapping[str, n
     kind: Any = _find(address)
     if kind is None:
         raise ValueError(f"{address!r:.80} is not a class that occupax restores.")
-    parts = () if issubclass(kind, tuple) else _saved_fields(kind)
-    names = [*getattr(kind, "_fields", ()), *(field.name for field in parts)]
-    constants = {field.name for field in parts if not field.init and hasattr(kind, field.name)}
+    names = _field_names(kind)
+    constants = _constant_names(kind)
     if fields.keys() | constants != set(names):
         raise ValueError(
             f"{address} must have the fields {sorted(names)}, "
             f"but the description has {sorted(fields)}."
         )
-    values = {name: _build(fields[name], arrays) for name in names if name in fields}
+    ordered = {name: fields[name] for name in names if name in fields}
+    values = _build_dict(ordered, arrays)
     if issubclass(kind, tuple):
         instance: Any = tuple.__new__(kind, values.values())
     else:
         instance = object.__new__(kind)
-        others = {
-            field.name: field.default for field in dataclasses.fields(kind) if not _is_saved(field)
-        }
-        for name, value in {**others, **values}.items():
+        for field in dataclasses.fields(kind):
+            if not _is_saved(field):
+                object.__setattr__(instance, field.name, field.default)
+        for name, value in values.items():
             object.__setattr__(instance, name, value)
     check_restored(instance, values)
     return instance
+
+
+def _field_names(kind: Any) -> list[str]:
+    """Return the names of the fields of a named tuple or of the saved fields of a module."""
+    if hasattr(kind, "_fields"):
+        return list(kind._fields)
+    return [field.name for field in _saved_fields(kind)]
+
+
+def _constant_names(kind: Any) -> set[str]:
+    """Return the names of the fields whose values belong to the class."""
+    if issubclass(kind, tuple):
+        return set()
+    names: set[str] = set()
+    for field in _saved_fields(kind):
+        if not field.init and hasattr(kind, field.name):
+            names.add(field.name)
+    return names
 
 
 def _find(address: str) -> type | None:
@@ -213,43 +269,40 @@ def _find(address: str) -> type | None:
         return None
     home, name = parts.groups()
     try:
-        found = vars(importlib.import_module(home)).get(name)
+        kind = vars(importlib.import_module(home)).get(name)
     except ImportError:
         return None
-    if not isinstance(found, type) or inspect.isabstract(found):
+    if not isinstance(kind, type) or inspect.isabstract(kind) or _address(kind) != address:
         return None
-    if found.__module__ != home and not (
-        home in PACKAGES and found.__module__.startswith(f"{home}.")
-    ):
-        return None
-    return (
-        found
-        if issubclass(found, eqx.Module) or (issubclass(found, tuple) and hasattr(found, "_fields"))
-        else None
-    )
+    is_named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if is_named_tuple or issubclass(kind, eqx.Module):
+        return kind
+    return None
 
 
 def _fill(like: Any, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    expected, own = pack(like)
-    place = difference(expected, description)
-    if place is not None:
+    """Return a copy of `like` with the arrays of a description of the same structure."""
+    expected, own_arrays = pack(like)
+    path = difference(expected, description)
+    if path is not None:
         raise ValueError(
-            f"like must have the structure of what was saved, but differs at {place or 'the top'}."
+            f"like must have the structure of what was saved, but differs at {path or 'the top'}."
         )
+    for name, array in own_arrays.items():
+        saved = _shown(_build_array(name, "numpy", arrays))
+        own = _shown(array)
+        if saved != own:
+            raise ValueError(f"like must hold {saved} at {name}, as it was saved, but holds {own}.")
 
     def restore(path: Any, leaf: Any) -> Any:
-        name = keystr(path).removeprefix(".")
-        return _build_array(name, _read_array(leaf)[0], arrays) if _is_array(leaf) else leaf
+        if not _is_array(leaf):
+            return leaf
+        kind, _ = _read_array(leaf)
+        return _build_array(keystr(path).removeprefix("."), kind, arrays)
 
-    for name, array in own.items():
-        found = _build_array(name, "numpy", arrays)
-        if (found.shape, found.dtype) != (array.shape, array.dtype):
-            wanted, given = (f"{it.dtype} of shape {it.shape}" for it in (found, array))
-            raise ValueError(
-                f"like must hold {wanted} at {name}, as it was saved, but holds {given}."
-            )
     filled = tree_map_with_path(restore, like)
-    for name, array in pack(filled)[1].items():
+    _, filled_arrays = pack(filled)
+    for name, array in filled_arrays.items():
         if array.tobytes() != arrays[name].tobytes():
             raise ValueError(
                 f"like must hold the saved numbers at {name} already, because it is static there."
@@ -257,31 +310,44 @@ def _fill(like: Any, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return filled
 
 
-def difference(left: Any, right: Any, place: str = "") -> str | None:
-    """Return the first difference of two descriptions, except in the names of opaque parts."""
+def _shown(array: np.ndarray) -> str:
+    return f"{array.dtype} of shape {array.shape}"
+
+
+def difference(left: Any, right: Any, path: str = "") -> str | None:
+    """Return the path to the first difference of two descriptions, or None.
+
+    Names of opaque parts may differ, because functions and scripts are renamed.
+    """
+    pairs: list[tuple[Any, Any, Any]] = []
     if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
-        pairs = [(key, left[key], right[key]) for key in left if key != "opaque"]
+        pairs.extend((key, left[key], right[key]) for key in left if key != "opaque")
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        pairs = list(zip(range(len(left)), left, right, strict=True))
-    else:
-        return None if left == right and type(left) is type(right) else place
-    places = (difference(a, b, f"{place}/{key}") for key, a, b in pairs)
-    return next((found for found in places if found is not None), None)
+        pairs.extend(zip(range(len(left)), left, right, strict=True))
+    elif left != right or type(left) is not type(right):
+        return path
+    for step, left_part, right_part in pairs:
+        different = difference(left_part, right_part, f"{path}/{step}")
+        if different is not None:
+            return different
+    return None
 
 
 def unpack_as(kind: type, description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Restore a value of a class that `pack` could only describe, by its constructor."""
-    parts = {name.removeprefix("."): part for name, part in description.get("parts", {}).items()}
-    wanted = {field.name for field in dataclasses.fields(kind) if field.init}
-    if not parts.keys() <= wanted:
-        raise ValueError(
-            f"{kind.__name__} has no field {min(parts.keys() - wanted)!r}, which was saved."
-        )
-    return kind(**{name: _build(part, arrays) for name, part in parts.items()})
+    """Return the instance of a class that a description calls opaque, made by the constructor."""
+    fields = {name.removeprefix("."): part for name, part in description.get("parts", {}).items()}
+    names = [field.name for field in dataclasses.fields(kind) if field.init]
+    for name in sorted(fields):
+        if name not in names:
+            raise ValueError(f"{kind.__name__} has no field {name!r}, which was saved.")
+    return kind(**_build_dict(fields, arrays))
 
 
 def class_name(description: Any) -> str:
-    """The name of what is described, without its module and its fields."""
-    parts = description if isinstance(description, dict) else {}
-    names = (parts.get(kind) for kind in ("class", "opaque", "function"))
-    return next((name.rpartition(".")[2] for name in names if isinstance(name, str)), "unknown")
+    """Return the name of a described object, without its module and its fields."""
+    if isinstance(description, dict):
+        for key in ("class", "opaque", "function"):
+            name = description.get(key)
+            if isinstance(name, str):
+                return name.rpartition(".")[2]
+    return "unknown"

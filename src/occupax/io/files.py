@@ -1,7 +1,7 @@
 """Files: one format for arrays, one for JSON, one checksum scheme and atomic writes.
 
 A file exists as a whole or not at all. Equal content gives equal bytes in every process. Checksums
-are SHA-256. A checksum detects damage and files of another run. It is no signature.
+are SHA-256. A checksum detects damage and files of another run, but is not a signature.
 """
 
 import json
@@ -27,10 +27,14 @@ READERS = {1: "0.2.0", 2: "0.2.0", 3: "0.2.0"}
 """The release of occupax that reads each earlier version of the format."""
 UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
 """Pattern of the names of files that are being written."""
-CONTENT, ARRAYS_CHECKSUM = "occupax", "occupax-sha256"
-"""Keys in the metadata of a safetensors file."""
-CHECKSUM, FILES = "checksum", "files"
-"""Keys in a JSON file."""
+CONTENT = "occupax"
+"""Key of the JSON in the metadata of a safetensors file."""
+ARRAYS_CHECKSUM = "occupax-sha256"
+"""Key of the checksum in the metadata of a safetensors file."""
+CHECKSUM = "checksum"
+"""Key of the checksum in a JSON file."""
+FILES = "files"
+"""Key of the checksums of other files in a JSON file."""
 
 
 def header(kind: str) -> dict[str, Any]:
@@ -165,11 +169,13 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file under another name and rename it, so that the file is never incomplete."""
     file = Path(path)
     if file.is_dir():
-        raise ValueError(f"path must name a file, but {file} is a folder.")
+        raise ValueError(f"path must be the path of a file, but {file} is a directory.")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"path must name a file in a folder, but {file.parent} is none.") from None
+        raise ValueError(
+            f"path must be in a directory, but {file.parent} or a parent of it is a file."
+        ) from None
     unfinished = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         with unfinished.open("xb") as stream:

@@ -31,8 +31,8 @@ def save_policy(policy: Policy, path: str | Path) -> None:
     leaves = [leaf for leaf in jax.tree.leaves(policy) if isinstance(leaf, (jax.Array, np.ndarray))]
     if len(leaves) > len(arrays):
         raise ValueError(
-            "policy holds arrays that cannot be saved: keep them as numbers, in modules, tuples, "
-            "lists or dictionaries whose keys are texts."
+            "policy holds arrays that cannot be saved: store them as numbers in modules, tuples, "
+            "lists or dictionaries with strings as keys."
         )
     content = {**header(POLICY), "policy": description}
     if policy.spaces:
@@ -67,7 +67,7 @@ def load_policy(path: str | Path, like: Policy | None = None) -> Policy:
         raise ValueError(f"{path} must hold a policy, but holds a {type(policy).__name__}.")
     spaces = content.get("spaces", "")
     if not isinstance(spaces, str):
-        raise ValueError(f"{path} must describe spaces by a text, got {spaces!r:.60}.")
+        raise ValueError(f"{path} must describe spaces by a string, got {spaces!r:.60}.")
     if spaces:
         policy = with_spaces(policy, spaces)
     return policy

@@ -60,8 +60,8 @@ class MetricsFile:
             if self._mark() != mark:
                 raise ValueError(
                     f"{path} was changed after it was written, or is not that of the checkpoint: "
-                    "the run cannot go on without its records; put the file back, or begin again "
-                    "in another folder."
+                    "the run cannot be resumed without its records; restore the file, or begin "
+                    "again in another directory."
                 )
             file.truncate(self._size)
 
@@ -88,7 +88,7 @@ class MetricsFile:
     def _open(self, mode: str) -> Any:
         if self._path.is_symlink() or not self._path.is_file():
             raise ValueError(
-                f"{self._path} must be a file: the run cannot go on without its records."
+                f"{self._path} must be a file: the run cannot continue without its records."
             )
         return self._path.open(mode)
 
@@ -101,12 +101,15 @@ def csv_text(seeds: Sequence[int], table: RecordTable, header: bool = True) -> s
         writer.writerow([*INDEX_COLUMNS, *table.metrics])
     for j, episodes in enumerate(table.episodes):
         for i, seed in enumerate(seeds):
-            cells = [seed, episodes, table.steps[i, j]]
-            for values in table.metrics.values():
-                number = values[i, j]
-                cells.append("" if np.isnan(number) else str(number))
-            writer.writerow(cells)
+            cells = [_cell(values[i, j]) for values in table.metrics.values()]
+            writer.writerow([seed, episodes, table.steps[i, j], *cells])
     return stream.getvalue()
+
+
+def _cell(number: float) -> str:
+    if np.isnan(number):
+        return ""
+    return str(number)
 
 
 def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
@@ -114,7 +117,7 @@ def read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:
     try:
         return _read_csv(path)
     except (ValueError, IndexError, OverflowError, csv.Error):
-        raise ValueError(f"{path} is not a complete file of records.") from None
+        raise ValueError(f"{path} must be a complete file of records.") from None
 
 
 def _read_csv(path: Path) -> tuple[tuple[int, ...], RecordTable]:

@@ -29,8 +29,10 @@ from occupax.outcome import Assessment, Finding, Outcome, References
 from occupax.policies import Policy, check_policy_fits
 from occupax.problem import Problem, ProblemSource, as_problem
 
-SUMMARY, ASSESSMENT = "summary.json", "assessment.safetensors"
-SUMMARY_KIND, ASSESSMENT_KIND = "occupax-summary", "occupax-assessment"
+SUMMARY = "summary.json"
+SUMMARY_KIND = "occupax-summary"
+ASSESSMENT = "assessment.safetensors"
+ASSESSMENT_KIND = "occupax-assessment"
 MODEL_KIND = "occupax-model"
 REFERENCES = "references/"
 """Prefix of the names of arrays of references."""
@@ -95,7 +97,7 @@ def read_outcome(
     seeds = tuple(setup["seeds"])
     if isinstance(setup["algorithm"], list):
         raise ValueError(
-            f"{folder} is a part of a sweep, whose results are in the folders of its points."
+            f"{folder} is a part of a sweep, whose results are in the directories of its points."
         )
     summary = _read_summary(folder, config, seeds)
     table = _read_records(folder / RECORDS, seeds)
@@ -109,18 +111,13 @@ def read_outcome(
     restored = _restore_problem(config, arrays, problem, trust)
     if restored is not None:
         _check_same_problem(restored, config, policies)
-    double = config["versions"]["float64"]
-    metrics = {
-        name: values.astype("float64" if double or name in EXACT else "float32")
-        for name, values in table.metrics.items()
-    }
     return Outcome(
         problem=restored,
         algorithm=_restore_algorithm(setup["algorithm"], arrays, algorithm),
         seeds=seeds,
         episodes=table.episodes,
         steps=table.steps,
-        metrics=metrics,
+        metrics=_with_precision(table.metrics, config["versions"]["float64"]),
         policies=policies,
         status=tuple(summary["status"]),
         seconds=summary["seconds"],
@@ -131,6 +128,17 @@ def read_outcome(
         saved_assessment=_read_assessment(folder / ASSESSMENT, len(seeds)),
         saved_diagnosis=_read_findings(summary),
     )
+
+
+def _with_precision(metrics: dict[str, np.ndarray], double: bool) -> dict[str, np.ndarray]:
+    """Return metrics in the precision of a run. Exact values are always in double precision."""
+    converted: dict[str, np.ndarray] = {}
+    for name, values in metrics.items():
+        if double or name in EXACT:
+            converted[name] = values.astype(np.float64)
+        else:
+            converted[name] = values.astype(np.float32)
+    return converted
 
 
 def _write_model(model: Any, file: Path) -> None:
@@ -201,7 +209,7 @@ def _read_references(file: Path, arrays: Mapping[str, np.ndarray]) -> References
     if not values:
         return None
     if "first" not in values:
-        raise ValueError(f"{file} must say what the first policy is worth.")
+        raise ValueError(f"{file} must have the utility of the initial policy.")
     return References(**values)
 
 
@@ -278,7 +286,7 @@ def _check_same_problem(
             pass
     if problem.size != size:
         raise ValueError(
-            f"problem must have {size} features, as that which was trained on, got {problem.size}."
+            f"problem must have {size} features, as in the training run, got {problem.size}."
         )
     for policy in policies:
         try:
@@ -286,7 +294,7 @@ def _check_same_problem(
         except Exception as error:
             reason = str(error).splitlines()[0]
             raise ValueError(
-                "problem must be that which was trained on, but the policies do not fit: " + reason
+                "problem must be that of the training run, but the policies do not fit: " + reason
             ) from error
 
 
@@ -320,15 +328,18 @@ def _restore_algorithm(
     name = codec.class_name(description)
     if hint is None:
         return _unpack_algorithm(name, description, arrays)
-    kind = hint if isinstance(hint, type) else type(hint)
+    if isinstance(hint, type):
+        _check_kind(hint, name)
+        return codec.unpack_as(hint, description, arrays)
+    _check_kind(type(hint), name)
+    return hint
+
+
+def _check_kind(kind: type, name: str) -> None:
     if kind.__name__ != name:
         raise ValueError(
-            f"algorithm must be the {name} that was trained with, or its class, got "
-            f"{kind.__name__}."
+            f"algorithm must be the {name} of the training run or its class, got {kind.__name__}."
         )
-    if isinstance(hint, type):
-        return codec.unpack_as(kind, description, arrays)
-    return hint
 
 
 def _unpack_algorithm(name: str, description: Any, arrays: Arrays) -> Algorithm[Any] | None:

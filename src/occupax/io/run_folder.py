@@ -29,8 +29,10 @@ from occupax.io.files import (
 )
 from occupax.io.lock import hold_lock
 
-RUN, CHECKPOINT = "occupax-run", "occupax-checkpoint"
-CONFIG, ARRAYS = "config.json", "config.safetensors"
+RUN = "occupax-run"
+CHECKPOINT = "occupax-checkpoint"
+CONFIG = "config.json"
+ARRAYS = "config.safetensors"
 CHECKPOINTS = "checkpoint"
 MAX_CHECKPOINTS = 2
 """Number of checkpoints in a folder."""
@@ -79,7 +81,7 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
     try:
         content = read_json(file)
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{folder} is not the folder of a run: it has no {CONFIG}.") from None
+        raise ValueError(f"{folder} is not the directory of a run: it has no {CONFIG}.") from None
     check_header(file, content, RUN)
     config = check_json(file, content)
     arrays, _ = read_arrays(folder / ARRAYS)
@@ -147,7 +149,7 @@ def check_foreign_files(folder: Path, own: Iterable[str]) -> None:
         return
     if any(not UNFINISHED.fullmatch(file.name) for file in folder.iterdir()):
         raise ValueError(
-            f"{folder} is not empty and holds no run: choose another folder, or an empty one."
+            f"{folder} is not empty and holds no run: choose another directory, or an empty one."
         )
 
 
@@ -160,9 +162,7 @@ def check_same_run(folder: Path, config: dict[str, Any], arrays: Arrays, resume:
         )
     for name in (CHECKPOINTS, "policies", "models"):
         if (folder / name).is_symlink():
-            raise ValueError(
-                f"{folder / name} must be a folder of its own, but it is a link to another place."
-            )
+            raise ValueError(f"{folder / name} must be a directory, but is a symbolic link.")
     if not has_config:
         check_foreign_files(folder, (ARRAYS, CHECKPOINTS))
         return
@@ -176,8 +176,8 @@ def check_same_run(folder: Path, config: dict[str, Any], arrays: Arrays, resume:
         if where:
             where = f" in {where}"
         raise ValueError(
-            f"{folder} holds another run, which differs{where}: resume it with what it was "
-            "started with, or choose another folder."
+            f"{folder} holds another run, which differs{where}: resume it with the "
+            "arguments of its start, or choose another directory."
         )
 
 
@@ -185,10 +185,10 @@ def _check_precision(folder: Path, saved: dict[str, Any], config: dict[str, Any]
     is_double = saved["versions"]["float64"]
     if is_double == config["versions"]["float64"]:
         return
-    precision = "float64" if is_double else "float32"
+    precision = 32 * (1 + is_double)
     raise ValueError(
-        f"{folder} holds a run in {precision}: resume it with JAX_ENABLE_X64={int(is_double)} in "
-        "the environment."
+        f"{folder} holds a run in float{precision}: resume it with "
+        f"JAX_ENABLE_X64={int(is_double)} in the environment."
     )
 
 
@@ -211,12 +211,12 @@ def locked(folder: Path | None) -> Generator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise ValueError(
-            f"out must be a folder, but {folder} is none, or lies in something that is none."
+            f"out must be a directory, but {folder} or a parent of {folder} is a file."
         ) from None
     with hold_lock(folder) as is_held:
         if not is_held:
             raise ValueError(
-                f"{folder} is in use by another training: wait for its end, or choose another."
+                f"{folder} is in use by another training run: wait for its end, or choose another."
             )
         yield
 
@@ -267,7 +267,7 @@ class Checkpoints:
             case None | {"bytes": int(), "sha256": str()}:
                 return arrays, content
             case mark:
-                raise ValueError(f"{file} must say how long metrics.csv was, got {mark!r:.60}.")
+                raise ValueError(f"{file} must have the length of metrics.csv, got {mark!r:.60}.")
 
     def _advice(self, files: list[Path]) -> str:
         for file in files[1:]:
@@ -276,10 +276,10 @@ class Checkpoints:
             except ValueError:
                 continue
             return (
-                f"The older checkpoint {file.name} is intact: delete {files[0].name} to go on "
-                "from there."
+                f"The older checkpoint {file.name} is intact: delete {files[0].name} to resume "
+                "from it."
             )
-        return "No older checkpoint is intact: delete the folder to begin again."
+        return "No older checkpoint is intact: delete the directory to begin again."
 
     def _newest_first(self) -> list[Path]:
         return sorted(self._folder.glob("iteration-*.safetensors"), reverse=True)
