@@ -465,7 +465,7 @@ def test_policies_are_chosen_by_the_actions_and_trained():
         ),
         (
             lambda: ox.policies.gaussian()(ox.make("CartPole-v1"), KEY),
-            r"^normal policies need actions in a box, got Disc",
+            r"^Gaussian policies need actions in a box, got Disc",
         ),
         (
             lambda: ox.policies.gaussian(deviation=0.0),

@@ -172,7 +172,9 @@ def test_what_is_drawn_follows_the_law_of_the_policy(name):
     one, rows = np.repeat(seen[:1], n, 0), np.arange(n)
     found, _, _ = select_actions(policy, space, keys_of(n), n, flat=True)(one, rows, rows, 0 * rows)
     if space is BOX:
-        means, logs = (np.asarray(it, np.float64) for it in policy.law(jnp.asarray(seen[0])))
+        means, logs = (
+            np.asarray(it, np.float64) for it in policy.distribution(jnp.asarray(seen[0]))
+        )
         z = (found - BOX.middle) / BOX.reach if name.startswith("gaussian") else found
         for column, mean, deviation in zip(z.T, means, np.exp(logs), strict=True):
             assert stats.kstest(column, stats.norm(mean, deviation).cdf).pvalue > 1e-3

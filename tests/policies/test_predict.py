@@ -94,7 +94,7 @@ def test_normal_laws_have_their_mean_and_are_clipped():
         lambda seen: 1.0 * own.psi(seen), own.log_deviation, own.box
     )  # not known to NumPy
     seen = np.array([1.0, 0.0, 0.3], np.float32)
-    mean = 2.0 * float(own.law(jnp.asarray(seen))[0][0])
+    mean = 2.0 * float(own.distribution(jnp.asarray(seen))[0][0])
     for policy in (own.for_env(env), wrapped.for_env(env)):
         assert policy.predict(seen, deterministic=True) == pytest.approx(np.array([mean]), rel=1e-5)
         drawn = policy.predict(np.tile(seen, (2000, 1)), seed=0)

@@ -135,8 +135,8 @@ def test_drawing_back_scales_the_means_of_saturated_entries_alone(by_observation
     moved = draw_back(policy, jnp.array([True, False]))
     for observation in (jnp.array([-0.7]), jnp.array([2.0])):
         (means, deviations), (new_means, new_deviations) = (
-            policy.law(observation),
-            moved.law(observation),
+            policy.distribution(observation),
+            moved.distribution(observation),
         )
         np.testing.assert_allclose(new_means, [SHRINKAGE * means[0], means[1]], rtol=1e-6)
         np.testing.assert_array_equal(new_deviations, deviations)

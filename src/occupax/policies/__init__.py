@@ -1,21 +1,19 @@
-"""Who acts: distributions over actions for every observation.
+"""Policies: distributions over actions for every observation.
 
-* `base`: what every policy does.
+* `base`: the base class of policies, and initialisers.
 * `networks`: functions of the observation that policies are made of.
-* `normalising`: running statistics by which observations are normalised.
+* `normalising`: observation normalisation by running statistics.
 * `categorical`: softmax policies for discrete actions, and products of them for vectors of discrete
   actions.
-* `images`: softmax policies over convolutions of an image.
-* `gaussian`: normal laws for actions that are vectors of real numbers, plain or squashed into their
-  bounds.
+* `images`: softmax policies with convolutions of an image.
+* `gaussian`: Gaussian policies for continuous actions, plain or squashed into their bounds.
 * `saturation`: recovery of Gaussian policies whose actions are beyond their bounds.
 * `restarts`: re-initialised output layers, for policies without a gradient.
-* `fitting`: which policy fits which environment, and the compiled kernel.
+* `fitting`: compatibility of policies with environments and with the compiled kernel.
 * `modes`: the most probable actions of a policy.
-* `agents`: agents with `predict`, and functions of the observation, where policies are played.
-* `predicting`: what Gymnasium's `step` takes from what it returned, and the adapter for
-  Stable-Baselines3.
-* `on_host`: the same policies evaluated by NumPy, where environments are stepped outside of JAX.
+* `agents`: agents with `predict`, and functions of the observation.
+* `predicting`: actions for Gymnasium's `step`, and the adapter for Stable-Baselines3.
+* `on_host`: NumPy implementations, for environments that are stepped outside of JAX.
 """
 
 from typing import Any
@@ -99,7 +97,7 @@ INITIALISERS = {
     "gaussian": gaussian,
     "squashed": squashed,
 }
-"""What makes the initialiser of each name."""
+"""Functions that return an initialiser, by name."""
 
 
 def __getattr__(name: str) -> Any:
@@ -109,6 +107,3 @@ def __getattr__(name: str) -> Any:
 
         return StableBaselinesPolicy
     raise AttributeError(f"module 'occupax.policies' has no attribute {name!r}")
-
-
-_Flat = Flat  # its name in the files of policies that 0.1 wrote

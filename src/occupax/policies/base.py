@@ -71,22 +71,46 @@ class Policy(eqx.Module):
             The log-probability; for continuous actions, the log-density.
         """
 
-    def applied(self, drawn: Action) -> Action:
-        """Return the action of a sample of `draw`, by default the sample itself."""
-        return drawn
+    def applied(self, sample: Action) -> Action:
+        """Return the action of a sample of `draw`, by default the sample itself.
+
+        Args:
+            sample: a sample of `draw`.
+
+        Returns:
+            The action, inside the bounds of the environment if the policy is "squashed".
+        """
+        return sample
 
     @final
     def draw_with_action(
         self, observation: Any, key: Key[Array, ""]
     ) -> tuple[Action, Action, Float[Array, ""]]:
-        """Return the sample of `draw`, the action of `applied`, and the log-probability."""
-        drawn, log_prob = self.draw(observation, key)
-        return drawn, self.applied(drawn), log_prob
+        """Draw an action for a sampler.
+
+        Args:
+            observation: one observation.
+            key: random key.
+
+        Returns:
+            The sample of `draw`, the action of `applied`, and the log-probability.
+        """
+        sample, log_prob = self.draw(observation, key)
+        return sample, self.applied(sample), log_prob
 
     @final
     def action(self, observation: Any, key: Key[Array, ""]) -> Action:
-        """Draw an action, without its log-probability."""
-        return self.draw_with_action(observation, key)[1]
+        """Draw an action, without its log-probability.
+
+        Args:
+            observation: one observation.
+            key: random key.
+
+        Returns:
+            The action.
+        """
+        _, action, _ = self.draw_with_action(observation, key)
+        return action
 
     @final
     def predict(
@@ -139,16 +163,33 @@ class Policy(eqx.Module):
 
     def __deepcopy__(self, memo: Any) -> "Policy":
         """Copy the arrays alone: JAX does not recognise a copy of one of its functions."""
-        return jax.tree.map(lambda leaf: deepcopy(leaf, memo) if eqx.is_array(leaf) else leaf, self)
+        arrays, static = eqx.partition(self, eqx.is_array)
+        copied = jax.tree.map(lambda leaf: deepcopy(leaf, memo), arrays)
+        return eqx.combine(copied, static)
 
     @final
     def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
-        """Return the log-probability of every action of a batch; any number after the end."""
+        """Return the log-probability of every action of a batch; any number after the end.
+
+        Args:
+            trajectories: the trajectories of the batch.
+
+        Returns:
+            The log-probabilities [B, H].
+        """
         return jax.vmap(jax.vmap(self.log_prob))(trajectories.observations, trajectories.actions)
 
 
 def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
-    """Return the policy with the spaces of an environment, as JSON; empty if unknown."""
+    """Return the policy with the spaces of an environment.
+
+    Args:
+        policy: the policy.
+        spaces: the spaces as JSON; empty if unknown.
+
+    Returns:
+        A copy of the policy with the same arrays.
+    """
     changed = copy(policy)
     vars(changed)["spaces"] = spaces  # the constructor of a policy may take anything
     return changed
@@ -156,26 +197,47 @@ def with_spaces(policy: "PolicyType", spaces: str) -> "PolicyType":
 
 PolicyType = TypeVar("PolicyType", bound=Policy)
 Initialiser = Callable[[DecisionProcess, Key[Array, ""]], Policy]
-"""Function that makes the initial policy for an environment."""
+"""Function `(env, key) -> policy` that returns the initial policy for an environment."""
 Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True, eq=False)
 class ConfiguredInitialiser:
-    """An initialiser together with its settings."""
+    """An initialiser together with its settings.
+
+    Args:
+        factory: the function that returned the initialiser.
+        settings: arguments of the factory, including defaults.
+        initialise: the initialiser.
+    """
 
     factory: Callable[..., Initialiser]
     settings: dict[str, Any]
-    """Arguments of the factory, including defaults."""
     initialise: Initialiser
 
     def __call__(self, env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        """Return the initial policy for an environment."""
+        """Return the initial policy for an environment.
+
+        Args:
+            env: the environment.
+            key: random key.
+
+        Returns:
+            The policy.
+        """
         return self.initialise(env, key)
 
     def with_settings(self, changes: Mapping[str, Any]) -> "ConfiguredInitialiser":
-        """Return the initialiser with other values of some settings."""
-        return configured(self.factory)(**{**self.settings, **changes})
+        """Return the initialiser with other values of some settings.
+
+        Args:
+            changes: values by name.
+
+        Returns:
+            The initialiser.
+        """
+        settings = self.settings | dict(changes)
+        return configured(self.factory)(**settings)
 
 
 def configured(
@@ -234,15 +296,16 @@ def check_policy(policy: Any) -> None:
     if isinstance(policy, Policy):
         return
     library = network_library(policy)
-    kind = "an array" if isinstance(policy, jax.Array) else type(policy).__name__
+    kind = type(policy).__name__
+    hint = (
+        "wrap a function of the observation that returns logits as "
+        "occupax.policies.Softmax(function)"
+    )
+    if isinstance(policy, jax.Array):
+        kind = "an array"
     if library is not None:
         hint = NETWORKS[library]
     elif is_initialiser(policy):
         kind = "an initialiser"
         hint = "call the initialiser with (env, key)"
-    else:
-        hint = (
-            "wrap a function of the observation that returns logits as "
-            "occupax.policies.Softmax(function)"
-        )
     raise ValueError(f"policy must be an occupax policy, got {kind}; {hint}.")

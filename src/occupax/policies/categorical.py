@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.envs.actions import DiscreteActions, MultiDiscreteActions
 from occupax.envs.base import (
@@ -19,7 +19,7 @@ from occupax.envs.base import (
 )
 from occupax.errors import check_integers, check_number
 from occupax.policies.base import Initialiser, Policy, configured
-from occupax.policies.networks import Flat, Layers, input_size, output_length
+from occupax.policies.networks import Flat, Layers, input_size, output_length, with_parameters
 from occupax.policies.normalising import normalised
 
 
@@ -30,48 +30,74 @@ class Categorical(Policy):
 
     @abstractmethod
     def logits(self, observation: Any) -> Float[Array, " A"]:
-        """The preferences psi(s, .; theta)."""
+        """Return the logits psi(s, .; theta).
+
+        Args:
+            observation: one observation.
+
+        Returns:
+            One number for each action.
+        """
 
     @final
     def probs(self, observation: Any) -> Float[Array, " A"]:
-        """The probability of each action."""
+        """Return the probability of each action.
+
+        Args:
+            observation: one observation.
+
+        Returns:
+            The probabilities, which sum to 1.
+        """
         return jax.nn.softmax(self.logits(observation))
 
     @final
     def log_prob(self, observation: Any, action: Int[Array, ""] | int) -> Float[Array, ""]:
-        """The log-probability of one action."""
+        """Return the log-probability of an action."""
         return jax.nn.log_softmax(self.logits(observation))[action]
 
     @final
     def draw(
         self, observation: Any, key: Key[Array, ""]
     ) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        """Draw an action from the softmax; return it with its log-probability."""
+        """Draw an action; return the action and its log-probability."""
         logits = self.logits(observation)
         action = jax.random.categorical(key, logits)
         return action, jax.nn.log_softmax(logits)[action]
 
 
 class Tabular(Categorical):
-    """psi(s, a; theta) = theta[s, a]."""
+    """A softmax policy with one logit for each state and action: psi(s, a; theta) = theta[s, a].
+
+    Args:
+        table: the logits [S, A].
+    """
 
     table: Float[Array, "S A"]
 
     def __check_init__(self) -> None:
-        dtype, shape = getattr(self.table, "dtype", None), getattr(self.table, "shape", ())
-        if dtype is None or len(shape) != 2 or not jnp.issubdtype(dtype, jnp.floating):
-            got = type(self.table).__name__ if dtype is None else f"{dtype} of shape {shape}"
-            raise ValueError(
-                f"table must be an array of real numbers [S, A], one logit each, got {got}."
-            )
+        dtype = getattr(self.table, "dtype", None)
+        shape = getattr(self.table, "shape", ())
+        if dtype is not None and len(shape) == 2 and jnp.issubdtype(dtype, jnp.floating):
+            return
+        got = type(self.table).__name__
+        if dtype is not None:
+            got = f"{dtype} of shape {shape}"
+        raise ValueError(
+            f"table must be an array of real numbers [S, A], one logit each, got {got}."
+        )
 
     def logits(self, observation: Any) -> Float[Array, " A"]:
-        """A row of the table."""
+        """Return the row of a state."""
         return self.table[observation]
 
 
 class Softmax(Categorical):
-    """A softmax over the logits that any module or function of the observation returns."""
+    """A softmax over the logits of any module or function of the observation.
+
+    Args:
+        psi: the function of the observation that returns the logits.
+    """
 
     psi: Callable[[Any], Float[Array, " A"]]
 
@@ -82,14 +108,16 @@ class Softmax(Categorical):
             )
 
     def logits(self, observation: Any) -> Float[Array, " A"]:
-        """What psi returns."""
+        """Return the outputs of psi."""
         return self.psi(observation)
 
 
 class SoftmaxProduct(Policy):
     """Product of independent softmax distributions, for actions that are vectors of integers.
 
-    `psi` returns the concatenated logits of all entries; `sizes` has the number of each entry.
+    Args:
+        psi: the function of the observation that returns the concatenated logits of all entries.
+        sizes: number of logits of each entry.
     """
 
     action_space = "multi-discrete"
@@ -100,32 +128,54 @@ class SoftmaxProduct(Policy):
         if not check_integers("sizes", self.sizes):
             raise ValueError("sizes must have at least one entry, got none.")
 
+    @property
+    def has_logit(self) -> Bool[np.ndarray, "k A"]:
+        """Whether an entry has a logit of a number; the largest entry has all of them."""
+        return np.arange(max(self.sizes)) < np.array(self.sizes)[:, None]
+
     def logits(self, observation: Any) -> Float[Array, "k A"]:
-        """The logits of each entry, filled up with minus infinity to the largest number of them."""
+        """Return the logits of each entry, padded with minus infinity.
+
+        Args:
+            observation: one observation.
+
+        Returns:
+            One row for each entry, with the largest number of logits of any entry.
+        """
+        has_logit = self.has_logit
         starts = np.cumsum([0, *self.sizes[:-1]])
-        places = starts[:, None] + np.arange(max(self.sizes))
-        there = np.arange(max(self.sizes)) < np.array(self.sizes)[:, None]
-        return jnp.where(there, self.psi(observation)[np.where(there, places, 0)], -jnp.inf)
+        positions = starts[:, None] + np.arange(max(self.sizes))
+        logits = self.psi(observation)[np.where(has_logit, positions, 0)]
+        return jnp.where(has_logit, logits, -jnp.inf)
 
     def log_prob(self, observation: Any, action: Int[Array, " k"]) -> Float[Array, ""]:
-        """The sum of the log-probabilities of the entries."""
-        return _chosen(self.logits(observation), action)
+        """Return the sum of the log-probabilities of the entries."""
+        return _log_prob_of(self.logits(observation), action)
 
     def draw(
         self, observation: Any, key: Key[Array, ""]
     ) -> tuple[Int[Array, " k"], Float[Array, ""]]:
-        """Draw all entries."""
+        """Draw all entries; return the action and its log-probability."""
         logits = self.logits(observation)
         action = jax.random.categorical(key, logits)
-        return action, _chosen(logits, action)
+        return action, _log_prob_of(logits, action)
 
 
-def _chosen(logits: Float[Array, "k A"], action: Int[Array, " k"]) -> Float[Array, ""]:
+def _log_prob_of(logits: Float[Array, "k A"], action: Int[Array, " k"]) -> Float[Array, ""]:
     return jax.nn.log_softmax(logits)[jnp.arange(len(logits)), action].sum()
 
 
 def action_probs(policy: Policy, observation: Any, num_actions: int) -> Float[Array, " A"]:
-    """The probability of each discrete action under any policy."""
+    """Return the probability of each discrete action under any policy.
+
+    Args:
+        policy: a policy for discrete actions.
+        observation: one observation.
+        num_actions: number of actions.
+
+    Returns:
+        The probabilities.
+    """
     if isinstance(policy, Categorical):
         return policy.probs(observation)
     return jnp.exp(jax.vmap(policy.log_prob, (None, 0))(observation, jnp.arange(num_actions)))
@@ -136,7 +186,10 @@ def tabular(scale: float = 0.0) -> Initialiser:
     """Return the initialiser of a tabular policy: one logit for each state and action.
 
     Args:
-        scale: standard deviation of the initial logits; 0 is the uniform policy.
+        scale: standard deviation of the initial logits; 0 (default) is the uniform policy.
+
+    Returns:
+        The function `(env, key) -> policy`.
     """
     scale = check_number("scale", scale, low=0.0)
 
@@ -146,7 +199,9 @@ def tabular(scale: float = 0.0) -> Initialiser:
             hint = f"got {type(env).__name__}; use linear() or mlp()"
             raise ValueError(f"tabular policies need a tabular environment, {hint}.")
         shape = states, env.num_actions
-        return Tabular(scale * jax.random.normal(key, shape) if scale > 0 else jnp.zeros(shape))
+        if scale == 0:
+            return Tabular(jnp.zeros(shape))
+        return Tabular(scale * jax.random.normal(key, shape))
 
     return init
 
@@ -160,18 +215,22 @@ def linear(
     Args:
         features: function of the observation that returns a vector; by default the flattened
             observation.
-        scale: standard deviation of the initial weights; 0 is the uniform policy.
+        scale: standard deviation of the initial weights; 0 (default) is the uniform policy.
+
+    Returns:
+        The function `(env, key) -> policy`.
     """
     scale = check_number("scale", scale, low=0.0)
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        size = (
-            input_size(env) if features is None else output_length(features, observation_spec(env))
-        )
+        if features is None:
+            size = input_size(env)
+        else:
+            size = output_length(features, observation_spec(env))
         outputs = number_of_logits(env)
         layer = eqx.nn.Linear(size, outputs, key=key)
         weight = scale * jax.random.normal(key, (outputs, size))
-        layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(outputs)))
+        layer = with_parameters(layer, weight, jnp.zeros(outputs))
         if features is None:
             return softmax(env, Flat(layer, number_of_states(env)))
         return softmax(env, eqx.nn.Sequential([eqx.nn.Lambda(features), layer]))
@@ -186,32 +245,36 @@ def mlp(
     scale: float = 0.01,
     normalise: bool | None = None,
 ) -> Initialiser:
-    """A multilayer perceptron from the observation, flattened, to the logits.
+    """Return the initialiser of a softmax policy with logits by a multilayer perceptron.
 
-    With a small `scale` the first policy is close to uniform.
+    With a small `scale` the initial policy is close to uniform.
 
     Args:
-        hidden: width of each hidden layer.
-        activation: name of the activation; the theory wants a twice differentiable one such as
-            tanh.
-        scale: what the first weights of the last layer, drawn like those of the others, are
-            multiplied by.
-        normalise: True lets the network see observations in units of the mean and the deviation of
-            all that was seen before the iteration; False, as they are. None, the default, is
-            between their bounds, where the environment declares them, and running statistics where
-            a space of Gymnasium has none.
+        hidden: width of each hidden layer, by default (64, 64).
+        activation: name of the activation, by default "tanh"; the theory needs a twice
+            differentiable one.
+        scale: factor of the initial weights of the output layer, by default 0.01.
+        normalise: whether to normalise observations by the mean and standard deviation of all
+            earlier iterations. None (default) scales them to the bounds that the environment
+            declares, and normalises observations of Gymnasium spaces without bounds.
+
+    Returns:
+        The function `(env, key) -> policy`.
     """
-    layers, scale = Layers(hidden, activation, normalise), check_number("scale", scale, low=0.0)
+    layers = Layers(hidden, activation, normalise)
+    scale = check_number("scale", scale, low=0.0)
 
     def init(env: DecisionProcess, key: Key[Array, ""]) -> Policy:
-        psi = layers(env, number_of_logits(env), key, scale)
-        return softmax(env, normalised(psi, input_size(env)) if layers.running(env) else psi)
+        network = layers(env, number_of_logits(env), key, scale)
+        if layers.normalises(env):
+            return softmax(env, normalised(network, input_size(env)))
+        return softmax(env, network)
 
     return init
 
 
 def number_of_logits(env: DecisionProcess) -> int:
-    """How many logits a softmax policy for the actions of an environment has."""
+    """Return the number of logits of a softmax policy for the actions of an environment."""
     check_environment(env)
     space = env.action_space
     if isinstance(space, DiscreteActions):
@@ -223,10 +286,8 @@ def number_of_logits(env: DecisionProcess) -> int:
 
 
 def softmax(env: DecisionProcess, psi: Callable[[Any], Float[Array, " n"]]) -> Policy:
-    """The softmax policy over logits, for the actions of an environment."""
+    """Return the softmax policy over the logits of psi for the actions of an environment."""
     space = env.action_space
-    return (
-        SoftmaxProduct(psi, space.sizes)
-        if isinstance(space, MultiDiscreteActions)
-        else Softmax(psi)
-    )
+    if isinstance(space, MultiDiscreteActions):
+        return SoftmaxProduct(psi, space.sizes)
+    return Softmax(psi)

@@ -1,4 +1,4 @@
-"""Which policy fits which environment, and the compiled kernel."""
+"""Compatibility of policies with environments and with the compiled kernel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,57 +7,75 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from occupax.envs.actions import BoxActions
+from occupax.envs.actions import ActionSpace, BoxActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
+from occupax.errors import first_line
 from occupax.policies.base import Initialiser, Policy, check_policy
 from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular, mlp, tabular
 from occupax.policies.gaussian import Gaussian, Squashed, gaussian
 from occupax.policies.networks import Flat, activation_name
 from occupax.policies.normalising import Normalised
 
+Layer = tuple[eqx.nn.Linear, Any]
+"""A linear layer and its activation; None as the activation of the output layer."""
+
 
 def default_policy(env: DecisionProcess) -> Initialiser:
-    """Return the default initialiser: Gaussian for a box, tabular for a table, otherwise an MLP."""
+    """Return the default initialiser: Gaussian for a box, tabular for a table, otherwise an MLP.
+
+    Args:
+        env: the environment.
+
+    Returns:
+        The initialiser.
+    """
     if isinstance(env.action_space, BoxActions):
         return gaussian()
-    return (
-        mlp()
-        if number_of_states(env) is None or env.action_space.kinds != ("discrete",)
-        else tabular()
-    )
+    if number_of_states(env) is None or env.action_space.kinds != ("discrete",):
+        return mlp()
+    return tabular()
 
 
-Layer = tuple[eqx.nn.Linear, Any]
-"""A layer of a network, and the function behind it; None behind the last one."""
+def has_flat_network(policy: Any) -> bool:
+    """Return whether a policy is exactly of a class of this package with a function psi."""
+    return type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed)
 
 
 def layers_of(psi: Any) -> tuple[Layer, ...] | None:
-    """Return the layers of a `Flat` network; None for any other function."""
-    psi = psi.folded() if isinstance(psi, Normalised) else psi
+    """Return the layers of a `Flat` network of linear layers; None for any other function."""
+    if isinstance(psi, Normalised):
+        psi = psi.folded()
     if type(psi) is not Flat:
         return None
-    layers = psi.network.layers if isinstance(psi.network, eqx.nn.Sequential) else (psi.network,)
-    dense = [
-        layer
-        for layer in layers[::2]
-        if isinstance(layer, eqx.nn.Linear) and layer.bias is not None
-    ]
-    between = [layer.fn for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda)]
+    layers: Any = (psi.network,)
+    if isinstance(psi.network, eqx.nn.Sequential):
+        layers = psi.network.layers
+    linear = [layer for layer in layers[::2] if _is_linear(layer)]
+    activations = [layer.fn for layer in layers[1::2] if isinstance(layer, eqx.nn.Lambda)]
     arrays = [leaf for leaf in jax.tree.leaves(psi) if eqx.is_array(leaf)]
-    if len(dense) + len(between) != len(layers) or len(arrays) != 2 * len(
-        dense
-    ):  # it has parts that are not known
+    has_other_layers = len(linear) + len(activations) != len(layers)
+    has_other_arrays = len(arrays) != 2 * len(linear)
+    if has_other_layers or has_other_arrays:
         return None
-    return tuple(zip(dense, [*between, None], strict=True))
+    return tuple(zip(linear, [*activations, None], strict=True))
+
+
+def _is_linear(layer: Any) -> bool:
+    return isinstance(layer, eqx.nn.Linear) and layer.bias is not None
 
 
 def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
-    """Return the tanh layers of the network of a policy on vectors; None for other policies."""
-    psi = (
-        getattr(policy, "psi", None)
-        if type(policy) in (Softmax, SoftmaxProduct, Gaussian, Squashed)
-        else None
-    )
+    """Return the layers of a policy of the kernel: a network of tanh layers on vectors.
+
+    Args:
+        policy: any policy.
+
+    Returns:
+        The linear layers; None for all other policies.
+    """
+    if not has_flat_network(policy):
+        return None
+    psi: Any = policy.psi  # pyright: ignore[reportAttributeAccessIssue]
     layers = layers_of(psi)
     if layers is None or getattr(psi, "num_states", None) is not None:
         return None
@@ -67,61 +85,77 @@ def dense_layers(policy: Policy) -> tuple[eqx.nn.Linear, ...] | None:
 
 
 def check_policy_fits(policy: Any, env: DecisionProcess) -> None:
-    """Raise ValueError unless a policy fits an environment: JAX does not check array bounds."""
+    """Raise ValueError unless a policy fits an environment: JAX does not check array bounds.
+
+    Args:
+        policy: the policy.
+        env: the environment.
+    """
     check_policy(policy)
-    observation, space = observation_spec(env), env.action_space
+    observation = observation_spec(env)
+    space = env.action_space
     check_policy_states(policy, env)
-    acts_in = getattr(policy, "action_space", None)
-    if acts_in not in space.kinds:
-        allowed = " or ".join(f'"{kind}"' for kind in space.kinds)
-        got = f"got {acts_in!r}; the environment takes {space}"
+    kind = getattr(policy, "action_space", None)
+    if kind not in space.kinds:
+        allowed = " or ".join(f'"{allowed}"' for allowed in space.kinds)
+        got = f"got {kind!r}; the environment takes {space}"
         raise ValueError(f"action_space of {type(policy).__name__} must be {allowed}, {got}.")
     if isinstance(policy, Categorical):
-        logits = _tried(env, policy.logits, observation)
-        if not isinstance(logits, jax.ShapeDtypeStruct):
-            wanted = f"an array of logits for {env.num_actions} actions"
-            raise ValueError(f"policy must return {wanted}, got {logits!r}.")
-        if logits.shape != (env.num_actions,):
-            wanted = f"logits for {env.num_actions} actions"
-            raise ValueError(f"policy must return {wanted}, got shape {logits.shape}.")
-        if jnp.issubdtype(logits.dtype, jnp.complexfloating):
-            raise ValueError(
-                f"policy must return logits that are real numbers, got {logits.dtype}."
-            )
-        return
-    action, drawn = _tried(env, policy.draw, observation, jax.random.key(0))
-    wanted = space.spec()
-    number = jnp.floating if jnp.issubdtype(wanted.dtype, jnp.floating) else jnp.integer
-    if action.shape != wanted.shape or not jnp.issubdtype(action.dtype, number):
-        raise ValueError(
-            f"draw of the policy must return an action such as {wanted}, got {action}."
-        )
-    for name, found in (
-        ("draw", drawn),
-        ("log_prob", _tried(env, policy.log_prob, observation, action)),
-    ):
-        if found.shape != () or not jnp.issubdtype(found.dtype, jnp.floating):
-            raise ValueError(f"{name} of the policy must return one log-probability, got {found}.")
+        _check_logits(_trace(env, policy.logits, observation), env.num_actions)
+    else:
+        _check_draw(policy, env, observation, space)
 
 
-def _tried(env: DecisionProcess, method: Callable[..., Any], *given: Any) -> Any:
-    """What a method of a policy returns, in shape and type."""
+def _check_logits(logits: Any, num_actions: int) -> None:
+    wanted = f"logits for {num_actions} actions"
+    if not isinstance(logits, jax.ShapeDtypeStruct):
+        raise ValueError(f"policy must return an array of {wanted}, got {logits!r}.")
+    if logits.shape != (num_actions,):
+        raise ValueError(f"policy must return {wanted}, got shape {logits.shape}.")
+    if jnp.issubdtype(logits.dtype, jnp.complexfloating):
+        raise ValueError(f"policy must return logits that are real numbers, got {logits.dtype}.")
+
+
+def _check_draw(policy: Policy, env: DecisionProcess, observation: Any, space: ActionSpace) -> None:
+    """Raise ValueError unless the results of `draw` and `log_prob` fit the action space."""
+    action, drawn_log_prob = _trace(env, policy.draw, observation, jax.random.key(0))
+    spec = space.spec()
+    kind = jnp.integer
+    if jnp.issubdtype(spec.dtype, jnp.floating):
+        kind = jnp.floating
+    if action.shape != spec.shape or not jnp.issubdtype(action.dtype, kind):
+        raise ValueError(f"draw of the policy must return an action such as {spec}, got {action}.")
+    log_prob = _trace(env, policy.log_prob, observation, action)
+    for name, result in (("draw", drawn_log_prob), ("log_prob", log_prob)):
+        if result.shape != () or not jnp.issubdtype(result.dtype, jnp.floating):
+            raise ValueError(f"{name} of the policy must return one log-probability, got {result}.")
+
+
+def _trace(env: DecisionProcess, method: Callable[..., Any], *arguments: Any) -> Any:
+    """Return shape and dtype of the result of a method of a policy."""
     try:
-        return jax.eval_shape(method, *given)
+        return jax.eval_shape(method, *arguments)
     except Exception as error:
-        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0].rstrip('.')}"
+        reason = f"{type(error).__name__}: {first_line(error).rstrip('.')}"
         raise ValueError(
-            f"policy does not take the observations of {type(env).__name__}. {said}."
+            f"policy does not take the observations of {type(env).__name__}. {reason}."
         ) from error
 
 
 def check_policy_states(policy: Policy, env: DecisionProcess) -> None:
-    """Refuse a policy made for another number of states than that of the environment."""
-    states, table = (
-        number_of_states(env),
-        len(policy.table) if isinstance(policy, Tabular) else None,
-    )
-    made_for = getattr(getattr(policy, "psi", None), "num_states", table)
-    if made_for not in (None, states):
-        got = "observations that are not states" if states is None else f"{states} states"
-        raise ValueError(f"policy was made for {made_for} states, but env has {got}.")
+    """Raise ValueError for a policy of another number of states than the environment has.
+
+    Args:
+        policy: the policy.
+        env: the environment.
+    """
+    states = number_of_states(env)
+    policy_states = getattr(getattr(policy, "psi", None), "num_states", None)
+    if isinstance(policy, Tabular):
+        policy_states = len(policy.table)
+    if policy_states is None or policy_states == states:
+        return
+    got = f"{states} states"
+    if states is None:
+        got = "observations that are not states"
+    raise ValueError(f"policy was made for {policy_states} states, but env has {got}.")

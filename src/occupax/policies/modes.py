@@ -1,4 +1,4 @@
-"""Policies without randomness: the most probable action of another policy."""
+"""Deterministic policies: the most probable action of another policy."""
 
 from typing import Any
 
@@ -18,18 +18,18 @@ class Greedy(Policy):
 
     policy: Policy
     num_actions: int = eqx.field(static=True)
-    """The number of discrete actions; 0 for actions that are vectors."""
+    """Number of discrete actions; 0 for actions that are vectors."""
 
     @property
     def action_space(self) -> Kind:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The kind of action of the other policy."""
+        """Action space of the other policy."""
         return self.policy.action_space
 
     def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Action, Float[Array, ""]]:
         """Return the most probable action and 0, or NaN if probabilities are not finite."""
         del key
         action, scores = self._mode(observation)
-        return action, 0.0 * jnp.max(scores)
+        return action, _zero_or_nan(scores)
 
     def log_prob(self, observation: Any, action: Any) -> Float[Array, ""]:
         """Return 0 for the most probable action and minus infinity for others.
@@ -37,31 +37,41 @@ class Greedy(Policy):
         Actions that are vectors always have 0.
         """
         mode, scores = self._mode(observation)
-        certain = 0.0 * jnp.max(scores)
-        return jnp.where(action == mode, certain, -jnp.inf) if self.num_actions else certain
+        log_prob = _zero_or_nan(scores)
+        if self.num_actions == 0:
+            return log_prob
+        return jnp.where(action == mode, log_prob, -jnp.inf)
 
-    def applied(self, drawn: Action) -> Action:
-        """Return the action for `drawn` as the other policy does."""
-        return self.policy.applied(drawn)
+    def applied(self, sample: Action) -> Action:
+        """Return the action of a sample of the other policy."""
+        return self.policy.applied(sample)
 
     def _mode(self, observation: Any) -> tuple[Action, Array]:
-        """Return the action as `draw` of the other policy would, and the numbers that decide it."""
+        """Return the most probable sample, and the numbers that determine it."""
         if isinstance(self.policy, Categorical | SoftmaxProduct):
             logits = self.policy.logits(observation)
             return jnp.argmax(logits, -1), logits
         if isinstance(self.policy, Normal):
-            means = self.policy.law(observation)[0]
-            return self.policy.drawn(means), means
+            means, _ = self.policy.distribution(observation)
+            return self.policy.sample_of(means), means
         probs = action_probs(self.policy, observation, self.num_actions)
         return jnp.argmax(probs), probs
 
 
+def _zero_or_nan(scores: Array) -> Float[Array, ""]:
+    return 0.0 * jnp.max(scores)
+
+
 def greedy(policy: Policy, env: DecisionProcess) -> Greedy:
-    """Return the policy that takes the most probable actions of another one in an environment."""
-    discrete = isinstance(env.action_space, DiscreteActions)
-    if not discrete and not isinstance(policy, SoftmaxProduct | Normal):
-        kind = type(policy).__name__
-        raise ValueError(
-            f"deterministic must be False, because the most probable action of {kind} is not known."
-        )
-    return Greedy(policy, env.num_actions if discrete else 0)
+    """Return the policy of the most probable actions of another one in an environment."""
+    if isinstance(env.action_space, DiscreteActions):
+        return Greedy(policy, env.num_actions)
+    if isinstance(policy, SoftmaxProduct | Normal):
+        return Greedy(policy, 0)
+    raise unknown_mode_error(policy)
+
+
+def unknown_mode_error(policy: Policy) -> ValueError:
+    """Return the error for a policy without a known most probable action."""
+    reason = f"the most probable action of {type(policy).__name__} is not known"
+    return ValueError(f"deterministic must be False, because {reason}.")

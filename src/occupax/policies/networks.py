@@ -1,4 +1,4 @@
-"""Functions of the observation that policies are made of."""
+"""Networks: functions of the observation that policies are made of."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -15,17 +15,24 @@ from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.errors import check_integer, check_integers, tracing_error, unknown
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    **{name: getattr(jax.nn, name) for name in ("gelu", "silu", "softplus", "relu")},
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "relu": jax.nn.relu,
     "tanh": jnp.tanh,
 }
-"""The functions between the layers of a network, by name."""
+"""Activation functions by name."""
 NAMED_FUNCTIONS: dict[str, Callable[..., Any]] = {
     **ACTIVATIONS,
     "identity": inspect.signature(eqx.nn.MLP).parameters["final_activation"].default,
 }
-"""The functions that files and messages represent by name."""
-
+"""Functions that files and messages represent by name."""
 JITTED = type(jax.jit(jnp.tanh))
+
+MAX_RANGE = 1e6
+"""Largest distance between two bounds; bounds further apart are ignored."""
+WIDE = 5.0
+"""Half of the range of a number above which most of its values may be close together."""
 
 
 def activation_name(function: Any) -> str | None:
@@ -42,14 +49,20 @@ def _without_jit(function: Any) -> Any:
     return function
 
 
-LARGEST_RANGE = 1e6
-"""Bounds that are further apart than this are none."""
-WIDE = 5.0
-"""Half of the range of a number, from which on most of its values may be close together."""
+def check_activation(activation: Any) -> Callable[[Array], Array]:
+    """Return the activation of a name."""
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        raise unknown("activation", activation, ACTIVATIONS)
+    return ACTIVATIONS[activation]
 
 
 class Flat(eqx.Module):
-    """A network of the flattened observation; states of a table are one-hot vectors."""
+    """A network of the flattened observation; states of a table are one-hot vectors.
+
+    Args:
+        network: the network, a function of a vector of floats.
+        num_states: number of states if observations are states; None otherwise.
+    """
 
     network: Callable[[Float[Array, " n"]], Float[Array, " m"]]
     num_states: int | None = eqx.field(static=True)
@@ -59,7 +72,7 @@ class Flat(eqx.Module):
             check_integer("num_states", self.num_states)
 
     def __call__(self, observation: Any) -> Float[Array, " m"]:
-        """What the network returns for an observation."""
+        """Return the outputs of the network for an observation."""
         if self.num_states is not None:
             return self.network(jax.nn.one_hot(observation, self.num_states))
         return self.network(jnp.ravel(observation).astype(jnp.result_type(float)))
@@ -73,34 +86,26 @@ class Layers:
         if normalise not in (None, True, False):
             raise ValueError(f"normalise must be True, False or None, got {normalise!r}.")
         self._normalise = normalise
-        if not isinstance(activation, str) or activation not in ACTIVATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise unknown("activation", activation, ACTIVATIONS)
-        self._activation = ACTIVATIONS[activation]
+        self._activation = check_activation(activation)
 
     def __call__(
-        self, env: DecisionProcess, outputs: int, key: Key[Array, ""], last: float
+        self, env: DecisionProcess, outputs: int, key: Key[Array, ""], scale: float
     ) -> Flat:
-        """Return a network for an environment, whose output layer is scaled by `last`."""
+        """Return a network for an environment, with output weights multiplied by `scale`."""
         sizes = (input_size(env), *self._widths, outputs)
         keys = jax.random.split(key, len(sizes) - 1)
-        layers: list[Any] = []
-        for fan_in, fan_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True):
-            layers += [
-                eqx.nn.Linear(fan_in, fan_out, key=layer_key),
-                eqx.nn.Lambda(self._activation),
-            ]
-        layers[-2] = jax.tree.map(lambda leaf: last * leaf, layers[-2])
-        if self._normalise is None and not self.running(env):
+        layers = dense_stack(sizes, keys, self._activation, scale)
+        if self._normalise is None and not self.normalises(env):
             layers[0] = _for_bounds(layers[0], env)
-        return Flat(eqx.nn.Sequential(layers[:-1]), number_of_states(env))
+        return Flat(eqx.nn.Sequential(layers), number_of_states(env))
 
-    def running(self, env: DecisionProcess) -> bool:
+    def normalises(self, env: DecisionProcess) -> bool:
         """Return whether observations are normalised by running statistics.
 
         The default is to do so for unbounded boxes of Gymnasium.
         """
-        vectors = number_of_states(env) is None
-        if self._normalise and not vectors:
+        has_vectors = number_of_states(env) is None
+        if self._normalise and not has_vectors:
             got = f"{type(env).__name__}, whose observations are states"
             raise ValueError(
                 f"normalise=True is for observations that are numbers, got {got}; "
@@ -108,43 +113,65 @@ class Layers:
             )
         if self._normalise is not None:
             return self._normalise
-        return vectors and isinstance(env, GymnasiumEnv) and not all(_bounded(env))
+        return has_vectors and isinstance(env, GymnasiumEnv) and not all(_bounded(env))
+
+
+def dense_stack(
+    sizes: Sequence[int], keys: Any, activation: Callable[[Array], Array], scale: float
+) -> list[Any]:
+    """Return linear layers with activations between them, and output weights times `scale`."""
+    layers: list[Any] = []
+    for inputs, outputs, key in zip(sizes[:-1], sizes[1:], keys, strict=True):
+        layers.append(eqx.nn.Linear(inputs, outputs, key=key))
+        layers.append(eqx.nn.Lambda(activation))
+    layers.pop()
+    layers[-1] = jax.tree.map(lambda leaf: scale * leaf, layers[-1])
+    return layers
 
 
 def _for_bounds(layer: eqx.nn.Linear, env: DecisionProcess) -> eqx.nn.Linear:
     """Return the layer for observations scaled such that bounds, where declared, are -1 and 1.
 
-    Otherwise a small number such as a velocity of at most 0.07 would hardly count in a first
-    policy, nor for long. The same would come of a wide range of which little is visited: Acrobot's
-    speeds may be 28, and are seldom above 3. So every second unit sees a number of a wide range as
-    it is, but for the middle.
+    Otherwise a small number, such as a velocity of at most 0.07, would hardly influence an initial
+    policy. A wide range of which little is visited would have the same effect: speeds of Acrobot
+    may be 28 and are seldom above 3. So every second unit receives a number of a wide range
+    unscaled, but centred.
     """
     if number_of_states(env) is not None or len(env.observation_bounds) == 0:
         return layer
     low, high = np.asarray(env.observation_bounds, float).T
-    known = _bounded(env)
-    half = np.where(known, (high - low) / 2, 1.0)
-    middle = np.where(known, low + half, 0.0)
-    as_it_is = (half > WIDE) & (np.arange(layer.out_features) % 2 == 0)[:, None]
-    weight, bias = layer.weight / np.where(as_it_is, 1.0, half), layer.bias
-    assert bias is not None  # noqa: S101  layers are made with one
-    return eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, bias - weight @ middle))
+    is_bounded = _bounded(env)
+    half = np.where(is_bounded, (high - low) / 2, 1.0)
+    middle = np.where(is_bounded, low + half, 0.0)
+    is_even_unit = np.arange(layer.out_features) % 2 == 0
+    is_unscaled = (half > WIDE) & is_even_unit[:, None]
+    weight = layer.weight / np.where(is_unscaled, 1.0, half)
+    bias = layer.bias
+    assert bias is not None  # noqa: S101  layers of `dense_stack` have one
+    return with_parameters(layer, weight, bias - weight @ middle)
+
+
+def with_parameters(layer: eqx.nn.Linear, weight: Array, bias: Array) -> eqx.nn.Linear:
+    """Return a linear layer with other parameters."""
+    return eqx.tree_at(lambda layer: (layer.weight, layer.bias), layer, (weight, bias))
 
 
 def _bounded(env: DecisionProcess) -> Bool[np.ndarray, " n"]:
-    """Which numbers of an observation have bounds; none of them where nothing is declared."""
+    """Return whether each number of an observation has bounds; empty if no bounds are declared."""
     low, high = np.asarray(env.observation_bounds, float).reshape(-1, 2).T
-    return (high > low) & (high - low < LARGEST_RANGE)
+    return (high > low) & (high - low < MAX_RANGE)
 
 
 def input_size(env: DecisionProcess) -> int:
-    """The length of an observation as a flat vector."""
+    """Return the length of an observation as a flat vector."""
     states = number_of_states(env)
-    return int(np.prod(observation_spec(env).shape)) if states is None else states
+    if states is not None:
+        return states
+    return int(np.prod(observation_spec(env).shape))
 
 
 def output_length(features: Callable[[Any], Float[Array, " n"]], observation: Any) -> int:
-    """The length of the vector that a function makes of an observation."""
+    """Return the length of the vector that a function returns for an observation."""
     try:
         shape = jax.eval_shape(features, observation).shape
     except Exception as error:

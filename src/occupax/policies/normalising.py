@@ -21,23 +21,33 @@ MIN_DEVIATION = 1e-4
 
 
 class ObservationMoments(eqx.Module):
-    """Sums over the steps of trajectories; those of the parts of a batch add up to the whole."""
+    """Sums over the steps of trajectories, which are additive over the parts of a batch.
+
+    Args:
+        count: number of steps.
+        first: sums of the observations, minus the mean of the policy.
+        second: sums of the squares of these differences.
+    """
 
     count: Float[Array, ""]
     first: Float[Array, " n"]
-    """Sums of the observations, minus the mean of the policy."""
     second: Float[Array, " n"]
-    """Sums of the squares of these differences."""
 
 
 class Normalised(eqx.Module):
-    """A network of (observation - mean) / standard deviation, over all steps so far."""
+    """A network of (observation - mean) / standard deviation, over all steps so far.
+
+    Args:
+        network: the network of normalised observations.
+        mean: mean of the observations.
+        variance: variance of the observations.
+        count: number of steps so far.
+    """
 
     network: Flat
     mean: Float[Array, " n"]
     variance: Float[Array, " n"]
     count: Float[Array, ""]
-    """Number of steps so far."""
 
     def __call__(self, observation: Any) -> Float[Array, " m"]:
         """Return the output of the network for an observation."""
@@ -58,7 +68,14 @@ class Normalised(eqx.Module):
         )
 
     def updated(self, moments: ObservationMoments) -> "Normalised":
-        """Return the same network with further steps in its statistics."""
+        """Return the same network with further steps in its statistics.
+
+        Args:
+            moments: sums over the steps, around the mean.
+
+        Returns:
+            The network with new statistics.
+        """
         count = self.count + moments.count
         divisor = jnp.maximum(count, 1.0)
         shift = moments.first / divisor
@@ -79,9 +96,18 @@ def normalised(network: Flat, size: int) -> Normalised:
 
 
 def normaliser_of(policy: Policy | None) -> Normalised | None:
-    """Return the normalised network of a policy; None without one."""
+    """Return the normalised network of a policy.
+
+    Args:
+        policy: any policy, or None.
+
+    Returns:
+        The network; None without observation normalisation.
+    """
     psi = getattr(policy, "psi", None)
-    return psi if isinstance(psi, Normalised) else None
+    if isinstance(psi, Normalised):
+        return psi
+    return None
 
 
 def observation_moments(

@@ -1,8 +1,7 @@
 """NumPy implementations of policies, for many observations at once.
 
-They draw with given noise what `Policy.draw` draws with it, up to rounding. What is drawn for an
-observation does not depend on the others to the last bit: products are those of one row each, by
-one call of the same function.
+With the same noise, samples equal those of `Policy.draw` up to rounding. The sample of an
+observation does not depend on the other observations in any bit: each row is multiplied on its own.
 """
 
 from collections.abc import Callable
@@ -17,61 +16,73 @@ from jaxtyping import Float, Num
 from scipy.special import expit
 
 from occupax.policies.base import Policy
-from occupax.policies.categorical import Categorical, Softmax, SoftmaxProduct, Tabular
-from occupax.policies.fitting import layers_of
+from occupax.policies.categorical import Categorical, SoftmaxProduct, Tabular
+from occupax.policies.fitting import has_flat_network, layers_of
 from occupax.policies.gaussian import Gaussian, Squashed
 from occupax.policies.networks import activation_name
 
 Array = np.ndarray
-Drawn = tuple[Num[Array, "P *k"], Num[Array, "P *k"], Float[Array, " P"]]
-"""What was drawn for each observation, the actions that it stands for, and its
-log-probabilities."""
+Outputs = Callable[[Any], Float[Array, "P m"]]
+"""Network as a function of P observations."""
+Draws = tuple[Num[Array, "P *k"], Num[Array, "P *k"], Float[Array, " P"]]
+"""Sample of the policy, action and log-probability for each observation."""
+
+
+def _gelu(x: Array) -> Array:
+    number = x.dtype.type
+    return x * expit(number(np.sqrt(8 / np.pi)) * (x + number(0.044715) * x**3))
+
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x * expit(x),
     "softplus": lambda x: np.logaddexp(x, 0),
-    "gelu": lambda x: (
-        x * expit(x.dtype.type(np.sqrt(8 / np.pi)) * (x + x.dtype.type(0.044715) * x**3))
-    ),
+    "gelu": _gelu,
 }
-"""The activations of `networks.ACTIVATIONS` by NumPy."""
+"""The activations of `networks.ACTIVATIONS` in NumPy."""
 
 
 class HostPolicy(NamedTuple):
-    """A policy that NumPy evaluates."""
+    """A policy in NumPy."""
 
-    law: Literal["gumbel", "normal"]
-    """That of the noise which actions are drawn with, by the function of `jax.random` of this
-    name."""
+    noise: Literal["gumbel", "normal"]
+    """Name of the function of `jax.random` that draws the noise."""
     shape: tuple[int, ...]
-    """Of the noise of one action."""
+    """Shape of the noise of one action."""
     dtype: np.dtype[Any]
-    draw: Callable[[Any, Array], Drawn]
-    """Draws an action for each observation, with the noise of each."""
+    draw: Callable[[Any, Array], Draws]
+    """Function of observations and their noise."""
+
+
+class HostNetwork(NamedTuple):
+    """A network in NumPy."""
+
+    outputs: Outputs
+    size: int
+    """Number of outputs."""
+    dtype: np.dtype[Any]
 
 
 def on_host(policy: Policy) -> HostPolicy | None:
-    """The policy as NumPy evaluates it; None if it has parts that are not known here."""
-    numbers = [leaf.dtype for leaf in jax.tree.leaves(policy) if eqx.is_array(leaf)]
-    if not all(dtype in (np.float32, np.float64) for dtype in numbers):
+    """Return a policy in NumPy; None if a part of the policy is not supported."""
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(policy) if eqx.is_array(leaf)]
+    if not all(dtype in (np.float32, np.float64) for dtype in dtypes):
         return None
     if type(policy) is Tabular:
-        return _table(np.asarray(policy.table), np.asarray(_log_softmax(policy.table)))
-    if type(policy) not in (Softmax, SoftmaxProduct, Gaussian, Squashed):
+        return _table(policy)
+    if not has_flat_network(policy):
         return None
     network = _network(policy)
     if network is None:
         return None
-    outputs, size, dtype = network
-    return _of_outputs(policy, outputs, size, dtype)
+    return _policy_of(policy, network)
 
 
 def with_outputs_of_jax(policy: Policy, num_actions: int) -> HostPolicy | None:
     """Return a policy with the network in JAX and the distribution in NumPy; None if unknown."""
     if isinstance(policy, Categorical):
-        outputs = policy.logits
+        outputs: Any = policy.logits
     elif isinstance(policy, SoftmaxProduct | Gaussian | Squashed):
         outputs = policy.psi
     else:
@@ -81,69 +92,68 @@ def with_outputs_of_jax(policy: Policy, num_actions: int) -> HostPolicy | None:
     def evaluated(observations: Any) -> Array:
         return np.asarray(evaluate(observations))
 
-    return _of_outputs(policy, evaluated, num_actions, np.dtype(jnp.result_type(float)))
+    return _policy_of(policy, HostNetwork(evaluated, num_actions, np.dtype(jnp.result_type(float))))
 
 
-def _of_outputs(
-    policy: Any, outputs: Callable[[Any], Array], size: int, dtype: np.dtype[Any]
-) -> HostPolicy:
-    """Return the policy whose network has these outputs, `size` of them for a single softmax."""
+def _policy_of(policy: Any, network: HostNetwork) -> HostPolicy:
+    """Return the policy with a network; the size of the network is that of a single softmax."""
+    outputs = network.outputs
+    dtype = network.dtype
     if isinstance(policy, Gaussian | Squashed):
         return _normal(policy, outputs, dtype)
     if not isinstance(policy, SoftmaxProduct):
-        return _categorical(outputs, (size,), dtype)
-    is_valid = np.arange(max(policy.sizes)) < np.array(policy.sizes)[:, None]
+        return _categorical(outputs, (network.size,), dtype)
+    has_logit = policy.has_logit
 
     def logits(observations: Any) -> Array:
-        filled = np.full((len(observations), *is_valid.shape), -np.inf, dtype)
-        filled[:, is_valid] = outputs(observations)
-        return filled
+        padded = np.full((len(observations), *has_logit.shape), -np.inf, dtype)
+        padded[:, has_logit] = outputs(observations)
+        return padded
 
-    return _categorical(logits, is_valid.shape, dtype)
+    return _categorical(logits, has_logit.shape, dtype)
 
 
 _log_softmax = jax.jit(jax.nn.log_softmax)
 
 
-def _table(logits: Float[Array, "S A"], log_probs: Float[Array, "S A"]) -> HostPolicy:
-    def draw(states: Any, noise: Array) -> Drawn:
+def _table(policy: Tabular) -> HostPolicy:
+    logits = np.asarray(policy.table)
+    log_probs = np.asarray(_log_softmax(policy.table))
+
+    def draw(states: Any, noise: Array) -> Draws:
         actions = np.argmax(logits[states] + noise, -1).astype(np.int32)
         return actions, actions, log_probs[states, actions]
 
     return HostPolicy("gumbel", logits.shape[1:], logits.dtype, draw)
 
 
-def _network(policy: Any) -> tuple[Callable[[Any], Array], int, np.dtype[Any]] | None:
-    """Return the network of a policy as a function with outputs [P, m], m, and the dtype."""
-    layers, number = layers_of(policy.psi), np.dtype(jnp.result_type(float))
+def _network(policy: Any) -> HostNetwork | None:
+    """Return the network of a policy; None if a part of the network is not supported."""
+    layers = layers_of(policy.psi)
     if layers is None:
         return None
     names = [activation_name(activation) for _, activation in layers[:-1]]
-    bends = [ACTIVATIONS[name] for name in names if name is not None]
-    if len(bends) < len(names):
+    activations = [ACTIVATIONS[name] for name in names if name is not None]
+    if len(activations) < len(names):
         return None
-    parts = [(np.asarray(layer.weight).T.copy(), np.asarray(layer.bias)) for layer, _ in layers]
-    weight, bias = parts[0]
+    weights = [np.asarray(layer.weight).T.copy() for layer, _ in layers]
+    biases = [np.asarray(layer.bias) for layer, _ in layers]
+    number = np.dtype(jnp.result_type(float))
+    has_states = getattr(policy.psi, "num_states", None) is not None
+
+    def first_layer(observations: Any) -> Array:
+        if has_states:  # the product with a row that is 1 at the state
+            return weights[0][observations] + biases[0]
+        flat = observations.reshape(len(observations), -1).astype(number, copy=False)
+        return _rows(flat, weights[0]) + biases[0]
 
     def outputs(observations: Any) -> Array:
-        if getattr(policy.psi, "num_states", None) is not None:
-            found = weight[observations] + bias  # the product with a row that is 1 at the state
-        else:
-            found = (
-                _rows(
-                    observations.reshape(len(observations), -1).astype(number, copy=False), weight
-                )
-                + bias
-            )
-        for bend, (more, shift) in zip(bends, parts[1:], strict=True):
-            found = _rows(bend(found), more) + shift
-        return found
+        values = first_layer(observations)
+        for activation, weight, bias in zip(activations, weights[1:], biases[1:], strict=True):
+            values = _rows(activation(values), weight) + bias
+        return values
 
-    return (
-        outputs,
-        len(parts[-1][1]),
-        np.result_type(number, *(array for pair in parts for array in pair)),
-    )
+    return HostNetwork(outputs, len(biases[-1]), np.result_type(number, *weights, *biases))
 
 
 def _rows(rows: Float[Array, "P n"], weight: Float[Array, "n m"]) -> Float[Array, "P m"]:
@@ -154,54 +164,63 @@ def _rows(rows: Float[Array, "P n"], weight: Float[Array, "n m"]) -> Float[Array
     return np.matmul(rows[:, None], weight)[:, 0]
 
 
-def _categorical(
-    logits_of: Callable[[Any], Array], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> HostPolicy:
-    """One softmax or, where noise has two axes, one for each entry of an action."""
+def _categorical(logits_of: Outputs, shape: tuple[int, ...], dtype: np.dtype[Any]) -> HostPolicy:
+    """Return a softmax or, if the noise has two axes, a softmax for each entry of an action."""
 
-    def draw(observations: Any, noise: Array) -> Drawn:
-        with np.errstate(all="ignore"):  # what is not finite is seen in the log-probabilities
+    def draw(observations: Any, noise: Array) -> Draws:
+        with np.errstate(all="ignore"):  # callers check that log-probabilities are finite
             logits = logits_of(observations).reshape(-1, shape[-1])
-            drawn = (logits + noise.reshape(logits.shape)).argmax(-1)
+            samples = (logits + noise.reshape(logits.shape)).argmax(-1)
             logits = logits - np.maximum.reduce(logits, -1, keepdims=True)
-            log_probs = logits[np.arange(len(drawn)), drawn] - np.log(
-                np.add.reduce(np.exp(logits), -1)
-            )
-        actions = drawn.astype(np.int32).reshape(len(noise), *shape[:-1])
-        return (
-            actions,
-            actions,
-            log_probs if len(shape) == 1 else log_probs.reshape(actions.shape).sum(-1),
-        )
+            log_totals = np.log(np.add.reduce(np.exp(logits), -1))
+            log_probs = logits[np.arange(len(samples)), samples] - log_totals
+        actions = samples.astype(np.int32).reshape(len(noise), *shape[:-1])
+        if len(shape) > 1:
+            log_probs = log_probs.reshape(actions.shape).sum(-1)
+        return actions, actions, log_probs
 
     return HostPolicy("gumbel", shape, dtype, draw)
 
 
-def _normal(
-    policy: Gaussian | Squashed, outputs: Callable[[Any], Array], dtype: np.dtype[Any]
-) -> HostPolicy:
-    box, shared = (
-        policy.box,
-        None if policy.log_deviation is None else np.asarray(policy.log_deviation),
-    )
-    dtype = dtype if shared is None else np.result_type(dtype, shared)
-    middle, reach, low, high = (
-        np.asarray(part, dtype) for part in (box.middle, box.reach, box.low, box.high)
-    )
+def _normal(policy: Gaussian | Squashed, outputs: Outputs, dtype: np.dtype[Any]) -> HostPolicy:
+    box = policy.box
+    shared = None
+    if policy.log_deviation is not None:
+        shared = np.asarray(policy.log_deviation)
+        dtype = np.result_type(dtype, shared)
+    middle = np.asarray(box.middle, dtype)
+    reach = np.asarray(box.reach, dtype)
+    low = np.asarray(box.low, dtype)
+    high = np.asarray(box.high, dtype)
     constant = np.asarray(0.5 * log(2 * np.pi) + np.log(box.reach), dtype)
 
-    def draw(observations: Any, noise: Array) -> Drawn:
-        with np.errstate(all="ignore"):
-            found = outputs(observations)
-            means, logs = np.split(found, 2, -1) if shared is None else (found, shared)
-            z = means + np.exp(logs) * noise
-            drawn = actions = middle + reach * z
-            if isinstance(policy, Gaussian):
-                z = (drawn - middle) / reach
-            terms = 0.5 * ((z - means) * np.exp(-logs)) ** 2 + logs + constant
-            if isinstance(policy, Squashed):
-                drawn, actions = z, np.clip(middle + reach * np.tanh(z), low, high)
-                terms = terms + 2 * (dtype.type(log(2)) - z - np.logaddexp(-2 * z, 0))
-            return drawn, actions, -terms.sum(-1)
+    def distribution(observations: Any) -> Any:
+        values = outputs(observations)
+        if shared is None:
+            return np.split(values, 2, -1)
+        return values, shared
 
+    def terms(z: Array, means: Array, log_deviations: Array) -> Array:
+        standardised = (z - means) * np.exp(-log_deviations)
+        return 0.5 * standardised**2 + log_deviations + constant
+
+    def draw(observations: Any, noise: Array) -> Draws:
+        with np.errstate(all="ignore"):
+            means, log_deviations = distribution(observations)
+            z = means + np.exp(log_deviations) * noise
+            actions = middle + reach * z
+            log_density = -terms((actions - middle) / reach, means, log_deviations).sum(-1)
+            return actions, actions, log_density
+
+    def draw_squashed(observations: Any, noise: Array) -> Draws:
+        with np.errstate(all="ignore"):
+            means, log_deviations = distribution(observations)
+            z = means + np.exp(log_deviations) * noise
+            actions = np.clip(middle + reach * np.tanh(z), low, high)
+            slope = 2 * (dtype.type(log(2)) - z - np.logaddexp(-2 * z, 0))
+            log_density = -(terms(z, means, log_deviations) + slope).sum(-1)
+            return z, actions, log_density
+
+    if isinstance(policy, Squashed):
+        return HostPolicy("normal", middle.shape, dtype, draw_squashed)
     return HostPolicy("normal", middle.shape, dtype, draw)

@@ -9,16 +9,13 @@ from occupax.policies.gaussian import Normal
 from occupax.policies.restarts import linear_layers
 
 FLAT = 2.0
-"""The |z| from which on an entry tanh(z) counts as saturated: its slope is below 0.07."""
+"""The |z| above which an entry tanh(z) counts as saturated: the slope is below 0.07."""
 SHRINKAGE = 0.7
-"""The factor by which a mean is drawn back in each iteration. It was chosen on three batteries in
-JAX."""
+"""Factor of saturated means in each iteration, chosen on three test batteries in JAX."""
 OUTSIDE = 0.5
-"""The fraction of the steps from which on a mean is drawn back: it is outside of the bounds
-itself."""
+"""Fraction of saturated steps above which means shrink: they are outside of the bounds."""
 SATURATED = 0.9
-"""The fraction of the steps from which on an entry is saturated: one step in ten has a gradient
-left."""
+"""Fraction of saturated steps above which an entry is saturated: few steps have a gradient."""
 
 
 def draw_back(policy: Policy, outside: Bool[Array, " n"]) -> Policy:
@@ -30,7 +27,8 @@ def draw_back(policy: Policy, outside: Bool[Array, " n"]) -> Policy:
     layers = linear_layers(policy)
     if not isinstance(policy, Normal) or not layers or not outside.size:
         return policy
-    weight, bias = layers[-1].weight, layers[-1].bias
+    weight = layers[-1].weight
+    bias = layers[-1].bias
     factors = jnp.where(outside, SHRINKAGE, 1.0).astype(weight.dtype)
     factors = jnp.concatenate([factors, jnp.ones(len(weight) - len(factors), weight.dtype)])
     scaled = eqx.tree_at(

@@ -70,7 +70,7 @@ def _select_on_host(
     padding = np.zeros((-len(keys) % NOISE_EPISODES, 2), keys.dtype)
     keys = np.concatenate([keys, padding])
     slot_noise = np.zeros((envs, NOISE_STEPS, *policy.shape), policy.dtype)
-    distribution = (policy.law, policy.shape, policy.dtype)
+    distribution = (policy.noise, policy.shape, policy.dtype)
 
     @lru_cache(maxsize=2 * envs + NOISE_BLOCKS)
     def noise_of(block: int, time: int) -> np.ndarray:
