@@ -492,8 +492,8 @@ CASES: dict[str, Case] = {
         ("'conic' does not know Custom", "'frank-wolfe'"),
     ),
     # theory
-    "epsilon 0": (lambda: theory.horizon(0.0, 0.9), ("epsilon", "between 0 and 1", "0.0")),
-    "theory of discount 1": (lambda: theory.horizon(0.1, 1.0), ("discount", "less than 1", "1.0")),
+    "epsilon 0": (lambda: theory.horizon(0.0, 0.9), ("epsilon", "(0, 1)", "0.0")),
+    "theory of discount 1": (lambda: theory.horizon(0.1, 1.0), ("discount", "[0, 1)", "1.0")),
 }
 
 

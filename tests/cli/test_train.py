@@ -385,7 +385,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
             ("train", "CartPole-v1", "--episodes", "200", "--exact"),
             "exact values need a tabular environment",
         ),
-        (("train", ICE, "--episodes", "200", "--out", __file__), "is none."),
+        (("train", ICE, "--episodes", "200", "--out", __file__), "must be a directory"),
         (("evaluate", "nowhere", ICE), "nowhere does not exist."),
         (("evaluate", __file__, ICE), "is damaged or not a safetensors file"),
         (("evaluate", Path(__file__).parent, ICE), "is not the directory of a run"),

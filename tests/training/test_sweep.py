@@ -267,7 +267,7 @@ def test_whole_numbers_of_any_kind_are_taken(tmp_path):
 
 def test_an_output_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="file is none"):
+    with pytest.raises(ValueError, match="file is a file"):
         train(TSIVRPG, out=tmp_path / "file")
 
 

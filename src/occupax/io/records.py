@@ -106,7 +106,7 @@ def csv_text(seeds: Sequence[int], table: RecordTable, header: bool = True) -> s
     return stream.getvalue()
 
 
-def _cell(number: float) -> str:
+def _cell(number: float | np.floating[Any]) -> str:
     if np.isnan(number):
         return ""
     return str(number)
