@@ -41,7 +41,7 @@ def generalised_advantages(
     """
     continues = 1 - end_t[:, None].astype(values_t.dtype)
     errors = features_t + discount * continues * values_t[1:] - values_t[:-1]
-    kept = discount * trace * (1 - cut_t[:, None].astype(values_t.dtype))
+    trace_t = discount * trace * (1 - cut_t[:, None].astype(values_t.dtype))
 
     def step(
         later: Float[Array, " m"], entry: tuple[Array, Array]
@@ -50,7 +50,7 @@ def generalised_advantages(
         advantage = error + weight * later
         return advantage, advantage
 
-    _, advantages = jax.lax.scan(step, jnp.zeros_like(errors[0]), (errors, kept), reverse=True)
+    _, advantages = jax.lax.scan(step, jnp.zeros_like(errors[0]), (errors, trace_t), reverse=True)
     return advantages
 
 

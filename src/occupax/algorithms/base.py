@@ -53,7 +53,9 @@ class Budget(NamedTuple):
     """Budget of a run, in episodes or in environment steps. None is no limit."""
 
     episodes: int | None = None
+    """Number of episodes of a seed."""
     steps: int | None = None
+    """Number of environment steps of a seed."""
 
 
 class Phase(eqx.Module, Generic[State]):

@@ -331,7 +331,7 @@ class PPO(Algorithm[PPOState]):
         losses: tuple[Array, Array, Array],
         key: Key[Array, ""],
     ) -> tuple[Learners, Float[Array, "3"]]:
-        """Return the learners after all epochs; KL and clipped ratios of the last, and how many."""
+        """Return the learners after all epochs, with KL, clipped ratios and number of epochs."""
         count = live.sum()
         size = min(self.minibatch, len(live))
         number = -(-count // size)
@@ -371,7 +371,7 @@ class PPO(Algorithm[PPOState]):
         used: Bool[Array, " B"],
         losses: tuple[Array, Array, Array],
     ) -> tuple[Learners, Float[Array, "2"]]:
-        """Return the learners after a minibatch; sums of the KL divergence and clipped ratios."""
+        """Return the learners after a minibatch, with sums of KL and clipped ratios."""
         coefficients, scales, rate = losses
         policy_gradient, entries = eqx.filter_grad(surrogate_loss, has_aux=True)(
             learners.policy, minibatch, used, self.clip
