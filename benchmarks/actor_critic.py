@@ -1,0 +1,157 @@
+"""Choose the defaults of PPO on development problems, and confirm them on other seeds.
+
+python benchmarks/actor_critic.py choose FOLDER [TASKS] [CANDIDATES]     seeds 0 to 4
+python benchmarks/actor_critic.py confirm FOLDER [TASKS]                 the defaults, seeds 100 on
+
+The rule, written before any figure: a candidate changes one setting of the base. The score of a
+seed on a problem is (last - first) / (goal - first), where "last" is the mean of the metric over
+the batches of the last tenth of the budget in environment steps, and "first" and "goal" are the
+numbers in `tasks`. It is at most 1 and at least -1. A candidate replaces the base if its mean score
+over the problems that it concerns is higher by more than 0.02, and on no problem lower by more than
+0.1. Several replacements are combined and compared with the base once more by the same rule. Ties
+stay with the base, so kappa with 1, the heads with one for each of up to 8 features, and
+observations normalised where a box of Gymnasium is unbounded. A setting may depend on whether the
+actions are continuous and on whether the utility is linear: then the rule holds for each kind of
+problem. Confirmed defaults are printed with other seeds and are not changed after that.
+"""
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import occupax as ox
+from occupax.algorithms import advantages
+from occupax.envs.actions import BoxActions
+from occupax.training import Progress
+
+DEVELOPMENT = (0, 1, 2, 3, 4)
+CONFIRMATION = (100, 101, 102, 103, 104)
+MAX_EPISODES = 10**6
+"""More episodes than any budget in steps allows."""
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem with its budget in environment steps, and the numbers that scale its score."""
+
+    problem: ox.Problem
+    steps: int
+    first: float
+    goal: float
+    metric: str = "return"
+    seeds: int = 5
+
+
+def tasks() -> dict[str, Task]:
+    """Return the development problems by name."""
+    lake = ox.Problem("FrozenLake8x8-v1", ox.utilities.LogCoverage(0.125), horizon=200)
+    pendulum = ox.Problem("InvertedPendulum-v5")
+    return {
+        "CartPole": Task(ox.Problem("CartPole-v1"), 60_000, 20.0, 500.0),
+        "Acrobot": Task(ox.Problem("Acrobot-v1"), 150_000, -500.0, -80.0),
+        "Pendulum": Task(ox.Problem("Pendulum-v1"), 100_000, -1200.0, -150.0),
+        "CarContinuous": Task(ox.Problem("MountainCarContinuous-v0"), 200_000, -30.0, 93.0),
+        "lake coverage": Task(lake, 400_000, -79.03, -23.02, "utility"),
+        "InvertedPendulum": Task(pendulum, 60_000, 20.0, 1000.0, seeds=3),
+        "Hopper": Task(ox.Problem("Hopper-v5"), 150_000, 20.0, 2000.0, seeds=2),
+    }
+
+
+CANDIDATES: dict[str, Settings] = {
+    "base": {},
+    "kappa = gamma": {"step_discount": 0.99},
+    "gamma_c = 0.95": {"critic_discount": 0.95},
+    "gamma_c = 0.98": {"critic_discount": 0.98},
+    "lambda = 0.9": {"trace": 0.9},
+    "a head for each feature": {"heads": 100},
+    "one head": {"heads": 0},
+    "batch 10": {"batch": 10},
+    "batch 20": {"batch": 20},
+    "batch 40": {"batch": 40},
+    "step 0.0003": {"step_size": 0.0003},
+    "step 0.003": {"step_size": 0.003},
+    "no decay": {"decay_steps": np.inf},
+    "normalised observations": {"normalise": True},
+    "raw observations": {"normalise": False},
+    "KL unlimited": {"max_kl": np.inf},
+    "KL 0.015": {"max_kl": 0.015},
+    "minibatch 256": {"minibatch": 256},
+    "mixing 0.2": {"mixing": 0.2},
+    "mixing 1": {"mixing": 1.0},
+}
+LINEAR_SKIPS = ("a head for each feature", "one head", "mixing 0.2", "mixing 1")
+"""Candidates that change nothing for a return."""
+
+
+def scores(name: str, settings: Settings, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Return the score of each seed on a task, and the processor time."""
+    task = tasks()[name]
+    settings = dict(settings)
+    advantages.MAX_VECTOR = settings.pop("heads", 8)
+    initialiser = ox.policies.mlp
+    if isinstance(task.problem.env.action_space, BoxActions):
+        initialiser = ox.policies.gaussian
+    policy = initialiser(normalise=settings.pop("normalise", None))
+    algorithm = ox.PPO(**{"decay_steps": float(task.steps), **settings})
+    start = time.process_time()
+
+    def is_over(progress: Progress) -> bool:
+        return bool(progress.metrics["steps"].min() >= task.steps)
+
+    result = ox.train(
+        task.problem,
+        algorithm,
+        episodes=MAX_EPISODES,
+        seeds=seeds[: task.seeds],
+        policy=policy,
+        callbacks=[is_over],
+        progress=False,
+    )
+    values = result.metrics[task.metric]
+    in_budget = result.steps <= task.steps
+    is_late = in_budget & (result.steps > 0.9 * task.steps)
+    last = [float(np.mean(row[late])) for row, late in zip(values, is_late, strict=True)]
+    score = (np.array(last) - task.first) / (task.goal - task.first)
+    seconds = time.process_time() - start
+    return {"last": last, "score": np.clip(score, -1, 1).tolist(), "seconds": seconds}
+
+
+def cell(folder: Path, name: str, candidate: str, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Return the scores of a candidate on a task, from the folder if it has them."""
+    file = folder / f"{name}, {candidate}, {seeds[0]}.json".replace(" ", "_")
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(scores(name, CANDIDATES[candidate], seeds)))
+    return json.loads(file.read_text())
+
+
+def main(folder: Path, names: list[str], candidates: list[str], seeds: tuple[int, ...]) -> None:
+    """Print the scores of candidates, task by task."""
+    linear = {name: task.problem.utility.linear for name, task in tasks().items()}
+    for candidate in candidates:
+        for name in names:
+            if linear[name] and candidate in LINEAR_SKIPS:
+                continue
+            result = cell(folder, name, candidate, seeds)
+            last = " ".join(f"{value:.4g}" for value in result["last"])
+            mean = np.mean(result["score"])
+            seconds = result["seconds"]
+            print(f"{name:18} {candidate:24} {mean:6.3f}  {seconds:5.0f} s  {last}", flush=True)
+
+
+if __name__ == "__main__":
+    chosen_seeds = CONFIRMATION if sys.argv[1] == "confirm" else DEVELOPMENT
+    wanted = list(tasks())
+    if len(sys.argv) > 3:
+        wanted = sys.argv[3].split(",")
+    listed = list(CANDIDATES) if chosen_seeds == DEVELOPMENT else ["base"]
+    if len(sys.argv) > 4:
+        listed = sys.argv[4].split(",")
+    main(Path(sys.argv[2]), wanted, listed, chosen_seeds)
