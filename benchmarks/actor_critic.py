@@ -83,6 +83,7 @@ CANDIDATES: dict[str, Settings] = {
     "KL unlimited": {"max_kl": np.inf},
     "KL 0.015": {"max_kl": 0.015},
     "minibatch 256": {"minibatch": 256},
+    "horizon ends": {"horizon_ends": True},
     "mixing 0.2": {"mixing": 0.2},
     "mixing 1": {"mixing": 1.0},
 }
