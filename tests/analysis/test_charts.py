@@ -157,7 +157,9 @@ def test_mistakes_are_named():
         match=r"name must consist of letters, digits, hyphens and underscores, got 'a b'\.",
     ):
         Maps("a b", "", "", ())
-    with pytest.raises(ValueError, match=r"the arrows of the grid 'a' must be 2 rows of 2 texts\."):
+    with pytest.raises(
+        ValueError, match=r"the arrows of the map 'a' must be 2 rows of 2 strings\."
+    ):
         HeatMap("a", np.eye(2), [["", ""]])
 
 

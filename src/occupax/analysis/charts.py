@@ -116,7 +116,8 @@ class HeatMap:
         for name, texts in (("arrows", self.arrows), ("marks", self.marks)):
             if texts is not None and [len(row) for row in texts] != [shape[1]] * shape[0]:
                 raise ValueError(
-                    f"the {name} of the grid {self.title!r} must be {shape[0]} rows of {shape[1]} texts."
+                    f"the {name} of the map {self.title!r} must be {shape[0]} rows of "
+                    f"{shape[1]} strings."
                 )
 
 
@@ -128,7 +129,7 @@ class Maps(_Figure):
 
 
 def figure_name(text: str) -> str:
-    """Return a valid name of a figure for any text: other characters are replaced by their code points."""
+    """Return a valid figure name for a text. Invalid characters become their code points."""
     return re.sub(r"\W", _code_point, text, flags=re.ASCII)
 
 
@@ -143,7 +144,7 @@ def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) ->
 
 
 def thin(series: Series) -> Series:
-    """At most `MOST_POINTS` points of a series, evenly spread, the first and the last among them."""
+    """Return a series with at most `MOST_POINTS` points, evenly spread, with first and last."""
     kept = spread(len(series.x))
     return replace(series, **{name: array[kept] for name, array in series.arrays().items()})
 
@@ -154,7 +155,10 @@ def spread(count: int) -> np.ndarray:
 
 
 def csv_text(chart: Chart | Maps) -> str:
-    """All numbers of a figure as CSV; levels are series without x, and what is not known is left empty."""
+    """Return all numbers of a figure as CSV.
+
+    Levels are series without x. NaN is an empty cell.
+    """
     if isinstance(chart, Maps):
         rows: list[Sequence[Any]] = [("map", "row", "column", "value", "arrow")]
         for grid in chart.grids:

@@ -1,4 +1,4 @@
-"""How several training runs compare: what they differ in, what their policies are worth, and their curves."""
+"""Comparison of several training runs: differing settings, utilities and learning curves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -65,7 +65,10 @@ def _one_table(runs: Runs) -> bool:
 
 
 def differing(runs: Runs) -> dict[str, list[str]]:
-    """The settings in which runs differ, by name, each with its text for every run; those of algorithms one by one."""
+    """Return the settings in which runs differ, by name, each with its text for every run.
+
+    Every hyperparameter of an algorithm is a setting of its own.
+    """
     found = [_flat_settings(outcome) for _, outcome in runs]
     names = dict.fromkeys(name for one in found for name in one)
     texts = {name: [one.get(name, describe.UNKNOWN) for one in found] for name in names}
@@ -97,7 +100,10 @@ def telling_names(runs: Runs) -> list[str]:
 
 
 def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None:
-    """What the trained policies are worth, and by how much each run is behind the best; None if too few seeds tell."""
+    """Return a table of the utilities of the runs and their differences to the best run.
+
+    The result is None if no utility is known.
+    """
     known = [
         (name, values[~np.isnan(values)]) for (name, _), values in zip(runs, utilities, strict=True)
     ]
@@ -137,7 +143,10 @@ def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
     levels = np.linspace(worth.min(), worth.max(), PROFILE_POINTS)
     found = [(name, statistics.performance_profile(values[None], levels)) for name, values in known]
     series = tuple(Series(name, levels, it.estimate, it.lower, it.upper) for name, it in found)
-    caption = "How many of the seeds end with a policy that is worth at least so much; higher is better. Band: 95%."
+    caption = (
+        "Fraction of the seeds whose final policy has at least this utility; higher is better. "
+        "Band: 95% confidence interval."
+    )
     title = "Performance profiles"
     return Chart(
         "compare-profile",
@@ -251,7 +260,10 @@ def _cells(
 
 
 def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
-    """The interquartile mean over seeds and its confidence interval; with fewer than two seeds there is none."""
+    """Return the interquartile mean over the seeds with its confidence interval.
+
+    There is no interval for fewer than two seeds.
+    """
     known = np.asarray(values, float)[~np.isnan(values)]
     if len(known) < 2:
         return TableCell(

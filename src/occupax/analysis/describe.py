@@ -1,4 +1,7 @@
-"""A training run in words, even where its objects cannot be restored from `config.json`, and in figures."""
+"""Settings and metrics of a training run in words, and the charts of its metrics.
+
+The settings do not need the objects that `config.json` describes, which may not be restorable.
+"""
 
 import tomllib
 from dataclasses import replace
@@ -76,7 +79,7 @@ def number(value: Any) -> str:
 
 
 def settings(outcome: Outcome) -> list[tuple[str, str]]:
-    """What was trained and with what, in pairs of a name and a text; the run need not have been restored."""
+    """Return the settings of a run as pairs of a name and a text, from its configuration alone."""
     setup, arrays = outcome.config["setup"], outcome.arrays
     problem = setup["problem"].get("fields", {})
     versions = [
@@ -132,7 +135,7 @@ def plot_metric(
     against: Against = "episodes",
     references: References | None = None,
 ) -> "Figure":
-    """Draw the median and quartiles over the seeds of a training run, and the single seeds if they are few.
+    """Draw the median and the quartiles of a metric over the seeds, and a few single seeds.
 
     Many records are thinned and drawn as a moving average. Where the exact utility was recorded, it
     is drawn too.
@@ -153,7 +156,7 @@ def plot_metric(
 
 
 def draw_metric(chart: Chart, metric: str, *, bare: bool = False) -> "Figure":
-    """Draw the chart of a metric, from zero on or on a logarithmic scale where that is its nature."""
+    """Draw the chart of a metric, from zero or on a logarithmic axis if the metric has one."""
     figure = plots.draw(chart, bare=bare)
     axes, values = (
         figure.axes[0],
@@ -209,7 +212,10 @@ def metric_chart(
 
 
 def smoothing_window(outcome: Outcome) -> int:
-    """Over how many records a line is averaged: one, or a multiple of the algorithm's period where there are many."""
+    """Return the number of log entries in a moving average.
+
+    It is 1 for few entries, and else a multiple of the period of the algorithm.
+    """
     records = len(outcome.episodes)
     if records <= MOST_POINTS:
         return 1
@@ -219,7 +225,10 @@ def smoothing_window(outcome: Outcome) -> int:
 
 
 def complete(outcome: Outcome) -> Outcome:
-    """The outcome without a last record of fewer iterations than the others, whose diagnostics do not compare."""
+    """Return the outcome without a last log entry of fewer iterations than the others.
+
+    Diagnostics of such an entry are not comparable.
+    """
     if outcome.algorithm is None or len(outcome.episodes) < 2:
         return outcome
     if (

@@ -1,4 +1,7 @@
-"""Figures of charts. They belong to no pyplot window: show them in a notebook, or use `figure.savefig(path)`."""
+"""Matplotlib figures of charts.
+
+The figures have no pyplot window: display them in a notebook, or use `figure.savefig(path)`.
+"""
 
 import io
 import re
@@ -49,7 +52,10 @@ LETTERS_A_LEGEND_ROW = 100
 
 
 def draw(chart: Chart | Maps, *, bare: bool = False) -> "Figure":
-    """Draw a figure; a bare one is as large as a page shows it, without the title and the legend of the page's text."""
+    """Draw a chart or maps.
+
+    A bare figure has the size of a figure in a page, and neither title nor legend.
+    """
     return _draw_maps(chart, bare) if isinstance(chart, Maps) else _draw_chart(chart, bare)
 
 
@@ -68,7 +74,10 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
 
 
 def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
-    """A figure as SVG, with letters as text; the same figure under the same name gives the same text."""
+    """Return a figure as SVG with letters as text.
+
+    The same figure with the same name gives the same text.
+    """
     import matplotlib as mpl
 
     stream = io.StringIO()
@@ -97,7 +106,10 @@ class Look(NamedTuple):
 
 
 def look(chart: Chart, series: Series) -> Look:
-    """How a series of a chart is drawn; colours, dashes and markers repeat in different combinations."""
+    """Return the look of a series of a chart.
+
+    Colours, dashes and markers repeat in different combinations.
+    """
     number = (chart.look or {}).get(series.name, chart.series.index(series))
     again = number // len(COLOURS)
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[(number + 2 * again) % len(MARKERS)]
@@ -262,7 +274,10 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
 
 
 def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row column"]) -> None:
-    """Arrows from the middle of each cell: light on dark ones, dark on bright ones, as the text where it is hatched."""
+    """Draw arrows from the middle of each cell.
+
+    They are light on dark cells, dark on bright cells, and black on hatched cells.
+    """
     places = [
         (i, j, arrow)
         for i, row in enumerate(grid.arrows or ())

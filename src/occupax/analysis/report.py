@@ -1,4 +1,4 @@
-"""A page about training runs: what was trained, what came of it, what the numbers mean, and how the runs compare."""
+"""Report of training runs: an HTML page with settings, results, metrics and a comparison."""
 
 import base64
 import io
@@ -42,7 +42,17 @@ OF_CONSTRAINTS = ("multiplier/", "violation/")
 
 
 def write_report(runs: Runs, path: str | Path) -> None:
-    """Write one HTML page about training runs, each with a name; what no file says of their policies is found out."""
+    """Write one HTML page about training runs.
+
+    Policies without a saved evaluation are evaluated.
+
+    Args:
+        runs: Pairs of a name and a result.
+        path: The file to write.
+
+    Raises:
+        ValueError: if there is no run, or two runs have the same name.
+    """
     from matplotlib import style
 
     if not runs:
@@ -67,7 +77,10 @@ def write_report(runs: Runs, path: str | Path) -> None:
 
 
 def write_pages(outcome: Outcome, folder: Path) -> None:
-    """Write `report.html` and `plot.png` into the folder of a run; a page that cannot be written is a warning."""
+    """Write `report.html` and `plot.png` into the folder of a run.
+
+    An error is reported as a warning.
+    """
     try:
         (folder / REPORT).unlink(missing_ok=True)  # it was about fewer episodes
         references = _assessment(outcome).references
@@ -75,7 +88,7 @@ def write_pages(outcome: Outcome, folder: Path) -> None:
         describe.plot_metric(outcome, references=references).savefig(drawn, format="png")
         write_bytes(folder / "plot.png", drawn.getvalue())
         write_report([(folder.resolve().name, outcome)], folder / REPORT)
-    except Exception as error:  # noqa: BLE001 - what was trained is saved, and must not be lost for the sake of a page
+    except Exception as error:  # noqa: BLE001 - an error must not end a finished training run
         warnings.warn(f"the report could not be written: {error}", OccupaxWarning, stacklevel=3)
 
 
@@ -174,7 +187,7 @@ def _section(
 
 
 def _fields_of(name: str, outcome: Outcome) -> Sequence[str]:
-    """The settings that a line of the page is about, besides its name."""
+    """Return the hyperparameters that a line of the settings contains."""
     return (
         list(outcome.config["setup"]["algorithm"].get("fields") or {})
         if name == "Algorithm"
@@ -188,7 +201,7 @@ def _known(values: np.ndarray) -> bool:
 
 
 def _picture(outcome: Outcome, assessment: Assessment) -> dict[str, str] | None:
-    """An episode of the best policy as an image for the page, where the environment can be drawn."""
+    """Return an episode of the best policy as an image, None if it cannot be rendered."""
     if outcome.problem is None or np.isnan(assessment.utilities).all():
         return None
     best = int(np.nanargmax(assessment.utilities))

@@ -27,7 +27,10 @@ LETTERS = {"S": "start", "G": "goal", "H": "hole", "C": "cliff"}
 
 
 def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> Maps | None:
-    """Return maps of the visits of a policy, the optimum and the uniform policy; None without a layout."""
+    """Return maps of the visits of a policy, the optimum and the uniform policy.
+
+    The result is None without a layout.
+    """
     env = cast("TabularMDP", problem.env)
     layout = env.layout
     if layout is None:
@@ -60,7 +63,7 @@ def _legend(layout: Layout) -> str:
 
 
 def saved_layout(setup: dict[str, Any]) -> Layout | None:
-    """Return the layout of a saved problem's environment, even if the problem cannot be restored."""
+    """Return the layout of the environment of a saved problem that may not be restorable."""
     env = setup["problem"].get("fields", {}).get("env")
     if class_name(env) != "TabularMDP":
         return None
@@ -68,7 +71,7 @@ def saved_layout(setup: dict[str, Any]) -> Layout | None:
 
 
 def grid_map(name: str, title: str, grid: Grid, visited: Float[np.ndarray, " cells"]) -> Maps:
-    """A map of the visits of the cells of a grid over observations, along its first two coordinates."""
+    """Return a map of the visits of the cells of a grid, along its first two coordinates."""
     cells = visited.reshape(grid.bins)
     plane = (
         cells.sum(tuple(range(2, cells.ndim))) if cells.ndim > 2 else cells.reshape(len(cells), -1)
@@ -78,7 +81,10 @@ def grid_map(name: str, title: str, grid: Grid, visited: Float[np.ndarray, " cel
         f"{it} from {low:g} to {high:g}"
         for it, low, high in zip(names, grid.low, grid.high, strict=True)
     ]
-    caption = f"How often each cell is visited in an episode, discounted and estimated. From left to right: {along[0]}"
+    caption = (
+        "How often each cell is visited in an episode, discounted and estimated. "
+        f"From left to right: {along[0]}"
+    )
     caption += f"; upwards: {along[1]}" if len(along) > 1 else ""
     caption += f"; summed over {', '.join(names[2:])}" if len(names) > 2 else ""
     caption += ". Brighter is more often; hatched is never."
@@ -94,8 +100,8 @@ def _coordinate(it: Any) -> str:
 def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"], layout: Layout) -> Maps:
     """Return a map of the exact discounted visits of each state."""
     caption = (
-        "How often each cell is visited in an episode, discounted and exact. Brighter is more often; "
-        "hatched is never."
+        "How often each cell is visited in an episode, discounted and exact. "
+        "Brighter is more often; hatched is never."
     )
     grid = HeatMap(title, layout.to_map(visited), marks=layout.marks)
     return Maps(name, "Visits", caption, (grid,))

@@ -1,8 +1,8 @@
 """Facade: training, sweeps, evaluation and results.
 
 * `training`: `train`. `sweeps`: `sweep` and its result.
-* `result`: the result of `train`, with headline, diagnosis, plots and files. `loading`: results from
-  files.
+* `result`: the result of `train`, with headline, diagnosis, plots and files.
+* `loading`: results from files.
 """
 
 from occupax.api.loading import load_result

@@ -115,7 +115,7 @@ class Result(Outcome):
 
     @cached_property
     def references(self) -> References | None:
-        """Utilities of the initial, the uniform and the optimal policy, as far as they are known."""
+        """Utilities of the initial, the uniform and the optimal policy. None if unknown."""
         saved = self.saved_assessment
         if saved is not None and saved.references is not None:
             return saved.references
@@ -164,7 +164,7 @@ class Result(Outcome):
             kinds = [finding.kind for finding in self.diagnosis]
             return short_description(self, self.headline, kinds, self.references)
         except (EpisodeError, ValueError) as error:  # a display raises no error
-            text = f"what the policies are worth could not be found out: {error}"
+            text = f"the policies could not be evaluated: {error}"
             return short_description(self, text, [], None)
 
     def to_dataframe(self) -> Any:
@@ -269,7 +269,8 @@ class Result(Outcome):
     def _known_problem(self) -> Problem:
         if self.problem is None:
             raise ValueError(
-                "the problem cannot be restored from a file: load_result(folder, problem=...) takes it."
+                "the problem cannot be restored from a file: pass it to "
+                "load_result(folder, problem=...)."
             )
         return self.problem
 

@@ -49,7 +49,7 @@ class Sweep:
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """The mean utility of the trained policies of each point, over the seeds; see `Result.utilities`."""
+        """Mean utility of the trained policies of each configuration over the seeds."""
         return np.array([np.mean(assessment.utilities) for assessment in self._assessments])
 
     @cached_property
@@ -68,7 +68,10 @@ class Sweep:
 
     @cached_property
     def violations(self) -> np.ndarray:
-        """The largest mean violation of a constraint over the seeds of each point; 0 where all are satisfied."""
+        """Largest mean violation of a constraint by each configuration.
+
+        It is 0 if all constraints are satisfied.
+        """
         violations = np.zeros(len(self.results))
         for i, assessment in enumerate(self._assessments):
             if assessment.excesses is not None:
@@ -77,14 +80,24 @@ class Sweep:
 
     @property
     def best(self) -> int:
-        """The number of the point with the highest score, of those that learned anything and violate limits least."""
+        """Index of the configuration with the highest score.
+
+        Only configurations with progress and the smallest violation count.
+        """
         if not self.learned.any():
             raise ValueError(f"{NOTHING_LEARNED}; `scores` has what they are worth.")
         least = self.learned & (self.violations <= self.violations[self.learned].min())
         return int(np.argmax(np.where(least, self.scores, -np.inf)))
 
     def to_dataframe(self) -> Any:
-        """Return a data frame of pandas with a row for each point: its settings, `score`, `violation` and `learned`."""
+        """Return a data frame of pandas with a row for each configuration.
+
+        Returns:
+            Columns of the settings, `score`, `violation` and `learned`.
+
+        Raises:
+            ValueError: if pandas is not installed.
+        """
         columns: dict[str, Any] = {
             name: [point[name] for point in self.points] for name in self.points[0]
         }

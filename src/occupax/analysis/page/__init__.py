@@ -1,4 +1,8 @@
-"""Pages of HTML that need no other file: templates, the style and script of every page, and `figures` for drawings."""
+"""Self-contained HTML pages.
+
+* `templates/`: templates of Jinja. `page.css`, `page.js`: style and script of every page.
+* `figures`: drawings with the numbers behind them.
+"""
 
 import base64
 import hashlib
@@ -10,7 +14,7 @@ from occupax.analysis.page.figures import interactive
 
 
 class TableCell(NamedTuple):
-    """A cell of a table that is more than a text: a link to a part of the page, or a number between its bounds."""
+    """Table cell with a link to a part of the page, or with the bounds of a number."""
 
     text: str
     anchor: str = ""
@@ -18,7 +22,10 @@ class TableCell(NamedTuple):
 
 
 def render(template: str, **data: Any) -> str:
-    """A page of HTML from a file in `templates/`; no script but its own runs in it, and nothing else is loaded."""
+    """Return an HTML page from a file in `templates/`.
+
+    The page runs no script except its own and loads no other file.
+    """
     return environment().get_template(template).render(data)
 
 

@@ -1,4 +1,4 @@
-"""Figures of a page: drawings of Matplotlib, and the numbers from which the script of the page answers the reader."""
+"""Figures of a page: drawings of Matplotlib, and the numbers that the script of the page shows."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ the dark."""
 
 
 def interactive(chart: Chart | Maps) -> dict[str, Any]:
-    """What the template of a figure needs: the drawing, a button for each part of it, and the numbers."""
+    """Return the data of the template of a figure: drawing, buttons of its parts, and numbers."""
     from matplotlib import style
 
     with style.context(
@@ -35,7 +35,10 @@ def interactive(chart: Chart | Maps) -> dict[str, Any]:
 
 
 def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any]:
-    """A figure as SVG in the page's own colours; a part with a gid such as "part-a-0" gets `data-part="a"`."""
+    """Return a figure as SVG in the colours of the page.
+
+    A part with a gid such as "part-a-0" gets the attribute `data-part="a"`.
+    """
     _, _, text = plots.svg_text(figure, chart.name, transparent=True).partition("<svg")
     box = re.search(r'viewBox="([^"]*)"', text)
     svg = re.sub(r"<(metadata|style).*?</\1>\s*", "", text.partition(">")[2], flags=re.DOTALL)
