@@ -1,4 +1,4 @@
-"""Baselines of the gradient estimate: the mean of the other trajectories, and a linear function fitted to earlier ones.
+"""Baselines of the gradient estimate: mean of the other trajectories and linear fit.
 
 The linear baseline (Duan et al., 2016) is ridge regression of the discounted return-to-go on
 features of observation and time step. From step t on, a trajectory earns gamma^t <x_t, c> or so,
@@ -40,7 +40,7 @@ observations are large."""
 
 
 class ReturnSums(eqx.Module):
-    """Importance-weighted discounted returns-to-go at each step, summed over the trajectories of a batch.
+    """Sums over a batch of importance-weighted discounted returns-to-go at each step.
 
     The sums of the parts of a batch add up to those of the whole.
     """
@@ -106,13 +106,13 @@ class Baseline(eqx.Module):
     def mean_of_others(
         self, to_go: Float[Array, "B H"], live: Bool[Array, "B H"]
     ) -> Float[Array, "B H"]:
-        """Return, for each live step, the mean return-to-go of the other trajectories that take the step."""
+        """Return the mean return-to-go of the other trajectories at each live step."""
         whole = ReturnSums(to_go.sum(0), live.sum(0)) if self.whole is None else self.whole
         return (whole.to_go - to_go) / jnp.maximum(whole.live - live, 1)
 
 
 class Fit(eqx.Module):
-    """What is still earned, as a linear function of observation and time, cut where it is far from what was seen."""
+    """Linear prediction of the return-to-go from observation and time, clipped to a range."""
 
     coefficients: Float[Array, " p"]
     low: Float[Array, ""]
@@ -127,9 +127,10 @@ class Fit(eqx.Module):
 
 
 class Regression(eqx.Module):
-    """Sums over live steps, of which a fit is made; those of the parts of a batch add up to those of the whole.
+    """Sums over live steps from which the linear baseline is fitted.
 
-    A step counts with the square of its discount, as its error does in the gradient.
+    The sums of the parts of a batch add up to those of the whole. A step counts with the square of
+    its discount, as its error does in the gradient.
     """
 
     gram: Float[Array, "p p"]
@@ -191,7 +192,7 @@ def regress(
     to_go: Float[Array, "B H"],
     live: Bool[Array, "B H"],
 ) -> Regression:
-    """The sums over the live steps of trajectories that still earn `to_go`, discounted to the beginning, from each."""
+    """Return the sums over the live steps for returns-to-go that are discounted to the start."""
     rows = _rows(problem, observations, to_go.dtype)
     seen = (jnp.where(live, _discounts(problem, rows), 0.0)[..., None] * rows).reshape(
         -1, rows.shape[-1]

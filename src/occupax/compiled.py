@@ -9,10 +9,9 @@ import numpy as np
 
 
 def bind(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:
-    """Compile `function(tree, *arrays, fixed)`, which may then be called with `(*arrays, fixed=...)` many times.
+    """Compile `function(tree, *arrays, fixed)` for many calls with `(*arrays, fixed=...)`.
 
-    It does what `eqx.filter_jit` does, which takes the tree apart at each call: that can take
-    longer than the function.
+    `eqx.filter_jit` flattens the tree at each call, which can take longer than the function.
 
     Args:
         function: what to compile; a function of a module, because trees of one form share its

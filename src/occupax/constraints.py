@@ -1,4 +1,4 @@
-"""Limits that a policy has to keep: bounds of discounted expectations and of functions of the occupancy."""
+"""Constraints: bounds of discounted expectations and of functions of the occupancy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +47,8 @@ class Constraint(eqx.Module):
         if (at_most is None) == (at_least is None):
             got = "neither" if at_most is None else f"at_most={at_most!r} and at_least={at_least!r}"
             raise ValueError(
-                f"a constraint needs either at_most or at_least, got {got}; two bounds are two constraints."
+                f"a constraint needs either at_most or at_least, got {got}; two bounds are two "
+                "constraints."
             )
         self.upper = at_most is not None
         bound, given = ("at_most", at_most) if self.upper else ("at_least", at_least)
@@ -69,18 +70,19 @@ class Constraint(eqx.Module):
         if not curved.concave:
             kind, other = ("convex", "at_least") if self.upper else ("concave", "at_most")
             raise ValueError(
-                f"{bound} needs a {kind} function of the occupancy, and {self.name!r} is not declared to be one, so "
-                f"that the policies that keep the limit need not form a convex set; use {other}, or declare what it is "
-                "by utilities.Custom(function, concave=True), whose negative is convex."
+                f"{bound} needs a {kind} function of the occupancy, and {self.name!r} is not "
+                "declared to be one, so that the policies that keep the limit need not form a convex set; "
+                f"use {other}, or declare what it is by utilities.Custom(function, concave=True), "
+                "whose negative is convex."
             )
 
     @property
     def sign(self) -> float:
-        """1 for an upper limit and -1 for a lower one: what turns a value into something that must not be large."""
+        """Sign of the violation: 1 for an upper bound and -1 for a lower bound."""
         return 1.0 if self.upper else -1.0
 
     def excess(self, value: Any) -> Any:
-        """By how much a value of the subject violates the limit; the slack is the negative of it."""
+        """Return the violation of the bound by a value of the subject, negative for slack."""
         return self.sign * (value - self.limit)
 
     def __repr__(self) -> str:
@@ -132,8 +134,8 @@ def with_constraints(
     for constraint, features in zip(constraints, counted[1:], strict=True):
         if isinstance(constraint.subject, Total) and features.size(env) != 1:
             raise ValueError(
-                f"a limit is for one number, but {constraint.name!r} counts {features.size(env)}: give a constraint "
-                "for each of them, or a utility of them."
+                f"a limit is for one number, but {constraint.name!r} counts {features.size(env)}: "
+                "give a constraint for each of them, or a utility of them."
             )
     bound = tuple(
         term.bound(env, discount, features) for term, features in zip(terms, shared, strict=True)
@@ -147,7 +149,7 @@ def with_constraints(
 def excesses(
     utility: Sum, constraints: Sequence[Constraint], occupancy: Float[Array, " d"]
 ) -> Float[Array, " K"]:
-    """By how much an occupancy in the domain of the utility violates each constraint; negative where there is slack."""
+    """Return the violation of each constraint by an occupancy, negative for slack."""
     pairs = zip(constraints, utility.parts(occupancy)[1:], strict=True)
     return jnp.stack([constraint.excess(term.value(part)) for constraint, (_, term, part) in pairs])
 

@@ -29,7 +29,9 @@ def demonstrations(
     horizon: int | None = None,
     features: Any = None,
 ) -> Float[np.ndarray, "..."]:
-    """The discounted distribution of visits of demonstrations, as `utilities.KL` and `ForwardKL` take it.
+    """Return the discounted visit distribution of demonstrations.
+
+    `utilities.KL` and `utilities.ForwardKL` take the result as their target.
 
     Args:
         env: the environment of the demonstrations, or what `occupax.make` makes one of.
@@ -72,8 +74,8 @@ def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
         or isinstance(source, str | bytes)
     ):
         raise ValueError(
-            f"demonstrations must be a policy or a list of episodes, got {type(source).__name__}; one episode is a "
-            "list of one."
+            f"demonstrations must be a policy or a list of episodes, got {type(source).__name__}; "
+            "one episode is a list of one."
         )
     number = -1
     episodes: Iterable[Any] = _split(tuple(source)) if _is_arrays(source) else source
@@ -91,7 +93,8 @@ def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
                 observations, actions = (list(part) for part in zip(*episode, strict=True))
             except (TypeError, ValueError):
                 raise ValueError(
-                    f"episode {number} must be a list of (observation, action), got {episode!r:.60}."
+                    f"episode {number} must be a list of (observation, action), "
+                    f"got {episode!r:.60}."
                 ) from None
         if not actions or len(observations) not in (len(actions), len(actions) + 1):
             lengths = f"{len(observations)} and {len(actions)}"
@@ -115,7 +118,8 @@ def _split(arrays: tuple[Any, ...]) -> list[dict[str, np.ndarray]]:
     if len(arrays) != 3:
         meaning = "ends is True at the last step of each episode"
         raise ValueError(
-            f"demonstrations as arrays must be (observations, actions, ends), got {len(arrays)} arrays; {meaning}."
+            "demonstrations as arrays must be (observations, actions, ends), "
+            f"got {len(arrays)} arrays; {meaning}."
         )
     observations, actions, ends = map(np.asarray, arrays)
     shapes = observations.shape[:1], actions.shape[:1], ends.shape
@@ -124,7 +128,8 @@ def _split(arrays: tuple[Any, ...]) -> list[dict[str, np.ndarray]]:
         raise ValueError(f"demonstrations as arrays must have one entry for each step, got {got}.")
     if not np.isin(ends, (0, 1)).all():
         raise ValueError(
-            f"ends of the demonstrations must be True or False, got {ends[~np.isin(ends, (0, 1))][0]}."
+            "ends of the demonstrations must be True or False, "
+            f"got {ends[~np.isin(ends, (0, 1))][0]}."
         )
     stops = [*np.flatnonzero(ends) + 1, len(ends)]
     starts = [0, *stops[:-1]]
@@ -186,7 +191,7 @@ def _of_episode(
 
 
 def _total(problem: Problem, pairs: tuple[Array, Array], unknown: float) -> Float[Array, " d"]:
-    """Return the discounted features of recorded pairs, with `unknown` in the place of rewards and info."""
+    """Return the discounted features of recorded pairs, with `unknown` as reward and info."""
     count, entries = len(pairs[0]), len(getattr(problem.env, "info", ()))
     visits = Visit(*pairs, jnp.full(count, unknown), jnp.full((count, entries), unknown))
     counts = jax.vmap(lambda visit: problem.features.count(problem.env, visit))(visits)

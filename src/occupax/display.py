@@ -1,4 +1,4 @@
-"""How objects show themselves: in a few lines of text, and as a table of HTML with a small curve in notebooks."""
+"""Descriptions of objects as lines of text and as HTML tables with a small curve."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -81,7 +81,7 @@ def _spread(count: int) -> np.ndarray:
 
 
 def in_words(value: Any) -> str:
-    """A value much as Python would write it: modules with all their fields, large arrays by their shape."""
+    """Return a short text of a value: modules with their fields, large arrays by their shape."""
     if isinstance(value, eqx.Module):
         return module_text(value) if type(value).__repr__ is eqx.Module.__repr__ else repr(value)
     if isinstance(value, tuple | list):
@@ -104,7 +104,8 @@ def in_words(value: Any) -> str:
 def module_text(module: Any) -> str:
     """The class of a module and all its fields."""
     fields = [field.name for field in dataclasses.fields(module) if field.name in vars(module)]
-    return f"{type(module).__name__}({', '.join(f'{name}={in_words(getattr(module, name))}' for name in fields)})"
+    texts = [f"{name}={in_words(getattr(module, name))}" for name in fields]
+    return f"{type(module).__name__}({', '.join(texts)})"
 
 
 def shown_number(value: float) -> str:

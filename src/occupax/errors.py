@@ -1,4 +1,4 @@
-"""Messages for bad input: the argument, its value, what is allowed and, for names, the nearest match."""
+"""Checks of arguments and error messages with the value, the allowed values and a fix."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ MOST_SIZE = 2**31 - 1
 
 
 def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOST_SIZE) -> int:
-    """Return `value` as an int of at least `minimum` and at most `maximum`, or say what is wrong with it."""
+    """Return `value` as an int from `minimum` to `maximum`, or raise ValueError."""
     try:
         number = int(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
@@ -56,14 +56,14 @@ def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOS
 def check_integers(
     name: str, values: object, minimum: int = 1, maximum: int = MOST_SIZE
 ) -> tuple[int, ...]:
-    """Return `values` as a tuple of whole numbers of at least `minimum`, or say what is wrong with them."""
+    """Return `values` as a tuple of ints from `minimum` to `maximum`, or raise ValueError."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):
         raise ValueError(f"{name} must be a sequence of whole numbers, got {values!r}.")
     return tuple(check_integer(name, value, minimum, maximum) for value in values)
 
 
 def check_number(name: str, value: object, *, low: float, open_low: bool = False) -> float:
-    """Return `value` as a finite float above `low` (or equal to it unless `open_low`), or say what is wrong with it."""
+    """Return `value` as a finite float of at least `low`, above it if `open_low`."""
     try:  # float() would accept the text "1" and drop the imaginary part of NumPy's complex numbers
         unfit = isinstance(value, str | bytes | bool | complex | np.complexfloating)
         number = nan if unfit else float(value)  # pyright: ignore[reportArgumentType]
@@ -84,7 +84,8 @@ def refuse_tiny(name: str, number: float) -> float:
     """Return a number that is 0 or at least `SMALLEST`, and raise an error for a smaller one."""
     if 0 < number < SMALLEST:
         raise ValueError(
-            f"{name} must be at least {SMALLEST:g}, got {number!r}; single precision rounds it to 0."
+            f"{name} must be at least {SMALLEST:g}, got {number!r}; single precision rounds it "
+            "to 0."
         )
     return number
 
@@ -95,7 +96,7 @@ def check_positive(name: str, value: object) -> float:
 
 
 def is_traced(value: object) -> bool:
-    """Whether a number is an array whose value is not known, or not one number, because a program is compiled of it."""
+    """Return whether a value is a JAX tracer or a batched array, which cannot be checked."""
     return isinstance(value, Tracer) or (isinstance(value, jax.Array) and value.ndim > 0)
 
 
@@ -115,15 +116,15 @@ def tracing_error(subject: str, given: str, error: Exception) -> ValueError:
     """
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return ValueError(
-            f"{subject} turns {given} into an array of NumPy, which JAX cannot differentiate: use the functions of "
-            "jax.numpy in it, such as jnp.log instead of np.log."
+            f"{subject} turns {given} into an array of NumPy, which JAX cannot differentiate: use "
+            "the functions of jax.numpy in it, such as jnp.log instead of np.log."
         )
     if isinstance(
         error, jax.errors.ConcretizationTypeError | jax.errors.TracerIntegerConversionError
     ):
         return ValueError(
-            f"{subject} needs the numbers of {given} before they are known, as float(...) and `if` do: use jnp.where "
-            "for a choice, and leave out float and int."
+            f"{subject} needs the numbers of {given} before they are known, as float(...) and `if` "
+            "do: use jnp.where for a choice, and leave out float and int."
         )
     return ValueError(f"{subject} failed on {given}: {first_line(error)}.")
 
@@ -172,7 +173,8 @@ def real_array(name: str, value: Any) -> Num[np.ndarray, "..."]:
     if array.dtype.kind not in REAL:
         got = f"{array.dtype} " if array.dtype.kind == "c" else ""
         raise ValueError(
-            f"{name} must be an array of real numbers, got {got}{type(value).__name__} {shown(value)}."
+            f"{name} must be an array of real numbers, "
+            f"got {got}{type(value).__name__} {shown(value)}."
         )
     return array
 
@@ -187,7 +189,7 @@ def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
 def refuse_infinite(
     name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()
 ) -> None:
-    """Name the first entry of `array` that is not finite; `coords` is where each of them stands, if it is sparse."""
+    """Raise ValueError with the index of the first non-finite entry; `coords` if sparse."""
     wrong = ~np.isfinite(array)
     if wrong.any():
         first = tuple(int(i) for i in np.argwhere(wrong)[0])

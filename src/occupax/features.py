@@ -67,7 +67,7 @@ class Feature(eqx.Module):
 
     @abstractmethod
     def size(self, env: DecisionProcess) -> int:
-        """The length d of the vector, or an error that says why this environment does not offer it."""
+        """Return the length d of the vector. Raise ValueError if the environment lacks it."""
 
     @abstractmethod
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
@@ -75,7 +75,7 @@ class Feature(eqx.Module):
 
 
 class StateAction(Feature):
-    """One-hot over pairs of state and action, entry s * A + a: the paper's occupancy measure lambda."""
+    """One-hot over state-action pairs, entry s * A + a: the paper's occupancy measure lambda."""
 
     def size(self, env: DecisionProcess) -> int:
         """The number of pairs, S * A."""
@@ -111,7 +111,8 @@ class Reward(Feature):
         if (rewards := reward_size(env)) is not None:
             hint = "use features=Rewards() with a utility of their returns"
             raise ValueError(
-                f"Reward features need a reward that is a number, got a vector of {rewards}; {hint}."
+                f"Reward features need a reward that is a number, got a vector of {rewards}; "
+                f"{hint}."
             )
         return 1
 
@@ -121,7 +122,7 @@ class Reward(Feature):
 
 
 class Rewards(Feature):
-    """The vector of rewards received, where they are vectors: its occupancy has the discounted return of each."""
+    """Vector of rewards of a step. Its occupancy has the discounted return of each reward."""
 
     def size(self, env: DecisionProcess) -> int:
         """An entry for each reward."""
@@ -141,7 +142,7 @@ class Rewards(Feature):
 
 
 class Info(Feature):
-    """Values in the `info` of every step, which the environment must record: `GymnasiumEnv(..., info=["cost"])`."""
+    """Values in the `info` of every step, recorded by `GymnasiumEnv(..., info=["cost"])`."""
 
     names: tuple[str, ...] = eqx.field(static=True)
 
@@ -177,7 +178,7 @@ class Info(Feature):
 
 
 class Grid(Feature):
-    """One-hot over the cells of a grid laid over chosen coordinates of the observation and the action.
+    """One-hot over the cells of a grid of coordinates of the observation and the action.
 
     What lies outside the grid counts in its outermost cells.
 
@@ -213,7 +214,8 @@ class Grid(Feature):
         if isinstance(low, Mapping):
             if len(high) or len(bins) or coordinates is not None or actions:
                 raise ValueError(
-                    "a Grid of named entries must have nothing but them, each with (low, high, bins)."
+                    "a Grid of named entries must have nothing but them, each with "
+                    "(low, high, bins)."
                 )
             named, low, high, bins = _read_names(low)
         self.low, self.high = read_array("low", low), read_array("high", high)
@@ -285,14 +287,16 @@ class Grid(Feature):
             if name not in parts:
                 if not parts:
                     raise ValueError(
-                        f"Grid names {name!r}, but observations of {type(env).__name__} are no Dict."
+                        f"Grid names {name!r}, but observations of {type(env).__name__} are "
+                        "no Dict."
                     )
                 raise unknown("entry of the observation", name, parts)
             size = int(np.prod(parts[name].shape))
             given = sum(isinstance(it, tuple) and it[0] == name for it in self.coordinates)
             if given != size:
                 raise ValueError(
-                    f"Grid must have (low, high, bins) for the {size} numbers of {name!r}, got {given}."
+                    f"Grid must have (low, high, bins) for the {size} numbers of {name!r}, "
+                    f"got {given}."
                 )
             places.append(parts[name].start + entry)
         return tuple(places)
@@ -397,7 +401,7 @@ class Stack(Feature):
 
 
 class Outer(Feature):
-    """All products of two entries of a feature, row by row: its occupancy is the matrix of second moments."""
+    """Products of two entries of a feature. Its occupancy is the matrix of second moments."""
 
     part: Feature
 
@@ -419,7 +423,8 @@ def as_feature(value: Any) -> Feature:
     if callable(value) and not isinstance(value, type):
         return Function(value)
     raise ValueError(
-        f"features must be one of occupax.features or a function of (observation, action), got {value!r}."
+        "features must be one of occupax.features or a function of (observation, action), "
+        f"got {value!r}."
     )
 
 
@@ -427,8 +432,8 @@ def _states(env: DecisionProcess, feature: Feature) -> int:
     states = number_of_states(env)
     if states is None:
         raise ValueError(
-            f"{type(feature).__name__} features need a tabular environment, got {type(env).__name__}; "
-            "use Grid or a function of (observation, action) instead."
+            f"{type(feature).__name__} features need a tabular environment, "
+            f"got {type(env).__name__}; use Grid or a function of (observation, action) instead."
         )
     return states
 

@@ -1,4 +1,4 @@
-"""Detection of processes that were forked after JAX had been used, in which JAX waits for threads that do not exist."""
+"""Detection of processes that were forked after a use of JAX, in which JAX would hang."""
 
 import os
 
@@ -21,10 +21,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def begin_jax_use() -> None:
-    """Record that a call of occupax computes with JAX. Raise RuntimeError if a call had done so before a fork."""
+    """Record a use of JAX. Raise RuntimeError in a process forked after an earlier use."""
     if jax_use.used_before_fork:
         raise RuntimeError(
-            "this process was forked after JAX had been used, and JAX would wait for threads that only its parent has: "
-            "start processes with multiprocessing.get_context('spawn'), or fork before anything is computed."
+            "this process was forked after JAX had been used, and JAX would wait for threads that "
+            "only its parent has: start processes with multiprocessing.get_context('spawn'), or "
+            "fork before anything is computed."
         )
     jax_use.used = True

@@ -1,4 +1,4 @@
-"""Data of a finished training run: metrics, policies, evaluation of the policies and diagnostics."""
+"""Data of a finished training run: metrics, policies, their evaluation and diagnostics."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A general-utility problem: maximise F(u(pi)), where u is the discounted occupancy of some features."""
+"""General-utility problem: maximise F(u(pi)) for the discounted occupancy u of features."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -99,7 +99,8 @@ class Problem(eqx.Module):
         _read_termination(self.termination, self.env)
         if self.size != self.features.size(self.env):
             raise ValueError(
-                f"size must be that of the features, {self.features.size(self.env)}, got {self.size!r}."
+                f"size must be that of the features, {self.features.size(self.env)}, "
+                f"got {self.size!r}."
             )
         if self.constraints and getattr(self.utility, "weights", ()) != (
             1.0,
@@ -128,7 +129,7 @@ class Problem(eqx.Module):
         return Description(f"Problem: maximise {in_words(self.objective)}", list(settings.items()))
 
     def count(self, *step: Any) -> Count:
-        """The features phi of one step: observation, action, reward and, where there is any, info."""
+        """Return the features phi of a step: observation, action, reward and optionally info."""
         return self.features.count(self.env, Visit(*step))
 
     def reward_after_end(self, observation: Any, action: Int[Array, ""]) -> Float[Array, ""]:
@@ -142,7 +143,7 @@ class Problem(eqx.Module):
         return self.utility.value(self.utility.domain(occupancy))
 
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Grad F at the nearest point of its domain; a projection does not expand, so no estimate gets worse by it."""
+        """Return the gradient of F at the point of its domain nearest to `occupancy`."""
         return self.utility.gradient(self.utility.domain(occupancy))
 
     @property
@@ -155,7 +156,7 @@ class Problem(eqx.Module):
         )
 
     def excesses(self, occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
-        """By how much an occupancy, or an estimate of one, violates each constraint; negative where there is slack."""
+        """Return the violation of each constraint by an occupancy, negative for slack."""
         return excesses(self._terms, self.constraints, self.utility.domain(occupancy))
 
     def lagrangian(self, multipliers: Any) -> "Problem":
@@ -193,7 +194,7 @@ class Problem(eqx.Module):
 
     @property
     def effective_horizon(self) -> int:
-        """The horizon, or if it is infinite the steps after which less than 1% of the discounted mass is left."""
+        """Horizon. If infinite, the number of steps with 99% of the discounted mass."""
         if self.horizon is not None:
             return self.horizon
         return 1 if self.discount == 0 else floor(log(0.01) / log(self.discount)) + 1
@@ -236,7 +237,7 @@ def as_problem(problem: ProblemSource) -> Problem:
 
 
 def default_horizon(problem: Problem, name: str | None = None) -> tuple[int, str]:
-    """Return the number of steps that count where no horizon is given, and the reason for that number.
+    """Return the default horizon of a problem and the reason for this number.
 
     Args:
         problem: the problem without a horizon of its own.
@@ -281,6 +282,7 @@ def _read_horizon(horizon: Any, env: DecisionProcess) -> int | None:
     steps = check_integer("horizon", horizon, maximum=MOST_STEPS)
     if env.time_limit is not None and steps > env.time_limit:
         raise ValueError(
-            f"horizon must not exceed the environment's time limit of {env.time_limit}, got {steps}."
+            f"horizon must not exceed the environment's time limit of {env.time_limit}, "
+            f"got {steps}."
         )
     return steps

@@ -14,7 +14,7 @@ from occupax.trajectories import Trajectories
 
 
 class Scorer(eqx.Module):
-    """Log-probabilities of trajectories, by the policy itself or by a kernel that has its network."""
+    """Log-probabilities of trajectories, computed by the policy or by a kernel."""
 
     @abstractmethod
     def log_probs(
@@ -33,7 +33,7 @@ class Scorer(eqx.Module):
     def log_probs_along(
         self, policy: Policy, vector: Policy, trajectories: Trajectories
     ) -> tuple[Float[Array, "B H"], Float[Array, "B H"]]:
-        """Return the log-probabilities of the behaviour policy and their derivatives along a vector."""
+        """Return the behaviour log-probabilities and their derivatives along a vector."""
 
 
 class PolicyScorer(Scorer):
@@ -78,7 +78,10 @@ class Scored(eqx.Module, Generic[PolicyType]):
         return replace(self, target=target)
 
     def log_ratios(self) -> Float[Array, "B H"]:
-        """Return log pi_target(a|s) - b at each step, where b is the recorded log-probability; 0 after the end."""
+        """Return log pi_target(a|s) - b at each step, 0 after the end.
+
+        The recorded log-probability under the behaviour policy is b.
+        """
         target = self.target
         trajectories = self.trajectories
         check_policy(target)

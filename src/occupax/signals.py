@@ -17,8 +17,9 @@ def ending_signals() -> list[signal.Signals]:
 
 @contextmanager
 def noticed_signals() -> Generator[list[int]]:
-    """Let the first ending signal wait until the iterations under way are done; a second ends everything at once.
+    """Delay the first ending signal until the caller handles the signal.
 
+    A second signal ends the process at once.
     The list receives the number of the signal.
     """
     noticed: list[int] = []

@@ -9,7 +9,10 @@ from occupax.envs.actions import Kind
 
 
 class Trajectories(eqx.Module):
-    """A batch of B trajectories of H steps under a behaviour policy. Steps after the end are there but not `live`."""
+    """Batch of B trajectories of H steps under a behaviour policy.
+
+    Steps after the end of an episode are padding, for which `live` is False.
+    """
 
     observations: Any
     """Observations before each action, [B, H, ...]; after the end, the final observation."""

@@ -18,7 +18,7 @@ class HungError(Exception):
 
 
 class Watch:
-    """Runs a function in a thread of its own, and gives up on it when a call it announces takes more than `seconds`.
+    """Time limit of calls, by a thread that is abandoned once a call exceeds the limit.
 
     A thread cannot be stopped from outside: one that hangs is left behind, and ends with the
     process at the latest. Compiled code that keeps Python's global lock for itself stops the watch
@@ -32,7 +32,7 @@ class Watch:
 
     @contextmanager
     def call(self) -> Generator[None]:
-        """Announce a call that may hang; what happens outside of it takes whatever time it takes."""
+        """Limit the time of the enclosed call, which may hang."""
         thread = threading.current_thread()
         self._began[thread] = time.monotonic()
         try:
@@ -40,10 +40,10 @@ class Watch:
         finally:
             self._began.pop(thread, None)
             if thread in self._left:
-                raise SystemExit  # it ends the thread without a traceback; its result is no longer waited for
+                raise SystemExit  # end the abandoned thread without a traceback
 
     def run(self, function: Callable[[], Returned], whole: bool = False) -> Returned:
-        """Run a function in the context of the caller; `HungError` if a call, or the `whole` of it, takes too long.
+        """Run a function in the context of the caller. Raise `HungError` after the time limit.
 
         If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
         """

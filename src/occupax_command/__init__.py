@@ -1,4 +1,8 @@
-"""The command `occupax`, outside of the package, whose import takes seconds: a signal meanwhile is no traceback."""
+"""Entry point of the command `occupax`.
+
+This module lies outside the package, whose import takes seconds, so that a signal during the import
+ends the command without a traceback.
+"""
 
 import os
 import signal
@@ -7,9 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 ENDING = [signal.SIGINT, signal.SIGTERM]
-if (
-    hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
-):  # `nohup` ignores it
+# `nohup` ignores SIGHUP
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
     ENDING.append(signal.SIGHUP)
 
 
@@ -28,16 +31,18 @@ def main() -> None:
 
 
 def _end(number: int, _: Any) -> None:
-    """End at once: where a module is half imported, what is written in C++ does not expect an exception."""
+    """End the process at once, without an exception.
+
+    C++ extensions do not expect an exception while a module is half imported.
+    """
     with suppress(OSError):  # the terminal may have been closed
-        sys.stderr.write(
-            f"occupax: {'interrupted' if number == signal.SIGINT else 'terminated'}.\n"
-        )
+        reason = "interrupted" if number == signal.SIGINT else "terminated"
+        sys.stderr.write(f"occupax: {reason}.\n")
     _leave(128 + number)
 
 
 def _leave(status: int) -> None:
-    """End without waiting for threads, which may be inside of a simulator or a compiler."""
+    """End the process without waiting for threads inside a simulator or a compiler."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
