@@ -428,7 +428,7 @@ def test_policies_are_evaluated_only_where_they_belong(done, arguments, said):
         ),
         (OSError(28, "No space left on device"), "occupax: No space left on device.\n"),
         (OSError("the disk is gone"), "occupax: the disk is gone.\n"),
-        (MemoryError(), "occupax: there is not enough memory: "),
+        (MemoryError(), "occupax: out of memory: "),
     ],
 )
 def test_what_the_machine_refuses_ends_in_a_sentence_and_exit_code_1(failure, said):

@@ -59,6 +59,10 @@ COMMANDS = {
         list_names,
     )
 }
+DESCRIPTION = (
+    "Train policies for any smooth function of the discounted occupancy measure. "
+    "`occupax --version` prints the version."
+)
 HELP: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("help.toml").read_text("utf-8")
 )
@@ -73,7 +77,10 @@ for _name, _command in {**COMMANDS, "choices": Choices}.items():
 
 
 def main() -> None:
-    """Run a command; a mistake ends in one sentence and exit code 2, a failure in 1, a signal in 128 and its number."""
+    """Run the command in `sys.argv`.
+
+    The exit code is 2 after invalid arguments, 1 after a failure and 128 + N after signal N.
+    """
     print_any_character()
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     if threading.current_thread() is threading.main_thread():
@@ -94,7 +101,7 @@ def _run() -> None:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="occupax",
-            description="Optimise any smooth function of what a policy visits. `occupax --version` shows the version.",
+            description=DESCRIPTION,
             args=with_settings(sys.argv[1:], COMMANDS),
             config=(tyro.conf.FlagCreatePairsOff,),
         )
@@ -107,7 +114,7 @@ def _run() -> None:
         _complain(str(error), 1)
     except MemoryError:
         _complain(
-            "there is not enough memory: fewer seeds, smaller batches or a shorter horizon need less.",
+            "out of memory: use fewer seeds, smaller batches or a shorter horizon.",
             1,
         )
     except Terminated as end:
@@ -135,7 +142,7 @@ def _terminate(number: int, _: Any) -> None:
 def _show_warning(
     otherwise: Any, message: Warning | str, category: type[Warning], *place: Any
 ) -> None:
-    """Print what the package itself warns of as one sentence; what others warn of is shown as Python does."""
+    """Print a warning of Occupax as one line. Other warnings are shown as Python does."""
     if category is OccupaxWarning:
         _print_error(str(message))
     else:

@@ -1,4 +1,4 @@
-"""What is trained, for `train` and `sweep`: as the options that both have say, or as the folder of a run says."""
+"""Arguments of `train` and `sweep`, read from the command line or from the folder of a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """What was chosen on the command line; None is what was not, so that it can be told from the default."""
+    """Options that `train` and `sweep` share. None stands for an option that was not set."""
 
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
     utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
@@ -103,7 +103,8 @@ def build(choices: Choices) -> TrainingArguments:
     )
     if problem.horizon is None:
         raise ValueError(
-            f"horizon must be finite for training, got {INFINITE}: use `occupax solve`, or give steps."
+            f"horizon must be finite for training, got {INFINITE}: "
+            "use `occupax solve`, or give steps."
         )
     policy: PolicySource = choices.policy
     if of_policy:
@@ -120,7 +121,7 @@ def build(choices: Choices) -> TrainingArguments:
 def _algorithm(
     choices: Choices, problem: ox.Problem, policy: PolicySource, given: dict[str, str]
 ) -> Algorithm[Any]:
-    """The algorithm that was named or, by default, that of `ox.train`, with the settings that were given."""
+    """Return the named or default algorithm with the hyperparameters of the command line."""
     if choices.algorithm is None:
         algorithm = default_algorithm(problem, initial_policy(problem, policy, 0, 0))
         refuse_settings_of_others(algorithm, given)
@@ -131,7 +132,7 @@ def _algorithm(
 
 
 def refuse_settings_of_others(algorithm: Algorithm[Any], given: Iterable[str]) -> None:
-    """Raise ValueError for a setting that the default algorithm does not have, and another one has."""
+    """Raise ValueError for hyperparameters of algorithms other than the default algorithm."""
     own = settings.known({"": algorithm})
     for name in given:
         having = names.algorithms_with(name)
@@ -214,10 +215,13 @@ def describe_future(problem: ox.Problem, reason: str = "") -> str:
 
 
 def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
-    """What is trained in a folder, and for how many episodes; with `trust` in an environment of any module."""
+    """Return the training arguments and the number of episodes of the run in a folder."""
     config, arrays = read_config(folder)
     if (module := untrusted_module(config["setup"])) and not trust:
-        hint = "repeat the command that began it, with --resume, or add --trust if you trust the folder"
+        hint = (
+            "repeat the command that began it, with --resume, "
+            "or add --trust if you trust the folder"
+        )
         raise ValueError(
             f"to make the environment of {folder} the module {module!r} is imported: {hint}."
         )
@@ -225,7 +229,8 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
         options: dict[str, Any] = codec.unpack({"dict": config["setup"]}, arrays)
     except ValueError as error:
         raise ValueError(
-            f"the run in {folder} has parts that no file can restore: repeat the command that began it, with --resume, "
+            f"the run in {folder} has parts that no file can restore: "
+            "repeat the command that began it, with --resume, "
             f"or resume it in Python. {error}"
         ) from error
     problem, algorithm = options.pop("problem"), options.pop("algorithm")
@@ -237,7 +242,8 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
     options["sampler"] = "auto" if isinstance(problem.env, GymnasiumEnv) else random_numbers
     if options["sampler"] not in ("auto", *SAMPLERS):
         raise ValueError(
-            f"the run was sampled by {random_numbers}, which no file can restore: resume it in Python."
+            f"the run was sampled by {random_numbers}, which no file can restore: "
+            "resume it in Python."
         )
     training = TrainingArguments(
         problem, algorithm, options, describe(problem, algorithm, f"as in {folder}")
@@ -250,7 +256,10 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
 
 
 def _initialiser(training: TrainingArguments, folder: Path) -> PolicySource:
-    """What made the first policies of a run without a checkpoint, whose folder has that of the first seed only."""
+    """Return the initialiser of the policies of a run without a checkpoint.
+
+    Its folder has the initial policy of the first seed only.
+    """
     for name in INITIALISERS:
         options: dict[str, Any] = {
             **training.options,
@@ -264,5 +273,6 @@ def _initialiser(training: TrainingArguments, folder: Path) -> PolicySource:
         if eqx.tree_equal(made, training.options["policy"]):
             return name
     raise ValueError(
-        f"{folder} has no checkpoint yet, and its first policies were made in Python: start the run there again."
+        f"{folder} has no checkpoint yet, and its first policies were made in Python: "
+        "start the run there again."
     )

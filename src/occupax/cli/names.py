@@ -23,7 +23,7 @@ def utility(name: str) -> utilities.Utility:
 
 
 def _utility_of(text: str) -> utilities.Utility:
-    """A utility of something, such as kl:target.npy or soft-min:info.a,info.b, or one's own, module:function."""
+    """Return a parametrised utility such as kl:target.npy, or the function module:function."""
     name, _, rest = text.partition(":")
     if name not in utilities.OF_SOMETHING:
         return utilities.as_utility(find(text))
@@ -38,7 +38,7 @@ def _utility_of(text: str) -> utilities.Utility:
 
 
 def _feature(name: str) -> Any:
-    """The feature info.NAME or reward, or a function of (observation, action) of one's own, module:function."""
+    """Return the feature info.NAME, reward or module:function."""
     kind, _, rest = name.partition(".")
     if kind == "info" and rest:
         return features.Info(rest)
@@ -46,7 +46,7 @@ def _feature(name: str) -> Any:
 
 
 def constraint(text: str) -> Constraint:
-    """A limit such as info.cost<=25, reward>=3 or entropy>=1.0; module:function names a function of one's own."""
+    """Return a constraint such as info.cost<=25, entropy>=1.0 or module:function<=1."""
     found = re.fullmatch(r"\s*([^<>=\s]+)\s*(<=|>=)\s*(\S+)\s*", text)
     try:
         name, sign, limit = found[1], found[2], float(found[3])  # pyright: ignore[reportOptionalSubscript]
@@ -76,7 +76,8 @@ def sampler(text: str) -> samplers.Sampler:
         return samplers.Host(envs=int(text), processes=True)
     names = ", ".join(samplers.SAMPLERS)
     raise ValueError(
-        f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {names}, got {text!r}."
+        f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {names}, "
+        f"got {text!r}."
     )
 
 

@@ -45,7 +45,7 @@ FOLDER = PrimitiveConstructorSpec(
 
 
 def shown(default: Any, metavar: str | None = None) -> Any:
-    """What the help says of an option: its default where None stands for it, and how its value is called."""
+    """Return the default and the metavar of an option in its help text."""
     return tyro.conf.arg(
         metavar=metavar, help_behavior_hint="" if default == "" else f"(default: {default})"
     )
@@ -77,7 +77,8 @@ Horizon = Annotated[
     int | str | None,
     _HORIZON,
     shown(
-        "the time limit of the environment; without one, until less than 1% of the discounted mass is left"
+        "the time limit of the environment; without one, "
+        "until less than 1% of the discounted mass is left"
     ),
 ]
 """The option for the horizon, which all commands read alike."""

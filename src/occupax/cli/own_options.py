@@ -19,7 +19,7 @@ WITHOUT_NAME = {"choices", "env", "runs"}
 
 
 def with_settings(words: Sequence[str], commands: dict[str, Callable[..., None]]) -> list[str]:
-    """The words of a command line in which options that are settings of the algorithm became `--set name=value`.
+    """Return a command line with hyperparameters as `--set name=value`.
 
     An option that the command does not have is refused, with the nearest one that it has.
     """

@@ -26,7 +26,8 @@ def parse(words: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"a setting must have the form name=value, got {word!r}.")
         if name in settings:
             raise ValueError(
-                f"setting {name!r} must be given once, got the values {settings[name]!r} and {value!r}."
+                f"setting {name!r} must be given once, "
+                f"got the values {settings[name]!r} and {value!r}."
             )
         settings[name] = value
     return settings
@@ -62,7 +63,7 @@ def read(name: str, text: str, targets: dict[str, Any]) -> Any:
 
 
 def apply(settings: dict[str, str], targets: dict[str, Any]) -> dict[str, Any]:
-    """The targets with new values; an object is made anew by its constructor, whose checks so apply."""
+    """Return the targets with new values, checked by their constructors."""
     changes: dict[str, dict[str, Any]] = {}
     for name, text in settings.items():
         prefix, field = _find(name, targets)

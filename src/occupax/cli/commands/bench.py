@@ -39,7 +39,7 @@ def bench(
 
 
 def _make(name: str) -> Algorithm[Any] | None:
-    """The algorithm of a name, or of a class in a module, with its default settings; None is the default of `train`."""
+    """Return the algorithm of a name or a class, None for the default of `train`."""
     if name == ox.bench.DEFAULT:
         return None
     if ":" not in name:

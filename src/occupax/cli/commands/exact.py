@@ -81,7 +81,10 @@ def solve(
 def _describe_optimum(problem: ox.Problem) -> str:
     """One line on the policies among which the optimal one is the best."""
     if problem.horizon is None:
-        return "optimal: the best of all policies for infinitely many steps; it does not depend on time"
+        return (
+            "optimal: the best of all policies for infinitely many steps; "
+            "it does not depend on time"
+        )
     steps = f"{problem.horizon:,} step{'s' if problem.horizon > 1 else ''}"
     other = f"--horizon {INFINITE} has the best for infinitely many"
     return f"optimal: the best of all policies for {steps}, which may depend on time; {other}"
@@ -126,7 +129,7 @@ def theory(
     given: Settings = (),
     json: Flag = False,
 ) -> None:
-    """Show what the theory of TSIVR-PG prescribes for a problem: batches, step sizes, and what they cost."""
+    """Compute batch sizes, step sizes and sample complexity from the theory of TSIVR-PG."""
     problem, _ = make_problem(
         env, utility, settings.parse(given), horizon=INFINITE, discount=discount
     )
@@ -137,8 +140,9 @@ def theory(
         plan = ox.theory.plan(epsilon, constants)
     except ArithmeticError:
         raise ValueError(
-            f"epsilon {epsilon:g} with {problem.utility}, discount {discount:g}, lipschitz_psi {lipschitz_psi} and "
-            f"smoothness_psi {smoothness_psi} leads to numbers too large to write down."
+            f"epsilon {epsilon:g} with {problem.utility}, discount {discount:g}, "
+            f"lipschitz_psi {lipschitz_psi} and smoothness_psi {smoothness_psi} "
+            "leads to numbers too large to write down."
         ) from None
     if json:
         print_json(
@@ -148,8 +152,8 @@ def theory(
     print_line(ox.theory.WARNING)
     if lipschitz_psi is None and problem.utility.linear:
         print_line(
-            "The global optimum is promised under assumption:over-para, which a linear utility with a softmax over a "
-            "table does not satisfy."
+            "The global optimum is promised under assumption:over-para, which a linear utility "
+            "with a softmax over a table does not satisfy."
         )
     lines = [f"{name:<26}{value:>20.3g}" for name, value in asdict(plan.constants).items()]
     print_line("\n".join([f"{utility} on {env}", *lines, plan.table()]))

@@ -1,4 +1,4 @@
-"""`occupax check-env` and `occupax evaluate`: environments of Gymnasium, and trained policies in them."""
+"""Commands `check-env` and `evaluate`: Gymnasium environments and trained policies."""
 
 import contextlib
 import sys
@@ -25,7 +25,7 @@ def check_env(
     timeout: Annotated[float, number(float)] = 10.0,
     json: Flag = False,
 ) -> None:
-    """Check whether an environment, of Gymnasium or in JAX, is fit for training, and say how to mend what is wrong."""
+    """Check an environment of Gymnasium or JAX and print how to fix each issue."""
     with contextlib.redirect_stdout(sys.stderr):  # what the environment itself prints
         findings = ox.check_env(find(env), episodes, seed, max_steps, timeout)
     errors = sum(finding.severity == "error" for finding in findings)
@@ -69,11 +69,12 @@ def evaluate(
     trust: Flag = False,
     json: Flag = False,
 ) -> None:
-    """Show what trained policies are worth: utility and constraints of their problem, and return without discount."""
+    """Evaluate trained policies: utility, constraints and undiscounted return."""
     policies, problem = _read(policy, trust)
     if env is None and problem is None:
         raise ValueError(
-            "ENV must be given, because a policy file, or a run that cannot be restored, has no problem."
+            "ENV must be given, because a policy file, or a run that cannot be restored, "
+            "has no problem."
         )
     rows: list[dict[str, Any]] = []
     mode: dict[str, Any] = {"deterministic": deterministic}

@@ -1,4 +1,4 @@
-"""`occupax report` and `occupax reproduce`: pages about training runs and about the paper's experiments."""
+"""Commands `report` and `reproduce`: pages about training runs and the paper's experiments."""
 
 from collections.abc import Sequence
 from pathlib import Path

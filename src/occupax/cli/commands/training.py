@@ -161,8 +161,8 @@ def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], s
         return summary, verdict
     seed, best = max(zip(result.seeds, certificates, strict=True), key=lambda pair: pair[1].value)
     verdict = (
-        f"left at most: no policy is better than that of seed {seed}, {best.value:.6g}, by more than {best.gap:.3g}, a "
-        "certified bound that may be loose"
+        f"left at most: no policy is better than that of seed {seed}, {best.value:.6g}, "
+        f"by more than {best.gap:.3g}, a certified bound that may be loose"
     )
     return summary | {"certificate": best._asdict()}, verdict
 
@@ -190,7 +190,7 @@ def sweep(
     progress: Annotated[bool, shown("")] = True,
     json: Flag = False,
 ) -> None:
-    """Train with every combination of some settings, and rank them by what the policies are worth."""
+    """Train with every combination of hyperparameters and rank them by mean utility."""
     training = build(choices)
     texts_of = settings.parse_lists(over)
     if choices.algorithm is None:
