@@ -71,7 +71,8 @@ class Constraint(eqx.Module):
             kind, other = ("convex", "at_least") if self.upper else ("concave", "at_most")
             raise ValueError(
                 f"{bound} needs a {kind} function of the occupancy, and {self.name!r} is not "
-                "declared to be one, so that the policies that keep the limit need not form a convex set; "
+                "declared to be one, so that the policies that keep the limit need not form a "
+                "convex set; "
                 f"use {other}, or declare what it is by utilities.Custom(function, concave=True), "
                 "whose negative is convex."
             )

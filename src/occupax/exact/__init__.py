@@ -1,4 +1,4 @@
-"""Ground truth in float64, for tabular problems: occupancies, values, gradients, optima and certificates.
+"""Ground truth in float64 for tabular problems: occupancies, gradients, optima and certificates.
 
 `lqr` has values, gradients and the optimum of linear systems with quadratic costs.
 """

@@ -1,4 +1,4 @@
-"""Maximisation over the polytope of occupancies by a conic solver, for the utilities that it knows."""
+"""Maximisation over the polytope of occupancies by a conic solver."""
 
 import warnings
 from importlib.util import find_spec
@@ -101,7 +101,7 @@ def maximise(problem: Problem, model: Dynamics) -> Solution | None:
 
 
 def _part(problem: Problem, number: int, counted: Any) -> Any:
-    """The part of the counted features that a term of the utility of a problem with constraints sees."""
+    """Part of the features that a term of a constrained utility depends on."""
     if not problem.constraints or not isinstance(problem.utility, Sum):
         return counted
     return problem.utility.parts(counted)[number][2]

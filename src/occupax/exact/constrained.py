@@ -29,7 +29,9 @@ Timed = Float[np.ndarray, "*H S A"]
 
 
 class Augmented(Utility):
-    """The augmented Lagrangian, F - sum_k (max(0, mu_k + rho_k e_k)^2 - mu_k^2) / (2 rho_k) with the excesses e_k.
+    """Augmented Lagrangian, F - sum_k (max(0, mu_k + rho_k e_k)^2 - mu_k^2) / (2 rho_k).
+
+    e_k is the excess of constraint k.
 
     Its gradient at u is that of the Lagrangian with the multipliers max(0, mu_k + rho_k e_k), and
     it is concave. With a weight of 0 for F and multipliers of 0 it is the violation, negated and
@@ -85,7 +87,7 @@ def maximise(
     share: float,
     max_iterations: int,
 ) -> tuple[Timed, Excesses]:
-    """Maximise the utility of a problem over all policies that satisfy its constraints, from a start.
+    """Maximise the utility over all policies that satisfy the constraints, from a start.
 
     Each round maximises the augmented Lagrangian, and takes the multipliers that its optimum leads
     to. The gap to reach is the tolerance, or a share of the way from the start to what the bound
@@ -145,7 +147,7 @@ def maximise(
 
 
 def _scales(problem: Problem, first: Excesses) -> Excesses:
-    """How large values of what is limited are: the limit itself, or how far from it the start is."""
+    """Return the magnitude of each limit, or of the excess of the start."""
     sizes = np.maximum(
         np.abs([constraint.limit for constraint in problem.constraints]), np.abs(first)
     )

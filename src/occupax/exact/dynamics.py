@@ -56,7 +56,10 @@ class Dynamics(NamedTuple):
     def discounted_solve(
         self, matrix: sparse.csr_array, right: Float[np.ndarray, " S"]
     ) -> Float[np.ndarray, " S"]:
-        """Solve (I - discount * matrix) x = right: densely, or by GMRES, or by sparse factors where it mixes slowly."""
+        """Solve (I - discount * matrix) x = right.
+
+        Small systems are dense. Larger ones use GMRES, and sparse factors where GMRES fails.
+        """
         S = right.size
         if S <= DENSE_STATES:
             return np.linalg.solve(np.eye(S) - self.discount * matrix.toarray(), right)
@@ -68,7 +71,7 @@ class Dynamics(NamedTuple):
 
 
 class BestResponse(NamedTuple):
-    """An optimal policy for a reward, and its return from each state; with a horizon, both at each step."""
+    """An optimal policy for a reward, and its return from each state (at each step)."""
 
     value: float
     """The optimal return from the initial distribution."""
@@ -102,7 +105,7 @@ def dynamics(problem: Problem) -> Dynamics:
 
 
 def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
-    """Return a checked table of action probabilities, or one for each step of a horizon, normalised exactly."""
+    """Return a checked, normalised table of action probabilities, [S, A] or [H, S, A]."""
     table = real_array("probs [S, A]", probs).astype(np.float64)
     if table.shape not in (model.shape, (model.horizon, *model.shape)):
         raise ValueError(f"probs must have shape [S, A] = {model.shape}, got {table.shape}.")

@@ -1,4 +1,4 @@
-"""What policies are worth, exactly: occupancies, values, gradients, and how far they are from the best one."""
+"""Exact evaluation of policies: occupancies, values, gradients and certificates."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -77,7 +77,7 @@ def value(problem: ProblemSource, probs: Any) -> float:
 def certificate(
     problem: ProblemSource, probs: Any, multipliers: Mapping[str, float] | None = None
 ) -> Certificate:
-    """Bound how much better any policy can be than `probs`: a table of action probabilities, a policy or an agent.
+    """Return the value of a policy and a bound on how much better any policy can be.
 
     For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one
     planning problem with the quasi-reward grad F(u) solves. With a horizon, the bound covers
@@ -128,7 +128,8 @@ def best_multipliers(problem: Problem) -> Float[np.ndarray, " K"]:
     found = solve_roughly(problem, 1e-3, 1000)
     if found is None:
         raise ValueError(
-            "the multipliers of the constraints were not found in 1,000 iterations; give them by hand."
+            "the multipliers of the constraints were not found in 1,000 iterations; "
+            "give them by hand."
         )
     return np.array(list(found.multipliers.values()))
 
@@ -155,8 +156,10 @@ def certify(
     quasi_reward = utility_gradient(utility, features)
     if not np.isfinite(quasi_reward).all():
         raise ValueError(
-            f"{type(problem.utility).__name__} has no finite gradient at this occupancy, which gives no bound; "
-            "use a utility that is smooth where nothing is visited, such as Entropy(smoothing=1e-6)."
+            f"{type(problem.utility).__name__} has no finite gradient at this occupancy, which "
+            "gives no bound; "
+            "use a utility that is smooth where nothing is visited, such as "
+            "Entropy(smoothing=1e-6)."
         )
     best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
     gap = max(best.upper_bound - float(quasi_reward @ features) + offset, 0.0)
@@ -168,8 +171,10 @@ def concave_dynamics(problem: Problem) -> Dynamics:
     model = dynamics(problem)
     if not problem.utility.concave:
         raise ValueError(
-            f"the utility {type(problem.utility).__name__} is not declared concave, and only for a concave one does "
-            "its linearisation bound the optimum; declare it with Custom(function, concave=True) if it is."
+            f"the utility {type(problem.utility).__name__} is not declared concave, and only for a "
+            "concave one does "
+            "its linearisation bound the optimum; declare it with "
+            "Custom(function, concave=True) if it is."
         )
     return model
 
@@ -249,7 +254,7 @@ def utility_gradient(
 
 
 class Evaluator:
-    """Works out what policies of a tabular problem are worth, many at a time; the dynamics are read only once."""
+    """Evaluator of many policies of a tabular problem, whose dynamics are read once."""
 
     def __init__(self, problem: ProblemSource):
         self._problem = as_problem(problem)
@@ -258,14 +263,14 @@ class Evaluator:
     def values(
         self, tables: Float[np.ndarray, "n S A"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"] | None]:
-        """The utility and, for a concave one, the certified gap of each table; NaN for tables that are not finite."""
+        """Return the utility and, if concave, the certified gap of each finite table, else NaN."""
         occupancies = self.occupancies(tables)
         return self.utilities(occupancies), self.gaps(
             occupancies
         ) if self._problem.utility.concave else None
 
     def occupancies(self, tables: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n d"]:
-        """The occupancy of the problem's features under each table, NaN for tables that are not finite."""
+        """Return the feature occupancy of each table, NaN for tables that are not finite."""
         tables = real_array("tables", tables)
         if tables.shape[1:] != self._model.shape or tables.ndim != 3:
             states, actions = self._model.shape
@@ -300,7 +305,7 @@ class Evaluator:
         return best_multipliers(self._problem) if self._problem.constraints else None
 
     def gaps(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-        """By how much at most any policy is better than each occupancy; the utility must be concave."""
+        """Return the certified gap of each occupancy; the utility must be concave."""
         gaps, multipliers = np.full(len(occupancies), np.nan), self._multipliers
         for i in np.flatnonzero(np.isfinite(occupancies).all(1)):
             gaps[i] = certify(self._problem, self._model, occupancies[i], multipliers).gap

@@ -1,4 +1,6 @@
-"""Ground truth for linear systems with quadratic costs: `occupax.envs.LQR` with the discounted return as the utility.
+"""Ground truth for linear systems with quadratic costs, `occupax.envs.LQR`.
+
+The utility is the discounted return.
 
 A linear-normal policy draws a = K x + b + d * e, where e is normal: `policies.gaussian(hidden=())`,
 or any `Gaussian` whose means are a linear layer. With z = (x, 1) the matrices E[z z^T] of its steps
@@ -23,7 +25,7 @@ Matrix = Float[Array, "rows columns"]
 
 
 class LinearOptimum(NamedTuple):
-    """The best of all policies, which is a = gain x: no noise, no memory, and no other function does better."""
+    """The best of all policies, x -> gain x. Neither noise nor memory improves it."""
 
     value: float
     """Its discounted return, on average over first states."""
@@ -34,7 +36,10 @@ class LinearOptimum(NamedTuple):
 
 
 def value(problem: ProblemSource, policy: Gaussian) -> float:
-    """The discounted return of a linear-normal policy; minus infinity if the system is unstable and has no horizon."""
+    """Return the discounted return of a linear-Gaussian policy.
+
+    Minus infinity for an unstable system without a horizon.
+    """
     problem = as_problem(problem)
     env = _system(problem)
     with jax.enable_x64(True):
@@ -73,7 +78,8 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
             cost = solve_discrete_are(root * A, root * B, Q, R)
         except (np.linalg.LinAlgError, ValueError) as error:
             raise ValueError(
-                "problem without a horizon must have a system that some policy stabilises, got one for which the "
+                "problem without a horizon must have a system that some policy stabilises, "
+                "got one for which the "
                 "Riccati equation has no finite solution; give Problem(env, horizon=...)."
             ) from error
         to_come = discount / (1 - discount) * np.trace(cost @ env.noise)
@@ -93,13 +99,18 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
 def _refuse_undetectable(
     drift: Float[np.ndarray, "n n"], state_cost: Float[np.ndarray, "n n"]
 ) -> None:
-    """Refuse a system that may diverge at no cost: SciPy finds the best of the policies that stabilise it."""
+    """Raise ValueError for a system that may diverge at no cost.
+
+    SciPy returns the best stabilising policy only.
+    """
     for eigenvalue in np.linalg.eigvals(drift):
         seen = np.vstack([drift - eigenvalue * np.eye(len(drift)), state_cost])
         if abs(eigenvalue) >= 1 and np.linalg.matrix_rank(seen) < len(drift):
             raise ValueError(
-                "problem without a horizon must have a state_cost that sees every mode of drift that diverges, got a "
-                f"free one with the discounted eigenvalue {eigenvalue:.3g}; give Problem(env, horizon=...)."
+                "problem without a horizon must have a state_cost that sees every mode of drift "
+                "that diverges, got a "
+                f"free one with the discounted eigenvalue {eigenvalue:.3g}; "
+                "give Problem(env, horizon=...)."
             )
 
 

@@ -73,7 +73,8 @@ class Optimum(NamedTuple):
         return self._description().html()
 
     def _description(self) -> Description:
-        title = f"Optimum: {shown_number(self.value)}; no policy is better by more than {shown_number(self.gap)}"
+        gap = shown_number(self.gap)
+        title = f"Optimum: {shown_number(self.value)}; no policy is better by more than {gap}"
         names = ("policy", "occupancy", *(("multipliers", "excesses") if self.multipliers else ()))
         return Description(title, [(name, in_words(getattr(self, name))) for name in names])
 
@@ -130,14 +131,15 @@ def solve(
     found = _find(problem, model, start, multipliers, tolerance, 0.0, max_iterations)
     if found.gap > tolerance:
         raise RuntimeError(
-            f"{method} reached a certified gap of {found.gap:.3g}, not the tolerance of {tolerance:g}; allow a larger "
+            f"{method} reached a certified gap of {found.gap:.3g}, not the tolerance of "
+            f"{tolerance:g}; allow a larger "
             "tolerance or more iterations."
         )
     return found
 
 
 def _conic_solution(problem: Problem, model: Dynamics, method: Method) -> conic.Solution | None:
-    """Return the solution of the conic program; None where the method does not take it, or no policy is feasible."""
+    """Return the conic solution; None if the method does not take it or none is feasible."""
     if method == "conic":
         return conic.maximise(problem, model)
     is_planning = problem.utility.linear and not problem.constraints
@@ -163,7 +165,7 @@ def _polished(
     tolerance: float,
     max_iterations: int,
 ) -> Optimum:
-    """Return the optimum of a conic solution, or what a few iterations of Frank-Wolfe make of it if that is better."""
+    """Return the optimum of a conic solution, or a polished one if that is better."""
     policy = policy_of(solution.mass)
     multipliers = solution.multipliers if problem.constraints else None
     best = _certified(problem, model, timed_occupancy(model, policy), multipliers)
@@ -202,7 +204,7 @@ def _find(
 
 
 def solve_roughly(problem: Problem, share: float, max_iterations: int) -> Optimum | None:
-    """The optimum to within a share of the way to it from the uniform policy; None if the iterations do not suffice."""
+    """Return the optimum to within a share of the way from the uniform policy, or None."""
     model = evaluation.concave_dynamics(problem)
     start = _uniform(model)
     found = _find(problem, model, start, None, 0.0, share, max_iterations)
@@ -238,7 +240,7 @@ def policy_of(mass: Timed) -> Timed:
 
 
 class Mixture(NamedTuple):
-    """A mixture of policies by its shares of their occupancies, of each step if timed, with what these count."""
+    """Mixture of occupancies with their weights and features."""
 
     corners: list[Timed]
     images: Images
@@ -282,7 +284,8 @@ def frank_wolfe(
                 "the utility has no finite gradient where nothing is visited: smooth it."
             )
         if not np.isfinite(utility_value(problem.utility, mixture)):
-            undefined = f"{type(problem.objective).__name__} has no finite value at the occupancy of a policy"
+            name = type(problem.objective).__name__
+            undefined = f"{name} has no finite value at the occupancy of a policy"
             raise ValueError(f"{undefined}: it must be defined wherever policies go.")
         best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
         linear_value = float(quasi_reward @ mixture)
@@ -317,7 +320,7 @@ def image(model: Dynamics, mass: Timed) -> Features:
 def _best_mixture(
     utility: Utility, images: Images, start: Vector, accuracy: float
 ) -> tuple[Vector, Vector]:
-    """Maximise F over the shares of a mixture; return them, and by how much the slope of each falls short of the best.
+    """Maximise F over the weights of a mixture; return them and the slack of each slope.
 
     A primal-dual interior-point method. Optimality reads slope + slack = level, shares * slack = 0
     and sum of shares = 1, where `slope` is the derivative of F with respect to each share, and

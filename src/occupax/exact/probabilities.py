@@ -31,7 +31,7 @@ def probabilities(problem: Problem, policy: Policy) -> StateActionArray:
 
 
 def read_policy(problem: Problem, policy: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
-    """Return the checked action probabilities of a table, a policy, an agent or a function of the state."""
+    """Return the checked probabilities of a table, a policy, an agent or a function."""
     if isinstance(policy, Policy):
         check_policy_fits(policy, problem.env)
         return read_probs(probabilities(problem, policy), model)
@@ -43,13 +43,17 @@ def read_policy(problem: Problem, policy: Any, model: Dynamics) -> Float[np.ndar
 
 
 def _deterministic_probs(agent: Agent, model: Dynamics) -> StateActionArray:
-    """Return the table of an agent that takes one action in each state; where an episode is over, the first one."""
+    """Return the table of an agent that takes one action in each state.
+
+    Terminal states have the first action.
+    """
     actions = [
         int(agent.act(state, begins=True)) if counts else 0
         for state, counts in enumerate(model.counting)
     ]
     if agent.remembers():
         raise ValueError(
-            "predict of the policy must return None as its state: a table has no memory of earlier states."
+            "predict of the policy must return None as its state: a table has no memory "
+            "of earlier states."
         )
     return np.eye(model.shape[1])[actions]
