@@ -100,7 +100,8 @@ def scores(name: str, settings: Settings, seeds: tuple[int, ...]) -> dict[str, A
     if isinstance(task.problem.env.action_space, BoxActions):
         initialiser = ox.policies.gaussian
     policy = initialiser(normalise=settings.pop("normalise", None))
-    algorithm = ox.PPO(**{"decay_steps": float(task.steps), **settings})
+    settings.setdefault("decay_steps", float(task.steps))
+    algorithm = ox.PPO(**settings)
     start = time.process_time()
 
     def is_over(progress: Progress) -> bool:

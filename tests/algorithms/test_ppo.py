@@ -526,3 +526,12 @@ def test_simulators_are_trained_with_normalised_observations():
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         ox.PPO(**settings)
+
+
+def test_the_step_size_decays_over_the_budget_of_the_training():
+    def step_lengths(**settings):
+        return train(algorithm=replace(SMALL, **settings), sampler="jax").metrics["step_length"]
+
+    by_budget = step_lengths()
+    np.testing.assert_array_equal(by_budget, step_lengths(decay_episodes=18.0))
+    assert not np.array_equal(by_budget, step_lengths(decay_episodes=np.inf))

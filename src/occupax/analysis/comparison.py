@@ -15,7 +15,7 @@ from occupax.analysis.saved_text import words
 from occupax.analysis.statistics import Interval
 from occupax.envs.tabular import TabularMDP
 from occupax.io.records import EXACT
-from occupax.outcome import Outcome
+from occupax.outcome import Assessment, Outcome
 
 Runs = Sequence[tuple[str, Outcome]]
 
@@ -38,15 +38,18 @@ LONGEST, MOST_PARTS = 30, 3
 """How many letters of a setting a name has, and how many settings."""
 
 
-def compare(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any]:
-    """What a page says of several runs; the utilities are those of the trained policies of each."""
+def compare(runs: Runs, assessments: Sequence[Assessment]) -> dict[str, Any]:
+    """Return the part of a page that compares several runs by their evaluations."""
+    utilities = [assessment.utilities for assessment in assessments]
     exact = all("exact_utility" in outcome.metrics for _, outcome in runs)
     shown = ("exact_utility" if exact else "utility", "return")
     settings = differing(runs)
     different = [name.lower() for name in MATTERS if name in settings]
     if "environment" not in different and not _one_table(runs):
         different.append("environment")
-    levels = () if different else verdict.levels(runs[0][1].references)
+    levels: tuple[Level, ...] = ()
+    if not different:
+        levels = verdict.levels(assessments[0].references)
     return {
         "differences": different,
         "settings": [[name, *texts] for name, texts in settings.items()],

@@ -71,7 +71,7 @@ def write_report(runs: Runs, path: str | Path) -> None:
             _section(f"run-{i}", name, outcome, found, marked)
             for i, ((name, outcome), found) in enumerate(zip(told, worth, strict=True))
         ]
-        compared = compare(told, [found.utilities for found in worth]) if len(runs) > 1 else None
+        compared = compare(told, worth) if len(runs) > 1 else None
         text = page.render("report.html", sections=sections, comparison=compared)
     write_text(path, text)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Num
 
+from occupax.algorithms import Budget
 from occupax.errors import check_number
 from occupax.exact import Evaluator
 from occupax.exact.probabilities import probabilities
@@ -191,7 +192,7 @@ class TrainingLoop:
 
     def train(self, checkpoint_every: float) -> None:
         """Train until the budget is spent, a function returns True, or a signal arrives."""
-        self._executor = make_executor(self._setup)
+        self._executor = make_executor(self._setup.for_budget(Budget(self._episodes)))
         try:
             self._restore()
             seeds = [run.seed for run in self._setup.runs]

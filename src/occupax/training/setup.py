@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, PlugIn
+from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, Budget, PlugIn
 from occupax.baselines import can_be_fitted
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
@@ -77,6 +77,14 @@ class Setup:
     def schedule(self) -> Schedule:
         """Schedule that all algorithms have in common."""
         return Schedule(self.algorithms[0])
+
+    def for_budget(self, budget: Budget) -> "Setup":
+        """Return the set-up whose algorithms know the budget.
+
+        The algorithms of the description do not, so that a run can be resumed with a larger budget.
+        """
+        algorithms = [algorithm.for_budget(budget) for algorithm in self.algorithms]
+        return replace(self, algorithms=tuple(algorithms))
 
     def iterations(self, episodes: int) -> int:
         """Return the number of iterations of a budget, at least 1."""
