@@ -126,9 +126,9 @@ def test_jobs_are_announced_with_the_time_left(tmp_path, clock, capsys):
     listed = [make_job(f"part {i}", lambda _: None, it) for i, it in enumerate(seconds)]
     JobStore(tmp_path / "one").run(listed)
     assert capsys.readouterr().err.splitlines() == [
-        "1 of 3: part 0 (about 2:05 left)",
-        "2 of 3: part 1 (about 1:05 left)",
-        "3 of 3: part 2 (about 0:35 left)",
+        "1 of 3: part 0 (ETA 2:05)",
+        "2 of 3: part 1 (ETA 1:05)",
+        "3 of 3: part 2 (ETA 0:35)",
     ]
     JobStore(tmp_path / "other").run([make_job("part", lambda _: None)], progress=False)
     JobStore(tmp_path / "other").run([])
@@ -144,12 +144,12 @@ def test_the_time_left_follows_the_training(tmp_path, clock, capsys):
         clock[0] += 15
         logger.log(table)  # half of 10 expected seconds took 15: 30 for all
         bars.append(logger._bar._bar.tasks[0])
-        assert (bars[0].completed, bars[0].fields["left"]) == (5, "about 2:15 left")
+        assert (bars[0].completed, bars[0].fields["left"]) == (5, "ETA 2:15")
         clock[0] += 5  # 20 seconds for 10
         logger.close()
 
     listed = [make_job("first", first, 10.0)]
     listed += [make_job(name, lambda _: None, 20.0) for name in ("second", "third")]
     JobStore(tmp_path).run(listed)
-    assert capsys.readouterr().err.splitlines()[1] == "2 of 3: second (about 1:20 left)"
+    assert capsys.readouterr().err.splitlines()[1] == "2 of 3: second (ETA 1:20)"
     assert bars[0].completed == 50

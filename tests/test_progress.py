@@ -22,13 +22,13 @@ def test_without_a_terminal_there_is_a_line_now_and_then(clock, capsys):
             bar.update(done)  # without a text there is no line
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.splitlines() == ["60 [of] 100 (about 0:20 left)"]
+    assert printed.err.splitlines() == ["60 [of] 100 (ETA 0:20)"]
 
 
 def test_nothing_is_known_before_something_is_done(capsys):
     with ProgressBar(100, "begun", done=20, seconds_between_lines=0.0) as bar:
         bar.update(20, "still there")
-    assert capsys.readouterr().err == "still there (time left unknown)\n"
+    assert capsys.readouterr().err == "still there (ETA unknown)\n"
 
 
 def test_it_can_be_switched_off(capsys):
@@ -48,4 +48,4 @@ def test_on_a_terminal_there_is_a_bar(clock, monkeypatch):
         clock[0] += 30
         bar.update(1, "1 of 4 trials")
     assert "1 of 4 trials" in screen.getvalue()
-    assert "about 1:30 left" in screen.getvalue()
+    assert "ETA 1:30" in screen.getvalue()

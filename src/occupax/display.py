@@ -1,6 +1,7 @@
 """Descriptions of objects as lines of text and as HTML tables with a small curve."""
 
 import dataclasses
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -106,6 +107,32 @@ def module_text(module: Any) -> str:
     fields = [field.name for field in dataclasses.fields(module) if field.name in vars(module)]
     texts = [f"{name}={in_words(getattr(module, name))}" for name in fields]
     return f"{type(module).__name__}({', '.join(texts)})"
+
+
+def wrap_words(text: str, width: int) -> str:
+    """Break lines between words, with the indentation of the line that is broken.
+
+    Args:
+        text: Lines of any length.
+        width: Largest number of characters of a line. A longer word has a line of its own.
+
+    Returns:
+        The lines. Spaces and line breaks of shorter lines are unchanged.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= width:
+            lines.append(line)
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
 
 
 def shown_number(value: float) -> str:

@@ -31,13 +31,12 @@ class ProgressBar:
     ):
         # rich takes long to import, and few commands show a bar
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
         self._bar = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(),
             TextColumn("{task.fields[left]}"),
-            TimeElapsedColumn(),
             console=Console(stderr=True, emoji=False),
         )
         is_terminal = self._bar.console.is_terminal
@@ -87,6 +86,6 @@ class ProgressBar:
         if done > self._first and (pace is None or elapsed > SECONDS_TO_MEASURE):
             pace = elapsed / (done - self._first)
         if pace is None:
-            return "time left unknown"
+            return "ETA unknown"
         minutes, seconds = divmod(int(pace * (self._total - done)), 60)
-        return f"about {minutes}:{seconds:02} left"
+        return f"ETA {minutes}:{seconds:02}"

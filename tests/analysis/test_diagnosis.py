@@ -297,7 +297,7 @@ def test_findings_are_saved_with_the_run_and_shown(tmp_path, monkeypatch):
     assert loaded.diagnosis == still.diagnosis
     assert loaded.summary() == still.summary()
     assert f"no-progress: {still.diagnosis[0].sentence}" in loaded.summary().splitlines()[1]
-    assert loaded.summary().splitlines()[3] == "  more: docs/diagnosis.md#no-progress"
+    assert loaded.summary().splitlines()[3] == "  more: occupax explain no-progress"
     assert "findings: no-progress" in repr(loaded)
 
 

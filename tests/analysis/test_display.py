@@ -96,7 +96,7 @@ def test_an_optimum_and_a_certificate_are_numbers_and_shapes():
         repr(found).splitlines()[0]
         == f"Certificate: {found.value:.6g}; no policy is better than {found.upper_bound:.6g}"
     )
-    assert repr(found).splitlines()[1] == f"left at most: {found.gap:.6g}"
+    assert repr(found).splitlines()[1] == f"certified gap: {found.gap:.6g}"
     assert "table" in Tags(best._repr_html_()).found
     assert "table" in Tags(found._repr_html_()).found
 

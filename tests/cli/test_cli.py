@@ -15,7 +15,9 @@ import pytest
 import occupax as ox
 from commands import occupax, run
 from occupax import cli
+from occupax.analysis.verdict import short
 from occupax.cli.choices import Choices, build
+from occupax.cli.commands.explain import read_sections
 from occupax.cli.output import print_line, print_table
 from occupax.cli.own_options import with_settings
 from occupax.problem import as_problem
@@ -169,7 +171,7 @@ def test_solve_prints_a_table_of_exact_and_sampled_values():
     problem = ox.Problem(
         ox.make("FrozenLake-v1"), ox.utilities.LogCoverage(), discount=0.9, horizon=100
     )
-    assert f"{ox.solve(problem).value:.4f}" in out
+    assert short(ox.solve(problem).value) in out
     assert "uniform" in out
     assert "sampled" in out
     assert "horizon 100 (the time limit of the environment), episodic" in " ".join(out.split())
@@ -214,7 +216,7 @@ def test_solve_takes_a_word_for_the_infinite_horizon():
     )
     assert (code, err) == (0, "")
     best = ox.exact.value_iteration(ox.Problem("FrozenLake-v1")).value
-    assert f"{best:.4f}" in out
+    assert short(best) in out
     assert "horizon infinite, episodic" in " ".join(out.split())
     assert (
         out.splitlines()[-1]
@@ -266,8 +268,8 @@ def test_list_names_what_there_is():
         *ox.envs.list(),
         "log-coverage",
         "visit every state",
-        "utility.sigma=0.125",
-        "step_size=none",
+        "tsivr-pg",
+        "squashed",
     ]:
         assert name in done.stdout
 
@@ -354,5 +356,62 @@ def test_tables_do_not_break_words_and_numbers(capsys, monkeypatch):
     row = {f"column-{i}": f"value-{i}-of-the-table" for i in range(5)}
     print_table("a title with a_name_that_is_longer_than_the_table", [row | {"number": 1234.5678}])
     shown = capsys.readouterr().out
-    words = [*row, *row.values(), "1234.57", "a_name_that_is_longer_than_the_table"]
+    words = [*row, *row.values(), "1,235", "a_name_that_is_longer_than_the_table"]
     assert all(word in shown for word in words)
+
+
+SENTENCE = "no number such as 0.123456789 and no word is broken by a narrow terminal " * 3
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_terminal_breaks_lines_between_words(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    print_line(f"  {SENTENCE}")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(line.startswith("  ") for line in lines)
+    assert " ".join(lines).split() == SENTENCE.split()
+
+
+def test_a_pipe_has_lines_as_they_are(capsys):
+    print_line(SENTENCE)
+    assert capsys.readouterr().out == f"{SENTENCE}\n"
+
+
+def test_a_table_fits_a_terminal_if_its_words_do(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    row = {"policy": "optimal", "utility": "-25.15 [-28.1, -22.21]"}
+    print_table("", [row | {"exact at these steps": "depends on time", "sampled": 0.25}])
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 60
+    shown = "\n".join(lines)
+    assert all(word in shown for word in ("optimal", "-25.15", "-22.21]", "depends", "0.250"))
+
+
+def test_explain_has_every_finding_of_the_diagnosis():
+    sections = read_sections()
+    code, out, err = occupax("explain", "no-progress")
+    assert (code, err) == (0, "")
+    assert out == f"no-progress\n{sections['no-progress']}\n"
+    assert "raise `step_size`" in out
+    code, out, _ = occupax("explain")
+    assert [line.partition(":")[0] for line in out.splitlines()] == list(sections)
+    code, _, err = occupax("explain", "no-progres")
+    assert code == 2
+    assert "Did you mean 'no-progress'?" in err
+
+
+def test_list_fits_a_screen_and_names_one_kind_or_the_settings_of_one_name():
+    _, out, _ = occupax("list")
+    lines = out.splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    code, out, _ = occupax("list", "storm", "--json")
+    assert code == 0
+    assert set(json.loads(out)) == {"algorithms"}
+    assert "fresh" in json.loads(out)["algorithms"]["storm"]
+    code, _, err = occupax("list", "strom")
+    assert code == 2
+    assert "Did you mean 'storm'?" in err

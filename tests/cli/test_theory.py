@@ -1,6 +1,5 @@
 import json
 import sys
-from itertools import pairwise
 
 import pytest
 
@@ -213,14 +212,14 @@ def test_every_command_shows_an_example_of_itself(run, command):
 
 
 def test_list_shows_settings_and_their_defaults(run):
-    code, out, _ = run("list")
+    code, out, _ = run("list", "hspga")
     assert code == 0
-    lines = out.splitlines()
-    (line,) = (after for line, after in pairwise(lines) if line.startswith("  hspga"))
-    for shown in ("snapshot_batch=20", "mixing=none", "radius=inf", "rule=adam"):
-        assert shown in line.split()
-    assert "utility.sigma=0.125" in out
-    assert "mlp" in out
+    settings = dict(line.split(maxsplit=1) for line in out.splitlines()[2:])
+    assert settings["snapshot_batch"] == "20"
+    assert settings["mixing"] == "depends on the problem"
+    assert (settings["radius"], settings["rule"]) == ("inf", "adam")
+    code, out, _ = run("list", "log-coverage")
+    assert out.splitlines()[-1].split() == ["utility.sigma", "0.125"]
 
 
 def test_list_prints_json_for_machines(run):

@@ -190,7 +190,7 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
     for finding in findings:
         lines.append(f"{finding.kind}: {finding.sentence}")
         lines.append(f"  try: {finding.advice}")
-        lines.append(f"  more: docs/diagnosis.md#{finding.kind}")
+        lines.append(f"  more: occupax explain {finding.kind}")
     return lines
 
 

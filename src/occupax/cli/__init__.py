@@ -1,7 +1,8 @@
 """The command line: `occupax --help`.
 
 - `commands`: `training` for train and sweep, `exact` for solve and theory, `gymnasium` for
-  check-env and evaluate, `pages` for report and reproduce, `bench` for bench.
+  check-env and evaluate, `pages` for report and reproduce, `explain` for explain, `bench` for
+  bench.
 - `choices`: what is trained, by options that several commands share or by the folder of a run.
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
 - `settings`: `--set name=value`; `own_options`: the same for `--step-size 0.1`, and options that do
@@ -34,12 +35,14 @@ from occupax.cli.cache import keep_compiled_programs
 from occupax.cli.choices import Choices
 from occupax.cli.commands.bench import bench
 from occupax.cli.commands.exact import solve, theory
+from occupax.cli.commands.explain import explain
 from occupax.cli.commands.gymnasium import check_env, evaluate
 from occupax.cli.commands.pages import report, reproduce
 from occupax.cli.commands.training import sweep, train
 from occupax.cli.names import list_names
 from occupax.cli.output import only_json, print_any_character, print_line
 from occupax.cli.own_options import with_settings
+from occupax.display import wrap_words
 from occupax.errors import OccupaxWarning
 from occupax.signals import ending_signals
 from occupax.training.loop import Terminated
@@ -52,6 +55,7 @@ COMMANDS = {
         evaluate,
         check_env,
         report,
+        explain,
         reproduce,
         bench,
         solve,
@@ -63,6 +67,8 @@ DESCRIPTION = (
     "Train policies for any smooth function of the discounted occupancy measure. "
     "`occupax --version` prints the version."
 )
+PREFIX = "occupax:"
+"""Beginning of every error message."""
 HELP: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("help.toml").read_text("utf-8")
 )
@@ -154,7 +160,11 @@ def _complain(said: str, code: int) -> None:
     sys.exit(code)
 
 
-def _print_error(said: str) -> None:
+def _print_error(message: str) -> None:
     console = Console(stderr=True, emoji=False)
+    text = f"{PREFIX} {message}"
+    if console.is_terminal:
+        text = wrap_words(text, console.width)
+    shown = f"[bold red]{PREFIX}[/]{escape(text.removeprefix(PREFIX))}"
     with suppress(OSError):  # the terminal may have been closed
-        console.print(f"[bold red]occupax:[/] {escape(said)}", highlight=False, soft_wrap=True)
+        console.print(shown, highlight=False, soft_wrap=True)

@@ -1,20 +1,30 @@
 """What the command line calls things, and `occupax list`, which shows it."""
 
-import inspect
 import re
-from typing import Any
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import tyro
 
 from occupax import algorithms, envs, features, policies, samplers, utilities
-from occupax.cli.options import Flag
+from occupax.cli.options import Flag, shown
 from occupax.cli.output import print_json, print_line
 from occupax.cli.settings import known
 from occupax.constraints import Constraint
+from occupax.display import wrap_words
 from occupax.envs.lookup import find
+from occupax.errors import unknown
 
 WIDTH = 24
-"""Of the names that are listed."""
+"""Number of columns of a listed name."""
+LINE_WIDTH = 80
+"""Number of columns of a listed line."""
+PURPOSES: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("purposes.toml").read_text("utf-8")
+)
+"""Purpose of each name, by kind."""
 
 
 def utility(name: str) -> utilities.Utility:
@@ -81,39 +91,90 @@ def sampler(text: str) -> samplers.Sampler:
     )
 
 
-def list_names(json: Flag = False) -> None:
-    """Show the names of environments, utilities, algorithms and policies, and what can be set."""
-    kinds: dict[str, dict[str, dict[str, Any]]] = {
-        "environments": {name: {} for name in envs.list()},
-        "utilities": {
-            name: known({"utility": make()}) for name, make in utilities.UTILITIES.items()
-        }
-        | {
-            f"{name}:{'FILE' if name.endswith('kl') else 'FEATURE,...'}": {}
-            for name in utilities.OF_SOMETHING
-        },
-        "algorithms": {name: known({"": make()}) for name, make in algorithms.ALGORITHMS.items()},
-        "policies": {name: {} for name in policies.INITIALISERS},
-    }
+def list_names(
+    name: Annotated[str | None, tyro.conf.Positional, shown("", "NAME")] = None,
+    json: Flag = False,
+) -> None:
+    """List environments, utilities, algorithms and policies, or the settings of a name."""
+    kinds = _settings_by_kind()
+    if name is not None:
+        kinds = _only(name, kinds)
     if json:
         print_json(kinds)
-        return
-    tables = (
-        utilities.UTILITIES,
-        utilities.OF_SOMETHING,
-        algorithms.ALGORITHMS,
-        policies.INITIALISERS,
-    )
-    about = {
-        name: (inspect.getdoc(it) or "").partition("\n")[0]
-        for made in tables
-        for name, it in made.items()
+    elif name is None:
+        _print_names(kinds)
+    else:
+        _print_settings(kinds)
+
+
+def _settings_by_kind() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the settings of every name with their default values."""
+    by_kind: dict[str, dict[str, dict[str, Any]]] = {
+        "environments": {name: {} for name in envs.list()},
+        "utilities": {},
+        "algorithms": {},
+        "policies": {name: {} for name in policies.INITIALISERS},
     }
+    for name, make in utilities.UTILITIES.items():
+        by_kind["utilities"][name] = known({"utility": make()})
+    for name in utilities.OF_SOMETHING:
+        argument = "FEATURE,..."
+        if name.endswith("kl"):
+            argument = "FILE"
+        by_kind["utilities"][f"{name}:{argument}"] = {}
+    for name, make in algorithms.ALGORITHMS.items():
+        by_kind["algorithms"][name] = known({"": make()})
+    return by_kind
+
+
+def _only(
+    name: str, kinds: dict[str, dict[str, dict[str, Any]]]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return one kind, or the kind of one name with this name alone."""
+    if name in kinds:
+        return {name: kinds[name]}
+    found = {
+        kind: {full: settings}
+        for kind, entries in kinds.items()
+        for full, settings in entries.items()
+        if name in (full, full.partition(":")[0])
+    }
+    if found:
+        return found
+    allowed = [full.partition(":")[0] for entries in kinds.values() for full in entries]
+    raise unknown("NAME", name, [*kinds, *allowed])
+
+
+def _print_names(kinds: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """Print every name with its purpose. The names of environments share lines."""
     for kind, entries in kinds.items():
-        print_line(kind)
+        print_line(kind, bold=True)
+        if kind == "environments":
+            lines = wrap_words(", ".join(entries), LINE_WIDTH - 2).splitlines()
+            print_line("\n".join(f"  {line}" for line in lines))
+            continue
+        for name in entries:
+            print_line(f"  {name:<{WIDTH}} {_purpose(kind, name)}")
+    print_line("occupax list NAME shows the settings of an algorithm or a utility.")
+
+
+def _print_settings(kinds: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """Print names with their settings, one setting a line."""
+    for kind, entries in kinds.items():
         for name, settings in entries.items():
-            print_line(f"  {name:<{WIDTH}} {about.get(name.partition(':')[0], '')}".rstrip())
-            if settings:
-                shown = (f"{setting}={str(value).lower()}" for setting, value in settings.items())
-                print_line(f"  {'':{WIDTH}} {' '.join(shown)}")
-    print_line("Settings that are none depend on the environment or on the rule of steps.")
+            print_line(name, bold=True)
+            if kind != "environments":
+                print_line(f"  {_purpose(kind, name)}")
+            for setting, value in settings.items():
+                print_line(f"  {setting:<{WIDTH}} {_default(value)}")
+
+
+def _purpose(kind: str, name: str) -> str:
+    return PURPOSES[kind][name.partition(":")[0]]
+
+
+def _default(value: Any) -> str:
+    """Return a default value as `--set` reads it."""
+    if value is None:
+        return "depends on the problem"
+    return str(value).lower()

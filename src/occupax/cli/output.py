@@ -12,6 +12,9 @@ import rich.console
 from rich.markup import escape
 from rich.table import Table
 
+from occupax.analysis.verdict import short
+from occupax.display import wrap_words
+
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 MAX_TABLE_WIDTH = 10_000
 UNSAVED = "nothing is saved: give --out FOLDER to keep it"
@@ -79,9 +82,18 @@ def _discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def print_line(text: str) -> None:
-    """Print one line, however long, as it is."""
-    Console(emoji=False).print(text, highlight=False, markup=False, soft_wrap=True)
+def print_line(text: str, *, bold: bool = False) -> None:
+    """Print lines of text.
+
+    Args:
+        text: Lines of any length. Those wider than a terminal are broken between words.
+        bold: Whether a terminal shows the text in bold type.
+    """
+    console = Console(emoji=False)
+    if console.is_terminal:
+        text = wrap_words(text, console.width)
+    style = "bold" if bold else None
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_table(
@@ -92,30 +104,31 @@ def print_table(
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in columns:
         is_text = any(isinstance(row.get(column), str) for row in rows)
-        table.add_column(column, justify="left" if is_text else "right")
+        entries = [_show(row.get(column), missing) for row in rows]
+        longest_word = max(len(word) for text in (column, *entries) for word in text.split())
+        justify = "left" if is_text else "right"
+        table.add_column(column, justify=justify, min_width=longest_word)
     for i, row in enumerate(rows):
         if last_apart and i == len(rows) - 1:
             table.add_section()
         table.add_row(*(_show(row.get(column), missing) for column in columns))
-    natural = (
-        Console(emoji=False, width=MAX_TABLE_WIDTH).measure(table).maximum
-    )  # no line is broken inside a word or a number
     print_line(title)
-    Console(emoji=False, width=natural).print(table)
+    Console(emoji=False, width=_table_width(table)).print(table)
 
 
-def number_text(value: float) -> str:
-    """Six digits, two of a number next to nothing, and no zeros of nothing at all."""
-    return (
-        "0"
-        if value == 0
-        else f"{value:.2g}"
-        if abs(value) < 1e-3
-        else f"{value:#.6g}".removesuffix(".")
-    )
+def _table_width(table: Table) -> int:
+    """Return the width of a table, in which no word and no number is broken.
+
+    The lines of a cell are broken between words if the table is wider than the terminal.
+    """
+    needed = Console(emoji=False, width=MAX_TABLE_WIDTH).measure(table)
+    terminal = Console(emoji=False)
+    if not terminal.is_terminal:
+        return needed.maximum
+    return max(needed.minimum, min(needed.maximum, terminal.width))
 
 
 def _show(entry: Any, missing: str) -> str:
     if isinstance(entry, float):
-        return number_text(entry)
+        return short(entry)
     return missing if entry is None else escape(str(entry))

@@ -63,7 +63,7 @@ class ConsoleLogger(Logger):
         utilities = table.metrics["utility"][:, -1]
         utility = "not finite"
         if np.isfinite(utilities).any():
-            utility = f"{np.nanmedian(utilities):.4g}"
+            utility = f"{np.nanmedian(utilities):#.3g}".removesuffix(".")
         progress = f"{episodes:,} / {self._budget:,} episodes"
         self._bar.update(episodes, f"{progress}, {speed:,.0f} steps/s, utility {utility}")
 

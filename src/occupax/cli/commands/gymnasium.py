@@ -6,15 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 
 import occupax as ox
+from occupax.analysis.verdict import short
 from occupax.cli.options import Flag, number, shown
 from occupax.cli.output import print_json, print_line, print_table
 from occupax.envs.lookup import find
 from occupax.policies import Policy
-
-HEADINGS = {"standard_error": "standard error"}
 
 
 def check_env(
@@ -77,6 +77,7 @@ def evaluate(
             "has no problem."
         )
     rows: list[dict[str, Any]] = []
+    errors: list[float] = []
     mode: dict[str, Any] = {"deterministic": deterministic}
     for name, one in policies.items():
         objective = None if problem is None else ox.evaluate(one, problem, episodes, seed, **mode)
@@ -85,30 +86,41 @@ def evaluate(
         )
         assert found is not None  # noqa: S101
         known = {} if objective is None else objective.objective
-        row = {"policy": name, **known, "return": found.mean}
-        row |= {
-            "standard_error": found.standard_error if episodes > 1 else None,
-            "length": found.mean_length,
-        }
-        rows.append(row | {"terminated": float(found.terminated.mean())})
+        row: dict[str, Any] = {"policy": name, **known, "return": found.interval}
+        row["length"] = found.mean_length
+        row["terminated"] = float(found.terminated.mean())
+        rows.append(row)
+        errors.append(found.standard_error)
     where = env or "as trained"
     if json:
-        plain = [{key: _plain(value) for key, value in row.items()} for row in rows]
+        plain = [_plain(row, error) for row, error in zip(rows, errors, strict=True)]
         print_json({"env": env, "episodes": episodes, "policies": plain})
     else:
-        titled = [
-            {HEADINGS.get(name, name): _text_of(value) for name, value in row.items()}
-            for row in rows
-        ]
-        print_table(f"{where}, {episodes:,} episodes each; in brackets intervals of 95%", titled)
+        texts = [{name: _text_of(value) for name, value in row.items()} for row in rows]
+        print_table(f"{where}, {episodes:,} episodes each, 95% intervals in brackets", texts)
 
 
-def _plain(value: Any) -> Any:
-    return value._asdict() if isinstance(value, ox.training.Estimate) else value
+def _plain(row: dict[str, Any], standard_error: float) -> dict[str, Any]:
+    """Return a row for JSON, with the mean and the standard error of the return."""
+    plain: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "return":
+            plain["return"] = value.value
+            plain["standard_error"] = None if np.isnan(standard_error) else standard_error
+        elif isinstance(value, ox.training.Estimate):
+            plain[name] = value._asdict()
+        else:
+            plain[name] = value
+    return plain
 
 
 def _text_of(value: Any) -> Any:
-    return str(value) if isinstance(value, ox.training.Estimate) else value
+    """Return an estimate with three digits and, if known, its interval."""
+    if not isinstance(value, ox.training.Estimate):
+        return value
+    if np.isnan(value.lower) or value.lower == value.upper:
+        return short(value.value)
+    return f"{short(value.value)} [{short(value.lower)}, {short(value.upper)}]"
 
 
 def _read(path: Path, trust: bool) -> tuple[dict[str, Policy], ox.Problem | None]:

@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 
 import occupax as ox
+from occupax.analysis.verdict import finding_lines, has_reward, share_text, short
 from occupax.api.sweeps import NOTHING_LEARNED
 from occupax.cli import names, settings
 from occupax.cli.choices import (
@@ -23,7 +24,6 @@ from occupax.cli.options import FOLDER, Flag, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 
 NUMBERS = ("utility", "gap", "return")
-HEADINGS = {"gap": "left at most", "return": "last return"}
 
 
 def train(
@@ -54,11 +54,13 @@ def train(
     summary, verdict = summarise(training.problem, result)
     done = int(result.episodes[-1])
     if not json:
-        title = f"after {done:,} episodes a seed, in {result.seconds:,.1f} s"
-        _print_text(title, summary["seeds"], summary["median"])
+        print_line(result.headline, bold=True)
+        for line in finding_lines(result.diagnosis):
+            print_line(line)
+        title = f"{done:,} episodes per seed, {result.seconds:,.1f} s"
+        _print_seeds(title, result, summary["median"])
         if verdict:
             print_line(verdict)
-        print_line(result.summary())
     report = None if out is None else _report_in(out)
     if json:
         given = {
@@ -146,9 +148,7 @@ def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], s
         "seed": list(result.seeds),
         "utility": [float(utility) for utility in result.utilities],
         "gap": [it.gap for it in certificates] or [None] * len(result.seeds),
-        "return": [
-            float(last) if np.isfinite(last) else None for last in result.metrics["return"][:, -1]
-        ],
+        "return": _last_returns(result),
         "status": list(result.status),
     }
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -160,21 +160,38 @@ def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], s
     if not certificates:
         return summary, verdict
     seed, best = max(zip(result.seeds, certificates, strict=True), key=lambda pair: pair[1].value)
-    verdict = (
-        f"left at most: no policy is better than that of seed {seed}, {best.value:.6g}, "
-        f"by more than {best.gap:.3g}, a certified bound that may be loose"
-    )
+    verdict = f"seed {seed} is within {short(best.gap)} of optimal (certified)"
     return summary | {"certificate": best._asdict()}, verdict
 
 
-def _print_text(title: str, seeds: list[dict[str, Any]], median: dict[str, float | None]) -> None:
-    several = len(seeds) > 1
-    rows = [*seeds, *([{"seed": "median", **median, "status": ""}] if several else [])]
-    known = [name for name in NUMBERS if any(row[name] is not None for row in rows)]
-    table = [
-        {HEADINGS.get(name, name): row[name] for name in ("seed", *known, "status")} for row in rows
-    ]
-    print_table(title, table, last_apart=several)
+def _print_seeds(title: str, result: ox.Result, median: dict[str, float | None]) -> None:
+    """Print the table of the seeds: utility, normalised score, constraints, return, status."""
+    columns: dict[str, list[Any]] = {
+        "seed": list(result.seeds),
+        "utility": result.utilities.tolist(),
+    }
+    references = result.references
+    if references is not None and np.isfinite(references.way):
+        scores = [references.share(utility) for utility in result.utilities]
+        columns["of the way"] = [share_text(score) for score in scores]
+    for name, excesses in result.excesses.items():
+        columns[f"slack of {name}"] = (-excesses).tolist()
+    problem = result.problem
+    if problem is not None and has_reward(problem.objective):
+        columns["return"] = _last_returns(result)
+    columns["status"] = list(result.status)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    is_several = len(rows) > 1
+    if is_several:
+        last = {"seed": "median", "utility": median["utility"]}
+        rows.append(dict.fromkeys(columns, "") | last)
+    print_table(title, rows, last_apart=is_several)
+
+
+def _last_returns(result: ox.Result) -> list[float | None]:
+    """Return the undiscounted return of the last log entry of each seed, None if not finite."""
+    last = result.metrics["return"][:, -1]
+    return [float(value) if np.isfinite(value) else None for value in last]
 
 
 def sweep(
