@@ -4,7 +4,6 @@
 """
 
 from occupax.exact import evaluation, lqr
-from occupax.exact.dynamics import BestResponse, value_iteration
 from occupax.exact.evaluation import (
     Certificate,
     Evaluator,
@@ -15,6 +14,7 @@ from occupax.exact.evaluation import (
     value,
 )
 from occupax.exact.optimum import Optimum, solve
+from occupax.exact.returns import BestResponse, value_iteration
 
 __all__ = [
     "BestResponse",

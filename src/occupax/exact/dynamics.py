@@ -1,16 +1,16 @@
-"""The linear dynamics of a tabular problem, and the best policy for a reward."""
+"""Linear dynamics of a tabular problem."""
 
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from scipy import sparse
 from scipy.sparse import linalg
 
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import real_array
-from occupax.problem import Problem, ProblemSource, as_problem
+from occupax.problem import Problem
 
 DENSE_STATES = 1000
 SOLVE_TOLERANCE = 1e-12
@@ -70,17 +70,6 @@ class Dynamics(NamedTuple):
         return linalg.splu(system.tocsc()).solve(right) if failed else solution
 
 
-class BestResponse(NamedTuple):
-    """An optimal policy for a reward, and its return from each state (at each step)."""
-
-    value: float
-    """The optimal return from the initial distribution."""
-    upper_bound: float
-    """A bound of the optimal return that also covers what is left of the Bellman residual."""
-    values: Float[np.ndarray, "*H S"]
-    policy: Float[np.ndarray, "*H S A"]
-
-
 def dynamics(problem: Problem) -> Dynamics:
     """Read the dynamics off a tabular problem."""
     env = problem.env
@@ -116,73 +105,3 @@ def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
         found = f"{table[where]} in state {where[-1]}"
         raise ValueError(f"probs must be a distribution over actions in each state, got {found}.")
     return table / sums[..., None]
-
-
-def value_iteration(problem: ProblemSource) -> BestResponse:
-    """The best discounted return of the environment's own reward, and a policy that earns it.
-
-    It is found by Howard's policy iteration or, for a horizon H, by H steps of value iteration.
-    """
-    problem = as_problem(problem)
-    return best_response(dynamics(problem), problem.env.reward)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def best_response(model: Dynamics, reward: StateActionArray) -> BestResponse:
-    """Maximise <reward, lambda> over all occupancies."""
-    reward = reward * model.counting[:, None]
-    return (
-        _policy_iteration(model, reward)
-        if model.horizon is None
-        else _backward_induction(model, reward)
-    )
-
-
-def _policy_iteration(model: Dynamics, reward: StateActionArray) -> BestResponse:
-    S, A = model.shape
-    states = np.arange(S)
-    choice, progress = reward.argmax(1), -np.inf
-    while True:
-        values = model.discounted_solve(model.under(np.eye(A)[choice]), reward[states, choice])
-        action_values, improves = _look_ahead(model, reward, choice, values)
-        if (
-            not improves.any() or values.sum() <= progress
-        ):  # among equal actions, rounding could go in circles
-            break
-        progress = values.sum()
-        # sweeps of value iteration, as long as they change the policy, carry news along a corridor
-        # far more cheaply than one linear system a step
-        for _ in range(S):
-            choice, values = (
-                np.where(improves, action_values.argmax(1), choice),
-                action_values.max(1),
-            )
-            action_values, improves = _look_ahead(model, reward, choice, values)
-            if not improves.any():
-                break
-    residual = max(float((action_values.max(1) - values).max()), 0.0)
-    best = float(model.initial @ values)
-    unresolved = residual * float(model.initial.sum()) / (1 - model.discount)
-    return BestResponse(best, best + unresolved, values, np.eye(A)[choice])
-
-
-def _look_ahead(
-    model: Dynamics,
-    reward: StateActionArray,
-    choice: Int[np.ndarray, " S"],
-    values: Float[np.ndarray, " S"],
-) -> tuple[StateActionArray, Bool[np.ndarray, " S"]]:
-    action_values = reward + model.discount * model.following(values)
-    gain = action_values.max(1) - action_values[np.arange(choice.size), choice]
-    return action_values, gain > 4e-15 * (1 + np.abs(action_values).max())
-
-
-def _backward_induction(model: Dynamics, reward: StateActionArray) -> BestResponse:
-    S, A = model.shape
-    horizon = model.horizon or 0
-    values, policy = np.zeros((horizon + 1, S)), np.zeros((horizon, S, A))
-    for t in reversed(range(horizon)):
-        action_values = reward + model.discount * model.following(values[t + 1])
-        policy[t] = np.eye(A)[action_values.argmax(1)]
-        values[t] = action_values.max(1)
-    best = float(model.initial @ values[0])
-    return BestResponse(best, best, values[:-1], policy)

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 from occupax.compiled import bind
 from occupax.display import Description, shown_number
 from occupax.errors import check_number, real_array, shown
-from occupax.exact.dynamics import Dynamics, StateActionArray, best_response, dynamics, read_probs
+from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics, read_probs
 from occupax.exact.probabilities import read_policy
+from occupax.exact.returns import best_response
 from occupax.policies import PolicyType, check_policy_fits
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import Utility

@@ -16,8 +16,9 @@ from occupax.compiled import bind
 from occupax.display import Description, in_words, shown_number
 from occupax.errors import check_integer, check_number, unknown
 from occupax.exact import conic, constrained, evaluation
-from occupax.exact.dynamics import Dynamics, StateActionArray, best_response
+from occupax.exact.dynamics import Dynamics, StateActionArray
 from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
+from occupax.exact.returns import best_response
 from occupax.forking import begin_jax_use
 from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.utilities.base import NoConicFormError, Utility
