@@ -5,24 +5,22 @@
   bench.
 - `choices`: what is trained, by options that several commands share or by the folder of a run.
 - `names`: what the command line calls environments, utilities, algorithms and policies, and list.
-- `settings`: `--set name=value`; `own_options`: the same for `--step-size 0.1`, and options that do
-  not exist.
+- `settings`: `--set name=value`.
+- `hyperparameters`: options of the algorithms, such as `--step-size 0.1`.
 - `options`: how options read their values, and what the help says of them.
 - `output`: how lines, tables and JSON are printed.
 - `cache`: where compiled programs are kept.
-- `help.toml`: what `--help` says of each command, after the docstring of its function.
+
+The docstring of a command is its help.
 """
 
-import inspect
 import os
 import signal
 import sys
 import threading
-import tomllib
 import warnings
 from contextlib import nullcontext, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,7 +30,6 @@ from rich.markup import escape
 
 from occupax import __version__
 from occupax.cli.cache import keep_compiled_programs
-from occupax.cli.choices import Choices
 from occupax.cli.commands.bench import bench
 from occupax.cli.commands.exact import solve, theory
 from occupax.cli.commands.explain import explain
@@ -41,7 +38,6 @@ from occupax.cli.commands.pages import report, reproduce
 from occupax.cli.commands.training import sweep, train
 from occupax.cli.names import list_names
 from occupax.cli.output import only_json, print_any_character, print_line
-from occupax.cli.own_options import with_settings
 from occupax.display import wrap_words
 from occupax.errors import OccupaxWarning
 from occupax.signals import ending_signals
@@ -69,17 +65,6 @@ DESCRIPTION = (
 )
 PREFIX = "occupax:"
 """Beginning of every error message."""
-HELP: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).with_name("help.toml").read_text("utf-8")
-)
-for _name, _command in {**COMMANDS, "choices": Choices}.items():
-    _options = "".join(
-        f"    {option}: {text}\n" for option, text in HELP[_name].items() if option != "more"
-    )
-    _text = f"{_command.__doc__}\n\n{HELP[_name].get('more', '')}\n\nArgs:\n{_options}"
-    _command.__doc__ = inspect.unwrap(_command).__doc__ = (
-        _text  # tyro reads both, where there is a decorator
-    )
 
 
 def main() -> None:
@@ -108,7 +93,6 @@ def _run() -> None:
             COMMANDS,
             prog="occupax",
             description=DESCRIPTION,
-            args=with_settings(sys.argv[1:], COMMANDS),
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except (ValueError, OverflowError) as error:

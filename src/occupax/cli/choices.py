@@ -1,7 +1,7 @@
 """Arguments of `train` and `sweep`, read from the command line or from the folder of a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,8 @@ import tyro
 import occupax as ox
 from occupax.algorithms import Algorithm
 from occupax.cli import names, settings
-from occupax.cli.options import INFINITE, Horizon, number, shown
+from occupax.cli.hyperparameters import Hyperparameters, algorithms_with, chosen_texts
+from occupax.cli.options import INFINITE, Horizon, number, option_name, shown
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.io import codec
 from occupax.io.run_folder import read_config, untrusted_module
@@ -40,7 +41,24 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """Options that `train` and `sweep` share. None stands for an option that was not set."""
+    """Options that `train` and `sweep` share. None stands for an option that was not set.
+
+    Args:
+        env: an environment, see `occupax list`; any other Gymnasium id; or module:factory.
+        utility: utility to maximise, see `occupax list`.
+        algorithm: algorithm, see `occupax list`.
+        policy: tabular, linear, mlp, cnn, gaussian or squashed.
+        discount: discount factor, in [0, 1).
+        horizon: number of steps; infinite is for `occupax solve`.
+        termination: whether steps after the end of an episode count.
+        seeds: number of seeds.
+        seed: number that all random keys depend on. Run k depends on this number and on k alone.
+        record_every: number of iterations in a record.
+        constrain: constraints such as 'info.cost<=25' or 'entropy>=1.0'.
+        given: settings such as policy.hidden=64x64 utility.sigma=0.5 env.is_slippery=false, and
+            hyperparameters such as step_size=0.05.
+        hyperparameters: hyperparameters of the algorithm.
+    """
 
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
     utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
@@ -64,6 +82,28 @@ class Choices:
     given: Annotated[
         tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")
     ] = ()
+    hyperparameters: tyro.conf.OmitArgPrefixes[Hyperparameters] = field(  # pyright: ignore[reportInvalidTypeForm]
+        default_factory=Hyperparameters
+    )
+
+    def settings(self) -> dict[str, str]:
+        """Return the texts of `--set` and of the options of the algorithm, by name."""
+        texts = settings.parse(self.given)
+        for name, text in chosen_texts(self.hyperparameters).items():
+            if name in texts:
+                raise ValueError(
+                    f"{option_name(name)} must not be in --set too, got {texts[name]!r} and "
+                    f"{text!r}."
+                )
+            texts[name] = text
+        return texts
+
+    def used_options(self) -> list[str]:
+        """Return the options that were set, as they are written on the command line."""
+        names = [name for name, value in vars(self).items() if value not in (None, ())]
+        names.remove("hyperparameters")
+        names.extend(chosen_texts(self.hyperparameters))
+        return [option_name(name) for name in names]
 
 
 @dataclass(frozen=True)
@@ -86,7 +126,7 @@ def build(choices: Choices) -> TrainingArguments:
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
     if choices.algorithm is not None:
         as_algorithm(choices.algorithm)  # a misspelt name is refused before the environment is made
-    given = settings.parse(choices.given)
+    given = choices.settings()
     of_algorithm = {name: text for name, text in given.items() if "." not in name}
     of_policy = {name: text for name, text in given.items() if name.startswith(POLICY)}
     of_problem = {
@@ -124,23 +164,34 @@ def _algorithm(
     """Return the named or default algorithm with the hyperparameters of the command line."""
     if choices.algorithm is None:
         algorithm = default_algorithm(problem, initial_policy(problem, policy, 0, 0))
-        refuse_settings_of_others(algorithm, given)
     else:
         algorithm = as_algorithm(choices.algorithm)
+    check_settings(algorithm, choices.algorithm, given)
     others = {"utility": problem.objective, "problem": _problem_settings(problem), "env": {}}
     return settings.apply(given, {"": algorithm, **others})[""]
 
 
-def refuse_settings_of_others(algorithm: Algorithm[Any], given: Iterable[str]) -> None:
-    """Raise ValueError for hyperparameters of algorithms other than the default algorithm."""
+def check_settings(algorithm: Algorithm[Any], name: str | None, fields: Iterable[str]) -> None:
+    """Raise ValueError for hyperparameters of other algorithms.
+
+    Args:
+        algorithm: algorithm of the run.
+        name: its name on the command line, None for the default algorithm.
+        fields: hyperparameters that were set.
+    """
     own = settings.known({"": algorithm})
-    for name in given:
-        having = names.algorithms_with(name)
-        if having and name not in own:
+    for field_name in fields:
+        others = algorithms_with(field_name)
+        if field_name in own or not others:
+            continue
+        if name is None:
             default = f"{type(algorithm).__name__}, the default algorithm of this problem"
             raise ValueError(
-                f"{default}, has no setting {name!r}: add --algorithm {having[0]} to use it."
+                f"{default}, has no setting {field_name!r}: add --algorithm {others[0]} to use it."
             )
+        raise ValueError(
+            f"{name} has no setting {field_name!r}: use --algorithm {' or '.join(others)}."
+        )
 
 
 def make_problem(

@@ -69,11 +69,6 @@ def constraint(text: str) -> Constraint:
     return Constraint(subject, **{"at_most" if sign == "<=" else "at_least": limit}, name=name)
 
 
-def algorithms_with(setting: str) -> list[str]:
-    """The names of the algorithms that have a setting."""
-    return [name for name, make in algorithms.ALGORITHMS.items() if setting in known({"": make()})]
-
-
 def sampler(text: str) -> samplers.Sampler:
     """The sampler of a name, of so many processes, or of a cluster on this machine or elsewhere."""
     if text in samplers.SAMPLERS:
@@ -95,7 +90,14 @@ def list_names(
     name: Annotated[str | None, tyro.conf.Positional, shown("", "NAME")] = None,
     json: Flag = False,
 ) -> None:
-    """List environments, utilities, algorithms and policies, or the settings of a name."""
+    """List environments, utilities, algorithms and policies, or the settings of a name.
+
+    Example: occupax list tsivr-pg
+
+    Args:
+        name: environments, utilities, algorithms, policies, or one name; all names by default.
+        json: print JSON instead of text.
+    """
     kinds = _settings_by_kind()
     if name is not None:
         kinds = _only(name, kinds)

@@ -44,6 +44,12 @@ FOLDER = PrimitiveConstructorSpec(
 """How an option reads a folder: an empty text would be the present one."""
 
 
+def option_name(argument: str) -> str:
+    """Return the option of an argument, as it is written on the command line."""
+    name = "set" if argument == "given" else argument
+    return "--" + name.replace("_", "-")
+
+
 def shown(default: Any, metavar: str | None = None) -> Any:
     """Return the default and the metavar of an option in its help text."""
     return tyro.conf.arg(

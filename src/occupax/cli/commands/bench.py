@@ -25,7 +25,26 @@ def bench(
     seeds: Annotated[int, number(int)] = 5,
     progress: Annotated[bool, shown("")] = True,
 ) -> None:
-    """Run algorithms on problems whose optimum is known, and write a leaderboard."""
+    """Run algorithms on problems with a known optimum, and write a leaderboard.
+
+    Example: occupax bench --algorithm tsivr-pg --algorithm my_module:MyAlgorithm --out runs/bench
+
+    An algorithm is a name, see `occupax list`; ox.train for its default; or module:Class, where the
+    module is installed or a file in the current directory.
+
+    After Ctrl-C the same command continues without repeating finished jobs. Two processes with the
+    same command share the work.
+
+    Args:
+        out: directory for the leaderboard (bench.html, bench.md), the figures and CSV files.
+        suite: quick has eight problems and takes about three minutes; full has all.
+        algorithm: algorithm; repeatable.
+        tuned: also run the best of 16 configurations for each problem.
+        half: the families for development, the families for testing, or both.
+        fresh: seed of new problems of the same families.
+        seeds: number of seeds.
+        progress: disable the progress bar.
+    """
     entered = {name: _make(name) for name in algorithm} or None
     try:
         board = ox.bench.run(out, entered, suite, half, tuned, fresh, seeds, progress)

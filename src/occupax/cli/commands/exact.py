@@ -41,7 +41,27 @@ def solve(
     given: Settings = (),
     json: Flag = False,
 ) -> None:
-    """Solve a tabular problem exactly, and check the exact values by sampling."""
+    """Solve a tabular problem exactly, and check the exact values by sampling.
+
+    The table has the uniform and the optimal policy: exact utility, certified optimality gap, and
+    the utility of the occupancy estimated from sampled trajectories.
+
+    Example: occupax solve FrozenLake8x8-v1 --utility log-coverage --discount 0.99
+
+    Args:
+        env: a tabular environment, see `occupax list`.
+        utility: utility to maximise, see `occupax list`.
+        discount: discount factor, in [0, 1).
+        horizon: number of steps, or infinite.
+        termination: whether steps after the end of an episode count.
+        method: auto is conic for large tables with an infinite horizon, and frank-wolfe elsewhere.
+        tolerance: certified gap to reach.
+        trajectories: number of trajectories to sample from each policy; 0 for none.
+        seed: seed of the sampling.
+        constrain: constraints such as 'info.cost<=25' or 'entropy>=1.0'.
+        given: settings such as utility.sigma=0.5 or env.is_slippery=false.
+        json: print JSON instead of a table.
+    """
     chosen = settings.parse(given)
     problem, reason = make_problem(
         env, utility, chosen, constrain, horizon, discount=discount, termination=termination
@@ -129,7 +149,21 @@ def theory(
     given: Settings = (),
     json: Flag = False,
 ) -> None:
-    """Compute batch sizes, step sizes and sample complexity from the theory of TSIVR-PG."""
+    """Compute batch sizes, step sizes and sample complexity from the theory of TSIVR-PG.
+
+    Example: occupax theory FrozenLake8x8-v1 --utility log-coverage --epsilon 0.1 --discount 0.99
+
+    Args:
+        env: an environment, see `occupax list`.
+        utility: utility to maximise, see `occupax list`.
+        epsilon: target accuracy, in (0, 0.5].
+        discount: discount factor, in [0, 1).
+        lipschitz_psi: bound of the gradient of the policy's logits; known for a table.
+        smoothness_psi: bound of the Hessian of the policy's logits; known for a table.
+        reward_bound: largest absolute reward of a step; known for a table.
+        given: settings such as utility.sigma=0.5 or env.is_slippery=false.
+        json: print JSON instead of text.
+    """
     problem, _ = make_problem(
         env, utility, settings.parse(given), horizon=INFINITE, discount=discount
     )

@@ -19,7 +19,13 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 def explain(
     finding: Annotated[str | None, tyro.conf.Positional, shown("", "FINDING")] = None,
 ) -> None:
-    """Explain a finding of the diagnosis and its remedies."""
+    """Explain a finding of the diagnosis and its remedies.
+
+    Example: occupax explain no-progress
+
+    Args:
+        finding: kind of finding; all kinds by default.
+    """
     sections = read_sections()
     if finding is None:
         for name, text in sections.items():

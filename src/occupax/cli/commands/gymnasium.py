@@ -25,7 +25,22 @@ def check_env(
     timeout: Annotated[float, number(float)] = 10.0,
     json: Flag = False,
 ) -> None:
-    """Check an environment of Gymnasium or JAX and print how to fix each issue."""
+    """Check an environment of Gymnasium or JAX and print how to fix each issue.
+
+    The exit code is 1 if there are errors. Warnings alone leave it at 0.
+
+    Example: occupax check-env my_module:MyEnv
+
+    The module is installed, or a file in the current directory.
+
+    Args:
+        env: a Gymnasium id, or module:factory.
+        episodes: number of random episodes, each of which is played twice.
+        seed: seed of the environment and the actions.
+        max_steps: step at which episodes are truncated.
+        timeout: largest duration of one call of the environment, in seconds.
+        json: print JSON instead of text.
+    """
     with contextlib.redirect_stdout(sys.stderr):  # what the environment itself prints
         findings = ox.check_env(find(env), episodes, seed, max_steps, timeout)
     errors = sum(finding.severity == "error" for finding in findings)
@@ -69,7 +84,23 @@ def evaluate(
     trust: Flag = False,
     json: Flag = False,
 ) -> None:
-    """Evaluate trained policies: utility, constraints and undiscounted return."""
+    """Evaluate trained policies: utility, constraints and undiscounted return.
+
+    Utility and constraints are those of the problem in the directory of a run. The return is that
+    of an environment: a Gymnasium id, or module:factory.
+
+    Example: occupax evaluate runs/a FrozenLake8x8-v1 --episodes 1000
+
+    Args:
+        policy: file such as runs/a/policies/seed-0.safetensors, or directory of a run.
+        env: environment of the return.
+        episodes: number of episodes of each policy.
+        seed: seed of the environment and the actions.
+        max_steps: step at which episodes in ENV are truncated.
+        deterministic: take the most probable actions instead of drawing them.
+        trust: import the module of the environment that the directory names.
+        json: print JSON instead of a table.
+    """
     policies, problem = _read(policy, trust)
     if env is None and problem is None:
         raise ValueError(

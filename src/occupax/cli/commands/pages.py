@@ -16,7 +16,15 @@ def report(
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("report.html"),
     trust: Flag = False,
 ) -> None:
-    """Write a page about training runs: each of them, and how they compare."""
+    """Write a page about training runs: each run, and comparisons.
+
+    Example: occupax report runs/a runs/b --out comparison.html
+
+    Args:
+        runs: directories of finished runs of occupax train --out.
+        out: page to write. It needs no other file.
+        trust: import the modules of the environments that the directories name.
+    """
     from occupax.analysis.report import write_report
 
     if not runs:
@@ -52,7 +60,19 @@ def reproduce(
     ] = None,
     progress: Annotated[bool, shown("")] = True,
 ) -> None:
-    """Run the experiments of the paper's section 6, and judge each of its claims."""
+    """Run the experiments of section 6 of the paper, and test each claim.
+
+    Example: occupax reproduce --scale quick --out runs/reproduction
+
+    After Ctrl-C the same command continues without repeating finished jobs. Without --only two
+    processes share the work.
+
+    Args:
+        out: directory for the report, the figures, and all numbers as CSV.
+        scale: quick takes two or three minutes; full takes up to an hour on two processes.
+        only: reward (6.1), rate (6.2) or utility (6.3).
+        progress: disable the progress bar.
+    """
     from occupax.experiments import reproduce as run
 
     try:

@@ -16,7 +16,7 @@ from occupax.cli.choices import (
     Choices,
     TrainingArguments,
     build,
-    refuse_settings_of_others,
+    check_settings,
     restore,
 )
 from occupax.cli.grid import read_values, set_text, value_text
@@ -38,7 +38,28 @@ def train(
     trust: Flag = False,
     json: Flag = False,
 ) -> None:
-    """Train a policy for each seed, and show what it is worth."""
+    """Train a policy for each seed, and print its utility.
+
+    Example: occupax train FrozenLake8x8-v1 --utility log-coverage --episodes 50000 --out runs/a
+
+    Resume or extend a run: occupax train --out runs/a --resume --episodes 100000
+
+    The sampler is jax, kernel, host or ray; a number N of processes for Gymnasium environments; or
+    Ray on all cores, with N workers, or on a cluster. Results agree up to rounding, except that jax
+    and kernel draw different random numbers.
+
+    Args:
+        choices: problem and algorithm.
+        episodes: trajectories of each seed; with --resume, by default as many as before.
+        out: directory for configuration, metrics, checkpoints, policies and report.
+        resume: continue the run in the directory. ENV and settings may be left out.
+        workers: sampler.
+        exact: also log the exact utility and certified gap (tabular only; slow).
+        tensorboard: directory for TensorBoard.
+        progress: disable the progress bar.
+        trust: with --resume, import the module of the environment that the directory names.
+        json: print JSON instead of a table.
+    """
     training, episodes = _arguments(choices, episodes, out, resume, trust)
     training.options.update(out=out, resume=resume, progress=progress and not json)
     if exact:
@@ -113,12 +134,10 @@ def _arguments(
     choices: Choices, episodes: int | None, out: Path | None, resume: bool, trust: bool
 ) -> tuple[TrainingArguments, int]:
     if choices.env is None and resume and out is not None:
-        if used := [name for name, value in vars(choices).items() if value not in (None, ())]:
-            given = ", ".join(
-                "--set" if name == "given" else f"--{name.replace('_', '-')}" for name in used
-            )
+        if used := choices.used_options():
             raise ValueError(
-                f"the folder says what is resumed: leave out {given}, or give all of it with ENV."
+                f"the folder says what is resumed: leave out {', '.join(used)}, "
+                "or give all of it with ENV."
             )
         training, before = restore(out, trust)
         return training, before if episodes is None else episodes
@@ -207,11 +226,28 @@ def sweep(
     progress: Annotated[bool, shown("")] = True,
     json: Flag = False,
 ) -> None:
-    """Train with every combination of hyperparameters and rank them by mean utility."""
+    """Train with every combination of hyperparameters and rank them by mean utility.
+
+    Example: occupax sweep FrozenLake8x8-v1 --over step_size=0.01,0.1 --episodes 5000 --seeds 3
+
+    Values are those of hyperparameters of the algorithm, the policy or the problem, such as
+    `step_size=0.01,0.1 policy.hidden=32,64x64 discount=0.9,0.99`. Scores use --discount and
+    --horizon. Workers are N processes for Gymnasium environments, or Ray with one task for each
+    combination.
+
+    Args:
+        choices: problem and algorithm.
+        over: values to try, such as step_size=0.01,0.1.
+        episodes: trajectories of each seed with each combination.
+        out: directory with a run of each combination.
+        resume: continue the sweep in the directory, with the same options.
+        workers: workers that train.
+        progress: disable the progress bar.
+        json: print JSON instead of a table.
+    """
     training = build(choices)
     texts_of = settings.parse_lists(over)
-    if choices.algorithm is None:
-        refuse_settings_of_others(training.algorithm, texts_of)
+    check_settings(training.algorithm, choices.algorithm, texts_of)
     grid = read_values(training, texts_of)
     if not grid:
         raise ValueError("--over must name values to try, for example --over step_size=0.01,0.1.")
@@ -239,7 +275,7 @@ def sweep(
         }
         for i in np.argsort(-scores, kind="stable")
     ]
-    given = settings.parse(choices.given)
+    given = choices.settings()
     best = None
     if done.learned.any():
         best = set_text({**given, **done.points[done.best]})
