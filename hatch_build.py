@@ -12,7 +12,16 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 KERNELS = Path(__file__).parent / "src" / "occupax" / "kernels"
-FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-Wall", "-Wno-unused-parameter", "-Wno-psabi"]
+FLAGS = [
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-Wall",
+    "-Wno-unused-parameter",
+    "-Wno-psabi",
+    "-fno-math-errno",
+]
 
 
 class CustomBuildHook(BuildHookInterface[Any]):

@@ -12,7 +12,7 @@ import pytest
 import enumeration as enum
 import occupax as ox
 from occupax.algorithms import advantages as parts
-from occupax.algorithms import ppo
+from occupax.algorithms import minibatches
 from occupax.batches.queries import AllSteps, without_padding
 from simulators import Diary
 
@@ -267,7 +267,7 @@ def test_an_absorbing_state_pays_after_the_end():
 def samples_of(advantages, weights):
     batch, _ = enumerated()
     shape = batch.live.size
-    return ppo.Samples(
+    return minibatches.Samples(
         observations=jnp.asarray(batch.observations).ravel(),
         remaining=jnp.zeros(shape),
         actions=jnp.asarray(batch.actions).ravel(),
@@ -286,7 +286,8 @@ def test_the_first_gradient_of_the_surrogate_is_the_estimate_by_the_number_of_st
     policy = ox.policies.Tabular(jnp.asarray(LOGITS))
     samples = samples_of(advantages, weights)
     used = jnp.asarray(batch.live.ravel())
-    gradient, sums = eqx.filter_grad(ppo.surrogate_loss, has_aux=True)(policy, samples, used, 0.2)
+    loss = minibatches.surrogate_loss
+    gradient, sums = eqx.filter_grad(loss, has_aux=True)(policy, samples, used, 0.2)
     assert_close(-gradient.table * batch.live.sum(), truth(r))
     np.testing.assert_allclose(sums, 0.0, atol=1e-9)
 
@@ -298,12 +299,12 @@ def test_the_surrogate_pays_for_no_more_than_the_clipped_ratio():
     samples = samples_of(np.ones(batch.live.shape), np.ones(batch.live.shape))
     samples = jax.tree.map(lambda leaf: leaf[first], samples)
     shifted = replace(samples, log_probs=samples.log_probs - jnp.log(jnp.array([2.0, 0.5])))
-    loss, sums = ppo.surrogate_loss(policy, shifted, jnp.ones(2, bool), 0.2)
+    loss, sums = minibatches.surrogate_loss(policy, shifted, jnp.ones(2, bool), 0.2)
     np.testing.assert_allclose(loss, -(1.2 + 0.5) / 2, rtol=1e-6)
     divergence = (2 - 1 - np.log(2)) + (0.5 - 1 - np.log(0.5))
     np.testing.assert_allclose(sums, [divergence, 2], rtol=1e-6)
     flipped = replace(shifted, advantages=-shifted.advantages)
-    loss, _ = ppo.surrogate_loss(policy, flipped, jnp.ones(2, bool), 0.2)
+    loss, _ = minibatches.surrogate_loss(policy, flipped, jnp.ones(2, bool), 0.2)
     np.testing.assert_allclose(loss, (2.0 + 0.8) / 2, rtol=1e-6)
 
 

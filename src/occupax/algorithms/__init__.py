@@ -4,6 +4,7 @@
 * `updates`: pure functions that the updates share.
 * `planning`: the model of `PlugIn` and planning in the model.
 * `advantages` and `critics`: generalised advantages and the critic of `PPO`.
+* `minibatches` and `fused`: the epochs of `PPO`, in JAX and by the compiled kernel.
 * Each other file is one algorithm, from its pseudocode to the last line of its update.
 """
 

@@ -41,6 +41,15 @@ class Critic(eqx.Module):
             observation: one observation.
             remaining: fraction of the horizon that remains, in [0, 1].
         """
+        return self.network(self.inputs(observation, remaining))
+
+    def inputs(self, observation: Any, remaining: Float[Array, ""]) -> Float[Array, " n1"]:
+        """Return the inputs of the network.
+
+        Args:
+            observation: one observation.
+            remaining: fraction of the horizon that remains, in [0, 1].
+        """
         if self.num_states is not None:
             inputs = jax.nn.one_hot(observation, self.num_states)
         else:
@@ -48,7 +57,7 @@ class Critic(eqx.Module):
             deviation = jnp.where(self.count > 0, deviation, 1.0)
             centred = (_flat(observation, 0) - self.mean) / deviation
             inputs = jax.lax.stop_gradient(centred)
-        return self.network(jnp.append(inputs, 2 * remaining - 1))
+        return jnp.append(inputs, 2 * remaining - 1)
 
     def scaled(self, factors: Float[Array, " m"]) -> "Critic":
         """Return the critic with every head multiplied by a factor."""

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from occupax.algorithms.advantages import (
     combined_advantages,
@@ -19,6 +18,15 @@ from occupax.algorithms.advantages import (
 )
 from occupax.algorithms.base import Algorithm, AlgorithmState, Budget, Output, Phase
 from occupax.algorithms.critics import Critic, untrained_critic
+from occupax.algorithms.fused import is_fusable, train_by_kernel
+from occupax.algorithms.minibatches import (
+    Descent,
+    Learners,
+    Samples,
+    optimiser_of,
+    train_by_minibatches,
+    trainable,
+)
 from occupax.algorithms.updates import require_resolved, zero_gradient
 from occupax.baselines import BaselineName
 from occupax.batches import Batch, Steps
@@ -31,18 +39,7 @@ CRITIC_SEED = 0
 """Seed of the initial weights of the critic, which all runs share."""
 SCALE_DECAY = 0.9
 """Weight of the past in the running deviations of discounted sums."""
-ADAM_EPSILON = 1e-5
-"""Number that Adam adds to the root of its second moment."""
 METRICS = ("kl", "ratio_clipped", "explained_variance", "epochs")
-
-
-class Learners(eqx.Module):
-    """Policy and critic, with the states of their optimisers."""
-
-    policy: Policy
-    critic: Critic
-    policy_moments: Any
-    critic_moments: Any
 
 
 class PPOState(AlgorithmState):
@@ -65,22 +62,6 @@ class PPOState(AlgorithmState):
     """Values of `METRICS`."""
 
 
-class Samples(eqx.Module):
-    """Steps of a batch with the targets of policy and critic. Arrays have one entry a step."""
-
-    observations: Any
-    remaining: Float[Array, " T"]
-    """Fraction of the horizon that remains, if the critic depends on time."""
-    actions: Array
-    log_probs: Float[Array, " T"]
-    advantages: Float[Array, " T"]
-    """Normalised advantages."""
-    weights: Float[Array, " T"]
-    """Weights kappa^t, with mean 1 over the live steps."""
-    targets: Float[Array, "T m"]
-    """Targets of the critic."""
-
-
 class PPO(Algorithm[PPOState]):
     """Proximal policy optimisation with the quasi-reward of a running occupancy as its reward.
 
@@ -94,7 +75,7 @@ class PPO(Algorithm[PPOState]):
             for each epoch and each minibatch of steps:
                 theta = theta + eta Adam(grad mean kappa^t min(q_t A_t, clip(q_t, 1 -+ c) A_t))
                 psi   = psi - eta Adam(grad mean (V(s_t) - target_t)^2)
-                stop after an epoch with mean (q_t - 1 - log q_t) > max_kl
+                keep theta after an epoch with mean (q_t - 1 - log q_t) > max_kl
 
     q_t is the ratio of the probabilities of one action under theta and theta_k. The critic psi
     estimates the discounted sum of each feature if there are at most 8 (successor features).
@@ -112,7 +93,8 @@ class PPO(Algorithm[PPOState]):
         step_discount: weight of a step relative to the one before (kappa), in [0, 1]. The discount
             of the problem gives the gradient. Default: 1, all steps alike.
         clip: largest change of a ratio that the surrogate rewards (c). Default: 0.2.
-        max_kl: KL divergence from the behaviour policy that ends the epochs. Default: 0.03.
+        max_kl: KL divergence from the behaviour policy that ends the epochs of the policy. The
+            critic goes through all epochs. Default: 0.03.
         max_norm: largest norm of a gradient, of policy and critic separately. Default: 0.5.
         horizon_ends: whether nothing is earned after the horizon, which the critic then observes.
             Otherwise an episode that is truncated at the horizon has the value of its final
@@ -205,8 +187,8 @@ class PPO(Algorithm[PPOState]):
         """Return the state before the first iteration, with an untrained critic."""
         heads = number_of_heads(problem)
         critic = untrained_critic(problem.env, heads, jax.random.key(CRITIC_SEED))
-        optimiser = self._optimiser()
-        moments = (optimiser.init(_params(policy)), optimiser.init(_params(critic)))
+        optimiser = optimiser_of(self.rule)
+        moments = (optimiser.init(trainable(policy)), optimiser.init(trainable(critic)))
         zero = jnp.zeros(())
         return PPOState(
             policy=policy,
@@ -255,6 +237,7 @@ class PPO(Algorithm[PPOState]):
         advantages = jax.vmap(generalised_advantages, (0, 0, 0, 0, None, None))(
             features, values, ends, cuts, discount, self.trace
         )
+        targets = advantages + values[:, :-1]
         weights = self._weights(live)
         samples = Samples(
             observations=jax.tree.map(lambda rows: _by_step(rows[:, :-1]), steps.observations),
@@ -263,14 +246,15 @@ class PPO(Algorithm[PPOState]):
             log_probs=_by_step(steps.log_probs),
             advantages=_by_step(combined_advantages(advantages, coefficients, weights)),
             weights=_by_step(weights),
-            targets=_by_step(advantages + values[:, :-1]),
+            targets=_by_step(targets) / state.scales[:-1],
         )
         learners = Learners(state.policy, state.critic, *state.memory.rule)
-        losses = (coefficients, state.scales, self._rate(state))
-        learners, trained = self._train(learners, samples, live.ravel(), losses, key)
-        explained = _explained_variance(
-            _by_step(values[:, :-1]), samples.targets, coefficients, live.ravel()
-        )
+        train = train_by_minibatches
+        if is_fusable(state.policy, self.rule):
+            train = train_by_kernel
+        descent = self._descent(state, coefficients)
+        learners, trained = train(learners, samples, live.ravel(), descent, key)
+        explained = _explained_variance(values[:, :-1], targets, coefficients, live)
         policy, memory = self._moved(state, learners)
         return replace(
             state,
@@ -318,86 +302,18 @@ class PPO(Algorithm[PPOState]):
             decay_after = inf
         return size / jnp.sqrt(1 + state.memory.steps / decay_after)
 
-    def _optimiser(self) -> optax.GradientTransformation:
-        if isinstance(self.rule, str):
-            return optax.scale_by_adam(eps=ADAM_EPSILON)
-        return self.rule
-
-    def _train(
-        self,
-        learners: Learners,
-        samples: Samples,
-        live: Bool[Array, " T"],
-        losses: tuple[Array, Array, Array],
-        key: Key[Array, ""],
-    ) -> tuple[Learners, Float[Array, "3"]]:
-        """Return the learners after all epochs, with KL, clipped ratios and number of epochs."""
-        count = live.sum()
-        size = min(self.minibatch, len(live))
-        number = -(-count // size)
-        arrays, static = eqx.partition(learners, eqx.is_array)
-
-        def train_epoch(carry: Any) -> Any:
-            epoch, _, arrays = carry
-            draws = jax.random.uniform(jax.random.fold_in(key, epoch), live.shape)
-            order = jnp.argsort(jnp.where(live, draws, 2.0))  # steps after the end come last
-
-            def train_minibatch(i: Int[Array, ""], carry: Any) -> Any:
-                arrays, sums = carry
-                places = i + number * jnp.arange(size)  # sizes of minibatches differ by at most 1
-                used = places < count
-                rows = order[jnp.minimum(places, len(live) - 1)]
-                minibatch = jax.tree.map(lambda leaf: leaf[rows], samples)
-                learners = eqx.combine(arrays, static)
-                learners, entries = self._descend(learners, minibatch, used, losses)
-                return eqx.filter(learners, eqx.is_array), sums + entries
-
-            arrays, sums = jax.lax.fori_loop(0, number, train_minibatch, (arrays, zeros))
-            return epoch + 1, sums / jnp.maximum(count, 1), arrays
-
-        def goes_on(carry: Any) -> Bool[Array, ""]:
-            epoch, means, _ = carry
-            return (epoch < self.epochs) & (means[0] <= self.max_kl) & (count > 0)
-
-        zeros = jnp.zeros(2, samples.weights.dtype)
-        start = (jnp.zeros((), jnp.int32), zeros, arrays)
-        epochs, means, arrays = jax.lax.while_loop(goes_on, train_epoch, start)
-        return eqx.combine(arrays, static), jnp.append(means, epochs)
-
-    def _descend(
-        self,
-        learners: Learners,
-        minibatch: Samples,
-        used: Bool[Array, " B"],
-        losses: tuple[Array, Array, Array],
-    ) -> tuple[Learners, Float[Array, "2"]]:
-        """Return the learners after a minibatch, with sums of KL and clipped ratios."""
-        coefficients, scales, rate = losses
-        policy_gradient, entries = eqx.filter_grad(surrogate_loss, has_aux=True)(
-            learners.policy, minibatch, used, self.clip
+    def _descent(self, state: PPOState, coefficients: Float[Array, " m"]) -> Descent:
+        """Return the hyperparameters of the epochs of an iteration."""
+        return Descent(
+            rate=self._rate(state),
+            clip=self.clip,
+            max_kl=self.max_kl,
+            max_norm=self.max_norm,
+            head_weights=coefficients * state.scales[:-1] / state.scales[-1],
+            epochs=self.epochs,
+            minibatch=self.minibatch,
+            rule=self.rule,
         )
-        critic_gradient = eqx.filter_grad(critic_loss)(
-            learners.critic, minibatch, used, coefficients, scales
-        )
-        policy, policy_moments = self._step(
-            learners.policy, policy_gradient, learners.policy_moments, rate
-        )
-        critic, critic_moments = self._step(
-            learners.critic, critic_gradient, learners.critic_moments, rate
-        )
-        return Learners(policy, critic, policy_moments, critic_moments), entries
-
-    def _step(
-        self, network: Any, gradient: Any, moments: Any, rate: Float[Array, ""]
-    ) -> tuple[Any, Any]:
-        """Return a network after a step against a gradient of bounded norm."""
-        norm = global_norm(gradient)
-        factor = jnp.minimum(1.0, self.max_norm / jnp.where(norm > 0, norm, 1.0))
-        bounded = jax.tree.map(lambda leaf: factor * leaf, gradient)
-        direction, moments = self._optimiser().update(bounded, moments, _params(network))
-        return eqx.apply_updates(
-            network, jax.tree.map(lambda leaf: -rate * leaf, direction)
-        ), moments
 
     def _moved(self, state: PPOState, learners: Learners) -> tuple[Policy, StepState]:
         """Return the next policy, at most `radius` away, and the state of the optimisers."""
@@ -415,52 +331,6 @@ class PPO(Algorithm[PPOState]):
         policy = eqx.apply_updates(state.policy, truncated)
         moments = (learners.policy_moments, learners.critic_moments)
         return policy, StepState(state.memory.steps + 1, moments, clipped, shrink * length)
-
-
-def surrogate_loss(
-    policy: Policy, samples: Samples, used: Bool[Array, " B"], clip: Number
-) -> tuple[Float[Array, ""], Float[Array, "2"]]:
-    """Return the negative clipped surrogate, and sums of the KL divergence and clipped ratios.
-
-    Args:
-        policy: policy theta.
-        samples: minibatch.
-        used: whether each entry of the minibatch counts.
-        clip: largest change of a ratio that the surrogate rewards (c).
-    """
-    log_probs = jax.vmap(policy.log_prob)(samples.observations, samples.actions)
-    log_ratios = jnp.where(used, log_probs - samples.log_probs, 0.0)
-    ratios = jnp.exp(log_ratios)
-    clipped_ratios = jnp.clip(ratios, 1 - clip, 1 + clip)
-    gains = jnp.minimum(ratios * samples.advantages, clipped_ratios * samples.advantages)
-    count = jnp.maximum(used.sum(), 1)
-    loss = -jnp.sum(jnp.where(used, samples.weights * gains, 0.0)) / count
-    divergence = jnp.sum(ratios - 1 - log_ratios)
-    changed = jnp.sum(ratios != clipped_ratios, dtype=ratios.dtype)
-    return loss, jnp.stack([divergence, changed])
-
-
-def critic_loss(
-    critic: Critic,
-    samples: Samples,
-    used: Bool[Array, " B"],
-    coefficients: Float[Array, " m"],
-    scales: Float[Array, " m1"],
-) -> Float[Array, ""]:
-    """Return the squared error of the value and of each head, in units of their deviations.
-
-    Args:
-        critic: critic, whose heads are in units of the scales.
-        samples: minibatch.
-        used: whether each entry of the minibatch counts.
-        coefficients: coefficients of the features in the quasi-reward.
-        scales: deviations of the discounted sums of each feature and of the quasi-reward.
-    """
-    heads = jax.vmap(critic)(samples.observations, samples.remaining)
-    errors = heads - samples.targets / scales[:-1]
-    value_errors = errors @ (coefficients * scales[:-1]) / scales[-1]
-    squares = value_errors**2 + jnp.mean(errors**2, -1)
-    return jnp.sum(jnp.where(used, squares, 0.0)) / jnp.maximum(used.sum(), 1)
 
 
 def default_episodes(problem: Problem) -> int:
@@ -507,10 +377,10 @@ def _rescaled(
 
 
 def _explained_variance(
-    values: Float[Array, "T m"],
-    targets: Float[Array, "T m"],
+    values: Float[Array, "n H m"],
+    targets: Float[Array, "n H m"],
     coefficients: Float[Array, " m"],
-    live: Bool[Array, " T"],
+    live: Bool[Array, "n H"],
 ) -> Float[Array, ""]:
     """Return 1 minus the variance of the errors of the critic over that of its targets."""
     target = targets @ coefficients
@@ -524,12 +394,8 @@ def _by_step(rows: Array) -> Array:
     return rows.reshape(-1, *rows.shape[2:])
 
 
-def _params(tree: Any) -> Any:
-    return eqx.filter(tree, eqx.is_inexact_array)
-
-
 def _difference(policy: Policy, other: Policy) -> Policy:
-    return jax.tree.map(jnp.subtract, _params(policy), _params(other))
+    return jax.tree.map(jnp.subtract, trainable(policy), trainable(other))
 
 
 def _float_or_inf(number: int | None) -> float:

@@ -5,7 +5,8 @@
 - `tabular.h`: trajectories of tables. `tabular_sample.cc` draws them; `tabular_means.cc` has
   occupancies and statistics, `tabular_gradients.cc` gradients and their derivatives.
 - `network.h`: networks, and blocks of live steps. `network_steps.cc` gives a number for each step,
-  `network_gradients.cc` sums of gradients; `network_passes.cc` compiles `network_math.h` for
+  `network_gradients.cc` sums of gradients; `network_train.cc` has
+  the epochs of PPO; `network_passes.cc` compiles `network_math.h` for
   several kinds of processors; `network_memory.cc` keeps observations.
 """
 
@@ -31,6 +32,7 @@ TARGETS = {
         "outputs",
         "through",
         "turn",
+        "train",
     ),
 }
 FOR_ANY_NUMBERS = ("network_room", "network_keep")

@@ -112,6 +112,9 @@ struct Passes {
                         const T* const*, T* const*);
   void (*backward_along)(const Shape&, const T*, const T*, int64_t, const Sparse<T>&,
                          const T* const*, const T* const*, T*, T*, T*, T*, const T*, T*);
+  void (*transpose)(const T*, int64_t, int64_t, int64_t, T*, int64_t);
+  T (*squares)(int64_t, const T*);
+  void (*descend)(int64_t, const T*, T, T, T, T, T*, T*, T*);
 };
 
 // Those of the processor that this runs on.

@@ -317,5 +317,49 @@ void backward_along(const Shape& shape, const T* turned, const T* turned_directi
   }
 }
 
+// Exchanges the axes of a matrix [rows][columns], whose rows are `apart`, a few columns at a time.
 template <typename T>
-constexpr Passes<T> all_passes{forward<T>, backward<T>, forward_along<T>, backward_along<T>};
+void transpose(const T* from, int64_t rows, int64_t columns, int64_t apart, T* to,
+               int64_t to_apart) {
+  constexpr int64_t FEW_COLUMNS = 8;
+  for (int64_t first = 0; first < columns; first += FEW_COLUMNS) {
+    const int64_t last = std::min(columns, first + FEW_COLUMNS);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = first; c < last; ++c) to[c * to_apart + r] = from[r * apart + c];
+  }
+}
+
+// The sum of squares, in the same order for vectors of any size.
+template <typename T>
+T squares(int64_t size, const T* values) {
+  constexpr int64_t SUMS = 16;
+  T sums[SUMS] = {};
+  int64_t i = 0;
+  for (; i + SUMS <= size; i += SUMS)
+    for (int64_t j = 0; j < SUMS; ++j) sums[j] += values[i + j] * values[i + j];
+  for (; i < size; ++i) sums[0] += values[i] * values[i];
+  T total = 0;
+  for (T const sum : sums) total += sum;
+  return total;
+}
+
+// A step of Adam against `factor` times a gradient; the corrections are those of its moments.
+template <typename T>
+void descend(int64_t size, const T* gradient, T factor, T rate, T first_correction,
+             T second_correction, T* __restrict parameters, T* __restrict first,
+             T* __restrict second) {
+  constexpr T FIRST_DECAY = 0.9;
+  constexpr T SECOND_DECAY = 0.999;
+  constexpr T EPSILON = 1e-5;
+  for (int64_t i = 0; i < size; ++i) {
+    const T slope = factor * gradient[i];
+    first[i] = FIRST_DECAY * first[i] + (1 - FIRST_DECAY) * slope;
+    second[i] = SECOND_DECAY * second[i] + (1 - SECOND_DECAY) * slope * slope;
+    const T root = std::sqrt(second[i] * second_correction);
+    parameters[i] -= rate * (first[i] * first_correction) / (root + EPSILON);
+  }
+}
+
+template <typename T>
+constexpr Passes<T> all_passes{forward<T>,   backward<T>, forward_along<T>, backward_along<T>,
+                               transpose<T>, squares<T>,  descend<T>};
