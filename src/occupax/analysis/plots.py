@@ -92,7 +92,8 @@ def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
         lambda found: re.sub(r"-?\d+\.\d+", tenths, found[0]),
         stream.getvalue(),
     )
-    return re.sub(r"\s*\n\s*", "\n", shorter)
+    one_line_each = re.sub(r"\s*\n\s*", "\n", shorter)
+    return one_line_each.replace("\nL ", "L")
 
 
 class Look(NamedTuple):
