@@ -191,7 +191,7 @@ def test_maps_show_the_visits():
         plots.draw(Maps("here", "Here", "", (HeatMap("here", grid),))).axes[0].images[0].get_array()
     )
     np.testing.assert_array_equal(np.ma.getmaskarray(image), grid == 0)
-    np.testing.assert_array_equal(image.compressed(), [4.0, 2.0, 0.004])
+    np.testing.assert_array_equal(image.compressed(), [4.0, 2.0, 1e-9])
 
 
 # The report

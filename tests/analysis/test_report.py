@@ -128,7 +128,7 @@ def test_cells_of_a_grid_are_where_they_belong(tmp_path: Path):
     assert values.shape == (2, 3)  # velocities upwards, places from left to right
     assert values.sum() == pytest.approx(1.75)
     assert values[:, 1].sum() == pytest.approx(1.75)
-    assert "entry 0 of the observation from -1.2 to 0.6; upwards: entry 1" in maps.caption
+    assert (maps.x_label, maps.y_label[:14]) == ("observation[0], -1.2 to 0.6", "observation[1]")
     file = tmp_path / results.ASSESSMENT
     results._write_assessment(found, file)
     saved = results._read_assessment(file, 1)

@@ -26,6 +26,7 @@ MODULES = (
     "estimators",
     "exact",
     "features",
+    "plot",
     "policies",
     "samplers",
     "theory",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Bool, Num
 
 from occupax.analysis.statistics import quartiles
 from occupax.errors import unknown
@@ -110,6 +110,8 @@ class HeatMap:
     """For each cell a text of none or some of the arrows ←↓→↑."""
     marks: Sequence[Sequence[str]] | None = None
     """For each cell a letter, or nothing."""
+    walls: Bool[np.ndarray, "row column"] | None = None
+    """Whether each cell is a wall, which nobody can visit."""
 
     def __post_init__(self) -> None:
         shape = self.values.shape
@@ -123,9 +125,11 @@ class HeatMap:
 
 @dataclass(frozen=True, eq=False)
 class Maps(_Figure):
-    """Grids of visits side by side, on one logarithmic scale of colours."""
+    """Grids of visits side by side, on one scale of colours."""
 
     grids: tuple[HeatMap, ...]
+    x_label: str = ""
+    y_label: str = ""
 
 
 def figure_name(text: str) -> str:
@@ -143,15 +147,15 @@ def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) ->
     return Series(name, x, median) if len(values) == 1 else Series(name, x, median, lower, upper)
 
 
-def thin(series: Series) -> Series:
-    """Return a series with at most `MOST_POINTS` points, evenly spread, with first and last."""
-    kept = spread(len(series.x))
+def thin(series: Series, most: int = MOST_POINTS) -> Series:
+    """Return a series with at most `most` points, evenly spread, with first and last."""
+    kept = spread(len(series.x), most)
     return replace(series, **{name: array[kept] for name, array in series.arrays().items()})
 
 
-def spread(count: int) -> np.ndarray:
-    """The indices of at most `MOST_POINTS` of some points, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
+def spread(count: int, most: int = MOST_POINTS) -> np.ndarray:
+    """Return the indices of at most `most` of some points, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def csv_text(chart: Chart | Maps) -> str:

@@ -38,8 +38,11 @@ LEVEL_DASHES = ((6, 3), (1.5, 2), (8, 2, 1, 2))
 MARKERS_A_LINE = 8
 ROUND = (1, 2, 2.5, 5, 10)
 """Steps between the numbers of an axis, but for a power of ten."""
-VISITS_SHOWN = 1e-3
-"""The share of the visits of the most visited cell below which all cells have one colour."""
+COLOUR_MAP = "viridis"
+"""Colours of visits, everywhere."""
+EXPONENT = 0.5
+"""Exponent of visits in the scale of colours: the square root shows rare visits too."""
+WALL_COLOUR = "#b0b0b0"
 MOVES = {"←": (-1, 0), "↓": (0, 1), "→": (1, 0), "↑": (0, -1)}
 """The columns and rows by which each arrow moves."""
 MAPS_ABREAST = 3
@@ -229,11 +232,11 @@ def _finish(axes: Any, chart: Chart) -> None:
 
 
 def _draw_maps(maps: Maps, bare: bool) -> "Figure":
-    from matplotlib.colors import LogNorm
+    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
     most = max(float(grid.values.max()) for grid in maps.grids) or 1.0
-    scale = LogNorm(VISITS_SHOWN * most, most)
+    scale = PowerNorm(EXPONENT, 0.0, most)
     columns = min(len(maps.grids), MAPS_ABREAST)
     rows = ceil(len(maps.grids) / columns)
     width = MAP_WIDTHS.get(columns, 1.85) if bare else 2.4
@@ -252,15 +255,17 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
         axes.remove()
     image = None
     for axes, grid, title in zip(panels, maps.grids, titles, strict=False):
-        shown = np.ma.masked_equal(
-            np.where(grid.values > 0, np.maximum(grid.values, VISITS_SHOWN * most), 0.0), 0.0
-        )
-        image = axes.imshow(shown, norm=scale, cmap="cividis", interpolation="none")
+        shown = np.ma.masked_less_equal(grid.values, 0.0)
+        image = axes.imshow(shown, norm=scale, cmap=COLOUR_MAP, interpolation="none")
         axes.patch.set(hatch="////", edgecolor="#808080")
+        _draw_walls(axes, grid)
         _draw_arrows(axes, grid, np.ma.filled(scale(shown), np.nan))
         _draw_marks(axes, grid, np.ma.filled(scale(shown), np.nan))
         axes.set_title(title, fontsize=10)
         axes.set(xticks=[], yticks=[])
+        axes.set_xlabel(maps.x_label, fontsize=9)
+        if axes is panels[0]:
+            axes.set_ylabel(maps.y_label, fontsize=9)
     if image is not None:
         place: Any = {
             "ax": panels[: len(maps.grids)],
@@ -272,6 +277,17 @@ def _draw_maps(maps: Maps, bare: bool) -> "Figure":
     if not bare:
         figure.suptitle(maps.title, fontsize=13, fontweight="bold")
     return figure
+
+
+def _draw_walls(axes: Any, grid: HeatMap) -> None:
+    """Fill the cells of walls with grey."""
+    from matplotlib.patches import Rectangle
+
+    if grid.walls is None:
+        return
+    for row, column in np.argwhere(grid.walls):
+        corner = (column - 0.5, row - 0.5)
+        axes.add_patch(Rectangle(corner, 1, 1, facecolor=WALL_COLOUR, linewidth=0))
 
 
 def _draw_arrows(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row column"]) -> None:
@@ -308,7 +324,7 @@ def _draw_marks(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row col
             if not mark:
                 continue
             busy = bool(grid.arrows and grid.arrows[i][j])
-            x, y, size = (j - 0.32, i - 0.3, 6) if busy else (j, i, 9)
+            x, y, size = (j - 0.28, i - 0.25, 7) if busy else (j, i, 9)
             style = {"ha": "center", "va": "center", "fontsize": size, "fontweight": "bold"}
             axes.text(x, y, mark, color=str(_on(brightness[i, j])), **style)
 

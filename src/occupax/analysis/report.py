@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.analysis import describe, page, statistics, verdict
-from occupax.analysis.charts import Chart, Maps, figure_name
+from occupax.analysis.charts import Chart, Maps, figure_name, thin
 from occupax.analysis.comparison import Runs, compare, differing, telling_names
+from occupax.analysis.densities import density_maps, has_density
 from occupax.analysis.describe import (
     DIAGNOSTICS,
     HEADLINES,
@@ -33,10 +34,12 @@ from occupax.exact.probabilities import probabilities
 from occupax.io.files import write_bytes, write_text
 from occupax.io.records import EXACT
 from occupax.outcome import Assessment, Finding, Outcome, References
+from occupax.samplers import EpisodeError
 from occupax.training.assessment import assess_with_references, counted_grid
 from occupax.training.recording import record_preview
 
 REPORT = "report.html"
+POINTS_OF_SMALL_CHART = 80
 OF_CONSTRAINTS = ("multiplier/", "violation/")
 """What the metrics of constraints begin with."""
 
@@ -228,7 +231,9 @@ def _titled(
 
 
 def _diagnostic(anchor: str, outcome: Outcome, metric: str) -> dict[str, Any]:
-    chart = replace(_titled(anchor, outcome, metric), singles=())
+    chart = _titled(anchor, outcome, metric)
+    series = tuple(thin(one, POINTS_OF_SMALL_CHART) for one in chart.series)
+    chart = replace(chart, series=series, singles=())
     figure = describe.draw_metric(chart, metric, bare=True)
     figure.set_size_inches(3.3, 2.3)
     figure.axes[0].set_ylabel("")  # the caption begins with it
@@ -248,11 +253,25 @@ def _visits(anchor: str, outcome: Outcome, assessment: Assessment) -> Maps | Non
     grid = counted_grid(outcome.problem)
     if grid is not None and assessment.visits is not None:
         return grid_map(name, title, grid, assessment.visits[best])
+    if has_density(outcome.problem):
+        return _density(name, title, outcome, best)
     if not isinstance(outcome.problem.env, TabularMDP):
         return None
     return visits(
         name, outcome.problem, probabilities(outcome.problem, outcome.policies[best]), title
     )
+
+
+def _density(name: str, title: str, outcome: Outcome, best: int) -> Maps | None:
+    """Return the visits of the initial and the best policy over two entries of the observation."""
+    assert outcome.problem is not None  # noqa: S101
+    policies = [(title, outcome.policies[best])]
+    if outcome.initial_policy is not None:
+        policies.insert(0, ("initial policy", outcome.initial_policy))
+    try:
+        return density_maps(name, outcome.problem, policies)
+    except EpisodeError:  # the headline says so
+        return None
 
 
 def _median(column: np.ndarray) -> float:

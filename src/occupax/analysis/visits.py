@@ -51,7 +51,7 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
             if layout.moves:
                 caption += " Its arrows are the actions taken most often in each cell."
     uniform = exact.occupancy(problem, np.full(best.shape, 1 / env.num_actions))
-    grids.append(HeatMap("uniform policy", layout.to_map(uniform.sum(1)), marks=layout.marks))
+    grids.append(_state_map("uniform policy", uniform.sum(1), layout))
     return replace(policy_map, caption=caption, grids=tuple(grids))
 
 
@@ -60,6 +60,32 @@ def _legend(layout: Layout) -> str:
     drawn = set("".join(layout.rows))
     meanings = [f"{letter}: {name}" for letter, name in LETTERS.items() if letter in drawn]
     return f" {'; '.join(meanings)}." if meanings else ""
+
+
+def occupancy_map(
+    title: str, problem: Problem, occupancy: Float[np.ndarray, "S A"], *, arrows: bool = True
+) -> HeatMap:
+    """Return a map of an occupancy measure on the layout of a table.
+
+    Args:
+        title: Title of the map.
+        problem: Problem on a table.
+        occupancy: Discounted visits of each state and action.
+        arrows: Whether to draw the most probable moves of each cell.
+
+    Raises:
+        ValueError: If the table has no layout.
+    """
+    env = cast("TabularMDP", problem.env)
+    layout = env.layout
+    if layout is None:
+        raise ValueError(
+            "the environment must have a layout to be drawn: TabularMDP(..., "
+            "layout=ox.envs.Layout(rows))."
+        )
+    if not arrows:
+        layout = Layout(layout.rows, (), layout.states_per_cell)
+    return _grid(title, occupancy, layout, np.asarray(env.terminal))
 
 
 def saved_layout(setup: dict[str, Any]) -> Layout | None:
@@ -73,28 +99,27 @@ def saved_layout(setup: dict[str, Any]) -> Layout | None:
 def grid_map(name: str, title: str, grid: Grid, visited: Float[np.ndarray, " cells"]) -> Maps:
     """Return a map of the visits of the cells of a grid, along its first two coordinates."""
     cells = visited.reshape(grid.bins)
-    plane = (
-        cells.sum(tuple(range(2, cells.ndim))) if cells.ndim > 2 else cells.reshape(len(cells), -1)
-    )
-    names = [_coordinate(it) for it in (*grid.coordinates, *(f"action {i}" for i in grid.actions))]
-    along = [
-        f"{it} from {low:g} to {high:g}"
-        for it, low, high in zip(names, grid.low, grid.high, strict=True)
-    ]
-    caption = (
-        "How often each cell is visited in an episode, discounted and estimated. "
-        f"From left to right: {along[0]}"
-    )
-    caption += f"; upwards: {along[1]}" if len(along) > 1 else ""
-    caption += f"; summed over {', '.join(names[2:])}" if len(names) > 2 else ""
-    caption += ". Brighter is more often; hatched is never."
-    return Maps(name, "Visits", caption, (HeatMap(title, plane.T[::-1]),))
+    plane = cells.reshape(len(cells), -1)
+    if cells.ndim > 2:
+        plane = cells.sum(tuple(range(2, cells.ndim)))
+    names = [_coordinate(coordinate) for coordinate in grid.coordinates]
+    names += [f"action[{entry}]" for entry in grid.actions]
+    labels: list[str] = []
+    for coordinate, low, high in zip(names, grid.low, grid.high, strict=True):
+        labels.append(f"{coordinate}, {low:g} to {high:g}")
+    caption = "Discounted visits of each cell per episode, estimated. "
+    if len(names) > 2:
+        caption += f"Summed over {', '.join(names[2:])}. "
+    caption += "Brighter is more often; hatched is never."
+    return Maps(name, "Visits", caption, (HeatMap(title, plane.T[::-1]),), *labels[:2])
 
 
-def _coordinate(it: Any) -> str:
-    if isinstance(it, str):
-        return it
-    return f"entry {it} of the observation" if isinstance(it, int) else f"entry {it[1]} of {it[0]}"
+def _coordinate(coordinate: int | tuple[str, int]) -> str:
+    """Return an entry of the observation as an expression of Python."""
+    if isinstance(coordinate, int):
+        return f"observation[{coordinate}]"
+    name, entry = coordinate
+    return f'observation["{name}"][{entry}]'
 
 
 def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"], layout: Layout) -> Maps:
@@ -103,8 +128,11 @@ def visits_map(name: str, title: str, visited: Float[np.ndarray, " S"], layout: 
         "How often each cell is visited in an episode, discounted and exact. "
         "Brighter is more often; hatched is never."
     )
-    grid = HeatMap(title, layout.to_map(visited), marks=layout.marks)
-    return Maps(name, "Visits", caption, (grid,))
+    return Maps(name, "Visits", caption, (_state_map(title, visited, layout),))
+
+
+def _state_map(title: str, visited: Float[np.ndarray, " S"], layout: Layout) -> HeatMap:
+    return HeatMap(title, layout.to_map(visited), marks=layout.marks, walls=layout.walls)
 
 
 def _grid(
@@ -114,7 +142,7 @@ def _grid(
     visited = occupancy.sum(1)
     values = layout.to_map(visited)
     if not layout.moves:
-        return HeatMap(title, values, marks=layout.marks)
+        return _state_map(title, visited, layout)
     likely = occupancy >= AS_GOOD * occupancy.max(1, keepdims=True)
     arrows = [[""] * layout.shape[1] for _ in range(layout.shape[0])]
     for state, cell in enumerate(layout.cells):
@@ -122,4 +150,4 @@ def _grid(
             row, column = divmod(cell, layout.shape[1])
             moves = compress(layout.moves, likely[state])
             arrows[row][column] = "".join(ARROWS.get(move, "") for move in moves)
-    return HeatMap(title, values, arrows, layout.marks)
+    return HeatMap(title, values, arrows, layout.marks, layout.walls)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from occupax import exact
+from occupax import exact, plot
 from occupax.analysis.describe import UTILITIES, plot_metric
 from occupax.analysis.diagnosis import diagnose
 from occupax.analysis.report import write_report
-from occupax.analysis.verdict import finding_lines, headline, run_name, short_description
+from occupax.analysis.verdict import finding_lines, headline, run_name, short, short_description
 from occupax.display import Description
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import OccupaxWarning, check_path
@@ -24,7 +24,7 @@ from occupax.outcome import Assessment, Finding, Outcome, References
 from occupax.policies import Policy
 from occupax.problem import Problem
 from occupax.samplers import EpisodeError
-from occupax.training.assessment import assess, find_references
+from occupax.training.assessment import assess, find_references, quick_optimum
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,6 +223,36 @@ class Result(Outcome):
         if metric in UTILITIES:
             references = self.references
         return plot_metric(self, metric, references=references)
+
+    def plot_visits(self, episodes: int | None = None) -> Any:
+        """Draw the visits of the best policy beside those of other policies.
+
+        The others are the uniform and the optimal policy on a table with a layout, the optimum if
+        a few seconds suffice, and else the initial policy. `ox.plot.occupancy` draws any policies.
+
+        Args:
+            episodes: number of sampled episodes, unless the problem is tabular.
+
+        Returns:
+            A Matplotlib figure.
+
+        Raises:
+            ValueError: if a table has no layout, or observations are no vectors.
+        """
+        problem = self._known_problem()
+        best = self.best_policy
+        if not isinstance(problem.env, TabularMDP):
+            both = [self.initial_policy, best]
+            names = ["initial policy", "best policy"]
+            return plot.occupancy(problem, *both, titles=names, episodes=episodes)
+        value = float(exact.value(problem, best))
+        shown: list[Any] = ["uniform", best]
+        titles: list[str | None] = [None, f"best policy: {short(value)}"]
+        optimum = quick_optimum(problem)
+        if optimum is not None:
+            shown.append(optimum)
+            titles.append(None)
+        return plot.occupancy(problem, *shown, titles=titles)
 
     def save(self, folder: str | Path) -> None:
         """Write configuration, metrics, policies and evaluation. `load_result` reads them.

@@ -70,10 +70,7 @@ def describe_chart(chart: Chart) -> str:
 
 
 def _describe_maps(maps: Maps) -> str:
-    seen = [
-        np.count_nonzero(grid.values > plots.VISITS_SHOWN * grid.values.max())
-        for grid in maps.grids
-    ]
+    seen = [np.count_nonzero(grid.values > 0) for grid in maps.grids]
     texts = [
         f"{count} of {grid.values.size}, {grid.title}"
         for count, grid in zip(seen, maps.grids, strict=True)
