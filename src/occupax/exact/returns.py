@@ -10,28 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import sparse
-from scipy.sparse import linalg
 
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics
+from occupax.exact.krylov import solve_krylov
+from occupax.exact.sweeps import ActionArray, Backup, StateArray, table_sweeps
 from occupax.problem import ProblemSource, as_problem
 
 UNIT_ROUNDOFF = 2.0**-53
 SUM_ROUNDING = 64 * UNIT_ROUNDOFF
 """Bound of the relative rounding error of a pairwise sum."""
-ADVANTAGE_ROUNDING = 4e-15
-"""Relative advantage below which an action is not surely better than the current one."""
 MAX_SWEEPS = 1024
 """Least number of sweeps of value iteration without progress after which planning stops."""
 KRYLOV_ACCURACY = 1e-2
 """Residual of a linear solve relative to the Bellman residual, while the policy changes."""
-KRYLOV_STEPS = 200
-"""Largest number of steps of a Krylov method between two policies."""
-RESTART = 30
-"""Number of vectors that GMRES keeps."""
-StateArray = Float[np.ndarray, " S"]
-ActionArray = Int[np.ndarray, " S"]
+KRYLOV_STEPS = 30
+"""Largest number of products of a Krylov method for each sweep of value iteration before it."""
 
 
 class BestResponse(NamedTuple):
@@ -59,17 +53,6 @@ class BestResponse(NamedTuple):
         table = np.zeros((*self.actions.shape, self.num_actions))
         np.put_along_axis(table, self.actions[..., None], 1.0, -1)
         return table
-
-
-class Backup(NamedTuple):
-    """Bellman backup of values v: a greedy policy and its Bellman residual."""
-
-    residual: StateArray
-    """T_pi v - v, for the greedy policy pi."""
-    actions: ActionArray
-    """Greedy policy of v."""
-    highest: float
-    """Largest entry of T v - v."""
 
 
 def value_iteration(problem: ProblemSource) -> BestResponse:
@@ -118,38 +101,41 @@ def best_response(
         return _backward_induction(model, reward, model.horizon)
     if values is None:
         values = np.zeros(model.shape[0])
+    values = np.array(values, np.float64)
     return _policy_iteration(_Planner(model, reward), values, tolerance, deadline)
 
 
+def bellman_bounds(
+    model: Dynamics, reward: StateActionArray, values: StateArray
+) -> tuple[float, float]:
+    """Return bounds of the maximum return that follow from any values, by one Bellman backup.
+
+    Args:
+        model: dynamics of the problem, with an infinite horizon.
+        reward: reward of each state and action.
+        values: approximate return from each state.
+
+    Returns:
+        A lower bound of the return of the greedy policy, and an upper bound of all returns.
+    """
+    planner = _Planner(model, reward * model.counting[:, None])
+    response = planner.response(values, planner.backup(values, None))
+    return response.value, response.upper_bound
+
+
 class _Planner:
-    """Policy iteration for one reward."""
+    """Bellman backups, sweeps and bounds for one reward."""
 
     def __init__(self, model: Dynamics, reward: StateActionArray):
         self.model = model
         self.reward = reward
-        self.states = np.arange(model.shape[0])
-        sums = model.transition.sum(axis=1)
-        self.lowest_sum = float(sums.min())
-        self.highest_sum = float(sums.max())
+        self.sweeps = table_sweeps(model, reward)
         self.largest_reward = float(np.abs(reward).max())
-        room = 1 - model.discount * self.highest_sum
-        self.max_sweeps = MAX_SWEEPS + int(20 / room)
         self.successors = int(np.diff(model.transition.indptr).max())
 
     def backup(self, values: StateArray, current: ActionArray | None) -> Backup:
         """Return the Bellman backup. The current action is kept unless it is surely worse."""
-        action_values = self.reward + self.model.discount * self.model.following(values)
-        actions = action_values.argmax(1)
-        highest_values = action_values[self.states, actions]
-        highest = float((highest_values - values).max())
-        if current is None:
-            return Backup(highest_values - values, actions, highest)
-        current_values = action_values[self.states, current]
-        scale = 1 + float(np.abs(highest_values).max())
-        improves = highest_values - current_values > ADVANTAGE_ROUNDING * scale
-        actions = np.where(improves, actions, current)
-        greedy_values = np.where(improves, highest_values, current_values)
-        return Backup(greedy_values - values, actions, highest)
+        return self.sweeps.backup(values, current, 2 * self.rounding(values))
 
     def response(self, values: StateArray, backup: Backup) -> BestResponse:
         """Return the greedy policy with a lower bound of its return and an upper bound for all.
@@ -160,14 +146,14 @@ class _Planner:
         """
         initial = self.model.initial
         rounding = self.rounding(values)
-        lowest = float(backup.residual.min()) - rounding
+        lowest = backup.lowest - rounding
         highest = backup.highest + rounding
-        lower_sum = self.highest_sum
+        lower_sum = backup.highest_sum
         if lowest > 0:
-            lower_sum = self.lowest_sum
-        upper_sum = self.highest_sum
+            lower_sum = backup.lowest_sum
+        upper_sum = backup.highest_sum
         if highest < 0:
-            upper_sum = self.lowest_sum
+            upper_sum = backup.lowest_sum
         mass = float(initial.sum())
         discount = self.model.discount
         center = float((initial * values).sum())
@@ -176,23 +162,24 @@ class _Planner:
         upper = center + error + mass * highest / (1 - discount * upper_sum)
         return BestResponse(lower, upper, values, backup.actions, self.model.shape[1])
 
+    def correction(self, backup: Backup, max_steps: int) -> StateArray:
+        """Return e with (I - gamma P_pi) e = residual, approximately."""
+
+        def multiply(vector: StateArray) -> StateArray:
+            return self.sweeps.apply(backup.actions, vector)
+
+        return solve_krylov(multiply, backup.residual, KRYLOV_ACCURACY, max_steps)
+
     def rounding(self, values: StateArray) -> float:
         """Return a bound of the rounding error of the Bellman residual."""
         scale = self.largest_reward + float(np.abs(values).max())
         return (self.successors + 3) * UNIT_ROUNDOFF * scale
 
-    def smallest_gap(self, values: StateArray) -> float:
+    def smallest_gap(self, values: StateArray, backup: Backup) -> float:
         """Return a gap that rounding errors alone explain."""
         mass = float(self.model.initial.sum())
-        room = 1 - self.model.discount * self.highest_sum
+        room = 1 - self.model.discount * backup.highest_sum
         return 4 * mass * self.rounding(values) / room
-
-    def correction(self, backup: Backup, accuracy: float) -> StateArray:
-        """Return e with (I - gamma P_pi) e = residual, up to a relative accuracy."""
-        A = self.model.shape[1]
-        rows = self.states * A + backup.actions
-        matrix = self.model.transition[rows]
-        return solve_krylov(matrix, self.model.discount, backup.residual, accuracy)
 
 
 def _policy_iteration(
@@ -206,19 +193,17 @@ def _policy_iteration(
     """
     backup = planner.backup(values, None)
     best = planner.response(values, backup)
+    max_sweeps = MAX_SWEEPS + int(20 / (1 - planner.model.discount * backup.highest_sum))
     sweeps = 1
-    while sweeps <= planner.max_sweeps:
-        if best.gap <= max(tolerance, planner.smallest_gap(best.values)):
+    while sweeps <= max_sweeps:
+        if best.gap <= max(tolerance, planner.smallest_gap(best.values, backup)):
             break
         if deadline is not None and monotonic() >= deadline:
             break
-        for _ in range(sweeps):
-            values = values + backup.residual
-            previous = backup.actions
-            backup = planner.backup(values, previous)
-            if np.array_equal(backup.actions, previous):
-                break
-        values = values + planner.correction(backup, KRYLOV_ACCURACY)
+        for count in range(sweeps):
+            values = planner.sweeps.sweep(values, reverse=count % 2 == 1)
+        backup = planner.backup(values, backup.actions)
+        values = values + planner.correction(backup, KRYLOV_STEPS * sweeps)
         backup = planner.backup(values, backup.actions)
         response = planner.response(values, backup)
         sweeps *= 2
@@ -227,43 +212,6 @@ def _policy_iteration(
         if response.gap < best.gap:
             best = response
     return best
-
-
-def solve_krylov(
-    matrix: sparse.csr_array, discount: float, right: StateArray, accuracy: float
-) -> StateArray:
-    """Return an approximate solution of (I - discount * matrix) x = right.
-
-    BiCGStab is faster, and GMRES takes over where BiCGStab breaks down.
-
-    Args:
-        matrix: transition probabilities [S, S] under a policy.
-        discount: discount factor.
-        right: right-hand side.
-        accuracy: Euclidean norm of the residual relative to the right-hand side.
-
-    Returns:
-        The solution with the smaller residual, at worst `right`.
-    """
-    S = right.size
-
-    def multiply(vector: StateArray) -> StateArray:
-        return vector - discount * (matrix @ vector)
-
-    system = linalg.LinearOperator((S, S), matvec=multiply, dtype=np.float64)  # pyright: ignore[reportCallIssue]
-    solution, _ = linalg.bicgstab(system, right, rtol=accuracy, atol=0.0, maxiter=KRYLOV_STEPS // 2)
-    target = accuracy * float(np.linalg.norm(right))
-    if np.linalg.norm(right - multiply(solution)) <= 2 * target:
-        return solution
-    solution, _ = linalg.gmres(
-        system,
-        right,
-        rtol=accuracy,
-        atol=0.0,
-        restart=RESTART,
-        maxiter=-(-KRYLOV_STEPS // RESTART),
-    )
-    return solution
 
 
 def _backward_induction(model: Dynamics, reward: StateActionArray, horizon: int) -> BestResponse:

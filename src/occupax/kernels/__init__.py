@@ -8,6 +8,7 @@
   `network_gradients.cc` sums of gradients; `network_train.cc` has
   the epochs of PPO; `network_passes.cc` compiles `network_math.h` for
   several kinds of processors; `network_memory.cc` keeps observations.
+- `planning.cc`: Bellman backups of sparse tables, called by `planning`.
 """
 
 import ctypes
