@@ -91,6 +91,10 @@ CANDIDATES: dict[str, Settings] = {
     "epochs 20": {"epochs": 20},
     "minibatch 32": {"minibatch": 32},
     "deviation 1": {"deviation": 1.0},
+    "step 0.003, KL 0.015": {"step_size": 0.003, "max_kl": 0.015},
+    "step 0.003, minibatch 32": {"step_size": 0.003, "minibatch": 32},
+    "KL 0.015, minibatch 32": {"max_kl": 0.015, "minibatch": 32},
+    "all three": {"step_size": 0.003, "max_kl": 0.015, "minibatch": 32},
     "mixing 0.2": {"mixing": 0.2},
     "mixing 1": {"mixing": 1.0},
 }
@@ -115,7 +119,7 @@ def scores(name: str, settings: Settings, seeds: tuple[int, ...]) -> dict[str, A
 def score_of_task(
     task: Task, algorithm: Any, seeds: tuple[int, ...], policy: Any = None
 ) -> dict[str, Any]:
-    """Return the score of each seed of an algorithm on a task, and the processor time."""
+    """Return the scores of an algorithm on a task, the processor time, and the learning curves."""
     start = time.process_time()
 
     def is_over(progress: Progress) -> bool:
@@ -140,7 +144,14 @@ def score_of_task(
         last.append(float(np.mean(late)))
     score = (np.array(last) - task.first) / (task.goal - task.first)
     seconds = time.process_time() - start
-    return {"last": last, "score": np.clip(score, -1, 1).tolist(), "seconds": seconds}
+    return {
+        "last": last,
+        "score": np.clip(score, -1, 1).tolist(),
+        "seconds": seconds,
+        "values": values.tolist(),
+        "steps": result.steps.tolist(),
+        "batch": int(result.episodes[1] - result.episodes[0]),
+    }
 
 
 def cell(folder: Path, name: str, candidate: str, seeds: tuple[int, ...]) -> dict[str, Any]:
@@ -173,5 +184,5 @@ if __name__ == "__main__":
         wanted = sys.argv[3].split(",")
     listed = list(CANDIDATES) if chosen_seeds == DEVELOPMENT else ["base"]
     if len(sys.argv) > 4:
-        listed = sys.argv[4].split(",")
+        listed = sys.argv[4].split(";")
     main(Path(sys.argv[2]), wanted, listed, chosen_seeds)
