@@ -10,10 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from occupax.algorithms import Budget
 from occupax.io.files import read_arrays, write_arrays
 from occupax.io.lock import hold_lock
 from occupax.io.run_folder import versions
 from occupax.progress import ProgressBar
+from occupax.training.budgets import size, used
 from occupax.training.loggers import Logger
 
 MAX_PROGRAMS = 20
@@ -178,13 +180,13 @@ class _JobLogger(Logger):
         self._bar = bar
         self._start = start
         self._length = length
-        self._budget = 1
+        self._budget = Budget(episodes=1)
 
-    def open(self, seeds: Sequence[int], budget: int, table: Any) -> None:
+    def open(self, seeds: Sequence[int], budget: Budget, table: Any) -> None:
         self._budget = budget
 
     def log(self, table: Any) -> None:
-        fraction = int(table.episodes[-1]) / self._budget
+        fraction = used(self._budget, table) / size(self._budget)
         self._bar.update(self._start + self._length * fraction)
 
     def close(self) -> None:

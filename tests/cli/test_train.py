@@ -13,6 +13,7 @@ import pytest
 import occupax as ox
 from commands import ICE, SIZES, interrupt_after, occupax
 from occupax import cli
+from occupax.algorithms import Budget
 from occupax.analysis.verdict import share_text, short
 from occupax.cli.choices import Choices, build, restore
 from occupax.cli.commands.training import summarise
@@ -160,17 +161,17 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
         setup = make_setup(
             problem, [ox.TSIVRPG()], policy, seeds, seed=3, record_every=2, exact=True
         )
-        run_folder.write_config(tmp_path, *setup_config(setup, 1000))
+        run_folder.write_config(tmp_path, *setup_config(setup, Budget(1000)))
         return setup
 
     for policy, seeds in ((ox.policies.mlp(), [0, 4]), (None, 3), (ox.policies.mlp(hidden=[8]), 1)):
         setup = write(policy, seeds)
-        task, episodes = restore(tmp_path)
+        task, budget = restore(tmp_path)
         again = make_setup(task.problem, [task.algorithm], **task.options)
-        assert episodes == 1000
+        assert budget == Budget(1000)
         assert eqx.tree_equal(again.policies, setup.policies)
         assert (
-            setup_config(again, 1000)[0]["fingerprint"]
+            setup_config(again, Budget(1000))[0]["fingerprint"]
             == run_folder.read_config(tmp_path)[0]["fingerprint"]
         )
     write(ox.policies.mlp(hidden=[8]), 2)
@@ -183,7 +184,7 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
 def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
     problem = ox.Problem(ox.make(ICE), lambda occupancy: occupancy.sum(), horizon=10)
     setup = make_setup(problem, [ox.TSIVRPG()], None, 1, seed=0, record_every=1, exact=False)
-    run_folder.write_config(tmp_path, *setup_config(setup, 1000))
+    run_folder.write_config(tmp_path, *setup_config(setup, Budget(1000)))
     code, _, err = occupax("train", "--out", tmp_path, "--resume")
     assert code == 2
     assert f"the run in {tmp_path} has parts that no file can restore: repeat the command" in err
@@ -336,7 +337,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         (("train",), "ENV must be given, or --out FOLDER --resume"),
         (("train", "--resume"), "ENV must be given, or --out FOLDER --resume"),
         (("train", "--out", "nowhere", "--resume"), "nowhere is not the directory of a run"),
-        (("train", ICE), "--episodes must be given"),
+        (("train", ICE), "--episodes or --steps must be given"),
         (
             ("train", ICE, "--episodes", "0"),
             "episodes must be a whole number of at least 1, got 0.",

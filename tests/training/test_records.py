@@ -13,6 +13,7 @@ import pytest
 import enumeration as enum
 import occupax as ox
 from folders import reseal
+from occupax.algorithms import Budget
 from occupax.analysis import write_report
 from occupax.analysis.describe import number
 from occupax.exact.probabilities import probabilities
@@ -380,7 +381,7 @@ def test_callbacks_are_told_every_record_once(every):
     seen_progress = []
     result = train(record_every=every, callbacks=[seen_progress.append])
     assert [progress.episodes for progress in seen_progress] == result.episodes.tolist()
-    assert {progress.budget for progress in seen_progress} == {40}
+    assert {progress.budget for progress in seen_progress} == {Budget(episodes=40)}
     for j, progress in enumerate(seen_progress):
         for name, values in result.metrics.items():
             np.testing.assert_array_equal(progress.metrics[name], values[:, j])
@@ -406,7 +407,7 @@ class Listener(Logger):
         self.heard = []
 
     def open(self, seeds, budget, table):
-        self.heard.append(("open", list(seeds), budget, len(table.episodes)))
+        self.heard.append(("open", list(seeds), budget.episodes, len(table.episodes)))
 
     def log(self, table):
         self.heard += [("record", int(episodes)) for episodes in table.episodes]

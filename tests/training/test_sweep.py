@@ -417,6 +417,6 @@ def test_settings_of_policy_and_problem_are_checked(over, policy, said):
     with pytest.raises(ValueError, match=said):
         ox.sweep(PROBLEM, over=over, episodes=20, policy=policy, progress=False)
     with pytest.raises(
-        ValueError, match="episodes must be the number of trajectories of each seed, got None"
+        ValueError, match="episodes or steps must be the budget of each seed, got neither"
     ):
         ox.sweep(PROBLEM, over={"radius": [0.1]})

@@ -102,7 +102,8 @@ def settings(outcome: Outcome) -> list[tuple[str, str]]:
         *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),
         ("Algorithm", words(setup["algorithm"], arrays)),
         ("Policy", class_name(setup["policy"])),
-        ("Episodes", _episodes(outcome)),
+        ("Episodes", _sampled(outcome, outcome.episodes, "episodes")),
+        ("Steps", _sampled(outcome, outcome.steps, "steps")),
         ("Seeds", _seeds(outcome.seeds)),
         ("Records", f"one every {every}, {len(outcome.episodes):,} in all"),
         ("Time", f"{outcome.seconds:,.0f} seconds"),
@@ -110,13 +111,18 @@ def settings(outcome: Outcome) -> list[tuple[str, str]]:
     ]
 
 
-def _episodes(outcome: Outcome) -> str:
-    """Return the sampled episodes of a seed, and the budget where it was not spent."""
-    sampled = int(outcome.episodes[-1]) if len(outcome.episodes) else 0
-    budget = outcome.config["episodes"]
-    if sampled == budget:
-        return f"{sampled:,} for each seed"
-    return f"{sampled:,} for each seed, of a budget of {budget:,}"
+def _sampled(outcome: Outcome, counts: np.ndarray, name: str) -> str:
+    """Return the number of episodes or steps of a seed, and the budget where it was not spent."""
+    last = counts[..., -1:]
+    fewest = int(last.min(initial=2**62)) if last.size else 0
+    most = int(last.max(initial=0))
+    sampled = f"{most:,}"
+    if fewest < most:
+        sampled = f"{fewest:,} to {most:,}"
+    budget = outcome.config.get(name)
+    if budget is None or fewest == most == budget:
+        return f"{sampled} for each seed"
+    return f"{sampled} for each seed, of a budget of {budget:,}"
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:

@@ -22,7 +22,7 @@ from occupax.analysis.run_statistics import (
     RunStatistics,
     may_end,
 )
-from occupax.analysis.verdict import share_text, short, told_apart
+from occupax.analysis.verdict import last_entries, share_text, short, told_apart
 from occupax.envs.base import DecisionProcess
 from occupax.exact.evaluation import utility_gradient
 from occupax.features import VISITS, Feature, Stack
@@ -455,8 +455,8 @@ def _constraint_violated(run: RunStatistics) -> Finding | None:
 
 def _final_multiplier(run: RunStatistics, name: str) -> str:
     """Return the median of the last multipliers of a constraint in words, if logged."""
-    last = run.outcome.metrics[f"multiplier/{name}"][:, -1]
-    if not len(last):
+    last = last_entries(run.outcome, f"multiplier/{name}")
+    if np.isnan(last).all():
         return ""
     return f"its multiplier is {short(float(np.nanmedian(last)))} at the end"
 

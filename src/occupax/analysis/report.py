@@ -126,9 +126,9 @@ def _section(
         "Utility": assessment.utilities,
         **({} if assessment.gaps is None else {"Left at most": assessment.gaps}),
         **_slacks(outcome, assessment),
-        "Return": outcome.metrics["return"][:, -1],
-        "Discounted return": outcome.metrics["discounted_return"][:, -1],
-        "Steps per episode": outcome.metrics["episode_length"][:, -1],
+        "Return": verdict.last_entries(outcome, "return"),
+        "Discounted return": verdict.last_entries(outcome, "discounted_return"),
+        "Steps per episode": verdict.last_entries(outcome, "episode_length"),
         "Environment steps": outcome.steps[:, -1],
     }
     finished = sum(status == "finished" for status in outcome.status)
@@ -226,7 +226,10 @@ def _titled(
     anchor: str, outcome: Outcome, metric: str, references: References | None = None
 ) -> Chart:
     name = f"{anchor}-{figure_name(metric)}"
-    chart = describe.metric_chart(name, outcome, metric, references=references)
+    against: describe.Against = "episodes"
+    if outcome.config.get("steps") is not None:
+        against = "steps"
+    chart = describe.metric_chart(name, outcome, metric, against, references)
     return replace(chart, title=chart.y_label.capitalize())
 
 

@@ -91,13 +91,28 @@ def _return_text(outcome: Outcome) -> str:
     """
     if outcome.problem is None or not has_reward(outcome.problem.objective):
         return ""
-    last = outcome.metrics["return"][:, -1:]
+    last = last_entries(outcome, "return")
     known = last[np.isfinite(last)]
     is_reward = isinstance(outcome.problem.objective, Reward)
     is_exact = is_reward and isinstance(outcome.problem.env, TabularMDP)
     if is_exact or not known.size:
         return ""
     return f"; undiscounted return {short(float(np.median(known)))} at the end"
+
+
+def last_entries(outcome: Outcome, metric: str) -> Float[np.ndarray, " seed"]:
+    """Return the last log entry of each seed, NaN for a stopped seed or without entries.
+
+    A seed that has used up its steps before the others has no entries after that.
+    """
+    last = np.full(len(outcome.seeds), np.nan)
+    for i, row in enumerate(outcome.metrics[metric]):
+        known = row
+        if outcome.status[i] == "finished":
+            known = row[~np.isnan(row)]
+        if known.size:
+            last[i] = known[-1]
+    return last
 
 
 def has_reward(objective: Utility) -> bool:

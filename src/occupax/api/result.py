@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax import exact, plot
-from occupax.analysis.describe import UTILITIES, plot_metric
+from occupax.analysis.describe import UTILITIES, Against, plot_metric
 from occupax.analysis.diagnosis import diagnose
 from occupax.analysis.report import write_report
 from occupax.analysis.verdict import finding_lines, headline, run_name, short, short_description
@@ -210,19 +210,20 @@ class Result(Outcome):
         utilities = np.where(violation <= smallest, self.utilities, -np.inf)
         return self.policies[int(np.nanargmax(utilities))]
 
-    def plot(self, metric: str = "utility") -> Any:
+    def plot(self, metric: str = "utility", against: Against = "episodes") -> Any:
         """Draw the median and the quartiles of a metric over the seeds.
 
         Args:
             metric: one of `metrics`.
+            against: horizontal axis, the number of sampled "episodes" or of environment "steps".
 
         Returns:
-            A Matplotlib figure with the number of sampled episodes on its horizontal axis.
+            A Matplotlib figure.
         """
         references = None
         if metric in UTILITIES:
             references = self.references
-        return plot_metric(self, metric, references=references)
+        return plot_metric(self, metric, against=against, references=references)
 
     def plot_visits(self, episodes: int | None = None) -> Any:
         """Draw the visits of the best policy beside those of other policies.

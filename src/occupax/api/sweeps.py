@@ -24,8 +24,9 @@ from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.progress import ProgressBar
 from occupax.samplers import Ray, Sampler
 from occupax.training.assessment import assess
+from occupax.training.budgets import read_budget
 from occupax.training.grid import CHECKING, Base, read_grid
-from occupax.training.setup import AlgorithmSource, PolicySource, check_episodes
+from occupax.training.setup import AlgorithmSource, PolicySource
 from occupax.training.sweeps import run_groups, run_trials
 
 NOTHING_LEARNED = (
@@ -157,6 +158,7 @@ def sweep(
     progress: bool = True,
     record_every: int = 1,
     sampler: Sampler | str = "auto",
+    steps: int | None = None,
 ) -> Sweep:
     """Train with every combination of the settings in `over`.
 
@@ -171,7 +173,8 @@ def sweep(
         over: values to try for each setting: a field of the algorithm; an argument of the policy's
             initialiser, such as "policy.hidden"; "discount" or "horizon". All points are scored
             with the discount and the horizon of `problem`.
-        episodes: trajectories each run may sample; the same for every point. It must be given.
+        episodes: number of trajectories that each run may sample, the same for every point. Either
+            `episodes` or `steps` is required.
         seeds: how many seeds, or which; the same for every point.
         seed: of everything.
         policy: as for `train`.
@@ -182,13 +185,14 @@ def sweep(
         record_every: iterations in a record.
         sampler: as for `train`; `occupax.samplers.Ray(...)` spreads the points over a cluster, one
             a task.
+        steps: number of environment steps of each run, instead of `episodes`.
 
     Returns:
         Settings, result and score of every point.
     """
     begin_jax_use()
     check_path(out)
-    budget = check_episodes(episodes)
+    budget = read_budget(episodes, steps)
     points = read_grid(over)
     chosen = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
     on_cluster = isinstance(sampler, Ray)

@@ -14,12 +14,12 @@ from occupax.io.results import write_outcome
 from occupax.io.run_folder import locked
 from occupax.problem import Problem, ProblemSource
 from occupax.samplers import Sampler
+from occupax.training.budgets import read_budget
 from occupax.training.loop import Callback, run
 from occupax.training.setup import (
     AlgorithmSource,
     PolicySource,
     as_algorithm,
-    check_episodes,
     make_setup,
 )
 
@@ -39,6 +39,7 @@ def train(
     exact: bool = False,
     checkpoint_every: float = 30.0,
     sampler: Sampler | str = "auto",
+    steps: int | None = None,
 ) -> Result:
     """Train a policy for each seed.
 
@@ -48,8 +49,8 @@ def train(
             `occupax.PlugIn()` for tables of up to 128 states without constraints, and
             `occupax.REINFORCE()` otherwise, with the linear baseline for continuous actions and a
             return as the objective.
-        episodes: number of trajectories that each seed may sample. Required. An iteration that
-            exceeds the budget is not started.
+        episodes: number of trajectories that each seed may sample. An iteration that exceeds the
+            budget is not started. Either `episodes` or `steps` is required.
         seeds: number of seeds, or the seeds themselves.
         seed: seed of the whole training. Run k depends on (seed, k) only.
         policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", or the initial
@@ -69,6 +70,9 @@ def train(
             this process, `Ray(...)` on a cluster, a sampler of your own, or the name of one.
             "auto" is the host for an environment of Gymnasium, the kernel where it is available,
             and plain JAX otherwise.
+        steps: number of environment steps of each seed, instead of `episodes`. A seed ends with
+            the iteration that uses up its steps, whatever the other seeds do. Its metrics are NaN
+            in records after its end.
 
     Returns:
         Metrics, policies and status of every seed.
@@ -79,7 +83,7 @@ def train(
     """
     begin_jax_use()
     check_path(out)
-    budget = check_episodes(episodes)
+    budget = read_budget(episodes, steps)
     instance = None
     if algorithm is not None:
         instance = as_algorithm(algorithm)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from occupax.algorithms import Algorithm
+from occupax.algorithms import Algorithm, Budget
 from occupax.analysis.statistics import mean_over_grid, on_grid
 from occupax.envs.lqr import LQR
 from occupax.envs.tabular import TabularMDP
@@ -97,7 +97,7 @@ def train(
     callbacks: list[Any] = [record]
     if logger is not None:
         callbacks.append(logger)
-    results = run(setup, episodes, callbacks, progress=False)
+    results = run(setup, Budget(episodes), callbacks, progress=False)
     # callbacks do not see an incomplete last record
     counts.append(int(results[0].episodes[-1]))
     policies = [policy for result in results for policy in result.policies]

@@ -9,7 +9,7 @@ import equinox as eqx
 import tyro
 
 import occupax as ox
-from occupax.algorithms import Algorithm
+from occupax.algorithms import Algorithm, Budget
 from occupax.cli import names, settings
 from occupax.cli.hyperparameters import Hyperparameters, algorithms_with, chosen_texts
 from occupax.cli.options import INFINITE, Horizon, number, option_name, shown
@@ -20,6 +20,7 @@ from occupax.policies import INITIALISERS
 from occupax.problem import default_horizon
 from occupax.samplers import SAMPLERS
 from occupax.training.grid import POLICY
+from occupax.training.outcomes import budget_of
 from occupax.training.setup import (
     PolicySource,
     as_algorithm,
@@ -265,8 +266,8 @@ def describe_future(problem: ox.Problem, reason: str = "") -> str:
     return f"discount {problem.discount:g}, horizon {horizon}{why}, {problem.termination}"
 
 
-def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
-    """Return the training arguments and the number of episodes of the run in a folder."""
+def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, Budget]:
+    """Return the training arguments and the budget of the run in a folder."""
     config, arrays = read_config(folder)
     if (module := untrusted_module(config["setup"])) and not trust:
         hint = (
@@ -303,7 +304,7 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, int]:
         (folder / "checkpoint").glob("iteration-*.safetensors")
     ):
         options["policy"] = _initialiser(training, folder)
-    return training, config["episodes"]
+    return training, budget_of(config)
 
 
 def _initialiser(training: TrainingArguments, folder: Path) -> PolicySource:

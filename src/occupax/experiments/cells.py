@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from occupax.algorithms import Algorithm
+from occupax.algorithms import Algorithm, Budget
 from occupax.analysis.saved_text import words
 from occupax.analysis.statistics import mean_over_grid, on_grid
 from occupax.experiments.evaluators import (
@@ -205,7 +205,7 @@ def train_and_evaluate(
     callbacks: list[Any] = [lambda progress: evaluator.record(progress.policies)]
     if logger is not None:
         callbacks.append(logger)
-    runs = run(setup, episodes, callbacks, progress=False)
+    runs = run(setup, Budget(episodes), callbacks, progress=False)
     values = evaluator.values()
     mixture = values
     if has_mixture and isinstance(evaluator, ExactEvaluator):

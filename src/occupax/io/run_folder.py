@@ -51,13 +51,16 @@ def versions() -> dict[str, Any]:
 
 
 def make_config(
-    description: dict[str, Any], arrays: Arrays, episodes: int
+    description: dict[str, Any], arrays: Arrays, budget: Mapping[str, int | None]
 ) -> tuple[dict[str, Any], Arrays]:
-    """Return the configuration of a run: its setup as JSON and arrays, with a fingerprint."""
+    """Return the configuration of a run: its setup as JSON and arrays, with a fingerprint.
+
+    The budget has the entries "episodes" and "steps", one of which is None.
+    """
     config = {
         **header(RUN),
         "versions": versions(),
-        "episodes": episodes,
+        **budget,
         "fingerprint": fingerprint(description, arrays),
         "setup": description,
     }
@@ -100,7 +103,10 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
 
 def _check_config(config: dict[str, Any]) -> None:
     """Raise an error if parts of a configuration are missing or invalid."""
-    check_integer("episodes", config["episodes"], maximum=2**63)
+    given = [name for name in ("episodes", "steps") if config[name] is not None]
+    if len(given) != 1:
+        raise ValueError("one of episodes and steps must be a number, the other one null.")
+    check_integer(given[0], config[given[0]], maximum=2**63)
     setup = config["setup"]
     for name in ("problem", "algorithm", "policy"):
         if not isinstance(setup[name], dict | list):

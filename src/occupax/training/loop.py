@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Int, Num
 
 from occupax.algorithms import Budget
 from occupax.errors import check_number
@@ -24,9 +24,10 @@ from occupax.outcome import Outcome
 from occupax.policies import Policy
 from occupax.samplers import EpisodeError
 from occupax.signals import noticed_signals
+from occupax.training.budgets import check_budget, size, unit
 from occupax.training.execution import MAX_ITERATIONS, Executor, make_executor
 from occupax.training.loggers import ConsoleLogger, Logger
-from occupax.training.outcomes import make_outcomes, setup_config
+from occupax.training.outcomes import budget_of, make_outcomes, setup_config
 from occupax.training.records import Records
 from occupax.training.setup import Setup
 
@@ -40,8 +41,8 @@ class Progress:
 
     episodes: int
     """Number of trajectories that each run has sampled."""
-    budget: int
-    """Number of trajectories that each run may sample."""
+    budget: Budget
+    """Number of trajectories or of environment steps that each run may sample."""
     metrics: dict[str, Num[np.ndarray, " run"]]
     """Metrics of the last record by the names in `docs/diagnosis.md`. "steps" is cumulative."""
     policies: Sequence[Policy]
@@ -54,7 +55,7 @@ Callback = Logger | Function
 
 def run(
     setup: Setup,
-    episodes: int,
+    budget: Budget,
     callbacks: Sequence[Callback] = (),
     out: Path | None = None,
     resume: bool = False,
@@ -66,7 +67,7 @@ def run(
 
     Args:
         setup: set-up of the runs.
-        episodes: number of trajectories that each run may sample.
+        budget: number of trajectories or of environment steps that each run may sample.
         callbacks: loggers, and functions of a `Progress` that end the training by returning True.
         out: directory of configuration, metrics and checkpoints, if any.
         resume: whether to continue from the last checkpoint in `out`, if there is one.
@@ -81,7 +82,7 @@ def run(
     loggers = [callback for callback in callbacks if isinstance(callback, Logger)]
     functions = [callback for callback in callbacks if not isinstance(callback, Logger)]
     records = Records(setup.record_every, setup.schedule)
-    loop = TrainingLoop(setup, episodes, records, functions, loggers)
+    loop = TrainingLoop(setup, budget, records, functions, loggers)
     if out is not None:
         loop.open(out, resume, resume_hint)
     if progress:
@@ -121,10 +122,10 @@ class RunFiles:
 
 
 def open_files(
-    folder: Path, setup: Setup, episodes: int, records: Records, resume: bool, resume_hint: str
+    folder: Path, setup: Setup, budget: Budget, records: Records, resume: bool, resume_hint: str
 ) -> RunFiles:
     """Open the directory of runs, restore their records and return the last checkpoint."""
-    config, config_arrays = setup_config(setup, episodes)
+    config, config_arrays = setup_config(setup, budget)
     run_folder.check_same_run(folder, config, config_arrays, resume)
     checkpoints = run_folder.Checkpoints(folder / "checkpoint", config["fingerprint"])
     checkpoint = checkpoints.load()
@@ -140,7 +141,9 @@ def open_files(
                 record_arrays[name] = array
         with _prefixed_errors("the run cannot be resumed"):
             records.restore(record_arrays, content["iteration"], len(setup.runs))
-        check_budget(episodes, setup.schedule.episodes(content["iteration"]), folder)
+        sampled = setup.schedule.episodes(content["iteration"])
+        before, _ = run_folder.read_config(folder)
+        check_budget(budget, sampled, records.steps(len(setup.runs)), budget_of(before), folder)
     remove_unfinished(folder)
     run_folder.write_config(folder, config, config_arrays)
     metrics = None
@@ -153,29 +156,20 @@ def open_files(
     )
 
 
-def check_budget(episodes: int, sampled: int, folder: Path) -> None:
-    """Raise ValueError if the runs in a directory have more trajectories than a budget."""
-    if sampled > episodes:
-        raise ValueError(
-            f"episodes must be at least {sampled:,}, the number already sampled in {folder}, "
-            f"got {episodes:,}."
-        )
-
-
 class TrainingLoop:
     """Loop over the iterations of the runs of a set-up. Nothing is sampled before `train`."""
 
     def __init__(
         self,
         setup: Setup,
-        episodes: int,
+        budget: Budget,
         records: Records,
         functions: Sequence[Function],
         loggers: Sequence[Logger],
     ):
         self._setup = setup
-        self._episodes = episodes
-        self._last = setup.iterations(episodes)
+        self._budget = budget
+        self._last = setup.iterations(budget)
         self._records = records
         self._functions = functions
         self._loggers = loggers
@@ -186,18 +180,18 @@ class TrainingLoop:
     def open(self, folder: Path, resume: bool, resume_hint: str) -> None:
         """Write checkpoints into a directory, and continue from the last one."""
         self._files = open_files(
-            folder, self._setup, self._episodes, self._records, resume, resume_hint
+            folder, self._setup, self._budget, self._records, resume, resume_hint
         )
         self._seconds = self._files.seconds
 
     def train(self, checkpoint_every: float) -> None:
         """Train until the budget is spent, a function returns True, or a signal arrives."""
-        self._executor = make_executor(self._setup.for_budget(Budget(self._episodes)))
+        self._executor = make_executor(self._setup.for_budget(self._budget))
         try:
             self._restore()
             seeds = [run.seed for run in self._setup.runs]
             for logger in self._loggers:
-                logger.open(seeds, self._episodes, self._records.table(complete=True))
+                logger.open(seeds, self._budget, self._records.table(complete=True))
             with noticed_signals() as signals:
                 with _ignored_failures(signals):
                     self._iterate(checkpoint_every, signals)
@@ -227,7 +221,7 @@ class TrainingLoop:
         is_over = False
         saved_at = time.monotonic()
         start = saved_at - self._seconds
-        while self._executor.iteration < self._last and not is_over and not signals:
+        while self._is_running(self._remaining()) and not is_over and not signals:
             call_start = time.monotonic()
             records = self._records.add(self._advance(count))
             seconds = max(time.monotonic() - call_start, 1e-3)
@@ -241,21 +235,39 @@ class TrainingLoop:
                 self._save()
                 saved_at = time.monotonic()
 
+    def _remaining(self) -> Int[np.ndarray, " run"] | None:
+        """Return the number of steps that each run may still take, None without such a limit."""
+        if self._budget.steps is None:
+            return None
+        return self._budget.steps - self._records.steps(self._executor.count)
+
+    def _is_running(self, remaining: Int[np.ndarray, " run"] | None) -> bool:
+        """Return whether some run has not used up its budget."""
+        if self._last is not None:
+            return self._executor.iteration < self._last
+        is_failed = self._executor.failures() > 0
+        return remaining is not None and bool(np.any((remaining > 0) & ~is_failed))
+
     def _advance(self, count: int) -> Arrays:
         """Return the metrics of at most `count` further iterations.
 
         The iterations end with the budget and, if callbacks or exact values need it, with a record.
         """
         iteration = self._executor.iteration
-        count = min(count, self._last - iteration)
+        remaining = self._remaining()
         if self._functions or self._setup.exact:
             count = min(count, self._setup.record_every - iteration % self._setup.record_every)
-        metrics = self._executor.advance(count)
+        if self._last is not None:
+            metrics = self._executor.advance(min(count, self._last - iteration))
+        else:
+            metrics = self._executor.advance(count, remaining)
+        if remaining is not None:
+            remaining = remaining - metrics["steps"].sum(0)
         if self._setup.exact:
-            metrics |= self._exact_metrics(count)
+            metrics |= self._exact_metrics(len(metrics["steps"]), self._is_running(remaining))
         return metrics
 
-    def _exact_metrics(self, count: int) -> Arrays:
+    def _exact_metrics(self, count: int, is_running: bool) -> Arrays:
         """Return the exact utility and the gap of every policy at the end of a record, else NaN."""
         problem = self._setup.problem
         iteration = self._executor.iteration
@@ -263,7 +275,7 @@ class TrainingLoop:
         if not problem.utility.concave:
             names = EXACT[:1]
         metrics = {name: np.full((count, self._executor.count), np.nan) for name in names}
-        if iteration % self._setup.record_every and iteration != self._last:
+        if iteration % self._setup.record_every and is_running:
             return metrics
         tables = [probabilities(problem, policy) for policy in self._executor.outputs()]
         values = Evaluator(problem).values(np.array(tables))
@@ -286,7 +298,7 @@ class TrainingLoop:
         for name, values in records.metrics.items():
             metrics[name] = values[:, -1]
         progress = Progress(
-            int(records.episodes[-1]), self._episodes, metrics, self._executor.outputs()
+            int(records.episodes[-1]), self._budget, metrics, self._executor.outputs()
         )
         returned = [function(progress) for function in self._functions]
         return any(_is_true(value) for value in returned)
@@ -318,8 +330,10 @@ class TrainingLoop:
 
     def _end_message(self) -> str:
         """Return where the training ended, and how to resume it."""
-        episodes = self._setup.schedule.episodes(self._executor.iteration)
-        message = f"stopped after {episodes:,} of {self._episodes:,} episodes"
+        done = self._setup.schedule.episodes(self._executor.iteration)
+        if self._budget.steps is not None:
+            done = int(self._records.steps(self._executor.count).min())
+        message = f"stopped after {done:,} of {size(self._budget):,} {unit(self._budget)}"
         if self._files is None:
             return f"{message}; nothing was saved without a directory (out)."
         if not self._files.resume_hint:
@@ -333,7 +347,7 @@ class TrainingLoop:
             models.append(run.algorithm.model(self._setup.problem, state))
         return make_outcomes(
             self._setup,
-            self._episodes,
+            self._budget,
             self._records.table(),
             self._executor.outputs(),
             models,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from occupax.algorithms import Budget
 from occupax.io.codec import Arrays
 from occupax.io.records import RecordTable
 from occupax.io.run_folder import make_config
@@ -13,15 +14,20 @@ from occupax.problem import Problem
 from occupax.training.setup import Setup
 
 
-def setup_config(setup: Setup, episodes: int) -> tuple[dict[str, Any], Arrays]:
+def setup_config(setup: Setup, budget: Budget) -> tuple[dict[str, Any], Arrays]:
     """Return the configuration of a setup as JSON and arrays."""
     description, arrays = setup.description()
-    return make_config(description, arrays, episodes)
+    return make_config(description, arrays, budget._asdict())
+
+
+def budget_of(config: dict[str, Any]) -> Budget:
+    """Return the budget of a configuration."""
+    return Budget(config["episodes"], config["steps"])
 
 
 def make_outcomes(
     setup: Setup,
-    episodes: int,
+    budget: Budget,
     table: RecordTable,
     policies: Sequence[Policy],
     models: Sequence[Any],
@@ -33,7 +39,7 @@ def make_outcomes(
     outcomes: list[Outcome] = []
     for i, algorithm in enumerate(setup.algorithms):
         runs = slice(i * len(setup.seeds), (i + 1) * len(setup.seeds))
-        config, arrays = setup_config(replace(setup, algorithms=(algorithm,)), episodes)
+        config, arrays = setup_config(replace(setup, algorithms=(algorithm,)), budget)
         outcome = Outcome(
             problem=setup.problem,
             algorithm=algorithm,

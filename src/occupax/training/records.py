@@ -15,7 +15,8 @@ Columns = dict[str, np.ndarray]
 class Records:
     """Records of `every` iterations each, thinned to the number that a page can show.
 
-    A record has the mean over its iterations, weighted by their trajectories. The largest
+    A record has the mean over its iterations, weighted by their trajectories. Iterations without
+    steps, after the end of a run, do not count. The largest
     importance weight is a maximum. Exact values are those of the last iteration, where they are
     computed. Iterations that do not complete a record are pending. `stride` gives the thinning; the
     last record is always kept.
@@ -80,6 +81,13 @@ class Records:
             return None
         record = self._reduce(self._pending, pending)
         return self._as_table(record, np.array([self._count + 1]), pending)
+
+    def steps(self, runs: int) -> Int[np.ndarray, " run"]:
+        """Return the number of environment steps of each run, with the pending iterations."""
+        steps = np.zeros(runs, np.int64) + self._last_steps()
+        if self._pending:
+            steps += self._pending["steps"].sum(0)
+        return steps
 
     def arrays(self) -> Columns:
         """Return all that is needed to resume, by name."""
@@ -146,8 +154,11 @@ class Records:
     def _reduce(self, iterations: Columns, every: int) -> Columns:
         """Return the records of iterations, `every` of them in each record."""
         numbers = self._count * self._every + np.arange(_length(iterations) + 1)
-        trajectories = np.diff(self._episodes(numbers)).reshape(-1, every)
-        weights = (trajectories / trajectories.sum(1, keepdims=True))[..., None]
+        trajectories = np.diff(self._episodes(numbers)).reshape(-1, every, 1)
+        has_steps = iterations["steps"].reshape(*trajectories.shape[:2], -1) > 0
+        counted = trajectories * has_steps
+        with np.errstate(invalid="ignore"):  # records after the end of a run are NaN
+            weights = counted / counted.sum(1, keepdims=True)
         records: Columns = {}
         for name, column in iterations.items():
             rows = column.reshape(-1, every, column.shape[1])
@@ -156,9 +167,11 @@ class Records:
             elif name in EXACT or every == 1:
                 records[name] = rows[:, -1]
             elif name == "largest_weight":
-                records[name] = rows.max(1)
+                largest = np.where(has_steps, rows, -np.inf).max(1)
+                records[name] = np.where(has_steps.any(1), largest, np.nan).astype(rows.dtype)
             else:
-                records[name] = (rows * weights).sum(1).astype(rows.dtype)
+                sums = (np.where(has_steps, rows, 0) * weights).sum(1)
+                records[name] = sums.astype(rows.dtype)
         return records
 
     def _last_steps(self) -> Int[np.ndarray, " run"] | int:

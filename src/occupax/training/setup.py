@@ -34,8 +34,6 @@ from occupax.training.schedule import Schedule
 MAX_PLANNED_STATES = 128
 """Largest table that PlugIn trains by default. Planning takes longer than sampling beyond it."""
 MAX_SEEDS = 2**20
-MAX_EPISODES = 10**10
-"""Largest number of episodes, more than any machine samples in a year."""
 
 AlgorithmSource = Algorithm[Any] | str | None
 PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
@@ -86,19 +84,24 @@ class Setup:
         algorithms = [algorithm.for_budget(budget) for algorithm in self.algorithms]
         return replace(self, algorithms=tuple(algorithms))
 
-    def iterations(self, episodes: int) -> int:
-        """Return the number of iterations of a budget, at least 1."""
-        check_integer("episodes", episodes, maximum=MAX_EPISODES)
-        iterations = self.schedule.iterations(episodes)
+    def iterations(self, budget: Budget) -> int | None:
+        """Return the number of iterations of a budget, at least 1.
+
+        It is None for a budget in steps, because the length of episodes is not known beforehand.
+        """
+        if budget.episodes is None:
+            return None
+        iterations = self.schedule.iterations(budget.episodes)
         if iterations == 0:
             first = self.schedule.episodes(1)
             raise ValueError(
-                f"episodes must be at least {first}, the size of the first batch, got {episodes}."
+                f"episodes must be at least {first}, the size of the first batch, "
+                f"got {budget.episodes}."
             )
         return iterations
 
     def description(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return all that decides the results except the number of episodes, as JSON and arrays."""
+        """Return all that decides the results except the budget, as JSON and arrays."""
         algorithm: Any = list(self.algorithms)
         if len(self.algorithms) == 1:
             algorithm = self.algorithms[0]
@@ -204,16 +207,6 @@ def as_algorithm(algorithm: Any) -> Algorithm[Any]:
             f"got {algorithm!r:.60}."
         )
     return algorithm
-
-
-def check_episodes(episodes: int | None) -> int:
-    """Return the number of episodes, or raise ValueError if it is None."""
-    if episodes is None:
-        raise ValueError(
-            "episodes must be the number of trajectories of each seed, got None. Pass for example "
-            "episodes=10_000."
-        )
-    return check_integer("episodes", episodes, maximum=MAX_EPISODES)
 
 
 def policy_source(env: DecisionProcess, source: PolicySource) -> Policy | Initialiser:

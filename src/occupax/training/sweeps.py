@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from occupax.algorithms import Budget
 from occupax.io.codec import Arrays, named_arrays, with_arrays_of
 from occupax.io.results import SUMMARY, read_outcome, write_outcome, write_records
 from occupax.io.run_folder import check_same_run
@@ -16,16 +17,17 @@ from occupax.samplers import EpisodeError, Host, Ray, choose_sampler
 from occupax.samplers.cluster import LOSSES, Cluster, Package
 from occupax.samplers.kernel import program_sampler
 from occupax.samplers.messages import with_function_names, with_functions
+from occupax.training.budgets import check_budget
 from occupax.training.grid import Group
-from occupax.training.loop import check_budget, run
-from occupax.training.outcomes import add_spaces, setup_config
+from occupax.training.loop import run
+from occupax.training.outcomes import add_spaces, budget_of, setup_config
 from occupax.training.setup import Setup
 
 RESUME_HINT = "repeat the sweep with resume=True (on the command line: --resume)"
 
 
 def run_groups(
-    groups: Sequence[Group], episodes: int, out: Path | None, resume: bool, progress: bool
+    groups: Sequence[Group], budget: Budget, out: Path | None, resume: bool, progress: bool
 ) -> dict[int, Outcome]:
     """Return the outcome of each point by its number. The points of a group are one program."""
     outcomes: dict[int, Outcome] = {}
@@ -33,7 +35,7 @@ def run_groups(
         folder = None
         if out is not None:
             folder = out / "groups" / str(number)
-        trained = run(group.setup, episodes, (), folder, resume, progress, resume_hint=RESUME_HINT)
+        trained = run(group.setup, budget, (), folder, resume, progress, resume_hint=RESUME_HINT)
         outcomes |= zip(group.numbers, trained, strict=True)
     return outcomes
 
@@ -41,7 +43,7 @@ def run_groups(
 def run_trials(
     setups: Mapping[int, Setup],
     sampler: Ray,
-    episodes: int,
+    budget: Budget,
     out: Path | None,
     resume: bool,
     progress: bool,
@@ -52,13 +54,13 @@ def run_trials(
     for number, setup in sorted(setups.items()):
         saved = None
         if out is not None:
-            saved = _saved_outcome(_trial_folder(out, number), setup, episodes, resume)
+            saved = _saved_outcome(_trial_folder(out, number), setup, budget, resume)
         if saved is None:
             missing[number] = setup
         else:
             outcomes[number] = saved
     with ProgressBar(len(setups), "trials", len(outcomes), progress) as bar:
-        for number, outcome in _run_tasks(missing, sampler, episodes):
+        for number, outcome in _run_tasks(missing, sampler, budget):
             outcomes[number] = outcome
             if out is not None:
                 folder = _trial_folder(out, number)
@@ -72,22 +74,23 @@ def _trial_folder(out: Path, number: int) -> Path:
     return out / f"point-{number}"
 
 
-def _saved_outcome(folder: Path, setup: Setup, episodes: int, resume: bool) -> Outcome | None:
+def _saved_outcome(folder: Path, setup: Setup, budget: Budget, resume: bool) -> Outcome | None:
     """Return the saved outcome of a trial, or None if it is missing or shorter."""
-    config, arrays = setup_config(setup, episodes)
+    config, arrays = setup_config(setup, budget)
     check_same_run(folder, config, arrays, resume)
     if not (folder / SUMMARY).exists():
         return None
     saved = read_outcome(folder, setup.problem, setup.policies[0])
-    sampled = saved.config["episodes"]
-    check_budget(episodes, sampled, folder)
-    if sampled < episodes:
+    before = budget_of(saved.config)
+    sampled = before.episodes or int(saved.episodes[-1])
+    check_budget(budget, sampled, saved.steps[:, -1], before, folder)
+    if before != budget:
         return None
     return replace(saved, algorithm=setup.algorithms[0])
 
 
 def _run_tasks(
-    setups: Mapping[int, Setup], sampler: Ray, episodes: int
+    setups: Mapping[int, Setup], sampler: Ray, budget: Budget
 ) -> Iterator[tuple[int, Outcome]]:
     """Yield the outcomes of set-ups with their numbers, in the order in which they finish."""
     if not setups:
@@ -103,7 +106,7 @@ def _run_tasks(
         )
         double = bool(jax.config.read("jax_enable_x64"))
         for number, setup in setups.items():
-            package = cluster.send(_portable(setup, sampler), episodes, double)
+            package = cluster.send(_portable(setup, sampler), budget, double)
             numbers[trial.remote(package)] = number
         while numbers:
             finished, _ = cluster.ray.wait(list(numbers), num_returns=1)
@@ -114,7 +117,7 @@ def _run_tasks(
                 except RayTaskError as error:
                     errors.append(f"point {number}: {error.cause}")
                 else:
-                    yield number, _complete(outcome, policies, setups[number], episodes)
+                    yield number, _complete(outcome, policies, setups[number], budget)
         if errors:
             raise EpisodeError(" ".join(errors))
     finally:
@@ -136,11 +139,11 @@ def _portable(setup: Setup, sampler: Ray) -> Setup:
 
 def _run_trial(package: Package) -> tuple[Outcome, list[Arrays]]:
     """Return the part of an outcome that the driver lacks, and the arrays of the policies."""
-    setup, episodes, double = package.open()
+    setup, budget, double = package.open()
     with jax.enable_x64(double):
         setup = replace(setup, policies=tuple(map(with_functions, setup.policies)))
         try:
-            outcome = run(setup, episodes, progress=False)[0]
+            outcome = run(setup, budget, progress=False)[0]
         except EpisodeError as error:
             raise error.__cause__ or error from None  # without the budget, which the driver knows
         policies = [named_arrays(policy) for policy in outcome.policies]
@@ -156,9 +159,9 @@ def _run_trial(package: Package) -> tuple[Outcome, list[Arrays]]:
         return sent, policies
 
 
-def _complete(outcome: Outcome, policies: list[Arrays], setup: Setup, episodes: int) -> Outcome:
+def _complete(outcome: Outcome, policies: list[Arrays], setup: Setup, budget: Budget) -> Outcome:
     """Return an outcome with the parts that were not sent."""
-    config, arrays = setup_config(setup, episodes)
+    config, arrays = setup_config(setup, budget)
     trained = map(with_arrays_of, setup.policies, policies)
     return replace(
         outcome,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from occupax.algorithms import Budget
 from occupax.errors import check_path
 from occupax.io.records import RecordTable
 from occupax.training.loggers import Logger
@@ -37,7 +38,7 @@ class TensorBoard(Logger):
         self._folder = Path(folder)
         self._writers: list[Any] = []
 
-    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
+    def open(self, seeds: Sequence[int], budget: Budget, table: RecordTable) -> None:
         """Create an event file for each seed, and log the records of the resumed run."""
         purge_step = None
         if len(table.episodes):
@@ -89,7 +90,7 @@ class WeightsAndBiases(Logger):
         self._options = {"group": "occupax"} | options
         self._runs: list[Any] = []
 
-    def open(self, seeds: Sequence[int], budget: int, table: RecordTable) -> None:
+    def open(self, seeds: Sequence[int], budget: Budget, table: RecordTable) -> None:
         """Start a run for each seed, and log the records of the resumed run."""
         self._runs = []
         for seed in seeds:

@@ -9,7 +9,8 @@ import numpy as np
 import tyro
 
 import occupax as ox
-from occupax.analysis.verdict import finding_lines, has_reward, share_text, short
+from occupax.algorithms import Budget
+from occupax.analysis.verdict import finding_lines, has_reward, last_entries, share_text, short
 from occupax.api.sweeps import NOTHING_LEARNED
 from occupax.cli import names, settings
 from occupax.cli.choices import (
@@ -29,6 +30,7 @@ NUMBERS = ("utility", "gap", "return")
 def train(
     choices: Annotated[Choices, tyro.conf.arg(name="")],
     episodes: Annotated[int | None, number(int), shown("")] = None,
+    steps: Annotated[int | None, number(int), shown("")] = None,
     out: Annotated[Path | None, FOLDER, shown("nothing is saved", "FOLDER")] = None,
     resume: Flag = False,
     workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
@@ -51,6 +53,7 @@ def train(
     Args:
         choices: problem and algorithm.
         episodes: trajectories of each seed; with --resume, by default as many as before.
+        steps: environment steps of each seed, instead of --episodes. The last batch is completed.
         out: directory for configuration, metrics, checkpoints, policies and report.
         resume: continue the run in the directory. ENV and settings may be left out.
         workers: sampler.
@@ -60,7 +63,8 @@ def train(
         trust: with --resume, import the module of the environment that the directory names.
         json: print JSON instead of a table.
     """
-    training, episodes = _arguments(choices, episodes, out, resume, trust)
+    given = Budget(episodes, steps)
+    training, budget = _arguments(choices, given, out, resume, trust)
     training.options.update(out=out, resume=resume, progress=progress and not json)
     if exact:
         training.options["exact"] = True
@@ -70,7 +74,11 @@ def train(
     if not json:
         print_line(training.title)
     result = ox.train(
-        training.problem, training.algorithm, episodes, callbacks=callbacks, **training.options
+        training.problem,
+        training.algorithm,
+        **budget._asdict(),
+        callbacks=callbacks,
+        **training.options,
     )
     summary, verdict = summarise(training.problem, result)
     done = int(result.episodes[-1])
@@ -78,19 +86,20 @@ def train(
         print_line(result.headline, bold=True)
         for line in finding_lines(result.diagnosis):
             print_line(line)
-        title = f"{done:,} episodes per seed, {result.seconds:,.1f} s"
+        title = f"{_used_text(budget, result)} per seed, {result.seconds:,.1f} s"
         _print_seeds(title, result, summary["median"])
         if verdict:
             print_line(verdict)
     report = None if out is None else _report_in(out)
     if json:
-        given = {
+        time = {
             name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")
         }
         print_json(
             {
-                **given,
+                **time,
                 "episodes": done,
+                "steps": result.steps[:, -1].tolist(),
                 "seconds": result.seconds,
                 **summary,
                 **_judged(result),
@@ -103,6 +112,13 @@ def train(
         raise RuntimeError("every seed was stopped: lower step_size or radius.")
     if out is not None and report is None:
         sys.exit(1)  # a warning of the training has said why
+
+
+def _used_text(budget: Budget, result: ox.Result) -> str:
+    """Return the sampled episodes, or the median of the steps, in the unit of the budget."""
+    if budget.steps is None:
+        return f"{result.episodes[-1]:,} episodes"
+    return f"{int(np.median(result.steps[:, -1])):,} steps"
 
 
 def _report_in(out: Path) -> str | None:
@@ -131,8 +147,8 @@ def _judged(result: ox.Result) -> dict[str, Any]:
 
 
 def _arguments(
-    choices: Choices, episodes: int | None, out: Path | None, resume: bool, trust: bool
-) -> tuple[TrainingArguments, int]:
+    choices: Choices, budget: Budget, out: Path | None, resume: bool, trust: bool
+) -> tuple[TrainingArguments, Budget]:
     if choices.env is None and resume and out is not None:
         if used := choices.used_options():
             raise ValueError(
@@ -140,14 +156,23 @@ def _arguments(
                 "or give all of it with ENV."
             )
         training, before = restore(out, trust)
-        return training, before if episodes is None else episodes
+        return training, before if budget == Budget() else budget
     if choices.env is None:
         raise ValueError(
             "ENV must be given, or --out FOLDER --resume to go on with the run in a folder."
         )
-    if episodes is None:
-        raise ValueError("--episodes must be given, for example --episodes 50000.")
-    return build(choices), episodes
+    _check_one_budget(budget)
+    return build(choices), budget
+
+
+def _check_one_budget(budget: Budget) -> None:
+    """Raise ValueError unless exactly one of --episodes and --steps is given."""
+    if budget == Budget():
+        raise ValueError(
+            "--episodes or --steps must be given, for example --episodes 50000 or --steps 1000000."
+        )
+    if None not in budget:
+        raise ValueError("--episodes and --steps must not be given together. Leave out one.")
 
 
 def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], str]:
@@ -209,7 +234,7 @@ def _print_seeds(title: str, result: ox.Result, median: dict[str, float | None])
 
 def _last_returns(result: ox.Result) -> list[float | None]:
     """Return the undiscounted return of the last log entry of each seed, None if not finite."""
-    last = result.metrics["return"][:, -1]
+    last = last_entries(result, "return")
     return [float(value) if np.isfinite(value) else None for value in last]
 
 
@@ -219,7 +244,8 @@ def sweep(
         tuple[str, ...],
         tyro.conf.arg(metavar="NAME=VALUE,VALUE ...", help_behavior_hint="(required)"),
     ],
-    episodes: Annotated[int, number(int)],
+    episodes: Annotated[int | None, number(int), shown("")] = None,
+    steps: Annotated[int | None, number(int), shown("")] = None,
     out: Annotated[Path | None, FOLDER, shown("nothing is saved", "FOLDER")] = None,
     resume: Flag = False,
     workers: Annotated[str | None, shown("this process", "N|ray|ray:N|ray://HOST:PORT")] = None,
@@ -239,12 +265,15 @@ def sweep(
         choices: problem and algorithm.
         over: values to try, such as step_size=0.01,0.1.
         episodes: trajectories of each seed with each combination.
+        steps: environment steps of each seed with each combination, instead of --episodes.
         out: directory with a run of each combination.
         resume: continue the sweep in the directory, with the same options.
         workers: workers that train.
         progress: disable the progress bar.
         json: print JSON instead of a table.
     """
+    budget = Budget(episodes, steps)
+    _check_one_budget(budget)
     training = build(choices)
     texts_of = settings.parse_lists(over)
     check_settings(training.algorithm, choices.algorithm, texts_of)
@@ -256,7 +285,9 @@ def sweep(
     sampler = "auto" if workers is None else names.sampler(workers)
     training.options.update(out=out, resume=resume, progress=progress and not json, sampler=sampler)
     try:
-        done = ox.sweep(training.problem, training.algorithm, grid, episodes, **training.options)
+        done = ox.sweep(
+            training.problem, training.algorithm, grid, **budget._asdict(), **training.options
+        )
     except KeyboardInterrupt:
         onward = (
             "nothing was saved (--out)"
@@ -280,7 +311,7 @@ def sweep(
     if done.learned.any():
         best = set_text({**given, **done.points[done.best]})
     if json:
-        print_json({"episodes": episodes, "points": points, "best": best})
+        print_json({**budget._asdict(), "points": points, "best": best})
     else:
         _print_points(points)
         print_line(f"{NOTHING_LEARNED}." if best is None else f"best: --set {best}")

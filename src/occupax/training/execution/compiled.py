@@ -11,6 +11,7 @@ on the key of the run and the number of the iteration only.
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,11 @@ from occupax.batches import Batch, PartedBatch
 from occupax.io.codec import Arrays, named_arrays, with_arrays_of
 from occupax.policies import Policy
 from occupax.samplers.program import AXIS, NumberedTrajectories, ProgramSource
-from occupax.training.execution.executor import Executor, with_array_hyperparameters
+from occupax.training.execution.executor import (
+    Executor,
+    Remaining,
+    with_array_hyperparameters,
+)
 from occupax.training.execution.iteration import (
     IterationMetrics,
     RunState,
@@ -41,6 +46,10 @@ GROUP_WIDTH = 5
 """Number of runs in a group, on each device."""
 MAX_ITERATIONS = 1000
 """Largest number of iterations of one call, the length of the buffer for their metrics."""
+MAX_CALL_STEPS = 2**30
+"""Number of steps of a run that one call can count down."""
+LoopCarry = tuple[Int[Array, ""], Any, Int[Array, " W"] | None, IterationMetrics]
+"""Number of the iteration in the call, arrays of the runs, steps that remain, and metrics."""
 RUNS_AXIS = "runs"
 """Axis of the device mesh over which runs are spread."""
 
@@ -51,6 +60,8 @@ class Group(eqx.Module):
     algorithms: Algorithm[Any]
     runs: RunState
     keys: Key[Array, "*W"]
+    remaining: Int[Array, "*W"] | None = None
+    """Number of environment steps that each run may still take. None is no limit."""
 
 
 class IterationRange(eqx.Module):
@@ -89,13 +100,13 @@ class CompiledExecutor(Executor):
         self._stop_padding()
         self._is_compiled = False
 
-    def advance(self, count: int) -> Arrays:
-        """Carry out `count` iterations of all runs and return the metrics, [iteration, run]."""
+    def advance(self, count: int, remaining: Remaining = None) -> Arrays:
+        """Carry out iterations of all runs and return the metrics, [iteration, run]."""
         phases = self._schedule.phases(self.iteration, count)
         phases = np.pad(phases, (0, MAX_ITERATIONS - count))
         double = bool(jax.config.read("jax_enable_x64"))
         advance_group = partial(self._advance_group, phases, count, double)
-        groups = self._groups
+        groups = self._limited_groups(remaining)
         advanced: list[tuple[Group, Arrays]] = []
         if not self._is_compiled:  # in one thread, because each thread would compile the program
             advanced.append(advance_group(groups[0]))
@@ -107,8 +118,22 @@ class CompiledExecutor(Executor):
             advanced.extend(pool.map(advance_group, groups[len(advanced) :]))
         advanced_groups, columns = zip(*advanced, strict=True)
         self._groups = list(advanced_groups)
-        self.iteration += count
-        return self._join(columns, axis=1)
+        joined = self._join(columns, axis=1)
+        if remaining is not None:
+            joined = self._carried_out(joined)
+        self.iteration += len(joined["steps"])
+        return joined
+
+    def _limited_groups(self, remaining: Remaining) -> list[Group]:
+        """Return the groups with the number of steps that their runs may still take."""
+        if remaining is None:
+            return self._groups
+        padded = np.pad(np.clip(remaining, 0, MAX_CALL_STEPS), (0, self._padding))
+        limited: list[Group] = []
+        for i, group in enumerate(self._groups):
+            own = padded[i * self._width : (i + 1) * self._width].astype(np.int32)
+            limited.append(replace(group, remaining=jax.device_put(own)))
+        return limited
 
     def _advance_group(
         self, phases: Int[np.ndarray, " most"], count: int, double: bool, group: Group
@@ -133,6 +158,11 @@ class CompiledExecutor(Executor):
             array = np.concatenate([of_group[name] for of_group in columns], axis)
             joined[name] = array.take(range(self.count), axis)
         return joined
+
+    def failures(self) -> Int[np.ndarray, " run"]:
+        """Return the index in `FAILURES` of each run, 0 if all its values are finite."""
+        failures = [np.asarray(group.runs.failure) for group in self._groups]
+        return np.concatenate(failures)[: self.count]
 
     def outputs(self) -> list[Policy]:
         """Return the output policy of each run so far."""
@@ -219,43 +249,61 @@ def _advance(
     first_arrays, run_static = eqx.partition(group.runs, eqx.is_array)
 
     def iterate_run(
-        phase: int, i: Int[Array, ""], hyperparameters: Any, arrays: Any, key: Key[Array, ""]
+        phase: int,
+        i: Int[Array, ""],
+        hyperparameters: Any,
+        arrays: Any,
+        key: Key[Array, ""],
+        remaining: Int[Array, ""] | None,
     ) -> tuple[Any, IterationMetrics]:
+        in_budget = remaining is None or remaining > 0
         algorithm = eqx.combine(hyperparameters, algorithm_static)
         run = eqx.combine(arrays, run_static)
         size = iterations.sizes[phase]
-        draw = partial(_draw, source, size, key, run.failure == 0, devices)
+        draw = partial(_draw, source, size, key, (run.failure == 0) & in_budget, devices)
         update = update_run(algorithm, phase, run, draw, key)
         is_candidate = iterations.is_candidate[phase]
         number = iterations.first + i
         run, metrics = finish_iteration(
-            source.problem, algorithm, is_candidate, run, update, key, number
+            source.problem, algorithm, is_candidate, run, update, key, number, in_budget
         )
         return eqx.filter(run, eqx.is_array), metrics
 
-    def iterate_runs(phase: int, arrays: Any, i: Int[Array, ""]) -> tuple[Any, IterationMetrics]:
+    def iterate_runs(
+        phase: int, arrays: Any, i: Int[Array, ""], remaining: Int[Array, " W"] | None
+    ) -> tuple[Any, IterationMetrics]:
         iterate_each = jax.vmap(partial(iterate_run, phase, i))
-        return iterate_each(hyperparameters, arrays, batch_keys[i])
+        return iterate_each(hyperparameters, arrays, batch_keys[i], remaining)
 
     branches = [partial(iterate_runs, phase) for phase in range(len(iterations.sizes))]
 
     @partial(jax.jit, inline=True)  # one trace serves the shapes and the loop
-    def iterate(arrays: Any, i: Int[Array, ""]) -> tuple[Any, IterationMetrics]:
-        if len(branches) == 1:
-            return branches[0](arrays, i)
-        return jax.lax.switch(iterations.phases[i], branches, arrays, i)
-
-    def loop_body(
-        i: Int[Array, ""], carry: tuple[Any, IterationMetrics]
+    def iterate(
+        arrays: Any, i: Int[Array, ""], remaining: Int[Array, " W"] | None
     ) -> tuple[Any, IterationMetrics]:
-        arrays, table = carry
-        arrays, metrics = iterate(arrays, i)
-        table = jax.tree.map(lambda column, entry: column.at[i].set(entry), table, metrics)
-        return arrays, table
+        if len(branches) == 1:
+            return branches[0](arrays, i, remaining)
+        return jax.lax.switch(iterations.phases[i], branches, arrays, i, remaining)
 
-    shapes = jax.eval_shape(iterate, first_arrays, 0)[1]
+    def goes_on(carry: LoopCarry) -> Bool[Array, ""]:
+        i, _, remaining, _ = carry
+        if remaining is None:
+            return i < iterations.count
+        return (i < iterations.count) & jnp.any(remaining > 0)
+
+    def loop_body(carry: LoopCarry) -> LoopCarry:
+        i, arrays, remaining, table = carry
+        arrays, metrics = iterate(arrays, i, remaining)
+        if remaining is not None:
+            remaining = jnp.where(arrays.failure > 0, 0, remaining - metrics.steps)
+        table = jax.tree.map(lambda column, entry: column.at[i].set(entry), table, metrics)
+        return i + 1, arrays, remaining, table
+
+    first = jnp.zeros((), jnp.int32)
+    shapes = jax.eval_shape(iterate, first_arrays, first, group.remaining)[1]
     table = jax.tree.map(lambda leaf: jnp.zeros((MAX_ITERATIONS, *leaf.shape), leaf.dtype), shapes)
-    arrays, table = jax.lax.fori_loop(0, iterations.count, loop_body, (first_arrays, table))
+    start = (first, first_arrays, group.remaining, table)
+    _, arrays, _, table = jax.lax.while_loop(goes_on, loop_body, start)
     return eqx.combine(arrays, run_static), table
 
 

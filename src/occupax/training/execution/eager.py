@@ -2,13 +2,14 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import inf
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from occupax.algorithms import Algorithm
 from occupax.batches import Batch
@@ -16,7 +17,11 @@ from occupax.io.codec import Arrays, named_arrays, with_arrays_of
 from occupax.policies import Policy
 from occupax.samplers import EpisodeError
 from occupax.samplers.base import Source
-from occupax.training.execution.executor import Executor, with_array_hyperparameters
+from occupax.training.execution.executor import (
+    Executor,
+    Remaining,
+    with_array_hyperparameters,
+)
 from occupax.training.execution.iteration import (
     IterationMetrics,
     RunState,
@@ -46,11 +51,11 @@ class EagerExecutor(Executor):
             self._keys.append(setup.key(run.seed))
             self._runs.append(initial_run(setup.problem, run.algorithm, run.policy))
 
-    def advance(self, count: int) -> Arrays:
-        """Carry out `count` iterations of all runs and return the metrics, [iteration, run]."""
+    def advance(self, count: int, remaining: Remaining = None) -> Arrays:
+        """Carry out iterations of all runs and return the metrics, [iteration, run]."""
         double = bool(jax.config.read("jax_enable_x64"))
         threads = min(self.count, self._source.runs_at_once)
-        advance_run = partial(self._advance_run, count, double)
+        advance_run = partial(self._advance_run, count, remaining, double)
         if threads == 1:
             advanced = list(map(advance_run, range(self.count)))
         else:
@@ -59,27 +64,35 @@ class EagerExecutor(Executor):
         # no run changes before all have succeeded, so that a checkpoint has one iteration for all
         runs, values, steps = zip(*advanced, strict=True)
         self._runs = list(runs)
-        self.iteration += count
-        return self._columns(np.stack(values, 1), np.stack(steps, 1))
+        columns = self._columns(np.stack(values, 1), np.stack(steps, 1))
+        if remaining is not None:
+            columns = self._carried_out(columns)
+        self.iteration += len(columns["steps"])
+        return columns
 
     def _advance_run(
-        self, count: int, double: bool, number: int
+        self, count: int, remaining: Remaining, double: bool, number: int
     ) -> tuple[RunState, np.ndarray, np.ndarray]:
         """Return a run after `count` iterations, with metrics and steps of each iteration."""
         values: list[np.ndarray] = []
         steps: list[np.ndarray] = []
+        limit = inf
+        if remaining is not None:
+            limit = remaining[number]
+        total = 0
         run = self._runs[number]
         with jax.enable_x64(double):  # threads do not inherit the precision
             for iteration in range(self.iteration, self.iteration + count):
-                run, metrics = self._iterate(number, run, iteration)
+                run, metrics = self._iterate(number, run, iteration, total < limit)
                 values.append(np.asarray(metrics.values))
                 steps.append(np.asarray(metrics.steps))
+                total += int(metrics.steps)
         return run, np.array(values), np.array(steps)
 
     def _iterate(
-        self, number: int, run: RunState, iteration: int
+        self, number: int, run: RunState, iteration: int, in_budget: bool
     ) -> tuple[RunState, IterationMetrics]:
-        if int(run.failure):
+        if int(run.failure) or not in_budget:
             unknown = jnp.full(len(self._names), jnp.nan)
             return run, IterationMetrics(unknown, jnp.zeros((), jnp.int32))
         algorithm = self._algorithms[number]
@@ -98,6 +111,10 @@ class EagerExecutor(Executor):
 
     def _draw(self, size: int, key: Key[Array, ""], policy: Policy) -> Batch:
         return self._source.draw(policy, size, key)
+
+    def failures(self) -> Int[np.ndarray, " run"]:
+        """Return the index in `FAILURES` of each run, 0 if all its values are finite."""
+        return np.array([int(run.failure) for run in self._runs])
 
     def outputs(self) -> list[Policy]:
         """Return the output policy of each run so far."""

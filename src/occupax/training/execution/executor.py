@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from occupax.algorithms import Algorithm
 from occupax.io.codec import Arrays
@@ -15,6 +16,9 @@ from occupax.samplers.base import Source
 from occupax.training.execution.iteration import FAILURES, metric_names
 from occupax.training.schedule import Schedule
 from occupax.training.setup import Setup
+
+Remaining = Int[np.ndarray, " run"] | None
+"""Number of environment steps that each run may still take. None is no limit."""
 
 
 class Executor(ABC):
@@ -31,8 +35,15 @@ class Executor(ABC):
         self._names = metric_names(setup.problem, algorithm, own_metrics)
 
     @abstractmethod
-    def advance(self, count: int) -> Arrays:
-        """Carry out `count` iterations of all runs and return the metrics, [iteration, run]."""
+    def advance(self, count: int, remaining: Remaining = None) -> Arrays:
+        """Carry out iterations of all runs and return the metrics, [iteration, run].
+
+        Args:
+            count: number of iterations.
+            remaining: number of environment steps that each run may still take. A run ends with
+                the first iteration that uses them up, and the iterations end with the last run.
+                Default: no limit.
+        """
 
     @abstractmethod
     def outputs(self) -> list[Policy]:
@@ -45,6 +56,10 @@ class Executor(ABC):
     @abstractmethod
     def arrays(self) -> Arrays:
         """Return all that is needed to resume, by name, [run, ...]."""
+
+    @abstractmethod
+    def failures(self) -> Int[np.ndarray, " run"]:
+        """Return the index in `FAILURES` of each run, 0 if all its values are finite."""
 
     @final
     def restore(self, arrays: Arrays, iteration: int) -> None:
@@ -77,6 +92,13 @@ class Executor(ABC):
     def close(self) -> None:
         """Close the source of trajectories."""
         self._source.close()
+
+    @final
+    def _carried_out(self, columns: Arrays) -> Arrays:
+        """Return metrics without the last iterations, in which no run has sampled."""
+        has_sampled = columns["steps"].any(1)
+        count = int(np.append(0, np.flatnonzero(has_sampled) + 1).max())
+        return {name: column[:count] for name, column in columns.items()}
 
     @final
     def _columns(self, values: np.ndarray, steps: np.ndarray) -> Arrays:

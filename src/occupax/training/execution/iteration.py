@@ -235,6 +235,7 @@ def finish_iteration(
     update: Update,
     key: Key[Array, ""],
     iteration: Int[Array, ""],
+    in_budget: bool | Bool[Array, ""] = True,
 ) -> tuple[RunState, IterationMetrics]:
     """Return the run after an update, and the metrics. A failed run keeps its last finite state.
 
@@ -246,6 +247,7 @@ def finish_iteration(
         update: update of the algorithm.
         key: random key of the iteration.
         iteration: number of the iteration.
+        in_budget: whether the run had steps left before the iteration. Otherwise it is unchanged.
     """
     state = update.state
     utility = problem.estimated_utility(update.occupancy)
@@ -264,21 +266,21 @@ def finish_iteration(
         state = _with_policy(state, policy)
     score = _score(problem, utility, multipliers, update.trajectories)
     selected, selected_score = _select(algorithm.output, is_candidate, run, score, key, iteration)
-    was_failed = run.failure > 0
-    failure = jnp.where(was_failed, run.failure, _failure(state))
-    failed_at = jnp.where(was_failed, run.failed_at, iteration)
+    was_stopped = (run.failure > 0) | jnp.logical_not(in_budget)
+    failure = jnp.where(was_stopped, run.failure, _failure(state))
+    failed_at = jnp.where(was_stopped, run.failed_at, iteration)
     values = _metric_values(
         problem, algorithm, state, utility, update.statistics, multipliers, selected_score
     )
-    is_failed = failure > 0
+    is_stopped = was_stopped | (failure > 0)
     metrics = IterationMetrics(
-        jnp.where(is_failed, jnp.nan, values), jnp.where(is_failed, 0, update.statistics.steps)
+        jnp.where(is_stopped, jnp.nan, values), jnp.where(is_stopped, 0, update.statistics.steps)
     )
     frozen = replace(run, failure=failure, failed_at=failed_at)
     finished = RunState(
         state, selected, selected_score, multipliers, failure, failed_at, update.regression
     )
-    return choose(is_failed, frozen, finished), metrics
+    return choose(is_stopped, frozen, finished), metrics
 
 
 def _score(
