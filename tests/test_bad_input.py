@@ -456,17 +456,17 @@ CASES: dict[str, Case] = {
         ("policy", "ndarray"),
     ),
     "method misspelt": (
-        lambda: ox.solve(problem(), "frank-wolf"),
-        ("method 'frank-wolf'", "'frank-wolfe'", "conic"),
+        lambda: ox.solve(problem(), method="frank-wolf"),
+        ("method 'frank-wolf'", "'frank-wolfe'", "interior-point"),
     ),
     "tolerance 0": (lambda: ox.solve(problem(), tolerance=0), ("tolerance", "above 0", "got 0")),
     "tolerance nan": (
         lambda: ox.solve(problem(), tolerance=NAN),
         ("tolerance", "above 0", "got nan"),
     ),
-    "no iterations": (
-        lambda: ox.solve(problem(), max_iterations=0),
-        ("max_iterations", "at least 1", "got 0"),
+    "no seconds": (
+        lambda: ox.solve(problem(), time_limit=0),
+        ("time_limit", "above 0", "got 0"),
     ),
     "solve not concave": (
         lambda: ox.solve(problem(not_concave())),
@@ -487,9 +487,9 @@ CASES: dict[str, Case] = {
         ),
         ("Entropy", "no finite gradient", "smoothing"),
     ),
-    "conic of a function": (
-        lambda: ox.solve(problem(utilities.Custom(jnp.sum, concave=True)), "conic"),
-        ("'conic' does not know Custom", "'frank-wolfe'"),
+    "policy iteration of an entropy": (
+        lambda: ox.solve(problem(utilities.Entropy()), method="policy-iteration"),
+        ("method 'policy-iteration' needs a linear utility", "'auto'"),
     ),
     # theory
     "epsilon 0": (lambda: theory.horizon(0.0, 0.9), ("epsilon", "(0, 1)", "0.0")),

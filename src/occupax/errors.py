@@ -26,6 +26,14 @@ def unknown(kind: str, name: object, allowed: Iterable[str]) -> ValueError:
     return ValueError(f"{kind} {name!r} is not known.{hint} Known: {', '.join(names)}.")
 
 
+def no_finite_gradient(utility: str) -> ValueError:
+    """The error for a utility that has no finite gradient where it is evaluated."""
+    return ValueError(
+        f"{utility} has no finite gradient at this occupancy, which gives no bound; use a utility "
+        "that is smooth where nothing is visited, such as Entropy(smoothing=1e-6)."
+    )
+
+
 def named(kind: str, name: str, table: Mapping[str, Callable[[], Any]]) -> Any:
     """What a name in a table stands for, made with its default settings."""
     if name not in table:

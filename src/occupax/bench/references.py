@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -123,11 +122,13 @@ def certified_optimum(problem: Problem) -> Reference:
     uniform = np.full((env.num_states, env.num_actions), 1 / env.num_actions)
     certificate = exact.certificate(problem, uniform)
     # a rough optimum tells how large the improvement is at least
-    best = exact.solve(problem, tolerance=0.1 * certificate.gap)
+    size = max(1.0, abs(certificate.value))
+    best = exact.solve(problem, tolerance=0.1 * certificate.gap / size, progress=False)
     for tolerance in (TOLERANCE, LOOSE_TOLERANCE):
-        improvement = best.value - certificate.value
-        with suppress(RuntimeError):  # out of reach within the iterations
-            best = exact.solve(problem, tolerance=tolerance * improvement)
+        gap = tolerance * (best.value - certificate.value)
+        size = max(1.0, abs(best.value))
+        best = exact.solve(problem, tolerance=gap / size, progress=False)
+        if best.status == "optimal":
             break
     return Reference(best.value, "certified", best.gap)
 

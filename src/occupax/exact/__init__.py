@@ -15,6 +15,7 @@ from occupax.exact.evaluation import (
 )
 from occupax.exact.optimum import Optimum, solve
 from occupax.exact.returns import BestResponse, value_iteration
+from occupax.exact.verification import verify
 
 __all__ = [
     "BestResponse",
@@ -30,4 +31,5 @@ __all__ = [
     "solve",
     "value",
     "value_iteration",
+    "verify",
 ]

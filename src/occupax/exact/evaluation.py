@@ -8,18 +8,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from occupax.compiled import bind
 from occupax.display import Description, shown_number
 from occupax.errors import check_number, real_array, shown
 from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics, read_probs
+from occupax.exact.objective import concave_dynamics, utility_gradient, utility_value
+from occupax.exact.optimum import search_optimum
 from occupax.exact.probabilities import read_policy
 from occupax.exact.returns import best_response
 from occupax.policies import PolicyType, check_policy_fits
 from occupax.problem import Problem, ProblemSource, as_problem
-from occupax.utilities.base import Utility
 
+MULTIPLIER_TOLERANCE = 1e-9
+MULTIPLIER_SHARE = 1e-3
+MULTIPLIER_SECONDS = 60.0
+"""Gap, relative to the value and to the improvement over the uniform policy, and time limit of the
+search for multipliers."""
 MOST_NUMBERS_AT_ONCE = 2 * 10**6
 """In the matrices of all policies together; beyond that they are evaluated one after the other, by
 sparse matrices, which for the 500 states of a taxi is ten times as fast."""
@@ -45,7 +50,7 @@ class Certificate(NamedTuple):
     def _description(self) -> Description:
         value, bound, gap, violation = map(shown_number, self)
         title = f"Certificate: {value}; no policy is better than {bound}"
-        return Description(title, [("certified gap", gap), ("violation", violation)])
+        return Description(title, [("left at most", gap), ("violation", violation)])
 
 
 def occupancy(problem: ProblemSource, probs: Any) -> StateActionArray:
@@ -124,15 +129,8 @@ def _read_multipliers(
 
 def best_multipliers(problem: Problem) -> Float[np.ndarray, " K"]:
     """The multipliers of the exact optimum, for which the bound of the Lagrangian is tight."""
-    from occupax.exact.optimum import solve_roughly
-
-    found = solve_roughly(problem, 1e-3, 1000)
-    if found is None:
-        raise ValueError(
-            "the multipliers of the constraints were not found in 1,000 iterations; "
-            "give them by hand."
-        )
-    return np.array(list(found.multipliers.values()))
+    best = search_optimum(problem, MULTIPLIER_TOLERANCE, MULTIPLIER_SHARE, MULTIPLIER_SECONDS)
+    return np.array(list(best.multipliers.values()))
 
 
 def excesses_of(problem: Problem, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " K"]:
@@ -165,19 +163,6 @@ def certify(
     best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
     gap = max(best.upper_bound - float(quasi_reward @ features) + offset, 0.0)
     return Certificate(value, value + gap, gap, violation)
-
-
-def concave_dynamics(problem: Problem) -> Dynamics:
-    """The dynamics of a problem, but no utility for which the bound does not hold."""
-    model = dynamics(problem)
-    if not problem.utility.concave:
-        raise ValueError(
-            f"the utility {type(problem.utility).__name__} is not declared concave, and only for a "
-            "concave one does "
-            "its linearisation bound the optimum; declare it with "
-            "Custom(function, concave=True) if it is."
-        )
-    return model
 
 
 def gradient(problem: ProblemSource, policy: PolicyType) -> PolicyType:
@@ -238,20 +223,6 @@ def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -
         slope += mass[t][:, None] * action_values
         values = (probs * action_values).sum(1)
     return slope
-
-
-def utility_value(utility: Utility, features: Float[np.ndarray, " d"]) -> float:
-    """The value F(u), computed in float64."""
-    with jax.enable_x64(True):
-        return float(bind(_value, utility)(features))
-
-
-def utility_gradient(
-    utility: Utility, features: Float[np.ndarray, " d"]
-) -> Float[np.ndarray, " d"]:
-    """The gradient of F at u, computed in float64."""
-    with jax.enable_x64(True):
-        return np.asarray(bind(_gradient, utility)(features))
 
 
 class Evaluator:
@@ -325,14 +296,6 @@ def stationary_occupancies(
     if model.horizon is not None:
         right = right - np.linalg.matrix_power(matrices, model.horizon) @ model.initial
     return np.linalg.solve(np.eye(S) - matrices, right[..., None]) * probs
-
-
-def _value(utility: Utility, features: Float[Array, " d"]) -> Float[Array, ""]:
-    return utility.value(features)
-
-
-def _gradient(utility: Utility, features: Float[Array, " d"]) -> Float[Array, " d"]:
-    return utility.gradient(features)
 
 
 _excesses = eqx.filter_jit(lambda problem, features: problem.excesses(features))

@@ -1,71 +1,70 @@
-"""The exact optimum of a concave utility over all policies.
+"""The exact optimum of a concave utility over all policies of a table."""
 
-Two methods: a conic program, for the utilities that a conic solver knows, and fully corrective
-Frank-Wolfe with a planner, for all.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from occupax.compiled import bind
 from occupax.display import Description, in_words, shown_number
-from occupax.errors import check_integer, check_number, unknown
-from occupax.exact import conic, constrained, evaluation
+from occupax.errors import check_number, unknown
+from occupax.exact import feasibility, occupancy_program
 from occupax.exact.dynamics import Dynamics, StateActionArray
-from occupax.exact.evaluation import timed_occupancy, utility_gradient, utility_value
+from occupax.exact.objective import concave_dynamics
+from occupax.exact.occupancies import uniform_policy
+from occupax.exact.reachability import (
+    expand_policy,
+    expand_values,
+    reachable_states,
+    restrict,
+)
 from occupax.exact.returns import best_response
+from occupax.exact.search import Search, SearchEnded, Status
 from occupax.forking import begin_jax_use
 from occupax.problem import Problem, ProblemSource, as_problem
-from occupax.utilities.base import NoConicFormError, Utility
 
-Method = Literal["auto", "conic", "frank-wolfe"]
-
-NEWTON_STEPS = 100
-PADDING = 64
-ROUNDING = 1e-12
-SHORTEST = 1e-6
-"""The share of a Newton step below which nothing is gained by it."""
-POLISHING = 10
-"""Iterations of Frank-Wolfe after a conic solution whose gap exceeds the tolerance. More of them
-gain little: the conic solution mixes all policies at once, and Frank-Wolfe adds one an
-iteration."""
-MAX_PLANNED_STATES = 32
-"""States up to which "auto" takes Frank-Wolfe, which needs about a second there and has smaller
-gaps.
-
-With 50 states the conic program is ten times as fast. With a horizon it has its variables once a
-step and is slower."""
-NARROW_MISS = 100.0
-"""The multiple of the tolerance up to which "auto" returns a conic solution."""
+Method = Literal["auto", "policy-iteration", "interior-point", "frank-wolfe"]
 
 Timed = Float[np.ndarray, "*H S A"]
-Vector = Float[np.ndarray, " k"]
-Features = Float[np.ndarray, " d"]
-Images = Float[np.ndarray, "k d"]
 
 
-class Optimum(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Optimum:
     """A policy with its exact utility and occupancy, and a certificate of its optimality."""
 
     value: float
+    """Utility of the policy."""
     gap: float
-    """No policy is better than `value` by more than this."""
+    """Certified gap: no policy that satisfies the constraints is better by more than this."""
     occupancy: StateActionArray
+    """State-action occupancy of the policy [S, A]."""
     policy: Timed
     """Action probabilities [S, A]; with a horizon they depend on time, [H, S, A]."""
-    multipliers: Mapping[str, float] = MappingProxyType({})
-    """Of each constraint, by its name: what the utility gains for each unit by which its limit is
-    loosened."""
-    excesses: Mapping[str, float] = MappingProxyType({})
-    """By how much each limit is violated: nothing but rounding, or negative where there is
-    slack."""
-    method: str = "frank-wolfe"
-    """The method that computed the optimum: "conic" or "frank-wolfe"."""
+    status: Status
+    """"optimal": the tolerance was reached. "time limit", "interrupted" (Ctrl-C) or "stalled":
+    the search ended before; value, gap and policy are valid."""
+    method: str
+    """Method that found the policy."""
+    problem: Problem
+    """The problem."""
+    values: Float[np.ndarray, "*H S"] = field(repr=False)
+    """Values of the states that prove the upper bound, for a horizon those of each step."""
+    tangent: Float[np.ndarray, " d"] = field(repr=False)
+    """Occupancy of the features at which the upper bound linearises the Lagrangian."""
+    multipliers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Multiplier of each constraint by name: the gain of utility for each unit by which the
+    threshold is relaxed."""
+    excesses: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Violation of each constraint by name, negative for slack."""
+    seconds: float = 0.0
+    """Duration of the search."""
+
+    @property
+    def upper_bound(self) -> float:
+        """Certified upper bound of the utility of every feasible policy."""
+        return self.value + self.gap
 
     def __repr__(self) -> str:
         return self._description().text()
@@ -76,316 +75,168 @@ class Optimum(NamedTuple):
     def _description(self) -> Description:
         gap = shown_number(self.gap)
         title = f"Optimum: {shown_number(self.value)}; no policy is better by more than {gap}"
-        names = ("policy", "occupancy", *(("multipliers", "excesses") if self.multipliers else ()))
-        return Description(title, [(name, in_words(getattr(self, name))) for name in names])
+        names = ["status", "policy", "occupancy"]
+        if self.multipliers:
+            names.extend(["multipliers", "excesses"])
+        rows = [(name, in_words(getattr(self, name))) for name in names]
+        return Description(title, rows)
 
 
 def solve(
     problem: ProblemSource,
-    method: Method = "auto",
     tolerance: float = 1e-6,
-    max_iterations: int = 1000,
+    time_limit: float | None = None,
+    progress: bool = True,
+    method: Method = "auto",
 ) -> Optimum:
     """Maximise a concave utility over all policies of a tabular problem.
 
-    With a horizon the optimum is over policies that depend on time: an upper bound for stationary
-    ones. Constraints are kept, by the method of multipliers around "frank-wolfe" or as those of the
-    conic program.
+    The search ends at the tolerance, at the time limit or at Ctrl-C, and returns the best policy so
+    far with its certified gap and a `status`. With a horizon the optimum is over policies that
+    depend on time, which is an upper bound for stationary ones.
 
     Args:
         problem: a tabular problem with a concave utility; an environment or its name stands for its
             discounted return.
-        method: "conic" hands the problem to Clarabel through cvxpy (the extra `exact`), and
-            improves a solution that misses the tolerance by a few iterations of Frank-Wolfe.
-            "frank-wolfe" takes any concave utility and needs nothing installed. "auto" is "conic"
-            where that is faster: with an infinite horizon, more than 32 states and a utility that
-            is not linear or constraints, if they have a conic form and cvxpy and Clarabel are
-            installed. Otherwise, and where Clarabel fails, "auto" is "frank-wolfe".
-        tolerance: the gap to reach. A conic solution may miss it: see the result's `gap`. With
-            "auto" Frank-Wolfe takes over if the gap exceeds a hundred times the tolerance.
-        max_iterations: of Frank-Wolfe, each a planning problem.
+        tolerance: certified gap to reach, relative to the size of the utility: the search ends when
+            upper bound - value <= tolerance * max(1, |value|).
+        time_limit: seconds after which the search ends, not limited by default. A step that is
+            under way is completed.
+        progress: whether to show value, bound and gap of a search that takes longer than a second.
+        method: "policy-iteration" is for linear utilities without constraints.
+            "interior-point" is for an infinite horizon. "frank-wolfe" takes everything. "auto"
+            chooses the first of these that applies to the problem and its size.
 
     Returns:
-        The optimum with its certified gap, and the method that computed it.
+        The optimum. Its `gap` is valid whatever the status.
 
     Raises:
-        ValueError: if no policy satisfies the constraints; the message has the smallest violation
-            that is possible.
-        RuntimeError: if Frank-Wolfe did not reach the tolerance; the message has the gap that was.
+        ValueError: if the constraints are infeasible; the message has the smallest violation.
     """
     begin_jax_use()
     problem = as_problem(problem)
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))
     tolerance = check_number("tolerance", tolerance, low=0.0, open_low=True)
-    max_iterations = check_integer("max_iterations", max_iterations)
-    model = evaluation.concave_dynamics(problem)
-    start = _uniform(model)
-    multipliers = None
-    solution = _conic_solution(problem, model, method)
-    if solution is not None:
-        best = _polished(problem, model, solution, tolerance, max_iterations)
-        if method == "conic" or best.gap <= NARROW_MISS * tolerance:
-            return best
-        start = policy_of(solution.mass)
-        multipliers = solution.multipliers
-    found = _find(problem, model, start, multipliers, tolerance, 0.0, max_iterations)
-    if found.gap > tolerance:
-        raise RuntimeError(
-            f"{method} reached a certified gap of {found.gap:.3g}, not the tolerance of "
-            f"{tolerance:g}; allow a larger "
-            "tolerance or more iterations."
-        )
-    return found
+    if time_limit is not None:
+        time_limit = check_number("time_limit", time_limit, low=0.0, open_low=True)
+    return search_optimum(problem, tolerance, 0.0, time_limit, progress, method)
 
 
-def _conic_solution(problem: Problem, model: Dynamics, method: Method) -> conic.Solution | None:
-    """Return the conic solution; None if the method does not take it or none is feasible."""
-    if method == "conic":
-        return conic.maximise(problem, model)
-    is_planning = problem.utility.linear and not problem.constraints
-    is_small = model.shape[0] <= MAX_PLANNED_STATES
-    if (
-        method == "frank-wolfe"
-        or is_planning
-        or is_small
-        or model.horizon is not None
-        or conic.missing()
-    ):
-        return None
+def search_optimum(
+    problem: Problem,
+    tolerance: float,
+    share: float,
+    time_limit: float | None,
+    progress: bool = False,
+    method: Method = "auto",
+) -> Optimum:
+    """Return the optimum within a tolerance or a share of the difference to the uniform policy."""
+    whole = concave_dynamics(problem)
+    states = reachable_states(whole)
+    model = whole
+    if len(states) < whole.shape[0]:
+        model = restrict(whole, states)
+    search = Search(problem, model, tolerance, share, time_limit, progress)
+    status: Status = "stalled"
+    names: list[str] = []
     try:
-        return conic.maximise(problem, model)
-    except (NoConicFormError, conic.ClarabelError):
-        return None
+        search.propose(uniform_policy(model))
+        _propose_simple_bound(search)
+        search.check()
+        for name, run in _stages(search, method):
+            names.append(name)
+            run(search)
+            search.check()
+    except SearchEnded as ended:
+        status = ended.status
+    except KeyboardInterrupt:
+        status = "interrupted"
+    finally:
+        search.close()
+    if status != "optimal":
+        search.propose_pending()
+    return _optimum(search, whole, states, status, names)
 
 
-def _polished(
-    problem: Problem,
-    model: Dynamics,
-    solution: conic.Solution,
-    tolerance: float,
-    max_iterations: int,
-) -> Optimum:
-    """Return the optimum of a conic solution, or a polished one if that is better."""
-    policy = policy_of(solution.mass)
-    multipliers = solution.multipliers if problem.constraints else None
-    best = _certified(problem, model, timed_occupancy(model, policy), multipliers)
-    if best.gap > tolerance or _violation(best) > constrained.FEASIBLE:
-        iterations = min(POLISHING, max_iterations)
-        polished = _find(problem, model, policy, multipliers, tolerance, 0.0, iterations)
-        if polished.gap < best.gap and _violation(polished) <= max(
-            _violation(best), constrained.FEASIBLE
-        ):
-            best = polished
-    return best._replace(method="conic")
-
-
-def _violation(optimum: Optimum) -> float:
-    """Return the largest excess of an optimum over a limit, or 0."""
-    return max([0.0, *optimum.excesses.values()])
-
-
-def _find(
-    problem: Problem,
-    model: Dynamics,
-    start: Timed,
-    multipliers: Vector | None,
-    tolerance: float,
-    share: float,
-    max_iterations: int,
-) -> Optimum:
-    """The optimum from a start and, if there are constraints, from multipliers."""
-    if not problem.constraints:
-        found = frank_wolfe(problem, model, only(model, start), tolerance, share, max_iterations)
-        return _certified(problem, model, found.mass)
-    mass, found = constrained.maximise(
-        problem, model, start, multipliers, tolerance, share, max_iterations
-    )
-    return _certified(problem, model, mass, found)
-
-
-def solve_roughly(problem: Problem, share: float, max_iterations: int) -> Optimum | None:
-    """Return the optimum to within a share of the way from the uniform policy, or None."""
-    model = evaluation.concave_dynamics(problem)
-    start = _uniform(model)
-    found = _find(problem, model, start, None, 0.0, share, max_iterations)
-    way = found.value - utility_value(problem.utility, image(model, timed_occupancy(model, start)))
-    return found if found.gap <= max(share * way, 1e3 * ROUNDING * (1 + abs(found.value))) else None
-
-
-def _uniform(model: Dynamics) -> Timed:
-    times = () if model.horizon is None else (model.horizon,)
-    return np.full((*times, *model.shape), 1 / model.shape[1])
-
-
-def _certified(
-    problem: Problem, model: Dynamics, mass: Timed, multipliers: Vector | None = None
-) -> Optimum:
-    policy = policy_of(mass)
-    occupancy = evaluation.total_occupancy(model, policy)
-    features = model.features.T @ occupancy.ravel()
-    proof = evaluation.certify(problem, model, features, multipliers)
-    if multipliers is None:
-        return Optimum(proof.value, proof.gap, occupancy, policy)
-    names = [constraint.name for constraint in problem.constraints]
-    multiplier_of = dict(zip(names, multipliers.tolist(), strict=True))
-    excess_of = dict(zip(names, evaluation.excesses_of(problem, features).tolist(), strict=True))
-    return Optimum(proof.value, proof.gap, occupancy, policy, multiplier_of, excess_of)
-
-
-def policy_of(mass: Timed) -> Timed:
-    """The policy with this occupancy; states that are never visited act uniformly."""
-    mass = np.maximum(mass, 0.0)
-    total = mass.sum(-1, keepdims=True)
-    return np.divide(mass, total, out=np.full_like(mass, 1 / mass.shape[-1]), where=total > 0)
-
-
-class Mixture(NamedTuple):
-    """Mixture of occupancies with their weights and features."""
-
-    corners: list[Timed]
-    images: Images
-    shares: Vector
-
-    @property
-    def mass(self) -> Timed:
-        """The occupancy of the mixture."""
-        return np.tensordot(self.shares, np.stack(self.corners), 1)
-
-    @property
-    def image(self) -> Features:
-        """What it counts."""
-        return self.shares @ self.images
-
-
-def only(model: Dynamics, policy: Timed) -> Mixture:
-    """The mixture of a single policy."""
-    mass = timed_occupancy(model, policy)
-    return Mixture([mass], image(model, mass)[None], np.ones(1))
-
-
-def frank_wolfe(
-    problem: Problem,
-    model: Dynamics,
-    start: Mixture,
-    tolerance: float,
-    share: float,
-    max_iterations: int,
-) -> Mixture:
-    """Maximise the utility of a problem without its constraints, from a start."""
-    # each iteration adds the occupancy of the best policy for the quasi-reward, and mixes all that
-    # are kept anew; the gap to reach is the tolerance, or a share of the way from the start
-    corners, images, shares = list(start.corners), start.images, start.shares
-    first, way = utility_value(problem.utility, start.image) if share else 0.0, 0.0
-    for _ in range(max_iterations):
-        mixture = shares @ images
-        quasi_reward = utility_gradient(problem.utility, mixture)
-        if not np.isfinite(quasi_reward).all():
-            raise ValueError(
-                "the utility has no finite gradient where nothing is visited: smooth it."
-            )
-        if not np.isfinite(utility_value(problem.utility, mixture)):
-            name = type(problem.objective).__name__
-            undefined = f"{name} has no finite value at the occupancy of a policy"
-            raise ValueError(f"{undefined}: it must be defined wherever policies go.")
-        best = best_response(model, (model.features @ quasi_reward).reshape(model.shape))
-        linear_value = float(quasi_reward @ mixture)
-        gap, rounding = best.upper_bound - linear_value, ROUNDING * (1 + abs(linear_value))
-        if gap <= max(0.5 * tolerance, 0.5 * share * way, rounding):
-            break
-        corner = timed_occupancy(model, best.policy)
-        if problem.utility.linear:
-            return Mixture([corner], image(model, corner)[None], np.ones(1))
-        corners.append(corner)
-        images = np.concatenate([images, image(model, corner)[None]])
-        accuracy = max(rounding, 1e-4 * share * way)
-        shares, slack = _best_mixture(problem.utility, images, np.append(shares, 0.0), accuracy)
-        # a corner that falls short by more than the gap is not part of the optimum; dropping it
-        # must not cost anything
-        kept = np.flatnonzero(slack <= gap)
-        fewer = shares[kept] / shares[kept].sum()
-        with_all, without = (
-            utility_value(problem.utility, it) for it in (shares @ images, fewer @ images[kept])
+def _stages(search: Search, method: Method) -> list[tuple[str, Callable[[Search], object]]]:
+    """Return the methods to run one after the other until the tolerance is reached."""
+    problem = search.problem
+    if (
+        problem.utility.linear
+        and not problem.constraints
+        and method in ("auto", "policy-iteration")
+    ):
+        return [("policy-iteration", _plan)]
+    if method == "policy-iteration":
+        raise ValueError(
+            "method 'policy-iteration' needs a linear utility without constraints; use 'auto'."
         )
-        if without >= with_all - rounding:
-            corners, images, shares = [corners[i] for i in kept], images[kept], fewer
-        way = with_all - first
-    return Mixture(corners, images, shares)
+    general = ("frank-wolfe", feasibility.maximise)
+    if method == "frank-wolfe":
+        return [general]
+    applies = occupancy_program.fits(search.model, search.objective)
+    if method == "interior-point":
+        if not applies:
+            raise ValueError(
+                "method 'interior-point' needs an infinite horizon, a utility that is separable or "
+                "of few features, and factors that fit in memory; use 'auto'."
+            )
+        return [("interior-point", occupancy_program.maximise)]
+    if applies:
+        return [("interior-point", occupancy_program.maximise), general]
+    return [general]
 
 
-def image(model: Dynamics, mass: Timed) -> Features:
-    """The occupancy of the features."""
-    return model.features.T @ mass.reshape(-1, model.transition.shape[0]).sum(0)
+def _plan(search: Search) -> None:
+    """Maximise a linear utility."""
+    tangent = np.zeros(search.problem.size)
+    response = best_response(search.model, search.quasi_reward(tangent))
+    search.propose(response.policy)
+    search.propose_bound(tangent, response.values)
 
 
-def _best_mixture(
-    utility: Utility, images: Images, start: Vector, accuracy: float
-) -> tuple[Vector, Vector]:
-    """Maximise F over the weights of a mixture; return them and the slack of each slope.
-
-    A primal-dual interior-point method. Optimality reads slope + slack = level, shares * slack = 0
-    and sum of shares = 1, where `slope` is the derivative of F with respect to each share, and
-    `level` belongs to the sum.
-    """
-    k = len(start)
-    shares = 0.95 * start + 0.05 / k
-    slope = images @ utility_gradient(utility, shares @ images)
-    level = slope.max() + 1e-3 * (1 + np.abs(slope).max())
-    slack = level - slope
-    for _ in range(NEWTON_STEPS):
-        mixture = shares @ images
-        slope = images @ utility_gradient(utility, mixture)
-        unbalanced = level - slack - slope
-        if shares @ slack <= accuracy and np.abs(unbalanced).max() <= accuracy:
-            break
-        target = 0.1 * (shares @ slack) / k
-        system = np.ones((k + 1, k + 1))
-        curvature = _curvature(utility, mixture, images)
-        damping = ROUNDING * (
-            1 + np.abs(curvature).max()
-        )  # for a flat utility, or corners with the same image
-        system[:k, :k] = np.diag(slack / shares + damping) - curvature
-        system[k, k] = 0.0
-        move = np.linalg.solve(system, np.append(target / shares - slack - unbalanced, 0.0))
-        shares_move, level_move = move[:k], move[k]
-        slack_move = (target - slack * shares_move) / shares - slack
-        descent = _line_search(utility, images, shares, shares_move, target)
-        if not descent:
-            break  # rounding hides what is left
-        length = min(1.0, 0.99 * _room(slack, slack_move))
-        shares, slack = shares + descent * shares_move, slack + length * slack_move
-        level += length * level_move
-    return shares / shares.sum(), slack
+def _propose_simple_bound(search: Search) -> None:
+    """Propose the bound of values that are those of the largest reward for ever."""
+    model = search.model
+    if search.best is None or not model.shape[0]:
+        return
+    reward = search.quasi_reward(search.best.visits.features)
+    largest = max(float(reward.max()), 0.0)
+    if model.horizon is None:
+        values = np.full(model.shape[0], largest / (1 - model.discount))
+    else:
+        steps = np.arange(model.horizon, 0, -1)
+        values = np.repeat(largest * steps[:, None].astype(float), model.shape[0], axis=1)
+    search.propose_bound(search.best.visits.features, values)
 
 
-def _line_search(
-    utility: Utility, images: Images, shares: Vector, move: Vector, target: float
-) -> float:
-    def barrier(at: Vector) -> float:
-        return -utility_value(utility, at @ images) - target * float(np.log(at).sum())
-
-    length, start = min(1.0, 0.99 * _room(shares, move)), barrier(shares)
-    while not barrier(shares + length * move) <= start:
-        length *= 0.5
-        if length < SHORTEST:
-            return 0.0
-    return length
-
-
-def _curvature(utility: Utility, mixture: Features, images: Images) -> Float[np.ndarray, "k k"]:
-    k, d = images.shape
-    padded = np.zeros((-(-k // PADDING) * PADDING, d))  # few shapes, few compilations
-    padded[:k] = images
-    with jax.enable_x64(True):
-        return images @ np.asarray(bind(_hessian_products, utility)(mixture, padded))[:k].T
-
-
-def _hessian_products(
-    utility: Utility, mixture: Float[Array, " d"], rows: Float[Array, "k d"]
-) -> Float[Array, "k d"]:
-    return jax.lax.map(lambda row: jax.jvp(utility.gradient, (mixture,), (row,))[1], rows)
-
-
-def _room(position: Vector, move: Vector) -> float:
-    shrinking = move < 0
-    return float(np.min(-position[shrinking] / move[shrinking], initial=np.inf))
+def _optimum(
+    search: Search, whole: Dynamics, states: np.ndarray, status: Status, names: list[str]
+) -> Optimum:
+    best = search.best
+    bound = search.bound
+    if best is None or bound is None:
+        raise RuntimeError("the search has ended before its first policy was evaluated.")
+    problem = search.problem
+    S, A = whole.shape
+    mass = best.visits.mass.reshape(-1, *search.model.shape).sum(0)
+    occupancy = np.zeros((S, A))
+    occupancy[states] = mass
+    gradient = search.objective.gradient(bound.tangent, bound.multipliers)
+    reward = (whole.features @ gradient).reshape(S, A)
+    constraint_names = [constraint.name for constraint in problem.constraints]
+    return Optimum(
+        value=best.value,
+        gap=max(bound.value - best.value + best.error, 0.0),
+        occupancy=occupancy,
+        policy=expand_policy(best.policy, states, S),
+        status=status,
+        method=names[-1] if names else "auto",
+        problem=problem,
+        values=expand_values(bound.values, states, whole, reward),
+        tangent=bound.tangent,
+        multipliers=dict(zip(constraint_names, bound.multipliers.tolist(), strict=True)),
+        excesses=dict(zip(constraint_names, best.excesses.tolist(), strict=True)),
+        seconds=search.elapsed,
+    )

@@ -157,7 +157,7 @@ def gap_measures(name: str) -> list[GapMeasure]:
     task = tasks()[name]
     finite = task.problem
     infinite = Problem(finite.env, finite.utility, finite.discount, None, finite.termination)
-    optimum = exact.solve(infinite).value
+    optimum = exact.solve(infinite, progress=False).value
     evaluator = exact.Evaluator(finite)
     return [
         GapMeasure(f"{finite.horizon} steps, infinite optimum", optimum, evaluator),

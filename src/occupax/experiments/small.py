@@ -65,7 +65,7 @@ class SmallProblem:
     def min_probability(self) -> float:
         """Smallest action probability of the optimal occupancy, above zero if it is interior."""
         problem = with_horizon(self.problem, None)
-        occupancy = np.asarray(exact.solve(problem).occupancy)
+        occupancy = np.asarray(exact.solve(problem, progress=False).occupancy)
         visited = occupancy[occupancy.sum(1) > 1e-9]
         probs = visited / visited.sum(1, keepdims=True)
         return float(probs.min())

@@ -59,7 +59,7 @@ class Task:
     @cached_property
     def optimum(self) -> float:
         """Best value of any policy within the horizon, policies that depend on time included."""
-        return exact.solve(self.problem, tolerance=1e-3).value
+        return exact.solve(self.problem, tolerance=1e-5, progress=False).value
 
     @cached_property
     def uniform(self) -> float:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from occupax import exact
 from occupax.envs.gymnasium import GymnasiumEnv
 from occupax.envs.tabular import TabularMDP
-from occupax.exact.optimum import Optimum, solve_roughly
+from occupax.exact.optimum import Optimum, search_optimum
 from occupax.exact.probabilities import probabilities
 from occupax.features import Grid, Stack
 from occupax.outcome import Assessment, Outcome, References
@@ -25,19 +25,16 @@ EPISODES = 1000
 """Number of new episodes of an estimate."""
 GYMNASIUM_EPISODES = 100
 """Number of new episodes in Gymnasium, where they take longer."""
-MAX_PAIRS = 500
-"""Largest number of state-action pairs for the optimum of a concave utility.
-
-The optimum takes up to 3 seconds on two cores, and 9 seconds with 800 pairs.
-"""
-MAX_ITERATIONS = 200
-"""Largest number of iterations for the optimum."""
-MAX_ENTRIES = 300_000
+SECONDS = 4.0
+"""Time limit of the search for the optimum."""
+MAX_ENTRIES = 20_000_000
 """Largest number of state-action pairs times horizon for the optimum of a concave utility."""
 MAX_LINEAR_ENTRIES = 2_000_000
 """Largest number of state-action pairs times horizon for one planning problem: one second."""
 TOLERANCE = 0.002
 """Gap of the optimum as a fraction of the difference to the uniform policy."""
+MIN_TOLERANCE = 1e-9
+"""Gap of the optimum, relative to its value, where the uniform policy is as good."""
 
 
 class LatestValue:
@@ -164,7 +161,7 @@ def quick_optimum(problem: Problem) -> Optimum | None:
 
 def _rough_optimum(problem: Problem) -> Optimum | None:
     try:
-        return solve_roughly(problem, TOLERANCE, MAX_ITERATIONS)
+        return search_optimum(problem, MIN_TOLERANCE, TOLERANCE, SECONDS)
     except ValueError:  # an infinite gradient, or infeasible constraints
         return None
 
@@ -180,4 +177,4 @@ def _is_quick(problem: Problem) -> bool:
     entries = pairs * (problem.horizon or 1)
     if problem.utility.linear and not problem.constraints:
         return entries <= MAX_LINEAR_ENTRIES
-    return pairs <= MAX_PAIRS and entries <= MAX_ENTRIES
+    return entries <= MAX_ENTRIES

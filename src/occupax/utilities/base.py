@@ -85,6 +85,11 @@ class Utility(eqx.Module):
         """Whether F is linear, so that every multiple of F is concave."""
         return self.smoothness.l2 == 0
 
+    @property
+    def separable(self) -> bool:
+        """Whether F is a sum of functions of one entry each, which `solve` makes use of."""
+        return False
+
     @abstractmethod
     def features(self) -> Feature:
         """Return the default features of the occupancy."""

@@ -40,6 +40,11 @@ class TotalUtility(Utility):
         return occupancy
 
     @property
+    def separable(self) -> bool:
+        """Whether the utility is a sum of functions of one entry each: True."""
+        return True
+
+    @property
     def concave(self) -> bool:
         """Whether the utility is concave: True."""
         return True
@@ -146,6 +151,11 @@ class Linear(Utility):
         return occupancy
 
     @property
+    def separable(self) -> bool:
+        """Whether the utility is a sum of functions of one entry each: True."""
+        return True
+
+    @property
     def concave(self) -> bool:
         """Whether the utility is concave: True."""
         return True
@@ -170,6 +180,11 @@ class StateUtility(Utility):
     def domain(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return the nearest occupancy without negative entries."""
         return nonnegative(occupancy)
+
+    @property
+    def separable(self) -> bool:
+        """Whether the utility is a sum of functions of one entry each: True."""
+        return True
 
     @property
     def concave(self) -> bool:

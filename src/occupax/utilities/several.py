@@ -123,6 +123,11 @@ class NashWelfare(SeveralRewards):
         return nonnegative(occupancy)
 
     @property
+    def separable(self) -> bool:
+        """Whether the utility is a sum of functions of one entry each: True."""
+        return True
+
+    @property
     def smoothness(self) -> Smoothness:
         """The largest weight over sigma and over its square."""
         largest = 1.0 if self.weights is None else float(self.weights.max())

@@ -86,6 +86,11 @@ class Imitation(Utility):
         return nonnegative(occupancy)
 
     @property
+    def separable(self) -> bool:
+        """Whether the utility is a sum of functions of one entry each: True."""
+        return True
+
+    @property
     def concave(self) -> bool:
         """Whether the utility is concave: True."""
         return True

@@ -33,6 +33,7 @@ def solve(
     termination: Termination = "episodic",
     method: Method = "auto",
     tolerance: Annotated[float, number(float)] = 1e-6,
+    time_limit: Annotated[float | None, number(float), shown("none")] = None,
     trajectories: Annotated[int, number(int)] = 10_000,
     seed: Annotated[int, number(int)] = 0,
     constrain: Annotated[
@@ -54,8 +55,9 @@ def solve(
         discount: discount factor, in [0, 1).
         horizon: number of steps, or infinite.
         termination: whether steps after the end of an episode count.
-        method: auto is conic for large tables with an infinite horizon, and frank-wolfe elsewhere.
-        tolerance: certified gap to reach.
+        method: auto chooses by the utility, the horizon and the transitions of the table.
+        tolerance: certified gap to reach, relative to max(1, |value|).
+        time_limit: seconds after which the best policy so far is returned with its certified gap.
         trajectories: number of trajectories to sample from each policy; 0 for none.
         seed: seed of the sampling.
         constrain: constraints such as 'info.cost<=25' or 'entropy>=1.0'.
@@ -66,7 +68,7 @@ def solve(
     problem, reason = make_problem(
         env, utility, chosen, constrain, horizon, discount=discount, termination=termination
     )
-    best = ox.solve(problem, method=method, tolerance=tolerance)
+    best = ox.solve(problem, tolerance, time_limit, progress=not json, method=method)
     S, A = best.occupancy.shape
     uniform = np.full((S, A), 1 / A)
     certificate = ox.exact.certificate(problem, uniform, best.multipliers or None)
@@ -84,6 +86,9 @@ def solve(
             "discount": problem.discount,
             "horizon": problem.horizon,
             "method": best.method,
+            "status": best.status,
+            "upper_bound": best.upper_bound,
+            "seconds": best.seconds,
             "policies": rows,
         }
         print_json(solved | ({"multipliers": dict(best.multipliers)} if best.multipliers else {}))
@@ -92,6 +97,10 @@ def solve(
             f"{utility} on {env}: {describe_future(problem, reason)}",
             rows,
             missing="depends on time",
+        )
+        print_line(
+            f"status: {best.status} after {best.seconds:.1f} s ({best.method}); no policy exceeds "
+            f"{best.upper_bound:.8g}"
         )
         print_line(_describe_optimum(problem))
         for name, multiplier in best.multipliers.items():

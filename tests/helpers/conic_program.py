@@ -1,9 +1,9 @@
-"""Maximisation over the polytope of occupancies by a conic solver."""
+"""Maximisation over the polytope of occupancies by Clarabel, to compare with."""
 
 import warnings
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import cvxpy as cp
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import sparse
@@ -31,11 +31,6 @@ class Solution(NamedTuple):
     """The multipliers of the constraints."""
 
 
-def missing() -> bool:
-    """Whether cvxpy or Clarabel is not installed."""
-    return find_spec("cvxpy") is None or find_spec("clarabel") is None
-
-
 def maximise(problem: Problem, model: Dynamics) -> Solution | None:
     """Maximise over the polytope of occupancies with Clarabel.
 
@@ -46,12 +41,6 @@ def maximise(problem: Problem, model: Dynamics) -> Solution | None:
         NoConicFormError: if the utility, a constraint or a set has no conic form.
         ClarabelError: if Clarabel stopped without a solution.
     """
-    if missing():
-        raise ValueError(
-            "method 'conic' needs cvxpy and Clarabel: install occupax[exact], or use 'frank-wolfe'."
-        )
-    import cvxpy as cp
-
     S, A = model.shape
     reached = _reached(model)
     steps = len(reached)
@@ -86,13 +75,11 @@ def maximise(problem: Problem, model: Dynamics) -> Solution | None:
             )  # the certificate tells by how much
             program.solve(solver=cp.CLARABEL, **SOLVER_SETTINGS)
     except cp.SolverError as error:
-        raise ClarabelError(f"Clarabel failed ({error}); use method 'frank-wolfe'.") from error
+        raise ClarabelError(f"Clarabel failed ({error}).") from error
     if program.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE) and limits:
         return None
     if visits.value is None:
-        raise ClarabelError(
-            f"Clarabel stopped with status {program.status!r}; use method 'frank-wolfe'."
-        )
+        raise ClarabelError(f"Clarabel stopped with status {program.status!r}.")
     mass = np.zeros(steps * S * A)
     mass[columns] = visits.value
     mass = discounts[:, None, None] * mass.reshape(steps, S, A)
