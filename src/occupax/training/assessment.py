@@ -33,6 +33,8 @@ MAX_LINEAR_ENTRIES = 2_000_000
 """Largest number of state-action pairs times horizon for one planning problem: one second."""
 TOLERANCE = 0.002
 """Gap of the optimum as a fraction of the difference to the uniform policy."""
+MAX_GAP = 0.5
+"""Largest gap of a reported optimum, as a fraction of the difference to the uniform policy."""
 MIN_TOLERANCE = 1e-9
 """Gap of the optimum, relative to its value, where the uniform policy is as good."""
 
@@ -144,7 +146,7 @@ def _find_references(problem: Problem, first: Policy) -> References:
     utilities = evaluator.utilities(evaluator.occupancies(tables))
     references = References(float(utilities[0]), float(utilities[1]))
     optimum = quick_optimum(problem)
-    if optimum is None:
+    if optimum is None or optimum.gap > MAX_GAP * (optimum.value - utilities[1]):
         return references
     return replace(references, optimum=optimum.value, gap=optimum.gap)
 
