@@ -50,7 +50,7 @@ class Certificate(NamedTuple):
     def _description(self) -> Description:
         value, bound, gap, violation = map(shown_number, self)
         title = f"Certificate: {value}; no policy is better than {bound}"
-        return Description(title, [("left at most", gap), ("violation", violation)])
+        return Description(title, [("certified gap", gap), ("violation", violation)])
 
 
 def occupancy(problem: ProblemSource, probs: Any) -> StateActionArray:
