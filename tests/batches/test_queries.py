@@ -20,7 +20,14 @@ from occupax.batches import Gradient, Occupancy, PartedBatch, Tally
 from occupax.batches.caching import CachingBatch
 from occupax.samplers import Host, Jax, Kernel, Ray
 from occupax.samplers.kernel import NetworkKernelSource, TabularKernelSource
-from own_queries import Extremes, LengthVariance, ScaledPolicy, WeightedReturn
+from own_queries import (
+    Extremes,
+    FirstRewards,
+    LengthVariance,
+    LongestReturn,
+    ScaledPolicy,
+    WeightedReturn,
+)
 
 pytestmark = pytest.mark.skipif(bool(kernels.missing()), reason=kernels.missing())
 
@@ -41,6 +48,7 @@ def queries(target: Any) -> list[Any]:
     return [
         WeightedReturn(target=target),
         Extremes(),
+        LongestReturn(),
         LengthVariance(),
         ScaledPolicy(jnp.asarray(0.5), target=target),
     ]
@@ -111,6 +119,8 @@ def test_a_query_from_outside_is_answered_alike_everywhere(kind, sampler, monkey
     assert batch.parts == {"blocks": 3, "shards": 2}.get(sampler, 1)
     for asked in (None, target):
         assert_close(answers(batch, asked), answers(plain, asked))
+    rows = np.asarray(batch.answer(FirstRewards()))
+    assert_close([rows[rows > 0]], [np.asarray(plain.answer(FirstRewards()))])
     halves = zip(batch.halves(), plain.halves(), strict=True)
     for half, of_plain in halves:
         assert_close(answers(half, target), answers(of_plain, target))

@@ -35,6 +35,27 @@ class Extremes(Query[Any]):
         return jnp.minimum(one[0], other[0]), jnp.maximum(one[1], other[1]), one[2] + other[2]
 
 
+class LongestReturn(Query[Any]):
+    """Largest sum of rewards plus lengths, merged by a method of its own and by nothing else."""
+
+    def compute(self, batch):
+        trajectories = batch.trajectories
+        return jnp.max(trajectories.rewards.sum(1) + trajectories.lengths)
+
+    def merge(self, one, other):
+        return jnp.maximum(one, other)
+
+
+class FirstRewards(Query[Any]):
+    """Rewards of the first steps, one row for each trajectory."""
+
+    is_concatenation: ClassVar[bool] = True
+
+    def compute(self, batch):
+        trajectories = batch.trajectories
+        return trajectories.rewards[:, 0] + trajectories.lengths
+
+
 class LengthVariance(Query[Any]):
     """Variance of the lengths of the episodes, around the mean of the whole batch."""
 

@@ -69,7 +69,7 @@ class PartedBatch(Batch, eqx.Module):
             query = query.completed(self)
         merged = self.members.answer(query)
         fraction = self.members.part_size / self.size
-        if query.is_sum or fraction == 1:
+        if not query.is_mean or fraction == 1:
             return merged
         return jax.tree.map(lambda leaf: leaf * fraction, merged)
 

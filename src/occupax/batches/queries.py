@@ -40,7 +40,7 @@ class Query(eqx.Module, Generic[Answer]):
     """
 
     is_sum: ClassVar[bool] = False
-    """Whether the answer is a sum over the trajectories; otherwise it is a mean."""
+    """Whether the answer is a sum over the trajectories. See `is_mean` for other answers."""
     is_concatenation: ClassVar[bool] = False
     """Whether the arrays of the answer have one row for each trajectory. Parts are concatenated."""
     is_complete: bool = eqx.field(static=True, default=False, kw_only=True)
@@ -75,6 +75,15 @@ class Query(eqx.Module, Generic[Answer]):
         if self.is_concatenation:
             return jax.tree.map(lambda rows, others: jnp.concatenate([rows, others]), one, other)
         return jax.tree.map(jnp.add, one, other)
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the answer is a mean over the trajectories, and answers of parts are averaged.
+
+        False for sums, for concatenations, and for a class with a `merge` of its own.
+        """
+        has_own_merge = type(self).merge is not Query.merge
+        return not (self.is_sum or self.is_concatenation or has_own_merge)
 
     def complete(self, whole: "Batch") -> "Query[Answer]":
         """Return the query with the statistics of the whole batch that each part needs.
