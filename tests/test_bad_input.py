@@ -292,11 +292,11 @@ CASES: dict[str, Case] = {
     "discount None": (lambda: problem(discount=None), ("discount", "[0, 1)", "got None")),
     "horizon 0": (lambda: problem(horizon=0), ("horizon", "at least 1", "got 0")),
     "horizon negative": (lambda: problem(horizon=-1), ("horizon", "at least 1", "got -1")),
-    "horizon 2.5": (lambda: problem(horizon=2.5), ("horizon", "whole number", "got 2.5")),
-    "horizon True": (lambda: problem(horizon=True), ("horizon", "whole number", "got True")),
-    "horizon nan": (lambda: problem(horizon=NAN), ("horizon", "whole number", "got nan")),
-    "horizon infinite": (lambda: problem(horizon=INF), ("horizon", "whole number", "got inf")),
-    "horizon text": (lambda: problem(horizon="x"), ("horizon", "whole number", "got 'x'")),
+    "horizon 2.5": (lambda: problem(horizon=2.5), ("horizon", "integer", "got 2.5")),
+    "horizon True": (lambda: problem(horizon=True), ("horizon", "integer", "got True")),
+    "horizon nan": (lambda: problem(horizon=NAN), ("horizon", "integer", "got nan")),
+    "horizon infinite": (lambda: problem(horizon=INF), ("horizon", "integer", "got inf")),
+    "horizon text": (lambda: problem(horizon="x"), ("horizon", "integer", "got 'x'")),
     "horizon above the limit": (
         lambda: problem(env=cartpole(), horizon=501),
         ("horizon", "time limit of 500", "501"),
@@ -345,7 +345,7 @@ CASES: dict[str, Case] = {
     ),
     "sample 2.5": (
         lambda: ox.sample(problem(horizon=2), policy(), 2.5, key()),
-        ("n must", "whole number", "got 2.5"),
+        ("n must", "integer", "got 2.5"),
     ),
     "sample for ever": (
         lambda: ox.sample(problem(), policy(), 1, key()),

@@ -26,7 +26,6 @@ PENDING: dict[str, frozenset[str]] = {
         [
             "analysis",
             "baselines.py",
-            "cli",
             "constraints.py",
             "demonstrations.py",
             "display.py",
@@ -46,7 +45,6 @@ PENDING: dict[str, frozenset[str]] = {
             "api",
             "baselines.py",
             "batches",
-            "cli",
             "constraints.py",
             "display.py",
             "envs",
@@ -73,7 +71,6 @@ PENDING: dict[str, frozenset[str]] = {
             "api",
             "baselines.py",
             "batches",
-            "cli",
             "compiled.py",
             "constraints.py",
             "demonstrations.py",

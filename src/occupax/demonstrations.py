@@ -174,7 +174,7 @@ def _of_episode(
             and not ((given >= 0) & (given < most) & (given == np.round(given))).all()
         ):
             worst = given[~((given >= 0) & (given < most) & (given == np.round(given)))][0]
-            allowed = f"whole numbers from 0 to {most - 1}, got {worst}"
+            allowed = f"integers from 0 to {most - 1}, got {worst}"
             raise ValueError(
                 f"episode {number} does not fit the environment: its {what} must be {allowed}."
             )

@@ -55,7 +55,7 @@ def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOS
     except (TypeError, ValueError, OverflowError):
         number = minimum - 1
     if isinstance(value, bool) or number < minimum or number != value:
-        raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
     if number > maximum:
         raise ValueError(f"{name} must be at most {maximum:,}, got {number:,}.")
     return number
@@ -66,7 +66,7 @@ def check_integers(
 ) -> tuple[int, ...]:
     """Return `values` as a tuple of ints from `minimum` to `maximum`, or raise ValueError."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-        raise ValueError(f"{name} must be a sequence of whole numbers, got {values!r}.")
+        raise ValueError(f"{name} must be a sequence of integers, got {values!r}.")
     return tuple(check_integer(name, value, minimum, maximum) for value in values)
 
 

@@ -500,7 +500,7 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
     [
         (lambda: ox.STORM(fresh=0.0), "fresh must be a finite number above 0, got 0.0"),
         (lambda: ox.STORM(fresh=1.5), r"fresh must lie in \(0, 1\], got 1.5"),
-        (lambda: ox.PAGE(coin=-1), "coin must be a whole number of at least 0, got -1"),
+        (lambda: ox.PAGE(coin=-1), "coin must be an integer of at least 0, got -1"),
         (lambda: ox.NVRPG(decay=2.0), r"decay must lie in \(0, 1\], got 2.0"),
         (lambda: ox.NHARPG(step_decay=-1), "step_decay must be a finite number above 0, got -1"),
         (lambda: ox.PlugIn(prior=0.0), "prior must be a finite number above 0, got 0.0"),
@@ -509,7 +509,7 @@ def test_plug_in_is_resumed_with_its_counts_and_loaded_with_its_model(tmp_path):
             r"explore must be in \[0, 1\], got 1.5",
         ),
         (lambda: ox.PlugIn(growth=1.0), "growth must be a finite number above 1, got 1.0"),
-        (lambda: ox.PlugIn(plan_steps=0), "plan_steps must be a whole number of at least 1, got 0"),
+        (lambda: ox.PlugIn(plan_steps=0), "plan_steps must be an integer of at least 1, got 0"),
         (
             lambda: ox.PlugIn().init(CARTPOLE, ox.policies.linear()(CARTPOLE.env, KEY)),
             "policy must be a table for PlugIn, .*got Softmax in CartPole",

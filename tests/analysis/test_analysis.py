@@ -73,7 +73,7 @@ def test_moving_average_against_numpy_and_past_a_huge_value():
 
 
 def test_a_window_is_a_whole_number():
-    with pytest.raises(ValueError, match=r"window must be a whole number of at least 1, got 0\."):
+    with pytest.raises(ValueError, match=r"window must be an integer of at least 1, got 0\."):
         moving_average(np.zeros((1, 3)), 0)
 
 

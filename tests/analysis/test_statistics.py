@@ -352,9 +352,9 @@ ONES = np.ones(4)
         (lambda: bootstrap(ONES, level=95), r"level must be below 1, got 95\."),
         (
             lambda: bootstrap(ONES, resamples=0),
-            r"resamples must be a whole number of at least 1, got 0\.",
+            r"resamples must be an integer of at least 1, got 0\.",
         ),
-        (lambda: bootstrap(ONES, seed=-1), r"seed must be a whole number of at least 0, got -1\."),
+        (lambda: bootstrap(ONES, seed=-1), r"seed must be an integer of at least 0, got -1\."),
         (
             lambda: bootstrap(np.ones((3, 2)), np.median),
             r"statistic must reduce the first axis and no other, got shape \(\) from \(3, 2\)\.",
@@ -421,7 +421,7 @@ ONES = np.ones(4)
         ),
         (
             lambda: time_to_threshold(ONES, ONES[None], 0.0, window=0),
-            r"window must be a whole number of at least 1",
+            r"window must be an integer of at least 1",
         ),
         (
             lambda: log_log_line(ONES[:2], ONES[:2]),

@@ -118,12 +118,18 @@ LAKE = "FrozenLake-v1"
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
-        ({"given": ("step_size=0.1",)}, ox.PlugIn(step_size=0.1)),
-        ({"given": ("output=best", "prior=0.5")}, ox.PlugIn(output="best", prior=0.5)),
-        ({"given": ("batch=7",), "policy": "mlp"}, ox.REINFORCE(batch=7)),
-        ({"env": "CartPole-v1", "given": ("step_size=0.1",)}, ox.REINFORCE(step_size=0.1)),
-        ({"env": "Pendulum-v1", "given": ("batch=8",)}, ox.REINFORCE(batch=8, baseline="linear")),
-        ({"given": ("step_size=0.1",), "algorithm": "reinforce"}, ox.REINFORCE(step_size=0.1)),
+        ({"assignments": ("step_size=0.1",)}, ox.PlugIn(step_size=0.1)),
+        ({"assignments": ("output=best", "prior=0.5")}, ox.PlugIn(output="best", prior=0.5)),
+        ({"assignments": ("batch=7",), "policy": "mlp"}, ox.REINFORCE(batch=7)),
+        ({"env": "CartPole-v1", "assignments": ("step_size=0.1",)}, ox.REINFORCE(step_size=0.1)),
+        (
+            {"env": "Pendulum-v1", "assignments": ("batch=8",)},
+            ox.REINFORCE(batch=8, baseline="linear"),
+        ),
+        (
+            {"assignments": ("step_size=0.1",), "algorithm": "reinforce"},
+            ox.REINFORCE(step_size=0.1),
+        ),
     ],
 )
 def test_an_option_changes_itself_and_not_the_algorithm(chosen, expected):
@@ -199,7 +205,7 @@ def test_solve_prints_a_table_of_exact_and_sampled_values():
     assert "sampled" in out
     assert "horizon 100 (the time limit of the environment), episodic" in " ".join(out.split())
     assert out.splitlines()[-1].startswith(
-        "optimal: the best of all policies for 100 steps, which may depend on time; "
+        "optimal: the best policy for 100 steps. The policy may depend on time. "
     )
 
 
@@ -243,7 +249,7 @@ def test_solve_takes_a_word_for_the_infinite_horizon():
     assert "horizon infinite, episodic" in " ".join(out.split())
     assert (
         out.splitlines()[-1]
-        == "optimal: the best of all policies for infinitely many steps; it does not depend on time"
+        == "optimal: the best policy for infinitely many steps. The policy is stationary."
     )
 
 
@@ -253,7 +259,7 @@ def test_training_for_infinitely_many_steps_is_refused():
     assert "horizon must be finite for training, got infinite: use `occupax solve`" in err
     code, out, err = occupax("solve", "FrozenLake-v1", "--horizon", "long")
     assert code == 2
-    assert "it takes a whole number of steps or infinite" in out + err
+    assert "must be an integer or infinite" in out + err
 
 
 def test_solve_takes_settings_of_the_utility_and_the_environment():

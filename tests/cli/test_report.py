@@ -82,7 +82,7 @@ def test_mistakes_end_in_a_sentence(runs: Path, tmp_path: Path):
         ((), "RUN must be given"),
         ((tmp_path / "nothing",), "nothing is not the directory of a run: it has no config.json."),
         ((unfinished,), "holds a run that is not finished: resume it first."),
-        ((run, run), "is given twice."),
+        ((run, run), "RUN must name different folders, got "),
     ):
         code, _, err = occupax("report", *arguments, "--out", tmp_path / "page.html")
         assert code == 2

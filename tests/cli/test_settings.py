@@ -110,7 +110,9 @@ def test_a_field_that_may_be_none_takes_none_or_a_number():
     hspga = {"": ox.HSPGA(mixing=0.5)}
     assert settings.read("mixing", "none", hspga) is None
     assert settings.read("mixing", "0.25", hspga) == 0.25
-    with pytest.raises(ValueError, match=r"setting 'mixing' takes none or a number, got 'half'\."):
+    with pytest.raises(
+        ValueError, match=r"setting 'mixing' must be none or a number, got 'half'\."
+    ):
         settings.read("mixing", "half", hspga)
 
 
@@ -137,19 +139,19 @@ def test_every_field_of_every_algorithm_and_utility_takes_its_own_default():
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("batch=1.5", "setting 'batch' takes a whole number, got '1.5'."),
-        ("batch=inf", "setting 'batch' takes a whole number, got 'inf'."),
-        ("batch=nan", "setting 'batch' takes a whole number, got 'nan'."),
-        ("batch=none", "setting 'batch' takes a whole number, got 'none'."),
-        ("batch=ten", "setting 'batch' takes a whole number, got 'ten'."),
-        ("step_size=fast", "setting 'step_size' takes none or a number, got 'fast'."),
-        ("step_size=0.05,", "setting 'step_size' takes none or a number, got '0.05,'."),
-        ("utility.sigma=none", "setting 'utility.sigma' takes a number, got 'none'."),
+        ("batch=1.5", "setting 'batch' must be an integer, got '1.5'."),
+        ("batch=inf", "setting 'batch' must be an integer, got 'inf'."),
+        ("batch=nan", "setting 'batch' must be an integer, got 'nan'."),
+        ("batch=none", "setting 'batch' must be an integer, got 'none'."),
+        ("batch=ten", "setting 'batch' must be an integer, got 'ten'."),
+        ("step_size=fast", "setting 'step_size' must be none or a number, got 'fast'."),
+        ("step_size=0.05,", "setting 'step_size' must be none or a number, got '0.05,'."),
+        ("utility.sigma=none", "setting 'utility.sigma' must be a number, got 'none'."),
         (
             "problem.horizon=long",
-            "setting 'problem.horizon' takes none or a whole number, got 'long'.",
+            "setting 'problem.horizon' must be none or an integer, got 'long'.",
         ),
-        ("problem.discount=true", "setting 'problem.discount' takes a number, got 'true'."),
+        ("problem.discount=true", "setting 'problem.discount' must be a number, got 'true'."),
     ],
 )
 def test_a_value_that_cannot_be_read_is_named_with_what_the_setting_takes(word, said):
@@ -161,8 +163,8 @@ def test_a_value_that_cannot_be_read_is_named_with_what_the_setting_takes(word, 
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("batch=0", "batch must be a whole number of at least 1, got 0."),
-        ("batch=-1e3", "batch must be a whole number of at least 1, got -1000."),
+        ("batch=0", "batch must be an integer of at least 1, got 0."),
+        ("batch=-1e3", "batch must be an integer of at least 1, got -1000."),
         ("step_size=-1", "step_size must be a finite number of at least 0, got -1.0."),
         ("step_size=nan", "step_size must be a finite number of at least 0, got nan."),
         ("rule=normalized", "Did you mean 'normalised'?"),

@@ -95,4 +95,4 @@ def test_workers_are_named_in_one_word(text: str, sampler: ox.samplers.Sampler):
 def test_workers_that_make_no_sense_are_refused(text: str):
     code, _, err = occupax(*RUN, "--episodes", 8, "--workers", text)
     assert code == 2
-    assert "--workers takes" in err or "must be a whole number of at least 1" in err
+    assert "--workers must be" in err or "must be an integer of at least 1" in err

@@ -176,7 +176,7 @@ def test_a_run_without_a_checkpoint_begins_again_with_the_policies_of_all_its_se
         )
     write(ox.policies.mlp(hidden=[8]), 2)
     with pytest.raises(
-        ValueError, match="has no checkpoint yet, and its first policies were made in Python"
+        ValueError, match="has no checkpoint yet, and its initial policies were created in Python"
     ):
         restore(tmp_path)
 
@@ -187,7 +187,10 @@ def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
     run_folder.write_config(tmp_path, *setup_config(setup, Budget(1000)))
     code, _, err = occupax("train", "--out", tmp_path, "--resume")
     assert code == 2
-    assert f"the run in {tmp_path} has parts that no file can restore: repeat the command" in err
+    assert (
+        f"the run in {tmp_path} has parts that cannot be restored from a file: repeat the command"
+        in err
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +203,7 @@ def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
         ((*RUN, "--episodes", "90"), "holds a run already"),
         (
             ("train", "--resume", "--discount", "0.99"),
-            "leave out --discount, or give all of it with ENV",
+            "leave out --discount, or repeat the whole command with ENV",
         ),
         (
             ("train", "--resume", "--record-every", "1", "--set", "a=1"),
@@ -213,7 +216,7 @@ def test_a_run_with_a_function_of_ones_own_is_resumed_in_python(tmp_path):
         ),
         (
             ("train", "--resume", "--episodes", "0"),
-            "episodes must be a whole number of at least 1, got 0.",
+            "episodes must be an integer of at least 1, got 0.",
         ),
     ],
 )
@@ -245,8 +248,8 @@ def test_if_every_seed_is_stopped_the_table_says_why_and_the_exit_code_is_1():
     assert code == 1
     assert "stopped at iteration 3" in out
     assert "[it]" in out
-    assert out.splitlines()[-1] == "nothing is saved: give --out FOLDER to keep it"
-    assert err == "occupax: every seed was stopped: lower step_size or radius.\n"
+    assert out.splitlines()[-1] == "nothing is saved: add --out FOLDER to save the results"
+    assert err == "occupax: all seeds diverged (non-finite values): lower step_size or radius.\n"
 
 
 def test_a_policy_without_a_bound_says_so(done):
@@ -270,7 +273,7 @@ def test_a_policy_without_a_bound_says_so(done):
             "discount 0.5, horizon 50, episodic",
         ),
         (
-            {"env": ICE, "given": ("problem.horizon=9",), "termination": "absorbing"},
+            {"env": ICE, "assignments": ("problem.horizon=9",), "termination": "absorbing"},
             "horizon 9, absorbing",
         ),
     ],
@@ -340,16 +343,16 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         (("train", ICE), "--episodes or --steps must be given"),
         (
             ("train", ICE, "--episodes", "0"),
-            "episodes must be a whole number of at least 1, got 0.",
+            "episodes must be an integer of at least 1, got 0.",
         ),
         (
             ("train", ICE, "--episodes", "10"),
             "must be at least 20, the size of the first batch, got 10.",
         ),
-        (("train", ICE, "--episodes", "abc"), "it takes a whole number, got 'abc'."),
+        (("train", ICE, "--episodes", "abc"), "must be an integer, got 'abc'."),
         (
             ("train", ICE, "--episodes", "200", "--discount", "high"),
-            "it takes a number, got 'high'.",
+            "must be a number, got 'high'.",
         ),
         (
             ("train", ICE, "--episodes", "200", "--discount", "1"),
@@ -361,7 +364,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         ),
         (
             ("train", ICE, "--episodes", "200", "--seeds", "0"),
-            "seeds must be a whole number of at least 1, got 0.",
+            "seeds must be an integer of at least 1, got 0.",
         ),
         (
             ("train", ICE, "--episodes", "200", "--set", "garbage"),
@@ -370,7 +373,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
         (("train", ICE, "--episodes", "200", "--set", "stepsize=1"), "Did you mean 'step_size'?"),
         (
             ("train", ICE, "--episodes", "200", "--set", "batch=0"),
-            "batch must be a whole number of at least 1",
+            "batch must be an integer of at least 1",
         ),
         (("train", ICE, "--episodes", "200", "--policy", "table"), "Did you mean 'tabular'?"),
         (("train", ICE, "--episodes", "200", "--algorithm", "tsivrpg"), "Did you mean 'tsivr-pg'?"),
@@ -407,8 +410,8 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(arguments, said):
             ("FrozenLake-v7",),
             "'FrozenLake-v7' is not offered by what is installed: use 'FrozenLake-v1'.",
         ),
-        ((ICE, "--episodes", "0"), "episodes must be a whole number of at least 1, got 0."),
-        ((ICE, "--max-steps", "0"), "max_steps must be a whole number of at least 1, got 0."),
+        ((ICE, "--episodes", "0"), "episodes must be an integer of at least 1, got 0."),
+        ((ICE, "--max-steps", "0"), "max_steps must be an integer of at least 1, got 0."),
     ],
 )
 def test_policies_are_evaluated_only_where_they_belong(done, arguments, said):

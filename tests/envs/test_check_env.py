@@ -139,7 +139,7 @@ BROKEN = {
         "env.action_space",
         "Text(",
     ),
-    "whole numbers in a box": (
+    "integers in a box": (
         walk(action_space=BYTES),
         NO_ACTIONS,
         "env.action_space",
@@ -707,9 +707,9 @@ def test_control_c_ends_a_check_at_once(hang):
             ),
         ),
         (ox.GymnasiumEnv("CartPole-v1"), {}, "^env must be a Gymnasium id, .* got GymnasiumEnv"),
-        (Walk, {"episodes": 0}, r"^episodes must be a whole number of at least 1, got 0\.$"),
-        (Walk, {"seed": -1}, r"^seed must be a whole number of at least 0, got -1\.$"),
-        (Walk, {"max_steps": 0}, r"^max_steps must be a whole number of at least 1, got 0\.$"),
+        (Walk, {"episodes": 0}, r"^episodes must be an integer of at least 1, got 0\.$"),
+        (Walk, {"seed": -1}, r"^seed must be an integer of at least 0, got -1\.$"),
+        (Walk, {"max_steps": 0}, r"^max_steps must be an integer of at least 1, got 0\.$"),
         (Walk, {"timeout": 0}, r"^timeout must be a finite number above 0, got 0\.$"),
         (Walk, {"timeout": -1.0}, r"^timeout must be a finite number above 0, got -1\.0\.$"),
         (Walk, {"timeout": np.nan}, r"^timeout must be a finite number above 0, got nan\.$"),
@@ -767,7 +767,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize("env", ["CartPole-v1", "noisy_envs:cart", "noisy_envs:Mine-v0"])
 def test_the_command_says_that_all_is_well(env):
     code, out, _ = occupax("check-env", env, "--episodes", 2)
-    assert (code, out) == (0, f"{env}: all is well\n")
+    assert (code, out) == (0, f"{env}: no issues\n")
 
 
 @pytest.mark.usefixtures("here")

@@ -230,7 +230,7 @@ def test_the_command_takes_classes_in_jax(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     assert occupax("check-env", f"{__name__}:Drift", "--episodes", 2)[:2] == (
         0,
-        f"{__name__}:Drift: all is well\n",
+        f"{__name__}:Drift: no issues\n",
     )
     code, out, err = occupax("check-env", f"{__name__}:NumberedTrajectories")
     assert code == 1

@@ -171,7 +171,7 @@ class Pair(NamedTuple):
         (lambda: ox.from_gymnax(Walk(), Pair()), ("params must be a dataclass", "Pair")),
         (
             lambda: ox.from_gymnax(Walk(), Params("x")),
-            ("max_steps_in_episode", "whole number", "'x'"),
+            ("max_steps_in_episode", "integer", "'x'"),
         ),
         (
             lambda: ox.make("gymnax/CartPole-v1", max_steps_in_episode=0),

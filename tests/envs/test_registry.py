@@ -216,7 +216,7 @@ def test_registered_factory_is_listed_and_gets_the_options(own_names: dict[str, 
         assert isinstance(env, TabularMDP)
         assert env.num_states == states
     assert "Corridor does not take the options {'m': 7}" in refusal("Corridor", m=7)
-    assert "n must be a whole number" in refusal("Corridor", n=0)
+    assert "n must be an integer" in refusal("Corridor", n=0)
 
 
 def test_own_factory_takes_over_a_gymnasium_id_that_has_none(own_names: dict[str, Any]):

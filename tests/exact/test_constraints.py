@@ -233,7 +233,7 @@ def test_limits_on_the_command_line():
     assert [str(it) for it in training.problem.constraints] == ["entropy >= 1"]
     assert "entropy >= 1" in training.title
     for wrong in ("info.cost<25", "cost", "entropy>=much"):
-        with pytest.raises(ValueError, match=r"--constrain takes NAME<=NUMBER"):
+        with pytest.raises(ValueError, match=r"--constrain must be NAME<=NUMBER"):
             constraint(wrong)
     with pytest.raises(ValueError, match="Did you mean 'entropy'"):
         constraint("entropi>=1")

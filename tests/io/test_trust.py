@@ -95,21 +95,21 @@ def test_a_table_that_no_constructor_makes_is_neither_trained_nor_reported(run, 
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        (("setup", "record_every"), 0, "record_every must be a whole number of at least 1"),
+        (("setup", "record_every"), 0, "record_every must be an integer of at least 1"),
         (("setup", "seeds"), [], "seeds must be a list"),
         (("setup", "problem", "fields", "discount"), 2.0, "discount must lie in"),
         (
             ("setup", "problem", "fields", "horizon"),
             -3,
-            "horizon must be a whole number of at least 1",
+            "horizon must be an integer of at least 1",
         ),
         (("setup", "problem", "fields", "utility"), 5, "utility must be Utility, got 5"),
         (
             ("setup", "algorithm", "fields", "batch"),
             -1,
-            "batch must be a whole number of at least 1",
+            "batch must be an integer of at least 1",
         ),
-        (("episodes",), "many", "episodes must be a whole number"),
+        (("episodes",), "many", "episodes must be an integer"),
         (("versions",), {}, "it has no 'float64'"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_folder_does_not_choose_what_is_imported(run, monkeypatch, tmp_path):
     code, _, err = occupax("train", "--out", run, "--resume")
     assert code == 2
     advice = "repeat the command that began it, with --resume, or add --trust"
-    assert f"the module 'intruder' is imported: {advice}" in err
+    assert f"needs an import of the module 'intruder': {advice}" in err
     assert not (tmp_path / "imported").exists()
 
 
@@ -255,7 +255,7 @@ def test_an_empty_path_is_no_folder(monkeypatch, tmp_path):
             write(out="")
     code, _, err = occupax("train", "FrozenLake-v1", "--episodes", "20", "--out", "")
     assert code == 2
-    assert "it takes the path of a folder, got ''" in err
+    assert "must be the path of a directory, got ''" in err
 
 
 def test_a_run_goes_on_in_the_precision_it_was_begun_in(run, x64):
@@ -472,7 +472,7 @@ def test_a_platform_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr("jax.devices", fail)
     code, _, err = occupax("list")
     assert code == 2
-    assert "JAX_PLATFORMS is 'cuda', but there is no such device here" in err
+    assert "JAX_PLATFORMS must name a device of this machine, got 'cuda'" in err
 
 
 # Sizes and kinds that make no sense

@@ -452,9 +452,9 @@ def test_policies_are_chosen_by_the_actions_and_trained():
         (lambda: BoxActions([np.nan], [1.0]), "^low must not be NaN"),
         (
             lambda: MultiDiscreteActions([2, 0]),
-            "^sizes must be a whole number of at least 1, got 0",
+            "^sizes must be an integer of at least 1, got 0",
         ),
-        (lambda: DiscreteActions(1.5), "^n must be a whole number"),
+        (lambda: DiscreteActions(1.5), "^n must be an integer"),
         (
             lambda: ox.policies.mlp()(cart(), KEY),
             r"^softmax policies need discrete actions, got BoxActions\(.*gaussian",

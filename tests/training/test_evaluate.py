@@ -452,14 +452,14 @@ def test_an_evaluation_reads_well():
             UNIFORM,
             LAKE,
             {"episodes": 0},
-            r"^episodes must be a whole number of at least 1, got 0\.$",
+            r"^episodes must be an integer of at least 1, got 0\.$",
         ),
-        (UNIFORM, LAKE, {"seed": -1}, r"^seed must be a whole number of at least 0, got -1\.$"),
+        (UNIFORM, LAKE, {"seed": -1}, r"^seed must be an integer of at least 0, got -1\.$"),
         (
             UNIFORM,
             LAKE,
             {"max_steps": 2.5},
-            r"^max_steps must be a whole number of at least 1, got 2\.5\.$",
+            r"^max_steps must be an integer of at least 1, got 2\.5\.$",
         ),
         (
             eqx.tree_at(lambda p: p.table, UNIFORM, jnp.full((16, 4), jnp.nan)),

@@ -101,7 +101,7 @@ CASES: dict[str, Case] = {
     ),
     "grid coordinate text": (
         lambda: features.Grid([0.0], [1.0], [5], ["x"]),
-        ("coordinates", "whole number", "'x'"),
+        ("coordinates", "integer", "'x'"),
     ),
     # utilities
     "weights empty": (lambda: utilities.Linear([]), ("weights", "at least one", "[]")),

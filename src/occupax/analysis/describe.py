@@ -70,7 +70,7 @@ def describe_metric(metric: str) -> MetricWords:
 
 
 def number(value: Any) -> str:
-    """A number for a table: four digits, or all of a whole number."""
+    """A number for a table: four digits, or all of an integer."""
     if np.isnan(value):
         return UNKNOWN
     if value == 0 or isinstance(value, np.integer) or 1000 <= abs(value) < 1e9:

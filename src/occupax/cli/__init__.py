@@ -1,17 +1,17 @@
-"""The command line: `occupax --help`.
+"""Command line: `occupax --help`.
 
 - `commands`: `training` for train and sweep, `exact` for solve and theory, `gymnasium` for
   check-env and evaluate, `pages` for report and reproduce, `explain` for explain, `bench` for
   bench.
-- `choices`: what is trained, by options that several commands share or by the folder of a run.
-- `names`: what the command line calls environments, utilities, algorithms and policies, and list.
+- `choices`: arguments of `train` and `sweep`, from options or from the folder of a run.
+- `names`: names of environments, utilities, algorithms and policies, and the command list.
 - `settings`: `--set name=value`.
 - `hyperparameters`: options of the algorithms, such as `--step-size 0.1`.
-- `options`: how options read their values, and what the help says of them.
-- `output`: how lines, tables and JSON are printed.
-- `cache`: where compiled programs are kept.
+- `options`: types of options and their help texts.
+- `output`: printing of lines, tables and JSON.
+- `cache`: persistent cache of compiled programs.
 
-The docstring of a command is its help.
+The docstring of a command is its help text.
 """
 
 import os
@@ -59,6 +59,13 @@ COMMANDS = {
         list_names,
     )
 }
+INVALID_ARGUMENTS = 2
+"""Exit code after invalid arguments."""
+FAILURE = 1
+"""Exit code after a failure."""
+SIGNAL = 128
+"""Exit code after signal N, minus N."""
+OUT_OF_MEMORY = "out of memory: use fewer seeds, smaller batches or a shorter horizon."
 DESCRIPTION = (
     "Train policies for any smooth function of the discounted occupancy measure. "
     "`occupax --version` prints the version."
@@ -84,7 +91,7 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        _refuse_missing_platform()
+        _check_platform()
         if sys.argv[1:] == ["--version"]:
             print_line(f"occupax {__version__}")
             return
@@ -96,51 +103,50 @@ def _run() -> None:
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except (ValueError, OverflowError) as error:
-        _complain(str(error), 2)
+        _exit_with(str(error), INVALID_ARGUMENTS)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        _complain(f"{place}{error.strerror or error}.", 1)
+        prefix = f"{error.filename}: " if error.filename else ""
+        _exit_with(f"{prefix}{error.strerror or error}.", FAILURE)
     except RuntimeError as error:
-        _complain(str(error), 1)
+        _exit_with(str(error), FAILURE)
     except MemoryError:
-        _complain(
-            "out of memory: use fewer seeds, smaller batches or a shorter horizon.",
-            1,
-        )
+        _exit_with(OUT_OF_MEMORY, FAILURE)
     except Terminated as end:
-        _complain(str(end), 128 + end.number)
+        _exit_with(str(end), SIGNAL + end.number)
     except KeyboardInterrupt as stop:
-        _complain(str(stop) or "interrupted.", 130)
+        _exit_with(str(stop) or "interrupted.", SIGNAL + signal.SIGINT)
 
 
-def _refuse_missing_platform() -> None:
-    wanted = os.environ.get("JAX_PLATFORMS")
+def _check_platform() -> None:
+    """Raise ValueError if JAX has no device for the environment variable JAX_PLATFORMS."""
+    platforms = os.environ.get("JAX_PLATFORMS")
+    if not platforms:
+        return
     try:
-        if wanted:
-            jax.devices()
-    except Exception as error:  # JAX raises this and that, depending on what is installed
-        hint = "unset it, or install JAX for this kind of device"
+        jax.devices()
+    except Exception as error:  # the type depends on the plug-ins of JAX that are installed
         raise ValueError(
-            f"JAX_PLATFORMS is {wanted!r}, but there is no such device here: {hint}."
+            f"JAX_PLATFORMS must name a device of this machine, got {platforms!r}: "
+            "unset the variable, or install JAX for this kind of device."
         ) from error
 
 
 def _terminate(number: int, _: Any) -> None:
-    _complain("terminated.", 128 + number)
+    _exit_with("terminated.", SIGNAL + number)
 
 
 def _show_warning(
-    otherwise: Any, message: Warning | str, category: type[Warning], *place: Any
+    show_other: Any, message: Warning | str, category: type[Warning], *location: Any
 ) -> None:
     """Print a warning of Occupax as one line. Other warnings are shown as Python does."""
     if category is OccupaxWarning:
         _print_error(str(message))
     else:
-        otherwise(message, category, *place)
+        show_other(message, category, *location)
 
 
-def _complain(said: str, code: int) -> None:
-    _print_error(said)
+def _exit_with(message: str, code: int) -> None:
+    _print_error(message)
     sys.exit(code)
 
 

@@ -46,7 +46,7 @@ def remove_incomplete(folder: Path) -> None:
                 time_of_use = program.with_name(program.name.removesuffix("cache") + "atime")
                 if not time_of_use.exists():
                     program.unlink()
-    except Timeout:  # another process writes a program; the next command removes the rest
+    except Timeout:  # another process holds the lock, and the next command removes the rest
         return
 
 

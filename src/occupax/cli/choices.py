@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
 import tyro
@@ -38,6 +38,8 @@ DEFAULTS: dict[str, Any] = {
     "seed": 0,
     "record_every": 1,
 }
+REPEAT = "repeat the command that began it, with --resume"
+"""Remedy for a run that only its original command can resume."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Choices:
         seed: number that all random keys depend on. Run k depends on this number and on k alone.
         record_every: number of iterations in a record.
         constrain: constraints such as 'info.cost<=25' or 'entropy>=1.0'.
-        given: settings such as policy.hidden=64x64 utility.sigma=0.5 env.is_slippery=false, and
-            hyperparameters such as step_size=0.05.
+        assignments: settings such as policy.hidden=64x64 utility.sigma=0.5 env.is_slippery=false
+            and hyperparameters such as step_size=0.05.
         hyperparameters: hyperparameters of the algorithm.
     """
 
@@ -80,7 +82,7 @@ class Choices:
     constrain: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="LIMIT ...", help_behavior_hint="")
     ] = ()
-    given: Annotated[
+    assignments: Annotated[
         tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE ...", help_behavior_hint="")
     ] = ()
     hyperparameters: tyro.conf.OmitArgPrefixes[Hyperparameters] = field(  # pyright: ignore[reportInvalidTypeForm]
@@ -89,13 +91,11 @@ class Choices:
 
     def settings(self) -> dict[str, str]:
         """Return the texts of `--set` and of the options of the algorithm, by name."""
-        texts = settings.parse(self.given)
+        texts = settings.parse(self.assignments)
         for name, text in chosen_texts(self.hyperparameters).items():
             if name in texts:
-                raise ValueError(
-                    f"{option_name(name)} must not be in --set too, got {texts[name]!r} and "
-                    f"{text!r}."
-                )
+                values = f"{texts[name]!r} and {text!r}"
+                raise ValueError(f"{option_name(name)} must not be in --set too, got {values}.")
             texts[name] = text
         return texts
 
@@ -109,34 +109,31 @@ class Choices:
 
 @dataclass(frozen=True)
 class TrainingArguments:
-    """What is to be trained, as `occupax.train` and `occupax.sweep` take it."""
+    """Arguments of `occupax.train` and `occupax.sweep`."""
 
     problem: ox.Problem
     algorithm: Algorithm[Any]
     options: dict[str, Any]
     """Further arguments of `occupax.train`: policy, seeds and so on."""
     title: str
+    """Line that describes the training run."""
 
 
 def build(choices: Choices) -> TrainingArguments:
-    """Make the problem, the algorithm and the options that were chosen."""
+    """Return the training arguments for the options of the command line."""
     if choices.env is None:
         raise ValueError(
-            "an environment must be given, for example FrozenLake8x8-v1; `occupax list` shows all."
+            "ENV must be given, for example FrozenLake8x8-v1: "
+            "`occupax list` shows all environments."
         )
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
     if choices.algorithm is not None:
-        as_algorithm(choices.algorithm)  # a misspelt name is refused before the environment is made
-    given = choices.settings()
-    of_algorithm = {name: text for name, text in given.items() if "." not in name}
-    of_policy = {name: text for name, text in given.items() if name.startswith(POLICY)}
-    of_problem = {
-        name: text for name, text in given.items() if "." in name and name not in of_policy
-    }
+        as_algorithm(choices.algorithm)  # raises for a misspelt name before the environment is made
+    assignments = _Assignments.split(choices.settings())
     problem, reason = make_problem(
         choices.env,
         chosen["utility"],
-        of_problem,
+        assignments.problem,
         choices.constrain,
         choices.horizon,
         discount=chosen["discount"],
@@ -145,31 +142,54 @@ def build(choices: Choices) -> TrainingArguments:
     if problem.horizon is None:
         raise ValueError(
             f"horizon must be finite for training, got {INFINITE}: "
-            "use `occupax solve`, or give steps."
+            "use `occupax solve`, or give a number of steps."
         )
     policy: PolicySource = choices.policy
-    if of_policy:
-        policy = settings.apply(of_policy, {"policy": policy_source(problem.env, policy)})["policy"]
-    algorithm = _algorithm(choices, problem, policy, of_algorithm)
-    options: dict[str, Any] = {"policy": policy} | {
-        name: chosen[name] for name in ("seeds", "seed", "record_every")
-    }
-    return TrainingArguments(
-        problem, algorithm, options, describe(problem, algorithm, f"on {choices.env}", reason)
-    )
+    if assignments.policy:
+        target = policy_source(problem.env, policy)
+        policy = settings.apply(assignments.policy, {"policy": target})["policy"]
+    algorithm = _algorithm(choices, problem, policy, assignments.algorithm)
+    options: dict[str, Any] = {"policy": policy}
+    for name in ("seeds", "seed", "record_every"):
+        options[name] = chosen[name]
+    title = describe(problem, algorithm, f"on {choices.env}", reason)
+    return TrainingArguments(problem, algorithm, options, title)
+
+
+class _Assignments(NamedTuple):
+    """Settings of `--set` by their target."""
+
+    algorithm: dict[str, str]
+    policy: dict[str, str]
+    problem: dict[str, str]
+    """Settings of problem, utility and environment."""
+
+    @classmethod
+    def split(cls, values: Mapping[str, str]) -> "_Assignments":
+        """Return the settings of a command line, split by their names."""
+        assignments = cls({}, {}, {})
+        for name, text in values.items():
+            if "." not in name:
+                assignments.algorithm[name] = text
+            elif name.startswith(POLICY):
+                assignments.policy[name] = text
+            else:
+                assignments.problem[name] = text
+        return assignments
 
 
 def _algorithm(
-    choices: Choices, problem: ox.Problem, policy: PolicySource, given: dict[str, str]
+    choices: Choices, problem: ox.Problem, policy: PolicySource, assignments: dict[str, str]
 ) -> Algorithm[Any]:
     """Return the named or default algorithm with the hyperparameters of the command line."""
     if choices.algorithm is None:
         algorithm = default_algorithm(problem, initial_policy(problem, policy, 0, 0))
     else:
         algorithm = as_algorithm(choices.algorithm)
-    check_settings(algorithm, choices.algorithm, given)
-    others = {"utility": problem.objective, "problem": _problem_settings(problem), "env": {}}
-    return settings.apply(given, {"": algorithm, **others})[""]
+    check_settings(algorithm, choices.algorithm, assignments)
+    targets = {"": algorithm, "utility": problem.objective, "env": {}}
+    targets["problem"] = problem_settings(problem)
+    return settings.apply(assignments, targets)[""]
 
 
 def check_settings(algorithm: Algorithm[Any], name: str | None, fields: Iterable[str]) -> None:
@@ -198,111 +218,114 @@ def check_settings(algorithm: Algorithm[Any], name: str | None, fields: Iterable
 def make_problem(
     env: str,
     utility: str,
-    given: Mapping[str, str],
+    assignments: Mapping[str, str],
     constrain: Sequence[str] = (),
     horizon: int | str | None = None,
     **options: Any,
 ) -> tuple[ox.Problem, str]:
-    """Make a problem of names, as all commands do.
+    """Return the problem with the names and settings of a command line.
 
     Args:
-        env: the name of the environment.
-        utility: the name of the utility.
-        given: the settings of `--set`.
-        constrain: the limits of `--constrain`.
-        horizon: a number of steps, "infinite", or None for that of `default_horizon`.
+        env: name of the environment.
+        utility: name of the utility.
+        assignments: settings of `--set`.
+        constrain: constraints of `--constrain`.
+        horizon: number of steps, "infinite", or None for the default of `default_horizon`.
         **options: further arguments of `occupax.Problem`.
 
     Returns:
-        The problem, and the reason for its horizon where it is the default.
+        The problem, and the reason for its default horizon, empty for a horizon that was set.
     """
-    stated = options | {"horizon": None if horizon == INFINITE else horizon}
-    targets = settings.apply(
-        dict(given), {"utility": names.utility(utility), "env": {}, "problem": stated}
-    )
-    limits = [names.constraint(text) for text in constrain]
-    made = ox.make(env, **_recording(targets["utility"], limits, targets["env"]))
-    stated = targets["problem"]
-    problem = ox.Problem(made, targets["utility"], **stated, constraints=limits)
-    if horizon == INFINITE or stated["horizon"] is not None:
+    steps = None if horizon == INFINITE else horizon
+    options["horizon"] = steps
+    targets = {"utility": names.utility(utility), "env": {}, "problem": options}
+    targets = settings.apply(dict(assignments), targets)
+    constraints = [names.constraint(text) for text in constrain]
+    env_options = _with_info(targets["env"], _info_names(targets["utility"], constraints))
+    instance = ox.make(env, **env_options)
+    options = targets["problem"]
+    problem = ox.Problem(instance, targets["utility"], **options, constraints=constraints)
+    if horizon == INFINITE or options["horizon"] is not None:
         return problem, ""
-    steps, reason = default_horizon(problem, env)
-    return ox.Problem(
-        made, targets["utility"], **stated | {"horizon": steps}, constraints=limits
-    ), reason
+    options["horizon"], reason = default_horizon(problem, env)
+    problem = ox.Problem(instance, targets["utility"], **options, constraints=constraints)
+    return problem, reason
 
 
-def _problem_settings(problem: ox.Problem) -> dict[str, Any]:
+def problem_settings(problem: ox.Problem) -> dict[str, Any]:
+    """Return discount, horizon and termination of a problem by name."""
     return {name: getattr(problem, name) for name in ("discount", "horizon", "termination")}
 
 
-def _recording(
-    utility: Any, limits: Sequence[ox.Constraint], options: dict[str, Any]
-) -> dict[str, Any]:
-    """The options of an environment that records the values of its info that are counted."""
-    counted = [utility.features(), *(limit.subject.features() for limit in limits)]
-    parts = [
-        part
-        for it in counted
-        for part in (it.parts if isinstance(it, ox.features.Stack) else (it,))
-    ]
-    wanted = [name for part in parts if isinstance(part, ox.features.Info) for name in part.names]
-    return options | {"info": [*options.get("info", ()), *wanted]} if wanted else options
+def _info_names(utility: Any, constraints: Sequence[ox.Constraint]) -> list[str]:
+    """Return the keys of `info` that the utility and the constraints use as features."""
+    parts: list[Any] = []
+    for subject in [utility, *(constraint.subject for constraint in constraints)]:
+        features = subject.features()
+        is_stack = isinstance(features, ox.features.Stack)
+        parts.extend(features.parts if is_stack else [features])
+    keys: list[str] = []
+    for part in parts:
+        if isinstance(part, ox.features.Info):
+            keys.extend(part.names)
+    return keys
+
+
+def _with_info(options: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return the options of an environment that records values of its `info`."""
+    if not keys:
+        return options
+    return {**options, "info": [*options.get("info", ()), *keys]}
 
 
 def describe(problem: ox.Problem, algorithm: Algorithm[Any], where: str, reason: str = "") -> str:
-    """One line about what is trained; `reason` says where the horizon comes from."""
-    limits = "".join(f", {constraint}" for constraint in problem.constraints)
-    goal = (
-        f"{type(algorithm).__name__} maximises {type(problem.objective).__name__} {where}{limits}"
-    )
+    """Return one line about a training run. `reason` explains the horizon."""
+    constraints = "".join(f", {constraint}" for constraint in problem.constraints)
+    algorithm_name = type(algorithm).__name__
+    utility_name = type(problem.objective).__name__
+    goal = f"{algorithm_name} maximises {utility_name} {where}{constraints}"
     return f"{goal}: {describe_future(problem, reason)}"
 
 
 def describe_future(problem: ox.Problem, reason: str = "") -> str:
-    """Discount, horizon with the reason for it, and termination of a problem."""
-    why = f" ({reason})" if reason else ""
+    """Return discount, horizon with its reason, and termination of a problem as text."""
+    note = f" ({reason})" if reason else ""
     horizon = INFINITE if problem.horizon is None else problem.horizon
-    return f"discount {problem.discount:g}, horizon {horizon}{why}, {problem.termination}"
+    return f"discount {problem.discount:g}, horizon {horizon}{note}, {problem.termination}"
 
 
 def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, Budget]:
     """Return the training arguments and the budget of the run in a folder."""
     config, arrays = read_config(folder)
-    if (module := untrusted_module(config["setup"])) and not trust:
-        hint = (
-            "repeat the command that began it, with --resume, "
-            "or add --trust if you trust the folder"
-        )
+    module = untrusted_module(config["setup"])
+    if module and not trust:
         raise ValueError(
-            f"to make the environment of {folder} the module {module!r} is imported: {hint}."
+            f"the environment of {folder} needs an import of the module {module!r}: {REPEAT}, "
+            "or add --trust if you trust the folder."
         )
     try:
         options: dict[str, Any] = codec.unpack({"dict": config["setup"]}, arrays)
     except ValueError as error:
         raise ValueError(
-            f"the run in {folder} has parts that no file can restore: "
-            "repeat the command that began it, with --resume, "
+            f"the run in {folder} has parts that cannot be restored from a file: {REPEAT}, "
             f"or resume it in Python. {error}"
         ) from error
-    problem, algorithm = options.pop("problem"), options.pop("algorithm")
+    problem = options.pop("problem")
+    algorithm = options.pop("algorithm")
     if isinstance(algorithm, list):
-        raise ValueError(
-            f"{folder} is a part of a sweep: repeat the command that began it, with --resume."
-        )
+        raise ValueError(f"{folder} is a part of a sweep: {REPEAT}.")
     random_numbers = options.pop("random_numbers")
-    options["sampler"] = "auto" if isinstance(problem.env, GymnasiumEnv) else random_numbers
+    is_gymnasium = isinstance(problem.env, GymnasiumEnv)
+    options["sampler"] = "auto" if is_gymnasium else random_numbers
     if options["sampler"] not in ("auto", *SAMPLERS):
         raise ValueError(
-            f"the run was sampled by {random_numbers}, which no file can restore: "
-            "resume it in Python."
+            f"the sampler {random_numbers} of the run cannot be restored from a file: "
+            "resume the run in Python."
         )
-    training = TrainingArguments(
-        problem, algorithm, options, describe(problem, algorithm, f"as in {folder}")
-    )
-    if len(options["seeds"]) > 1 and not any(
-        (folder / "checkpoint").glob("iteration-*.safetensors")
-    ):
+    title = describe(problem, algorithm, f"as in {folder}")
+    training = TrainingArguments(problem, algorithm, options, title)
+    checkpoints = (folder / "checkpoint").glob("iteration-*.safetensors")
+    if len(options["seeds"]) > 1 and not any(checkpoints):
         options["policy"] = _initialiser(training, folder)
     return training, budget_of(config)
 
@@ -310,21 +333,19 @@ def restore(folder: Path, trust: bool = False) -> tuple[TrainingArguments, Budge
 def _initialiser(training: TrainingArguments, folder: Path) -> PolicySource:
     """Return the initialiser of the policies of a run without a checkpoint.
 
-    Its folder has the initial policy of the first seed only.
+    The folder of such a run has the initial policy of the first seed only.
     """
+    options = dict(training.options)
+    options["seeds"] = training.options["seeds"][:1]
     for name in INITIALISERS:
-        options: dict[str, Any] = {
-            **training.options,
-            "policy": name,
-            "seeds": training.options["seeds"][:1],
-        }
+        options["policy"] = name
         try:
-            made = make_setup(training.problem, [training.algorithm], **options).policies[0]
-        except ValueError:  # it is not for this environment
+            setup = make_setup(training.problem, [training.algorithm], **options)
+        except ValueError:  # the initialiser is not for this environment
             continue
-        if eqx.tree_equal(made, training.options["policy"]):
+        if eqx.tree_equal(setup.policies[0], training.options["policy"]):
             return name
     raise ValueError(
-        f"{folder} has no checkpoint yet, and its first policies were made in Python: "
-        "start the run there again."
+        f"{folder} has no checkpoint yet, and its initial policies were created in Python: "
+        "start the run again in Python."
     )

@@ -1,4 +1,4 @@
-"""`--over name=value,value`: the values that a sweep tries, by what each setting takes."""
+"""Option `--over name=value,value`: values of a sweep, parsed by the type of each setting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,14 +16,14 @@ def read_values(
     """Return the values to try for each setting of algorithm, policy and problem."""
     problem = training.problem
     targets: dict[str, Any] = {"": training.algorithm}
-    targets["problem"] = {name: getattr(problem, name) for name in PROBLEM_SETTINGS}
+    targets["problem"] = {field: getattr(problem, field) for field in PROBLEM_SETTINGS}
     initialiser = policy_source(problem.env, training.options["policy"])
     if isinstance(initialiser, ConfiguredInitialiser):
         targets["policy"] = initialiser
-    return {
-        name: [settings.read(set_name(name), text, targets) for text in values]
-        for name, values in texts.items()
-    }
+    grid: dict[str, list[Any]] = {}
+    for name, values in texts.items():
+        grid[name] = [settings.read(set_name(name), text, targets) for text in values]
+    return grid
 
 
 def set_name(name: str) -> str:
@@ -32,8 +32,9 @@ def set_name(name: str) -> str:
 
 
 def set_text(point: Mapping[str, Any]) -> str:
-    """Return a point of a sweep as words for `--set`."""
-    return " ".join(f"{set_name(name)}={value_text(value)}" for name, value in point.items())
+    """Return a configuration of a sweep as words for `--set`."""
+    words = [f"{set_name(name)}={value_text(value)}" for name, value in point.items()]
+    return " ".join(words)
 
 
 def value_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the command line calls things, and `occupax list`, which shows it."""
+"""Names of environments, utilities, algorithms and policies, and the command `occupax list`."""
 
 import re
 import tomllib
@@ -17,8 +17,10 @@ from occupax.display import wrap_words
 from occupax.envs.lookup import find
 from occupax.errors import unknown
 
-WIDTH = 24
-"""Number of columns of a listed name."""
+NAME_WIDTH = 24
+"""Width of the column of names in `occupax list`."""
+CONSTRAINT = re.compile(r"\s*([^<>=\s]+)\s*(<=|>=)\s*(\S+)\s*")
+"""Name, sign and threshold of a constraint."""
 LINE_WIDTH = 80
 """Number of columns of a listed line."""
 PURPOSES: dict[str, dict[str, str]] = tomllib.loads(
@@ -28,49 +30,67 @@ PURPOSES: dict[str, dict[str, str]] = tomllib.loads(
 
 
 def utility(name: str) -> utilities.Utility:
-    """The utility of a name, of something, or of one's own."""
-    return _utility_of(name) if ":" in name else utilities.as_utility(name)
+    """Return the utility with a name such as entropy, kl:target.npy or module:function."""
+    if ":" in name:
+        return _parametrised_utility(name)
+    return utilities.as_utility(name)
 
 
-def _utility_of(text: str) -> utilities.Utility:
+def _parametrised_utility(text: str) -> utilities.Utility:
     """Return a parametrised utility such as kl:target.npy, or the function module:function."""
-    name, _, rest = text.partition(":")
-    if name not in utilities.OF_SOMETHING:
+    name, _, argument = text.partition(":")
+    factory = utilities.OF_SOMETHING.get(name)
+    if factory is None:
         return utilities.as_utility(find(text))
     if name.endswith("kl"):
         try:
-            return utilities.OF_SOMETHING[name](np.load(rest, allow_pickle=False))
+            return factory(np.load(argument, allow_pickle=False))
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"--utility {name}:FILE takes a file of NumPy with the target: {error}"
+                f"--utility {name}:FILE must name a NumPy file with the target: {error}"
             ) from error
-    return utilities.OF_SOMETHING[name](*(_feature(part) for part in rest.split(",")))
+    parts = map(_feature, argument.split(","))
+    return factory(*parts)
 
 
 def _feature(name: str) -> Any:
     """Return the feature info.NAME, reward or module:function."""
-    kind, _, rest = name.partition(".")
-    if kind == "info" and rest:
-        return features.Info(rest)
-    return features.Reward() if name == "reward" else find(name)
+    kind, _, key = name.partition(".")
+    if kind == "info" and key:
+        return features.Info(key)
+    if name == "reward":
+        return features.Reward()
+    return find(name)
 
 
 def constraint(text: str) -> Constraint:
     """Return a constraint such as info.cost<=25, entropy>=1.0 or module:function<=1."""
-    found = re.fullmatch(r"\s*([^<>=\s]+)\s*(<=|>=)\s*(\S+)\s*", text)
     try:
-        name, sign, limit = found[1], found[2], float(found[3])  # pyright: ignore[reportOptionalSubscript]
-    except (TypeError, ValueError):
+        name, sign, number = CONSTRAINT.fullmatch(text).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        threshold = float(number)
+    except (AttributeError, ValueError):
         raise ValueError(
-            f"--constrain takes NAME<=NUMBER or NAME>=NUMBER, such as info.cost<=25, got {text!r}."
+            "--constrain must be NAME<=NUMBER or NAME>=NUMBER, such as info.cost<=25, "
+            f"got {text!r}."
         ) from None
+    subject = _subject(name)
+    if sign == "<=":
+        return Constraint(subject, at_most=threshold, name=name)
+    return Constraint(subject, at_least=threshold, name=name)
+
+
+def _subject(name: str) -> Any:
+    """Return the subject of a constraint: a utility, a feature or the name itself."""
     kind, _, rest = name.partition(":")
-    subject = utility(name) if kind in utilities.OF_SOMETHING else find(name) if rest else name
-    return Constraint(subject, **{"at_most" if sign == "<=" else "at_least": limit}, name=name)
+    if kind in utilities.OF_SOMETHING:
+        return utility(name)
+    if rest:
+        return find(name)
+    return name
 
 
 def sampler(text: str) -> samplers.Sampler:
-    """The sampler of a name, of so many processes, or of a cluster on this machine or elsewhere."""
+    """Return the sampler of `--workers`: a name, a number of processes, or a Ray cluster."""
     if text in samplers.SAMPLERS:
         return samplers.SAMPLERS[text]()
     if text.startswith("ray://"):
@@ -81,8 +101,8 @@ def sampler(text: str) -> samplers.Sampler:
         return samplers.Host(envs=int(text), processes=True)
     names = ", ".join(samplers.SAMPLERS)
     raise ValueError(
-        f"--workers takes a number of processes, ray:N, ray://HOST:PORT or one of {names}, "
-        f"got {text!r}."
+        "--workers must be a number of processes, ray:N, ray://HOST:PORT or one of "
+        f"{names}, got {text!r}."
     )
 
 
@@ -135,16 +155,14 @@ def _only(
     """Return one kind, or the kind of one name with this name alone."""
     if name in kinds:
         return {name: kinds[name]}
-    found = {
-        kind: {full: settings}
-        for kind, entries in kinds.items()
-        for full, settings in entries.items()
-        if name in (full, full.partition(":")[0])
-    }
-    if found:
-        return found
-    allowed = [full.partition(":")[0] for entries in kinds.values() for full in entries]
-    raise unknown("NAME", name, [*kinds, *allowed])
+    allowed = list(kinds)
+    for kind, entries in kinds.items():
+        for full_name, settings in entries.items():
+            short_name = full_name.partition(":")[0]
+            if name in (full_name, short_name):
+                return {kind: {full_name: settings}}
+            allowed.append(short_name)
+    raise unknown("NAME", name, allowed)
 
 
 def _print_names(kinds: dict[str, dict[str, dict[str, Any]]]) -> None:
@@ -156,7 +174,7 @@ def _print_names(kinds: dict[str, dict[str, dict[str, Any]]]) -> None:
             print_line("\n".join(f"  {line}" for line in lines))
             continue
         for name in entries:
-            print_line(f"  {name:<{WIDTH}} {_purpose(kind, name)}")
+            print_line(f"  {name:<{NAME_WIDTH}} {_purpose(kind, name)}")
     print_line("occupax list NAME shows the settings of an algorithm or a utility.")
 
 
@@ -168,7 +186,7 @@ def _print_settings(kinds: dict[str, dict[str, dict[str, Any]]]) -> None:
             if kind != "environments":
                 print_line(f"  {_purpose(kind, name)}")
             for setting, value in settings.items():
-                print_line(f"  {setting:<{WIDTH}} {_default(value)}")
+                print_line(f"  {setting:<{NAME_WIDTH}} {_default(value)}")
 
 
 def _purpose(kind: str, name: str) -> str:

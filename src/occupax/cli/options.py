@@ -1,4 +1,4 @@
-"""How options read their values, and what the help says of them."""
+"""Types of options: readers of numbers, folders and horizons, and defaults in help texts."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +10,14 @@ from occupax.cli import settings
 
 
 def number(kind: type[int] | type[float]) -> PrimitiveConstructorSpec[Any]:
-    """How an option reads a number: as a setting does, so that 5e4 is a whole number."""
+    """Return the type of a numeric option. Values are read as by `--set`: 5e4 is an integer."""
     described, reader = settings.READERS[kind]
 
     def read(words: list[str]) -> Any:
         try:
             return reader(words[0])
         except ValueError:
-            raise ValueError(f"it takes {described}, got {words[0]!r}.") from None
+            raise ValueError(f"must be {described}, got {words[0]!r}.") from None
 
     return PrimitiveConstructorSpec(
         nargs=1,
@@ -30,7 +30,7 @@ def number(kind: type[int] | type[float]) -> PrimitiveConstructorSpec[Any]:
 
 def _read_folder(words: list[str]) -> Path:
     if not words[0].strip():
-        raise ValueError(f"it takes the path of a folder, got {words[0]!r}.")
+        raise ValueError(f"must be the path of a directory, got {words[0]!r}.")
     return Path(words[0])
 
 
@@ -41,24 +41,23 @@ FOLDER = PrimitiveConstructorSpec(
     is_instance=lambda value: isinstance(value, Path),
     str_from_instance=lambda value: [str(value)],
 )
-"""How an option reads a folder: an empty text would be the present one."""
+"""Type of an option for a folder. An empty string is invalid, as it would be the current folder."""
 
 
 def option_name(argument: str) -> str:
     """Return the option of an argument, as it is written on the command line."""
-    name = "set" if argument == "given" else argument
+    name = "set" if argument == "assignments" else argument
     return "--" + name.replace("_", "-")
 
 
 def shown(default: Any, metavar: str | None = None) -> Any:
     """Return the default and the metavar of an option in its help text."""
-    return tyro.conf.arg(
-        metavar=metavar, help_behavior_hint="" if default == "" else f"(default: {default})"
-    )
+    hint = "" if default == "" else f"(default: {default})"
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=hint)
 
 
 INFINITE = "infinite"
-"""How the command line calls the horizon without an end."""
+"""Value of `--horizon` for an infinite horizon."""
 
 
 def _read_horizon(words: list[str]) -> int | str:
@@ -67,9 +66,7 @@ def _read_horizon(words: list[str]) -> int | str:
     try:
         return settings.READERS[int][1](words[0])
     except ValueError:
-        raise ValueError(
-            f"it takes a whole number of steps or {INFINITE}, got {words[0]!r}."
-        ) from None
+        raise ValueError(f"must be an integer or {INFINITE}, got {words[0]!r}.") from None
 
 
 _HORIZON = PrimitiveConstructorSpec(
@@ -87,7 +84,7 @@ Horizon = Annotated[
         "until less than 1% of the discounted mass is left"
     ),
 ]
-"""The option for the horizon, which all commands read alike."""
+"""Option for the horizon, shared by all commands."""
 
 Flag = Annotated[bool, shown("")]
-"""An option without a value, which is off unless it is given."""
+"""Option without a value, off by default."""

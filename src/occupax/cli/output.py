@@ -1,4 +1,4 @@
-"""What commands print."""
+"""Printing of lines, tables and JSON."""
 
 import contextlib
 import io
@@ -17,7 +17,8 @@ from occupax.display import wrap_words
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 MAX_TABLE_WIDTH = 10_000
-UNSAVED = "nothing is saved: give --out FOLDER to keep it"
+INTERRUPTED = "stopped; repeat the command to resume it."
+UNSAVED = "nothing is saved: add --out FOLDER to save the results"
 
 
 class Console(rich.console.Console):
@@ -43,21 +44,22 @@ def only_json() -> Generator[None]:
     sys.stdout.flush()
     with contextlib.ExitStack() as stack:
         try:
-            kept, first = os.fdopen(os.dup(sys.stdout.fileno()), "w"), os.dup(STANDARD_OUTPUT)
-        except (OSError, ValueError):  # a stream of Python's own, or none
-            kept = sys.stdout
+            json_stream = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+            saved_descriptor = os.dup(STANDARD_OUTPUT)
+        except (OSError, ValueError):  # no standard output, or a stream without a descriptor
+            json_stream = sys.stdout
         else:
-            stack.callback(kept.close)
-            stack.callback(os.dup2, first, STANDARD_OUTPUT)
+            stack.callback(json_stream.close)
+            stack.callback(os.dup2, saved_descriptor, STANDARD_OUTPUT)
             os.dup2(STANDARD_ERROR, STANDARD_OUTPUT)
-        _streams.append(kept)
+        _streams.append(json_stream)
         stack.callback(_streams.pop)
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         yield
 
 
 _streams: list[TextIO] = []
-"""The standard output that is kept for JSON, if it is."""
+"""Standard output that `only_json` reserves. Empty otherwise."""
 
 
 def print_json(value: Any) -> None:
@@ -71,23 +73,24 @@ def print_json(value: Any) -> None:
         stream.write(json.dumps(plain, indent=2, allow_nan=False) + "\n")
         stream.flush()
     except OSError as error:
-        _discard(stream)  # the rest of the buffer would fail again at the end
+        _discard(stream)  # the rest of the buffer would fail again at exit
         if not isinstance(error, BrokenPipeError):
             raise
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what is written to a stream from now on."""
-    with contextlib.suppress(OSError, ValueError):  # a stream of Python's own has no descriptor
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    """Redirect a stream to the null device."""
+    with contextlib.suppress(OSError, ValueError):  # an in-memory stream has no descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
 
 
 def print_line(text: str, *, bold: bool = False) -> None:
     """Print lines of text.
 
     Args:
-        text: Lines of any length. Those wider than a terminal are broken between words.
-        bold: Whether a terminal shows the text in bold type.
+        text: lines of any length. Lines wider than a terminal are broken between words.
+        bold: whether a terminal shows the text in bold type.
     """
     console = Console(emoji=False)
     if console.is_terminal:
@@ -101,17 +104,23 @@ def print_table(
 ) -> None:
     """Print a table with a column for each key, and `missing` for None and absent entries."""
     table = Table()
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    for column in columns:
-        is_text = any(isinstance(row.get(column), str) for row in rows)
-        entries = [_show(row.get(column), missing) for row in rows]
-        longest_word = max(len(word) for text in (column, *entries) for word in text.split())
+    columns: dict[str, list[str]] = {}
+    for row in rows:
+        for column in row:
+            columns.setdefault(column, [])
+    for column, texts in columns.items():
+        entries = [row.get(column) for row in rows]
+        is_text = any(isinstance(entry, str) for entry in entries)
+        texts.extend(_show(entry, missing) for entry in entries)
+        words = " ".join([column, *texts]).split()
+        longest_word = max(map(len, words))
         justify = "left" if is_text else "right"
         table.add_column(column, justify=justify, min_width=longest_word)
-    for i, row in enumerate(rows):
+    for i in range(len(rows)):
         if last_apart and i == len(rows) - 1:
             table.add_section()
-        table.add_row(*(_show(row.get(column), missing) for column in columns))
+        cells = [texts[i] for texts in columns.values()]
+        table.add_row(*cells)
     print_line(title)
     Console(emoji=False, width=_table_width(table)).print(table)
 
@@ -129,6 +138,8 @@ def _table_width(table: Table) -> int:
 
 
 def _show(entry: Any, missing: str) -> str:
+    if entry is None:
+        return missing
     if isinstance(entry, float):
         return short(entry)
-    return missing if entry is None else escape(str(entry))
+    return escape(str(entry))

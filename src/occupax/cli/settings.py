@@ -1,9 +1,9 @@
-"""`--set name=value`: any field of what a command works with, by its name.
+"""Settings of the form `--set name=value` for algorithm, utility, policy, problem and environment.
 
-Targets are what is set, by prefix: "" is the algorithm, "utility" the utility, "policy" the
-initialiser of policies, "problem" a dict of keyword arguments of `Problem`, and "env" a dict of
-options for `make`, of any name. So `step_size=0.05` is a field of the algorithm, and
-`utility.sigma=0.125` one of the utility.
+A target is an object or a dict whose fields are set. Each target has a prefix: "" is the algorithm,
+"utility" the utility, "policy" the initialiser of policies, "problem" a dict of keyword arguments
+of `Problem`, and "env" a dict of options for `make`, of any name. For example, `step_size=0.05`
+sets a field of the algorithm, and `utility.sigma=0.125` sets a field of the utility.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,31 +35,33 @@ def parse(words: Sequence[str]) -> dict[str, str]:
 
 def parse_lists(words: Sequence[str]) -> dict[str, list[str]]:
     """Split words of the form name=value,value,..."""
-    return {
-        name: [value.strip() for value in values.split(",")]
-        for name, values in parse(words).items()
-    }
+    settings: dict[str, list[str]] = {}
+    for name, values in parse(words).items():
+        settings[name] = [value.strip() for value in values.split(",")]
+    return settings
 
 
 def known(targets: dict[str, Any]) -> dict[str, Any]:
-    """The name of each setting and its present value."""
-    return {
-        f"{prefix}.{field}" if prefix else field: value
-        for prefix, target in targets.items()
-        for field, value in _present(target).items()
-    }
+    """Return the current value of each setting of the targets by its name."""
+    values: dict[str, Any] = {}
+    for prefix, target in targets.items():
+        for field, value in _current(target).items():
+            name = f"{prefix}.{field}" if prefix else field
+            values[name] = value
+    return values
 
 
 def read(name: str, text: str, targets: dict[str, Any]) -> Any:
-    """The value that `text` stands for, by what the setting takes."""
+    """Return the value of a setting, parsed from a string by the type of the setting."""
     prefix, field = _find(name, targets)
     kinds = _kinds(prefix, targets[prefix], field)
-    for kind, (_, reader) in READERS.items():
+    allowed: list[str] = []
+    for kind, (described, reader) in READERS.items():
         if kind in kinds:
             with suppress(LookupError, ValueError):
                 return reader(text)
-    taken = " or ".join(described for kind, (described, _) in READERS.items() if kind in kinds)
-    raise ValueError(f"setting {name!r} takes {taken}, got {text!r}.")
+            allowed.append(described)
+    raise ValueError(f"setting {name!r} must be {' or '.join(allowed)}, got {text!r}.")
 
 
 def apply(settings: dict[str, str], targets: dict[str, Any]) -> dict[str, Any]:
@@ -71,58 +73,75 @@ def apply(settings: dict[str, str], targets: dict[str, Any]) -> dict[str, Any]:
     changed = dict(targets)
     for prefix, new in changes.items():
         target = targets[prefix]
-        values = {**_present(target), **new}
+        values = {**_current(target), **new}
         if isinstance(target, ConfiguredInitialiser):
             changed[prefix] = target.with_settings(new)
+        elif isinstance(target, dict):
+            changed[prefix] = values
         else:
-            changed[prefix] = values if isinstance(target, dict) else type(target)(**values)
+            changed[prefix] = type(target)(**values)
     return changed
 
 
 def _find(name: str, targets: dict[str, Any]) -> tuple[str, str]:
-    """The prefix of the target, and the field of it, that a name stands for."""
+    """Return the prefix of the target and the field that the name of a setting consists of."""
     prefix, _, field = name.rpartition(".")
-    is_option = (
-        prefix == "env" and field.isidentifier() and field != "source"
-    )  # `make` calls its own argument so
-    if prefix in targets and (is_option or field in _present(targets[prefix])):
-        return prefix, field
+    if prefix in targets:
+        is_option = prefix == "env" and field.isidentifier() and field not in RESERVED
+        if is_option or field in _current(targets[prefix]):
+            return prefix, field
     options = ["env.OPTION"] if "env" in targets else []
     raise unknown("setting", name, [*known(targets), *options])
 
 
-def _present(target: Any) -> dict[str, Any]:
+def _current(target: Any) -> dict[str, Any]:
+    """Return the current values of the fields of a target."""
     if isinstance(target, dict):
         return target
     if isinstance(target, ConfiguredInitialiser):
         return target.settings
-    return {field.name: getattr(target, field.name) for field in fields(target) if field.init}
+    names = [field.name for field in fields(target) if field.init]
+    return {name: getattr(target, name) for name in names}
 
 
 def _constructor(target: Any) -> Any:
-    """What the settings of a target are arguments of."""
+    """Return the function whose arguments are the fields of a target."""
     if isinstance(target, dict):
         return Problem.__init__
-    return target.factory if isinstance(target, ConfiguredInitialiser) else type(target)
+    if isinstance(target, ConfiguredInitialiser):
+        return target.factory
+    return type(target)
 
 
 def _kinds(prefix: str, target: Any, field: str) -> set[Any]:
-    """What a field may be: by its annotation or, if that leaves it open, by its present value."""
+    """Return the types of a field: by its annotation or, if inconclusive, by its current value."""
     if prefix == "env":
         return {kind for kind in READERS if isinstance(kind, type)}
     hint = get_type_hints(_constructor(target)).get(field)
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    allowed = {str if get_origin(kind) is Literal else kind for kind in kinds}
+    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    allowed: set[Any] = set()
+    for kind in alternatives:
+        is_literal = get_origin(kind) is Literal
+        allowed.add(str if is_literal else kind)
     if not allowed & READERS.keys():
-        allowed = {type(_present(target)[field])}
-    return {kind for kind in READERS if kind in allowed} or {str}
+        allowed = {type(_current(target)[field])}
+    return allowed & READERS.keys() or {str}
 
 
 def _read_widths(text: str) -> tuple[int, ...]:
-    return tuple(_read_whole(part) for part in text.split("x"))
+    return tuple(map(_read_integer, text.split("x")))
 
 
-def _read_whole(text: str) -> int:
+def _read_none(text: str) -> None:
+    if text.lower() != "none":
+        raise ValueError(text)
+
+
+def _read_bool(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _read_integer(text: str) -> int:
     with suppress(ValueError):
         return int(text)
     number = float(text)
@@ -132,11 +151,13 @@ def _read_whole(text: str) -> int:
 
 
 READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
-    NoneType: ("none", lambda text: {"none": None}[text.lower()]),
-    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
-    int: ("a whole number", _read_whole),
+    NoneType: ("none", _read_none),
+    bool: ("true or false", _read_bool),
+    int: ("an integer", _read_integer),
     float: ("a number", float),
-    Sequence[int]: ("whole numbers such as 64x64", _read_widths),
-    str: ("a word", str),
+    Sequence[int]: ("integers such as 64x64", _read_widths),
+    str: ("a string", str),
 }
-"""How each kind is described and read; where several are allowed, the first that fits is taken."""
+"""Description and reader of each type. Of several allowed types, the first that fits is used."""
+RESERVED = ("source",)
+"""Names of arguments of `make` that are no options of an environment."""

@@ -1,1 +1,1 @@
-"""The commands, by what they are about."""
+"""Commands of `occupax`, grouped by subject."""

@@ -1,4 +1,4 @@
-"""`occupax bench`: how far algorithms get on problems whose optimum is known."""
+"""Command `bench`: scores of algorithms on problems with a reference optimum."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,9 +8,12 @@ import tyro
 import occupax as ox
 from occupax.algorithms import Algorithm
 from occupax.cli.options import Flag, number, shown
-from occupax.cli.output import print_line, print_table
+from occupax.cli.output import INTERRUPTED, print_line, print_table
 from occupax.envs.lookup import find
 from occupax.training.setup import as_algorithm
+
+COLUMNS = ("algorithm", "track", "mean over training", "in the end")
+"""Columns of the leaderboard that the command prints."""
 
 
 def bench(
@@ -25,47 +28,50 @@ def bench(
     seeds: Annotated[int, number(int)] = 5,
     progress: Annotated[bool, shown("")] = True,
 ) -> None:
-    """Run algorithms on problems with a known optimum, and write a leaderboard.
+    """Run algorithms on problems with a reference optimum, and write a leaderboard.
 
     Example: occupax bench --algorithm tsivr-pg --algorithm my_module:MyAlgorithm --out runs/bench
 
-    An algorithm is a name, see `occupax list`; ox.train for its default; or module:Class, where the
-    module is installed or a file in the current directory.
+    An algorithm is a name of `occupax list`, ox.train for the default of each problem, or
+    module:Class. The module is installed or a file in the current directory.
 
     After Ctrl-C the same command continues without repeating finished jobs. Two processes with the
     same command share the work.
 
     Args:
         out: directory for the leaderboard (bench.html, bench.md), the figures and CSV files.
-        suite: quick has eight problems and takes about three minutes; full has all.
-        algorithm: algorithm; repeatable.
+        suite: quick has eight problems and takes about three minutes. full has all problems.
+        algorithm: algorithm to run. Repeat the option for several algorithms.
         tuned: also run the best of 16 configurations for each problem.
         half: the families for development, the families for testing, or both.
         fresh: seed of new problems of the same families.
         seeds: number of seeds.
         progress: disable the progress bar.
     """
-    entered = {name: _make(name) for name in algorithm} or None
+    submissions = {name: _algorithm(name) for name in algorithm} or None
     try:
-        board = ox.bench.run(out, entered, suite, half, tuned, fresh, seeds, progress)
+        board = ox.bench.run(out, submissions, suite, half, tuned, fresh, seeds, progress)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; the same command goes on with what is left.") from None
+        raise KeyboardInterrupt(INTERRUPTED) from None
     table = board.table()
-    columns = ("algorithm", "track", "mean over training", "in the end")
-    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
-    print_table(table.caption, [{name: row[name] for name in columns} for row in rows])
+    rows: list[dict[str, Any]] = []
+    for cells in table.rows:
+        row = dict(zip(table.header, cells, strict=True))
+        rows.append({name: row[name] for name in COLUMNS})
+    print_table(table.caption, rows)
     print_line(f"leaderboard: {out / 'bench.html'}")
 
 
-def _make(name: str) -> Algorithm[Any] | None:
-    """Return the algorithm of a name or a class, None for the default of `train`."""
+def _algorithm(name: str) -> Algorithm[Any] | None:
+    """Return the algorithm with a name or of a class. None stands for the default of `train`."""
     if name == ox.bench.DEFAULT:
         return None
     if ":" not in name:
         return as_algorithm(name)
-    found = find(name)
+    source = find(name)
+    if not isinstance(source, type):
+        return as_algorithm(source)
     try:
-        made = found() if isinstance(found, type) else found
+        return as_algorithm(source())
     except TypeError as error:
         raise ValueError(f"{name} must have a default for every setting: {error}") from error
-    return as_algorithm(made)

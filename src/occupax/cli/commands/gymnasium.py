@@ -35,40 +35,32 @@ def check_env(
 
     Args:
         env: a Gymnasium id, or module:factory.
-        episodes: number of random episodes, each of which is played twice.
+        episodes: number of random episodes. Each episode is run twice.
         seed: seed of the environment and the actions.
         max_steps: step at which episodes are truncated.
         timeout: largest duration of one call of the environment, in seconds.
         json: print JSON instead of text.
     """
-    with contextlib.redirect_stdout(sys.stderr):  # what the environment itself prints
-        findings = ox.check_env(find(env), episodes, seed, max_steps, timeout)
-    errors = sum(finding.severity == "error" for finding in findings)
+    with contextlib.redirect_stdout(sys.stderr):  # output of the environment is not a result
+        issues = ox.check_env(find(env), episodes, seed, max_steps, timeout)
     if json:
-        print_json(
-            {
-                "env": env,
-                "episodes": episodes,
-                "seed": seed,
-                "findings": [asdict(it) for it in findings],
-            }
-        )
-    elif findings:
-        print_line("\n\n".join(map(_text, findings)))
+        findings = list(map(asdict, issues))
+        print_json({"env": env, "episodes": episodes, "seed": seed, "findings": findings})
+    elif issues:
+        print_line("\n\n".join(map(_issue_text, issues)))
     else:
-        print_line(f"{env}: all is well")
+        print_line(f"{env}: no issues")
+    errors = [issue for issue in issues if issue.severity == "error"]
     if errors:
-        raise RuntimeError(f"{env} has {'an error' if errors == 1 else f'{errors} errors'}.")
+        count = "an error" if len(errors) == 1 else f"{len(errors)} errors"
+        raise RuntimeError(f"{env} has {count}.")
 
 
-def _text(finding: ox.envs.EnvIssue) -> str:
-    details = {
-        name: value for name, value in asdict(finding).items() if name not in ("severity", "what")
-    }
-    lines = [
-        f"{finding.severity}: {finding.what}",
-        *(f"  {name:8}  {value}" for name, value in details.items()),
-    ]
+def _issue_text(issue: ox.envs.EnvIssue) -> str:
+    lines = [f"{issue.severity}: {issue.what}"]
+    for name, value in asdict(issue).items():
+        if name not in ("severity", "what"):
+            lines.append(f"  {name:8}  {value}")
     return "\n".join(lines)
 
 
@@ -86,8 +78,8 @@ def evaluate(
 ) -> None:
     """Evaluate trained policies: utility, constraints and undiscounted return.
 
-    Utility and constraints are those of the problem in the directory of a run. The return is that
-    of an environment: a Gymnasium id, or module:factory.
+    Utility and constraints are those of the problem in the directory of a run. The return is
+    measured in ENV: a Gymnasium id, or module:factory.
 
     Example: occupax evaluate runs/a FrozenLake8x8-v1 --episodes 1000
 
@@ -97,7 +89,7 @@ def evaluate(
         episodes: number of episodes of each policy.
         seed: seed of the environment and the actions.
         max_steps: step at which episodes in ENV are truncated.
-        deterministic: take the most probable actions instead of drawing them.
+        deterministic: use the most probable actions instead of sampled actions.
         trust: import the module of the environment that the directory names.
         json: print JSON instead of a table.
     """
@@ -110,25 +102,26 @@ def evaluate(
     rows: list[dict[str, Any]] = []
     errors: list[float] = []
     mode: dict[str, Any] = {"deterministic": deterministic}
-    for name, one in policies.items():
-        objective = None if problem is None else ox.evaluate(one, problem, episodes, seed, **mode)
-        found = (
-            objective if env is None else ox.evaluate(one, env, episodes, seed, max_steps, **mode)
-        )
-        assert found is not None  # noqa: S101
-        known = {} if objective is None else objective.objective
-        row: dict[str, Any] = {"policy": name, **known, "return": found.interval}
-        row["length"] = found.mean_length
-        row["terminated"] = float(found.terminated.mean())
+    for name, trained in policies.items():
+        row: dict[str, Any] = {"policy": name}
+        returns = None
+        if problem is not None:
+            returns = ox.evaluate(trained, problem, episodes, seed, **mode)
+            row.update(returns.objective)
+        if env is not None:
+            returns = ox.evaluate(trained, env, episodes, seed, max_steps, **mode)
+        assert returns is not None  # noqa: S101
+        row["return"] = returns.interval
+        row["length"] = returns.mean_length
+        row["terminated"] = float(returns.terminated.mean())
         rows.append(row)
-        errors.append(found.standard_error)
-    where = env or "as trained"
+        errors.append(returns.standard_error)
     if json:
         plain = [_plain(row, error) for row, error in zip(rows, errors, strict=True)]
         print_json({"env": env, "episodes": episodes, "policies": plain})
-    else:
-        texts = [{name: _text_of(value) for name, value in row.items()} for row in rows]
-        print_table(f"{where}, {episodes:,} episodes each, 95% intervals in brackets", texts)
+        return
+    title = f"{env or 'as trained'}, {episodes:,} episodes each, 95% intervals in brackets"
+    print_table(title, [_texts(row) for row in rows])
 
 
 def _plain(row: dict[str, Any], standard_error: float) -> dict[str, Any]:
@@ -145,19 +138,22 @@ def _plain(row: dict[str, Any], standard_error: float) -> dict[str, Any]:
     return plain
 
 
-def _text_of(value: Any) -> Any:
-    """Return an estimate with three digits and, if known, its interval."""
-    if not isinstance(value, ox.training.Estimate):
-        return value
-    if np.isnan(value.lower) or value.lower == value.upper:
-        return short(value.value)
-    return f"{short(value.value)} [{short(value.lower)}, {short(value.upper)}]"
+def _texts(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with estimates as text: three digits and the interval, if it is known."""
+    texts = dict(row)
+    for name, value in row.items():
+        if not isinstance(value, ox.training.Estimate):
+            continue
+        texts[name] = short(value.value)
+        if value.lower < value.upper:
+            texts[name] += f" [{short(value.lower)}, {short(value.upper)}]"
+    return texts
 
 
 def _read(path: Path, trust: bool) -> tuple[dict[str, Policy], ox.Problem | None]:
-    """Policies by name, and the problem that they were trained for, if it is known."""
+    """Return policies by name, and the problem that they were trained for, None if unknown."""
     if not path.is_dir():
         return {path.name: ox.load_policy(path)}, None
     result = ox.load_result(path, trust=trust)
-    policies = zip(result.seeds, result.policies, strict=True)
-    return {f"seed {seed}": policy for seed, policy in policies}, result.problem
+    names = [f"seed {seed}" for seed in result.seeds]
+    return dict(zip(names, result.policies, strict=True)), result.problem

@@ -8,7 +8,7 @@ import tyro
 
 import occupax as ox
 from occupax.cli.options import Flag, shown
-from occupax.cli.output import print_line
+from occupax.cli.output import INTERRUPTED, print_line
 
 
 def report(
@@ -29,27 +29,23 @@ def report(
 
     if not runs:
         raise ValueError("RUN must be given: the folder of a finished run, for example runs/a.")
-    write_report(
-        [
-            (name, ox.load_result(run, trust=trust))
-            for name, run in zip(run_names(runs), runs, strict=True)
-        ],
-        out,
-    )
+    results = [ox.load_result(run, trust=trust) for run in runs]
+    write_report(list(zip(run_names(runs), results, strict=True)), out)
     print_line(f"report: {out}")
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """The names of the folders, with as many of their parents as it takes to tell them apart."""
-    places = [folder.resolve().parts[1:] for folder in folders]
-    for length in range(1, max(map(len, places), default=0) + 1):
-        names = ["/".join(place[-length:]) for place in places]
+    """Return the shortest distinct names of folders: each with its last parent directories."""
+    paths = [folder.resolve().parts[1:] for folder in folders]
+    longest = max(map(len, paths), default=0)
+    for length in range(1, longest + 1):
+        names = ["/".join(parts[-length:]) for parts in paths]
         if len(set(names)) == len(names):
             return names
-    twice = next(
-        folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1
-    )
-    raise ValueError(f"RUN {twice} is given twice.")
+    for folder, path in zip(folders, paths, strict=True):
+        if paths.count(path) > 1:
+            raise ValueError(f"RUN must name different folders, got {folder} twice.")
+    return []
 
 
 def reproduce(
@@ -76,6 +72,7 @@ def reproduce(
     from occupax.experiments import reproduce as run
 
     try:
-        print_line(f"report: {run(scale, out, only, progress)}")
+        page = run(scale, out, only, progress)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; the same command goes on with what is left.") from None
+        raise KeyboardInterrupt(INTERRUPTED) from None
+    print_line(f"report: {page}")

@@ -1,4 +1,4 @@
-"""`occupax train` and `occupax sweep`."""
+"""Commands `train` and `sweep`."""
 
 import sys
 from dataclasses import asdict
@@ -18,13 +18,14 @@ from occupax.cli.choices import (
     TrainingArguments,
     build,
     check_settings,
+    problem_settings,
     restore,
 )
 from occupax.cli.grid import read_values, set_text, value_text
 from occupax.cli.options import FOLDER, Flag, number, shown
 from occupax.cli.output import UNSAVED, print_json, print_line, print_table
 
-NUMBERS = ("utility", "gap", "return")
+ALL_DIVERGED = "all seeds diverged (non-finite values): lower step_size or radius."
 
 
 def train(
@@ -46,18 +47,18 @@ def train(
 
     Resume or extend a run: occupax train --out runs/a --resume --episodes 100000
 
-    The sampler is jax, kernel, host or ray; a number N of processes for Gymnasium environments; or
-    Ray on all cores, with N workers, or on a cluster. Results agree up to rounding, except that jax
-    and kernel draw different random numbers.
+    The sampler is jax, kernel, host or ray, or a number N of processes for Gymnasium environments,
+    or Ray on all cores, with N workers, or on a cluster. Results agree up to rounding, except that
+    jax and kernel use different random numbers.
 
     Args:
         choices: problem and algorithm.
-        episodes: trajectories of each seed; with --resume, by default as many as before.
+        episodes: trajectories of each seed. With --resume, default: that of the run.
         steps: environment steps of each seed, instead of --episodes. The last batch is completed.
         out: directory for configuration, metrics, checkpoints, policies and report.
         resume: continue the run in the directory. ENV and settings may be left out.
         workers: sampler.
-        exact: also log the exact utility and certified gap (tabular only; slow).
+        exact: also log the exact utility and certified gap (tabular only, slow).
         tensorboard: directory for TensorBoard.
         progress: disable the progress bar.
         trust: with --resume, import the module of the environment that the directory names.
@@ -80,38 +81,30 @@ def train(
         callbacks=callbacks,
         **training.options,
     )
-    summary, verdict = summarise(training.problem, result)
-    done = int(result.episodes[-1])
-    if not json:
+    summary, certificate_text = summarise(training.problem, result)
+    report = None if out is None else _report_in(out)
+    if json:
+        values = problem_settings(training.problem)
+        values["episodes"] = int(result.episodes[-1])
+        values["steps"] = result.steps[:, -1].tolist()
+        values["seconds"] = result.seconds
+        values |= summary
+        values |= _assessment(result)
+        values["report"] = report
+        print_json(values)
+    else:
         print_line(result.headline, bold=True)
         for line in finding_lines(result.diagnosis):
             print_line(line)
         title = f"{_used_text(budget, result)} per seed, {result.seconds:,.1f} s"
         _print_seeds(title, result, summary["median"])
-        if verdict:
-            print_line(verdict)
-    report = None if out is None else _report_in(out)
-    if json:
-        time = {
-            name: getattr(training.problem, name) for name in ("discount", "horizon", "termination")
-        }
-        print_json(
-            {
-                **time,
-                "episodes": done,
-                "steps": result.steps[:, -1].tolist(),
-                "seconds": result.seconds,
-                **summary,
-                **_judged(result),
-                "report": report,
-            }
-        )
-    else:
+        if certificate_text:
+            print_line(certificate_text)
         print_line(_files_text(out, report))
-    if all(status != "finished" for status in result.status):
-        raise RuntimeError("every seed was stopped: lower step_size or radius.")
+    if "finished" not in result.status:
+        raise RuntimeError(ALL_DIVERGED)
     if out is not None and report is None:
-        sys.exit(1)  # a warning of the training has said why
+        sys.exit(1)  # training has warned that no report was written
 
 
 def _used_text(budget: Budget, result: ox.Result) -> str:
@@ -130,18 +123,20 @@ def _report_in(out: Path) -> str | None:
 
 
 def _files_text(out: Path | None, report: str | None) -> str:
-    """Return the last line of a training: the file to open, or else the folder of the run."""
+    """Return the last line of a training run: the report to open, or else the folder of the run."""
     if out is None:
         return UNSAVED
-    return f"saved: {out}" if report is None else f"report: {report}"
+    if report is None:
+        return f"saved: {out}"
+    return f"report: {report}"
 
 
-def _judged(result: ox.Result) -> dict[str, Any]:
-    """How good the policies are, and what went wrong."""
-    others = result.references
+def _assessment(result: ox.Result) -> dict[str, Any]:
+    """Return headline, references and diagnosis of a result as JSON values."""
+    references = result.references
     return {
         "headline": result.headline,
-        "references": None if others is None else asdict(others),
+        "references": None if references is None else asdict(references),
         "diagnosis": [finding._asdict() for finding in result.diagnosis],
     }
 
@@ -149,18 +144,20 @@ def _judged(result: ox.Result) -> dict[str, Any]:
 def _arguments(
     choices: Choices, budget: Budget, out: Path | None, resume: bool, trust: bool
 ) -> tuple[TrainingArguments, Budget]:
+    """Return the training arguments and the budget of a command line."""
     if choices.env is None and resume and out is not None:
-        if used := choices.used_options():
+        options = choices.used_options()
+        if options:
             raise ValueError(
-                f"the folder says what is resumed: leave out {', '.join(used)}, "
-                "or give all of it with ENV."
+                "settings of a resumed run are those of its folder: "
+                f"leave out {', '.join(options)}, or repeat the whole command with ENV."
             )
-        training, before = restore(out, trust)
-        return training, before if budget == Budget() else budget
+        training, saved_budget = restore(out, trust)
+        if budget == Budget():
+            return training, saved_budget
+        return training, budget
     if choices.env is None:
-        raise ValueError(
-            "ENV must be given, or --out FOLDER --resume to go on with the run in a folder."
-        )
+        raise ValueError("ENV must be given, or --out FOLDER --resume to resume a run.")
     _check_one_budget(budget)
     return build(choices), budget
 
@@ -176,36 +173,46 @@ def _check_one_budget(budget: Budget) -> None:
 
 
 def summarise(problem: ox.Problem, result: ox.Result) -> tuple[dict[str, Any], str]:
-    """What the policies of all seeds are worth: exactly, where there is a table.
+    """Return utility, certified gap and last return of all seeds, exact for a tabular problem.
 
-    Returns the numbers of all seeds, their medians and the certificate of the best; and a sentence
-    on the certificate.
+    Returns:
+        The numbers of all seeds, their medians and the best certificate, and a line about the best
+        certificate, empty for a problem without a table.
     """
     certificates: list[ox.exact.Certificate] = []
-    verdict = ""
+    text = ""
     if isinstance(problem.env, ox.TabularMDP):
         try:
             certificates = [result.certificate(seed) for seed in result.seeds]
         except ValueError as error:
-            verdict = f"not certified: {error}"
+            text = f"not certified: {error}"
+    gaps: list[float | None] = [certificate.gap for certificate in certificates]
     columns: dict[str, list[Any]] = {
-        "seed": list(result.seeds),
-        "utility": [float(utility) for utility in result.utilities],
-        "gap": [it.gap for it in certificates] or [None] * len(result.seeds),
+        "utility": result.utilities.tolist(),
+        "gap": gaps or [None] * len(result.seeds),
         "return": _last_returns(result),
-        "status": list(result.status),
     }
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    known = {name: [number for number in columns[name] if number is not None] for name in NUMBERS}
-    median = {
-        name: float(np.median(numbers)) if numbers else None for name, numbers in known.items()
-    }
-    summary: dict[str, Any] = {"seeds": rows, "median": median, "certificate": None}
-    if not certificates:
-        return summary, verdict
-    seed, best = max(zip(result.seeds, certificates, strict=True), key=lambda pair: pair[1].value)
-    verdict = f"seed {seed} is within {short(best.gap)} of optimal (certified)"
-    return summary | {"certificate": best._asdict()}, verdict
+    medians = {name: _median(values) for name, values in columns.items()}
+    columns = {"seed": list(result.seeds), **columns, "status": list(result.status)}
+    summary: dict[str, Any] = {"seeds": _rows(columns), "median": medians, "certificate": None}
+    if certificates:
+        values = [certificate.value for certificate in certificates]
+        index = values.index(max(values))
+        best = certificates[index]
+        summary["certificate"] = best._asdict()
+        text = f"seed {result.seeds[index]} is within {short(best.gap)} of optimal (certified)"
+    return summary, text
+
+
+def _rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table of columns."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _median(values: list[float | None]) -> float | None:
+    """Return the median of the values that are known, None if no value is."""
+    numbers = [value for value in values if value is not None]
+    return float(np.median(numbers)) if numbers else None
 
 
 def _print_seeds(title: str, result: ox.Result, median: dict[str, float | None]) -> None:
@@ -224,7 +231,7 @@ def _print_seeds(title: str, result: ox.Result, median: dict[str, float | None])
     if problem is not None and has_reward(problem.objective):
         columns["return"] = _last_returns(result)
     columns["status"] = list(result.status)
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = _rows(columns)
     is_several = len(rows) > 1
     if is_several:
         last = {"seed": "median", "utility": median["utility"]}
@@ -285,51 +292,54 @@ def sweep(
     sampler = "auto" if workers is None else names.sampler(workers)
     training.options.update(out=out, resume=resume, progress=progress and not json, sampler=sampler)
     try:
-        done = ox.sweep(
+        result = ox.sweep(
             training.problem, training.algorithm, grid, **budget._asdict(), **training.options
         )
     except KeyboardInterrupt:
-        onward = (
-            "nothing was saved (--out)"
-            if out is None
-            else "go on by repeating the command with --resume"
-        )
-        raise KeyboardInterrupt(f"stopped; {onward}.") from None
-    scores = done.scores
-    points: list[dict[str, Any]] = [
-        {
-            "settings": done.points[i],
-            "score": float(scores[i]),
-            "learned": bool(done.learned[i]),
-            "stopped": sum(status != "finished" for status in done.results[i].status),
-            "folder": None if out is None else str(out / f"point-{i}"),
-        }
-        for i in np.argsort(-scores, kind="stable")
-    ]
-    given = choices.settings()
+        remedy = "repeat the command with --resume to resume it"
+        if out is None:
+            remedy = "nothing was saved (--out)"
+        raise KeyboardInterrupt(f"stopped; {remedy}.") from None
+    points = _points(result, out)
     best = None
-    if done.learned.any():
-        best = set_text({**given, **done.points[done.best]})
+    if result.learned.any():
+        best = set_text({**choices.settings(), **result.points[result.best]})
     if json:
         print_json({**budget._asdict(), "points": points, "best": best})
     else:
         _print_points(points)
         print_line(f"{NOTHING_LEARNED}." if best is None else f"best: --set {best}")
         print_line(UNSAVED if out is None else f"saved: {out}")
-    if all(point["stopped"] == len(done.results[0].seeds) for point in points):
-        raise RuntimeError(
-            "every seed was stopped, whatever the settings: lower step_size or radius."
-        )
+    seed_count = len(result.results[0].seeds)
+    if all(point["stopped"] == seed_count for point in points):
+        raise RuntimeError(ALL_DIVERGED)
+
+
+def _points(result: ox.Sweep, out: Path | None) -> list[dict[str, Any]]:
+    """Return the configurations of a sweep as JSON values, the best score first."""
+    points: list[dict[str, Any]] = []
+    for i in np.argsort(-result.scores, kind="stable"):
+        stopped = [status for status in result.results[i].status if status != "finished"]
+        point = {
+            "settings": result.points[i],
+            "score": float(result.scores[i]),
+            "learned": bool(result.learned[i]),
+            "stopped": len(stopped),
+            "folder": None if out is None else str(out / f"point-{i}"),
+        }
+        points.append(point)
+    return points
 
 
 def _print_points(points: list[dict[str, Any]]) -> None:
-    rows = [
-        {
-            "score": point["score"],
-            **{name: value_text(value) for name, value in point["settings"].items()},
-        }
-        | {"learned": "yes" if point["learned"] else "nothing", "stopped seeds": point["stopped"]}
-        | ({} if point["folder"] is None else {"folder": Path(point["folder"]).name})
-        for point in points
-    ]
-    print_table("score: the mean utility of the trained policies", rows)
+    rows: list[dict[str, Any]] = []
+    for point in points:
+        row: dict[str, Any] = {"score": point["score"]}
+        for name, value in point["settings"].items():
+            row[name] = value_text(value)
+        row["learned"] = "yes" if point["learned"] else "nothing"
+        row["stopped seeds"] = point["stopped"]
+        if point["folder"] is not None:
+            row["folder"] = Path(point["folder"]).name
+        rows.append(row)
+    print_table("score: mean utility of the trained policies", rows)
