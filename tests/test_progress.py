@@ -15,7 +15,7 @@ def clock(monkeypatch):
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(clock, capsys):
-    with ProgressBar(100, "begun", done=20) as bar:
+    with ProgressBar(100, "begun", completed=20) as bar:
         for done in (40, 60, 80):
             clock[0] += 10
             bar.update(done, f"{done} [of] 100")
@@ -26,7 +26,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(clock, capsys):
 
 
 def test_nothing_is_known_before_something_is_done(capsys):
-    with ProgressBar(100, "begun", done=20, seconds_between_lines=0.0) as bar:
+    with ProgressBar(100, "begun", completed=20, seconds_between_lines=0.0) as bar:
         bar.update(20, "still there")
     assert capsys.readouterr().err == "still there (ETA unknown)\n"
 

@@ -27,16 +27,15 @@ BaselineName = Literal["none", "mean", "linear"]
 ROUNDING = 100.0
 """Multiple of the machine epsilon, relative to the return-to-go, below which a difference to the
 baseline is zero."""
-MOST_NUMBERS = 500
-"""Observations of more numbers than this have too many squares and products for a fit at every
-iteration."""
+MAX_NUMBERS = 500
+"""Largest observation, in numbers or states, for which a fit at every iteration is affordable."""
 RIDGE = 1e-4
-"""What is added to the diagonal of the normal equations once it is all ones."""
-KEPT = 0.5
-"""What an iteration keeps of the sums of the batches before it."""
+"""Ridge penalty, relative to the diagonal of the normal equations."""
+DECAY = 0.5
+"""Factor by which an iteration multiplies the sums of the batches before it."""
 REACH = 3.0
-"""The fit is cut at so many deviations from the mean of what was earned: squares of rare
-observations are large."""
+"""Distance from the mean return-to-go, in standard deviations, at which the prediction is clipped.
+Rare observations have large squares."""
 
 
 class ReturnSums(eqx.Module):
@@ -77,7 +76,7 @@ class Baseline(eqx.Module):
         weights: Float[Array, "B H"],
         to_go: Float[Array, "B H"],
     ) -> Float[Array, "B H"]:
-        """Return the returns-to-go minus the baseline; a difference within rounding is zero."""
+        """Return the returns-to-go minus the baseline. Differences within rounding are zero."""
         if self.name == "none":
             return to_go
         rest = self.without_fit(problem, trajectories, weights, to_go)
@@ -121,7 +120,7 @@ class Fit(eqx.Module):
     def values(
         self, problem: Problem, observations: Shaped[Array, "B H *shape"]
     ) -> Float[Array, "B H"]:
-        """What is expected to be earned from each step on, discounted to the beginning."""
+        """Return the expected return-to-go of each step, discounted to the start of the episode."""
         rows = _rows(problem, observations, self.coefficients.dtype)
         return _discounts(problem, rows) * jnp.clip(rows @ self.coefficients, self.low, self.high)
 
@@ -134,34 +133,35 @@ class Regression(eqx.Module):
     """
 
     gram: Float[Array, "p p"]
-    """Of the products x x'."""
+    """Sum of the products x x' of the features x of a step."""
     moment: Float[Array, " p"]
-    """Of x times what is still earned."""
+    """Sum of the features times the return-to-go."""
     square: Float[Array, ""]
-    """Of the squares of what is still earned."""
+    """Sum of the squared returns-to-go."""
 
     @eqx.filter_jit
     def fit(self) -> Fit:
-        """The ridge regression; before anything was seen, zero."""
+        """Return the ridge regression. Without steps, all coefficients are zero."""
         scale = jnp.sqrt(jnp.where(jnp.diag(self.gram) > 0, jnp.diag(self.gram), 1.0))
         matrix = self.gram / scale / scale[:, None] + RIDGE * jnp.eye(len(scale), dtype=scale.dtype)
-        found = jax.scipy.linalg.solve(matrix, self.moment / scale, assume_a="pos") / scale
+        solution = jax.scipy.linalg.solve(matrix, self.moment / scale, assume_a="pos")
+        coefficients = solution / scale
         steps = scale[-1] ** 2  # the last feature is a one
         mean = self.moment[-1] / steps
         reach = REACH * jnp.sqrt(jnp.maximum(self.square / steps - mean**2, 0.0))
-        return Fit(found, mean - reach, mean + reach)
+        return Fit(coefficients, mean - reach, mean + reach)
 
     @eqx.filter_jit
-    def later(self, batch: "Regression") -> "Regression":
-        """These sums once a batch has joined the ones before it."""
-        return jax.tree.map(lambda old, new: KEPT * old + new, self, batch)
+    def updated(self, batch: "Regression") -> "Regression":
+        """Return the sums with those of a new batch. The old sums are multiplied by `DECAY`."""
+        return jax.tree.map(lambda old, new: DECAY * old + new, self, batch)
 
 
 AnyBaseline = BaselineName | Fit | Baseline
 
 
 def read_baseline(baseline: AnyBaseline) -> Baseline:
-    """Return the baseline of a name or of a fit; a `Baseline` is returned unchanged."""
+    """Return the baseline of a name or of a fit. A `Baseline` is returned unchanged."""
     if isinstance(baseline, Baseline):
         return baseline
     if isinstance(baseline, Fit):
@@ -170,19 +170,19 @@ def read_baseline(baseline: AnyBaseline) -> Baseline:
 
 
 def can_be_fitted(problem: Problem) -> bool:
-    """Whether observations are arrays with no more numbers than a fit takes."""
-    return (
-        hasattr(observation_spec(problem.env), "shape") and input_size(problem.env) <= MOST_NUMBERS
-    )
+    """Return whether observations are arrays of at most `MAX_NUMBERS` numbers."""
+    is_array = hasattr(observation_spec(problem.env), "shape")
+    return is_array and input_size(problem.env) <= MAX_NUMBERS
 
 
-def nothing_seen(problem: Problem) -> Regression:
-    """The sums before the first batch, or a sentence if the observations do not suit."""
+def empty_sums(problem: Problem) -> Regression:
+    """Return the sums before the first batch. Raise ValueError for too large observations."""
     numbers = input_size(problem.env)
-    if numbers > MOST_NUMBERS:
-        most = f"observations of at most {MOST_NUMBERS} numbers or states"
-        raise ValueError(f"baseline 'linear' is for {most}, got {numbers}; use baseline='mean'.")
-    p = numbers * (1 if number_of_states(problem.env) is not None else 2) + 4
+    if numbers > MAX_NUMBERS:
+        allowed = f"observations of at most {MAX_NUMBERS} numbers or states"
+        raise ValueError(f"baseline 'linear' needs {allowed}, got {numbers}: use baseline='mean'.")
+    powers = 2 if number_of_states(problem.env) is None else 1
+    p = numbers * powers + 4
     return Regression(jnp.zeros((p, p)), jnp.zeros(p), jnp.zeros(()))
 
 
@@ -194,26 +194,27 @@ def regress(
 ) -> Regression:
     """Return the sums over the live steps for returns-to-go that are discounted to the start."""
     rows = _rows(problem, observations, to_go.dtype)
-    seen = (jnp.where(live, _discounts(problem, rows), 0.0)[..., None] * rows).reshape(
-        -1, rows.shape[-1]
-    )
-    earned = jnp.where(live, to_go, 0.0).ravel()
-    return Regression(seen.T @ seen, earned @ seen, earned @ earned)
+    discounts = jnp.where(live, _discounts(problem, rows), 0.0)
+    features = (discounts[..., None] * rows).reshape(-1, rows.shape[-1])
+    returns = jnp.where(live, to_go, 0.0).ravel()
+    return Regression(features.T @ features, returns @ features, returns @ returns)
 
 
 def _rows(
     problem: Problem, observations: Num[Array, "B H *shape"], dtype: jnp.dtype
 ) -> Float[Array, "B H p"]:
-    """The features of each step."""
-    states, (n, horizon) = number_of_states(problem.env), observations.shape[:2]
+    """Return the regression features of each step: observation, its square, and powers of time."""
+    states = number_of_states(problem.env)
+    n, horizon = observations.shape[:2]
     if states is not None:
-        seen = [jax.nn.one_hot(observations, states, dtype=dtype)]
+        features = [jax.nn.one_hot(observations, states, dtype=dtype)]
     else:
         flat = observations.reshape(n, horizon, -1).astype(dtype)
-        seen = [flat, flat**2]
+        features = [flat, flat**2]
     t = jnp.arange(horizon, dtype=dtype) / horizon
-    time = jnp.broadcast_to(jnp.stack([t, t**2, t**3, jnp.ones_like(t)], 1), (n, horizon, 4))
-    return jnp.concatenate([*seen, time], -1)
+    powers = jnp.stack([t, t**2, t**3, jnp.ones_like(t)], 1)
+    time = jnp.broadcast_to(powers, (n, horizon, 4))
+    return jnp.concatenate([*features, time], -1)
 
 
 def _discounts(problem: Problem, rows: Float[Array, "B H p"]) -> Float[Array, " H"]:

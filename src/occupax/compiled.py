@@ -9,17 +9,16 @@ import numpy as np
 
 
 def bind(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:
-    """Compile `function(tree, *arrays, fixed)` for many calls with `(*arrays, fixed=...)`.
+    """Compile `function(tree, *arrays, static)` for many calls with `(*arrays, static=...)`.
 
     `eqx.filter_jit` flattens the tree at each call, which can take longer than the function.
 
     Args:
-        function: what to compile; a function of a module, because trees of one form share its
-            program.
-        tree: its first argument, of arrays and anything hashable.
+        function: function of a module to compile. Trees of one structure share its program.
+        tree: first argument of the function, with arrays and hashable leaves.
 
     Returns:
-        The function of the other arguments: trees of arrays, and `fixed`, which is hashable and not
+        Function of the other arguments: trees of arrays, and `static`, which is hashable and not
         traced.
     """
     leaves, structure = jax.tree.flatten(tree)
@@ -28,7 +27,7 @@ def bind(function: Callable[..., Any], tree: Any) -> Callable[..., Any]:
 
 
 def arrays_of(tree: Any) -> list[Any]:
-    """The arrays of a tree, in order."""
+    """Return the arrays of a tree, in order."""
     return [leaf for leaf in jax.tree.leaves(tree) if is_array(leaf)]
 
 
@@ -41,12 +40,13 @@ def is_array(leaf: Any) -> bool:
 def _program(
     function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
 ) -> Callable[..., Any]:
-    @partial(jax.jit, static_argnames="fixed")
-    def call(arrays: list[Any], *given: Any, fixed: Any = None) -> Any:
-        left = iter(arrays)
-        tree = jax.tree.unflatten(
-            structure, [next(left) if leaf is None else leaf for leaf in leaves]
-        )
-        return function(tree, *given) if fixed is None else function(tree, *given, fixed)
+    @partial(jax.jit, static_argnames="static")
+    def call(arrays: list[Any], *arguments: Any, static: Any = None) -> Any:
+        remaining = iter(arrays)
+        merged = [next(remaining) if leaf is None else leaf for leaf in leaves]
+        tree = jax.tree.unflatten(structure, merged)
+        if static is None:
+            return function(tree, *arguments)
+        return function(tree, *arguments, static)
 
     return call

@@ -51,13 +51,13 @@ class Constraint(eqx.Module):
                 "constraints."
             )
         self.upper = at_most is not None
-        bound, given = ("at_most", at_most) if self.upper else ("at_least", at_least)
-        self.limit = check_number(bound, given, low=-float("inf"), open_low=True)
+        bound, limit = ("at_most", at_most) if self.upper else ("at_least", at_least)
+        self.limit = check_number(bound, limit, low=-float("inf"), open_low=True)
         if isinstance(subject, str):
-            name, subject = subject if name is None else name, _named(subject)
-        self.subject = (
-            subject if isinstance(subject, Utility) else Total(as_feedback("subject", subject))
-        )
+            name = subject if name is None else name
+            subject = _named(subject)
+        is_utility = isinstance(subject, Utility)
+        self.subject = subject if is_utility else Total(as_feedback("subject", subject))
         self.name = _name(subject) if name is None else name
 
     def __check_init__(self) -> None:
@@ -70,11 +70,9 @@ class Constraint(eqx.Module):
         if not curved.concave:
             kind, other = ("convex", "at_least") if self.upper else ("concave", "at_most")
             raise ValueError(
-                f"{bound} needs a {kind} function of the occupancy, and {self.name!r} is not "
-                "declared to be one, so that the policies that keep the limit need not form a "
-                "convex set; "
-                f"use {other}, or declare what it is by utilities.Custom(function, concave=True), "
-                "whose negative is convex."
+                f"{bound} needs a {kind} function of the occupancy, which {self.name!r} is not "
+                f"declared to be: use {other}, or declare the function by "
+                "utilities.Custom(function, concave=True), whose negative is convex."
             )
 
     @property
@@ -118,16 +116,17 @@ def with_constraints(
     constraints: Sequence[Constraint],
     env: DecisionProcess,
     discount: float,
-    given: Feature | None,
+    features: Feature | None,
 ) -> tuple[Sum, Feature]:
-    """The utility of a problem with constraints, and what its occupancy counts.
+    """Return the utility of a problem with constraints, and the features of its occupancy.
 
-    It is the Lagrangian with multipliers of 0: a sum of the objective and of what is limited, with
-    weights of 0. Each term sees a part of its own of the occupancy, unless all count the same.
-    `given` features are for all but totals.
+    The utility is the Lagrangian with multipliers of 0: a sum of the objective and of the
+    constrained functions, with weights of 0. Each term has a part of its own of the occupancy,
+    unless all terms have the same features. The argument `features` holds for all terms except
+    totals.
     """
     terms = [objective, *(constraint.subject for constraint in constraints)]
-    shared = [None if isinstance(term, Total) else given for term in terms]
+    shared = [None if isinstance(term, Total) else features for term in terms]
     counted = [
         term.features() if features is None else features
         for term, features in zip(terms, shared, strict=True)
@@ -158,23 +157,26 @@ def excesses(
 def lagrangian(
     utility: Sum, constraints: Sequence[Constraint], multipliers: Any, weight: Any = 1.0
 ) -> Sum:
-    """F, times a weight, minus the sum of multiplier times excess, but for a constant."""
+    """Return weight * F minus the sum of multiplier times excess, up to a constant."""
     weights = [-constraint.sign * multipliers[k] for k, constraint in enumerate(constraints)]
-    return eqx.tree_at(lambda it: it.weights, utility, (weight, *weights))
+    return eqx.tree_at(lambda total: total.weights, utility, (weight, *weights))
 
 
 def _named(name: str) -> Feature | Utility:
-    """What a name stands for: a value of info, the reward, or a utility."""
-    kind, _, rest = name.partition(".")
-    if kind == "info" and rest:
-        return feature_maps.Info(rest)
-    return feature_maps.Reward() if name == "reward" else as_utility(name)
+    """Return the feature or utility of a name: info.NAME, reward, or the name of a utility."""
+    kind, _, key = name.partition(".")
+    if kind == "info" and key:
+        return feature_maps.Info(key)
+    if name == "reward":
+        return feature_maps.Reward()
+    return as_utility(name)
 
 
-def _name(given: Any) -> str:
-    if isinstance(given, feature_maps.Info):
-        return ".".join(["info", *given.names])
-    if isinstance(given, Feature | Utility):
-        return type(given).__name__.lower()
-    name = getattr(given, "__name__", "cost")
+def _name(subject: Any) -> str:
+    """Return the default name of a constraint on a subject."""
+    if isinstance(subject, feature_maps.Info):
+        return ".".join(["info", *subject.names])
+    if isinstance(subject, Feature | Utility):
+        return type(subject).__name__.lower()
+    name = getattr(subject, "__name__", "cost")
     return name if name.isidentifier() else "cost"

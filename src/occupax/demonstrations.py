@@ -1,4 +1,4 @@
-"""What is to be imitated: the distribution of visits of a policy, or of recorded episodes."""
+"""Targets for imitation: the occupancy of a policy or of recorded episodes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -52,22 +52,24 @@ def demonstrations(
     counted = StateAction() if features is None else as_feature(features)
     problem = Problem(env, Custom(jnp.sum, counted), discount=discount, horizon=horizon)
     if isinstance(source, Policy):
-        found = _of_policy(problem, source)
+        occupancy = _of_policy(problem, source)
     else:
-        found = np.mean([_of_episode(problem, *episode) for episode in _episodes(source)], axis=0)
-    return _shaped((1 - discount) * np.asarray(found, float), counted, problem.env)
+        per_episode = [_of_episode(problem, *episode) for episode in _episodes(source)]
+        occupancy = np.mean(per_episode, axis=0)
+    return _shaped((1 - discount) * np.asarray(occupancy, float), counted, problem.env)
 
 
 def _of_policy(problem: Problem, policy: Policy) -> Float[np.ndarray, " d"]:
+    """Return the occupancy of a policy, exact for a table and sampled otherwise."""
     check_policy_fits(policy, problem.env)
     if isinstance(problem.env, TabularMDP):
         return exact.feature_occupancy(problem, probabilities(problem, policy))
-    drawn = sample(problem, policy, EPISODES, jax.random.key(0))
-    return np.asarray(estimators.occupancy(problem, drawn, policy))
+    batch = sample(problem, policy, EPISODES, jax.random.key(0))
+    return np.asarray(estimators.occupancy(problem, batch, policy))
 
 
 def _episodes(source: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
-    """The number, the observations and the actions of each episode."""
+    """Yield the number, the observations and the actions of each episode."""
     if (
         isinstance(source, Mapping)
         or not isinstance(source, Iterable)
@@ -140,54 +142,60 @@ def _split(arrays: tuple[Any, ...]) -> list[dict[str, np.ndarray]]:
 def _of_episode(
     problem: Problem, number: int, observations: Sequence[Any], actions: Sequence[Any]
 ) -> Any:
+    """Return the discounted features of a recorded episode."""
     count = len(actions) if problem.horizon is None else min(len(actions), problem.horizon)
     try:
-        seen, taken = np.stack(observations[:count]), np.stack(actions[:count])
+        observed = np.stack(observations[:count])
+        taken = np.stack(actions[:count])
     except ValueError:
         raise ValueError(
             f"episode {number} has observations or actions of different shapes."
         ) from None
-    seen = real_array(f"observations of episode {number}", seen)
+    observed = real_array(f"observations of episode {number}", observed)
     taken = real_array(f"actions of episode {number}", taken)
     env = problem.env
-    states, spec, action = number_of_states(env), observation_spec(env), env.action_space.spec()
-    for what, given, wanted, most in (
-        ("observations", seen, spec, states),
-        (
-            "actions",
-            taken,
-            action,
-            env.num_actions if np.issubdtype(action.dtype, np.integer) else None,
-        ),
-    ):
-        if given.shape[1:] != wanted.shape:
-            shapes = f"shape {wanted.shape}, got {given.shape[1:]}"
-            raise ValueError(
-                f"episode {number} does not fit the environment: its {what} must have {shapes}."
-            )
-        if not np.isfinite(given).all():
-            raise ValueError(
-                f"episode {number} does not fit the environment: its {what} must be finite numbers."
-            )
-        if (
-            most is not None
-            and not ((given >= 0) & (given < most) & (given == np.round(given))).all()
-        ):
-            worst = given[~((given >= 0) & (given < most) & (given == np.round(given)))][0]
-            allowed = f"integers from 0 to {most - 1}, got {worst}"
-            raise ValueError(
-                f"episode {number} does not fit the environment: its {what} must be {allowed}."
-            )
-    pairs = jnp.asarray(seen, spec.dtype), jnp.asarray(taken, action.dtype)
-    found = _total(problem, pairs, jnp.nan)
-    if jnp.isfinite(found).all():
-        return found
+    spec = observation_spec(env)
+    action = env.action_space.spec()
+    has_integers = np.issubdtype(action.dtype, np.integer)
+    _check_recorded(number, "observations", observed, spec.shape, number_of_states(env))
+    _check_recorded(
+        number, "actions", taken, action.shape, env.num_actions if has_integers else None
+    )
+    pairs = jnp.asarray(observed, spec.dtype), jnp.asarray(taken, action.dtype)
+    total = _total(problem, pairs, jnp.nan)
+    if jnp.isfinite(total).all():
+        return total
     if jnp.isfinite(_total(problem, pairs, 0.0)).all():
-        wanted = "features must count observations and actions alone, got"
         raise ValueError(
-            f"{wanted} {shown(problem.features)}; recorded pairs have no rewards and no info."
+            "features must depend on observations and actions alone, because recorded pairs have "
+            f"no rewards and no info, got {shown(problem.features)}."
         )
     raise ValueError(f"features must be finite on episode {number}, got {shown(problem.features)}.")
+
+
+def _check_recorded(
+    number: int, kind: str, values: np.ndarray, shape: tuple[int, ...], size: int | None
+) -> None:
+    """Raise ValueError for recorded values that do not fit the environment.
+
+    Args:
+        number: number of the episode.
+        kind: "observations" or "actions".
+        values: values of all steps.
+        shape: shape of the value of a step.
+        size: number of states or actions, None for other spaces.
+    """
+    misfit = f"episode {number} does not fit the environment: its {kind} must"
+    if values.shape[1:] != shape:
+        raise ValueError(f"{misfit} have shape {shape}, got {values.shape[1:]}.")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{misfit} be finite numbers.")
+    if size is None:
+        return
+    is_valid = (values >= 0) & (values < size) & (values == np.round(values))
+    if not is_valid.all():
+        worst = values[~is_valid][0]
+        raise ValueError(f"{misfit} be integers from 0 to {size - 1}, got {worst}.")
 
 
 def _total(problem: Problem, pairs: tuple[Array, Array], unknown: float) -> Float[Array, " d"]:
@@ -199,8 +207,9 @@ def _total(problem: Problem, pairs: tuple[Array, Array], unknown: float) -> Floa
 
 
 def _shaped(
-    found: Float[np.ndarray, " d"], counted: Feature, env: DecisionProcess
+    occupancy: Float[np.ndarray, " d"], counted: Feature, env: DecisionProcess
 ) -> Float[np.ndarray, "..."]:
+    """Return an occupancy of state-action pairs as [S, A], and any other as [d]."""
     if isinstance(counted, StateAction):
-        return found.reshape(-1, env.num_actions)
-    return found
+        return occupancy.reshape(-1, env.num_actions)
+    return occupancy

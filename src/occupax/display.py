@@ -21,7 +21,7 @@ CELL = "text-align:left;vertical-align:top;padding:0.1em 0.8em 0.1em 0"
 
 
 class Description(NamedTuple):
-    """What an object says of itself."""
+    """Text, table and curves that display an object in a console or a notebook."""
 
     title: str
     rows: Sequence[tuple[str, str]] = ()
@@ -32,11 +32,11 @@ class Description(NamedTuple):
     """Numbers to draw as dashed lines beside them."""
 
     def text(self) -> str:
-        """The title, and a line for each row."""
+        """Return the title and a line for each row."""
         return "\n".join([self.title, *(f"{name}: {text}" for name, text in self.rows)])
 
     def html(self) -> str:
-        """A table of the rows below the title, then the curves; all text is escaped."""
+        """Return HTML of the title, a table of the rows, and the curves. All text is escaped."""
         rows = "".join(
             f'<tr><th style="{CELL};font-weight:normal;opacity:0.7">{escape(name)}</th>'
             f'<td style="{CELL}">{escape(text)}</td></tr>'
@@ -47,7 +47,7 @@ class Description(NamedTuple):
 
 
 def small_curve(curves: Sequence[np.ndarray], levels: Sequence[float] = ()) -> str:
-    """Lines as a small drawing of SVG; nothing if there are not two numbers to join."""
+    """Lines as a small drawing of SVG. Nothing if there are not two numbers to join."""
     shown = [np.asarray(curve, float)[_spread(len(curve))] for curve in curves]
     shown = [curve for curve in shown if np.isfinite(curve).sum() > 1]
     if not shown:

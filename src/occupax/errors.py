@@ -15,11 +15,11 @@ from jaxtyping import Float, Int, Num
 
 
 class OccupaxWarning(UserWarning):
-    """What the package itself warns of."""
+    """Category of the warnings of Occupax."""
 
 
 def unknown(kind: str, name: object, allowed: Iterable[str]) -> ValueError:
-    """The error for a name that is not one of the allowed ones."""
+    """Return the error for an unknown name, with the nearest allowed name."""
     names = sorted(allowed)
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -35,7 +35,7 @@ def no_finite_gradient(utility: str) -> ValueError:
 
 
 def named(kind: str, name: str, table: Mapping[str, Callable[[], Any]]) -> Any:
-    """What a name in a table stands for, made with its default settings."""
+    """Return the object with a name in a table of factories, with default settings."""
     if name not in table:
         raise unknown(kind, name, table)
     return table[name]()
@@ -109,32 +109,32 @@ def is_traced(value: object) -> bool:
 
 
 def check_share(name: str, share: object) -> None:
-    """Refuse what does not lie in (0, 1], unless a program was given it as an array."""
+    """Raise ValueError for a number outside (0, 1]. Tracers and batched arrays are not checked."""
     if not is_traced(share) and check_number(name, share, low=0.0, open_low=True) > 1:
         raise ValueError(f"{name} must lie in (0, 1], got {share!r}.")
 
 
-def tracing_error(subject: str, given: str, error: Exception) -> ValueError:
+def tracing_error(subject: str, argument: str, error: Exception) -> ValueError:
     """Return the error for a user's function that JAX cannot trace.
 
     Args:
         subject: the function, such as "the utility".
-        given: its argument, such as "the occupancy".
+        argument: its argument, such as "the occupancy".
         error: the exception that tracing raised.
     """
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return ValueError(
-            f"{subject} turns {given} into an array of NumPy, which JAX cannot differentiate: use "
-            "the functions of jax.numpy in it, such as jnp.log instead of np.log."
+            f"{subject} converts {argument} to a NumPy array, which JAX cannot differentiate: use "
+            "functions of jax.numpy, such as jnp.log instead of np.log."
         )
     if isinstance(
         error, jax.errors.ConcretizationTypeError | jax.errors.TracerIntegerConversionError
     ):
         return ValueError(
-            f"{subject} needs the numbers of {given} before they are known, as float(...) and `if` "
-            "do: use jnp.where for a choice, and leave out float and int."
+            f"{subject} cannot be traced by JAX: replace float(), int() and `if` on {argument} by "
+            "jnp.where."
         )
-    return ValueError(f"{subject} failed on {given}: {first_line(error)}.")
+    return ValueError(f"{subject} failed on {argument}: {first_line(error)}.")
 
 
 def check_key(key: object) -> None:
@@ -197,7 +197,7 @@ def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
 def refuse_infinite(
     name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()
 ) -> None:
-    """Raise ValueError with the index of the first non-finite entry; `coords` if sparse."""
+    """Raise ValueError with the index of the first non-finite entry. `coords` if sparse."""
     wrong = ~np.isfinite(array)
     if wrong.any():
         first = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -305,7 +305,7 @@ def _checked(problem: Problem, quasi_reward: Float[Array, " d"]) -> Float[Array,
 
 
 def step_features(problem: Problem, trajectories: Trajectories, policy: Policy) -> Count:
-    """Return the features of each step, [B, H, k]; arbitrary values after the end.
+    """Return the features of each step, [B, H, k]. Arbitrary values after the end.
 
     Args:
         problem: the problem that the trajectories were drawn from.
@@ -321,8 +321,8 @@ def step_features(problem: Problem, trajectories: Trajectories, policy: Policy) 
         )
     space = problem.env.action_space
 
-    def act(drawn: Array) -> Array:
-        return space.clip(policy.applied(drawn))
+    def act(sample: Array) -> Array:
+        return space.clip(policy.applied(sample))
 
     actions = jax.vmap(jax.vmap(act))(trajectories.actions)
     steps = trajectories.observations, actions, trajectories.rewards, trajectories.info

@@ -1,7 +1,7 @@
-"""What is counted: the feature map phi(s, a) whose discounted sum is the occupancy.
+"""Feature maps phi(s, a), whose discounted sum is the occupancy.
 
-A feature is given as a `Count`: a few entries of the vector phi(s, a). One-hot features therefore
-cost one index, and no dense [time, states * actions] array is ever built.
+The value of a feature map is a `Count`: a few entries of the vector phi(s, a). A one-hot feature
+therefore costs one index, without a dense array [time, states * actions].
 """
 
 from abc import abstractmethod
@@ -32,7 +32,7 @@ class Visit(NamedTuple):
 
     observation: Any
     action: Num[Array, "*n"]
-    """As the environment is given it."""
+    """Action that the environment receives, after clipping."""
     reward: Float[Array, ""]
     info: Float[Array, " k"] | None = None
     """The chosen values that a simulator returned with it; None where there are none, and after the
@@ -170,9 +170,10 @@ class Info(Feature):
         recorded: tuple[str, ...] = getattr(env, "info", ())
         for name in self.names:
             if name not in recorded:
-                made = f"GymnasiumEnv(..., info={sorted({*recorded, *self.names})})"
+                keys = sorted({*recorded, *self.names})
                 raise ValueError(
-                    f"the info value {name!r} is not recorded: make the environment with {made}."
+                    f"the info value {name!r} is not recorded: "
+                    f"make the environment with GymnasiumEnv(..., info={keys})."
                 )
         return [recorded.index(name) for name in self.names]
 
@@ -292,25 +293,25 @@ class Grid(Feature):
                     )
                 raise unknown("entry of the observation", name, parts)
             size = int(np.prod(parts[name].shape))
-            given = sum(isinstance(it, tuple) and it[0] == name for it in self.coordinates)
-            if given != size:
+            names = [entry[0] for entry in self.coordinates if isinstance(entry, tuple)]
+            if names.count(name) != size:
                 raise ValueError(
                     f"Grid must have (low, high, bins) for the {size} numbers of {name!r}, "
-                    f"got {given}."
+                    f"got {names.count(name)}."
                 )
             places.append(parts[name].start + entry)
         return tuple(places)
 
 
 def _read_names(named: Mapping[str, Any]) -> tuple[list[tuple[str, int]], Any, Any, Any]:
-    """The coordinates that names stand for, and the edges and numbers of cells along each."""
+    """Return the coordinates of the named entries, and low, high and bins of each coordinate."""
     rows: list[tuple[tuple[str, int], float, float, int]] = []
-    for name, given in named.items():
-        listed = given if isinstance(given, tuple | list) else ()
+    for name, axis in named.items():
+        listed = axis if isinstance(axis, tuple | list) else ()
         columns = [np.atleast_1d(np.asarray(part)).tolist() for part in listed]
         if len(columns) != 3 or len({len(column) for column in columns}) != 1:
-            wanted = "(low, high, bins): three numbers, or three lists of one length"
-            raise ValueError(f"Grid must have {wanted} for {name!r}, got {given!r:.60}.")
+            allowed = "(low, high, bins): three numbers, or three lists of one length"
+            raise ValueError(f"Grid must have {allowed} for {name!r}, got {axis!r:.60}.")
         rows += [((name, i), *row) for i, row in enumerate(zip(*columns, strict=True))]
     coordinates, low, high, bins = zip(*rows, strict=True) if rows else ((), (), (), ())
     return list(coordinates), low, high, bins
@@ -362,12 +363,9 @@ class Function(Feature):
         return int(np.prod(shape))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """What the function returns."""
-        return _dense(
-            jnp.atleast_1d(
-                jnp.asarray(self.function(visit.observation, visit.action), visit.reward.dtype)
-            )
-        )
+        """Return the value of the function on observation and action."""
+        value = self.function(visit.observation, visit.action)
+        return _dense(jnp.atleast_1d(jnp.asarray(value, visit.reward.dtype)))
 
 
 VISITS = (StateAction, State, Grid)

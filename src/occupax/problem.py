@@ -78,19 +78,17 @@ class Problem(eqx.Module):
         )
         self.termination = _read_termination(termination, env)
         objective = Reward() if utility is None else as_utility(utility)
-        given = None if features is None else as_feature(features)
+        counted = None if features is None else as_feature(features)
         self.constraints = read_constraints(constraints)
         if self.constraints:
             self.utility, self.features = with_constraints(
-                objective, self.constraints, env, self.discount, given
+                objective, self.constraints, env, self.discount, counted
             )
             self.size = self.features.size(env)
         else:
-            self.features = objective.features() if given is None else given
-            self.size = self.features.size(
-                env
-            )  # which says what is wrong with features before the utility is bound
-            self.utility = objective.bound(env, self.discount, given)
+            self.features = objective.features() if counted is None else counted
+            self.size = self.features.size(env)  # raises for unsuitable features, before `bound`
+            self.utility = objective.bound(env, self.discount, counted)
 
     def __check_init__(self) -> None:
         check_environment(self.env)
@@ -133,13 +131,13 @@ class Problem(eqx.Module):
         return self.features.count(self.env, Visit(*step))
 
     def reward_after_end(self, observation: Any, action: Int[Array, ""]) -> Float[Array, ""]:
-        """What an absorbed state goes on paying: a table's own reward, and nothing elsewhere."""
+        """Return the reward of a step in a terminal state: that of a table, otherwise zero."""
         if isinstance(self.env, TabularMDP):
             return jnp.asarray(self.env.reward)[observation, action]
         return jnp.zeros(())
 
     def estimated_utility(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """F at the nearest point of its domain: an estimate of an occupancy may be negative."""
+        """Return F at the point of its domain nearest to an estimate, which may be negative."""
         return self.utility.value(self.utility.domain(occupancy))
 
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -148,24 +146,22 @@ class Problem(eqx.Module):
 
     @property
     def objective(self) -> Utility:
-        """What is maximised, without the constraints."""
-        return (
-            self.utility.terms[0]
-            if self.constraints and isinstance(self.utility, Sum)
-            else self.utility
-        )
+        """Utility to maximise, without the constraints."""
+        if self.constraints and isinstance(self.utility, Sum):
+            return self.utility.terms[0]
+        return self.utility
 
     def excesses(self, occupancy: Float[Array, " d"]) -> Float[Array, " K"]:
         """Return the violation of each constraint by an occupancy, negative for slack."""
         return excesses(self._terms, self.constraints, self.utility.domain(occupancy))
 
     def lagrangian(self, multipliers: Any) -> "Problem":
-        """The problem with the utility F - sum_k multiplier_k * excess_k, but for a constant."""
+        """Return the problem with the utility F - sum_k multiplier_k excess_k, up to a constant."""
         return self.with_utility(lagrangian(self._terms, self.constraints, multipliers))
 
     def with_utility(self, utility: Utility) -> "Problem":
-        """The problem with another utility of the same occupancy."""
-        return eqx.tree_at(lambda it: it.utility, self, utility)
+        """Return the problem with another utility of the same occupancy."""
+        return eqx.tree_at(lambda problem: problem.utility, self, utility)
 
     def with_time(self, **changes: Any) -> "Problem":
         """Return the problem with another `discount` or `horizon`.

@@ -14,7 +14,7 @@ class ProgressBar:
     Args:
         total: Amount of work, in any unit.
         text: Description in front of the bar.
-        done: Amount of work that was finished before.
+        completed: Amount of work that was finished before.
         shown: Whether to show anything.
         seconds_a_unit: First guess of the pace.
         seconds_between_lines: Shortest time between two lines where there is no terminal.
@@ -24,7 +24,7 @@ class ProgressBar:
         self,
         total: int | float,
         text: str,
-        done: int | float = 0,
+        completed: int | float = 0,
         shown: bool = True,
         seconds_a_unit: float | None = None,
         seconds_between_lines: float = 15.0,
@@ -42,13 +42,13 @@ class ProgressBar:
         is_terminal = self._bar.console.is_terminal
         self._prints_lines = shown and not is_terminal
         self._total = total
-        self._first = done
+        self._first = completed
         self._guess = seconds_a_unit
         self._seconds_between_lines = seconds_between_lines
         self._start = time.monotonic()
         self._last_line = self._start
         self._task = self._bar.add_task(text, total=total, left="")
-        self._bar.update(self._task, completed=done)
+        self._bar.update(self._task, completed=completed)
         if shown and is_terminal:
             self._bar.start()
 
@@ -65,10 +65,10 @@ class ProgressBar:
         with suppress(OSError):  # the terminal may have been closed
             self._bar.stop()
 
-    def update(self, done: int | float, text: str | None = None) -> None:
-        """Move the bar. Without a text the last one stays, and no line is printed."""
-        left = self._time_left(done)
-        self._bar.update(self._task, completed=done, description=text, left=left)
+    def update(self, completed: int | float, text: str | None = None) -> None:
+        """Move the bar. Without a text the last text stays, and no line is printed."""
+        left = self._time_left(completed)
+        self._bar.update(self._task, completed=completed, description=text, left=left)
         if text is None or not self._prints_lines:
             return
         current = time.monotonic()
@@ -80,12 +80,12 @@ class ProgressBar:
                 f"{text} ({left})", highlight=False, markup=False, soft_wrap=True
             )
 
-    def _time_left(self, done: int | float) -> str:
+    def _time_left(self, completed: int | float) -> str:
         elapsed = time.monotonic() - self._start
         pace = self._guess
-        if done > self._first and (pace is None or elapsed > SECONDS_TO_MEASURE):
-            pace = elapsed / (done - self._first)
+        if completed > self._first and (pace is None or elapsed > SECONDS_TO_MEASURE):
+            pace = elapsed / (completed - self._first)
         if pace is None:
             return "ETA unknown"
-        minutes, seconds = divmod(int(pace * (self._total - done)), 60)
+        minutes, seconds = divmod(int(pace * (self._total - completed)), 60)
         return f"ETA {minutes}:{seconds:02}"

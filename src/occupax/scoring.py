@@ -94,7 +94,7 @@ class Scored(eqx.Module, Generic[PolicyType]):
         return jnp.where(trajectories.live, log_probs - trajectories.log_probs, 0.0)
 
     def weights(self) -> Float[Array, "B H"]:
-        """Return the importance weights; see `estimators.weights`."""
+        """Return the importance weights. See `estimators.weights`."""
         return self.weights_of(self.log_ratios())
 
     def weights_of(self, log_ratios: Float[Array, "B H"]) -> Float[Array, "B H"]:

@@ -124,7 +124,7 @@ def test_training_fits_to_the_batches_before_and_to_no_other(x64):
         problem, algorithm, 12, policy=first, sampler="jax", progress=False
     ).policy()
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 0), 1)
-    policy, sums, r = first, baselines.nothing_seen(problem), jnp.ones(1)
+    policy, sums, r = first, baselines.empty_sums(problem), jnp.ones(1)
     for iteration in range(3):
         batch = ox.sample(problem, policy, 4, jax.random.fold_in(key, iteration))
         gradient = estimators.gradient(
@@ -166,7 +166,7 @@ def test_the_kernel_for_tables_has_it_and_parts_add_up(x64):
 def test_what_cannot_be_fitted_is_refused():
     wide = ox.TabularMDP(np.full((501, 1, 501), 1 / 501), np.zeros((501, 1)), np.full(501, 1 / 501))
     with pytest.raises(
-        ValueError, match=r"baseline 'linear' is for observations of at most 500 .* got 501"
+        ValueError, match=r"baseline 'linear' needs observations of at most 500 .* got 501"
     ):
         ox.train(ox.Problem(wide, horizon=2), ox.REINFORCE(2, baseline="linear"), 4, progress=False)
     problem = pairs_problem(enum.tiny(0, ()), "episodic")

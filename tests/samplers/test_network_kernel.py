@@ -364,12 +364,12 @@ def test_only_live_rows_are_put_into_room_and_the_rest_stays():
         jnp.arange(30, dtype=jnp.uint8).reshape(2, 3, 5),
         jnp.arange(6).reshape(2, 3) % 2 == 0,
     )
-    found = jax.jit(kernels.keep)(rows, seen, live, jnp.asarray(2, jnp.int32))
+    found = jax.jit(kernels.write_step)(rows, seen, live, jnp.asarray(2, jnp.int32))
     expected = np.array(rows)
     expected[:, :, 2] = np.where(np.asarray(live)[..., None], seen, 7)
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(jax.errors.JaxRuntimeError, match="the time must lie in"):
-        jax.block_until_ready(kernels.keep(rows, seen, live, jnp.asarray(4, jnp.int32)))
+        jax.block_until_ready(kernels.write_step(rows, seen, live, jnp.asarray(4, jnp.int32)))
 
 
 def test_what_is_seen_after_the_end_is_what_is_seen_there():

@@ -168,7 +168,7 @@ class Batch(ABC):
 
     @final
     def quasi_reward(self, occupancy: Float[Array, " d"]) -> Float[Array, " d"]:
-        """Return the gradient of the utility at an occupancy; see `Problem.quasi_reward`.
+        """Return the gradient of the utility at an occupancy. See `Problem.quasi_reward`.
 
         Args:
             occupancy: the occupancy.
@@ -180,7 +180,7 @@ class Batch(ABC):
 
     @final
     def utility(self, occupancy: Float[Array, " d"]) -> Float[Array, ""]:
-        """Return the utility of an occupancy; see `Problem.estimated_utility`.
+        """Return the utility of an occupancy. See `Problem.estimated_utility`.
 
         Args:
             occupancy: the occupancy.

@@ -26,7 +26,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 class TreeCache:
-    """Values by tree, compared by `is_same`; meant for a few trees."""
+    """Values by tree, compared by `is_same`. Meant for a few trees."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[Any, Any]] = []
@@ -109,7 +109,7 @@ class CachingBatch(Batch):
 
     @property
     def last_quasi_reward(self) -> Float[Array, " d"] | None:
-        """Quasi-reward of the last gradient; None without one."""
+        """Quasi-reward of the last gradient. None without one."""
         for query in reversed(self.queries):
             if isinstance(query, Gradient):
                 return query.quasi_reward

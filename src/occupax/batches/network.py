@@ -67,7 +67,7 @@ class NetworkScorer(Scorer):
 def kernel_log_probs(
     policy: Policy, trajectories: Trajectories, recorded: Float[Array, "B H"] | None = None
 ) -> Float[Array, "B H"]:
-    """Return the log-probabilities of live steps; zero after the end."""
+    """Return the log-probabilities of live steps. Zero after the end."""
     is_recorded_gaussian = recorded is not None and isinstance(policy, Normal)
     parameters, sizes = network_of(policy, with_log_std=is_recorded_gaussian)
     lengths = trajectories.lengths.astype(jnp.int32)
@@ -160,7 +160,7 @@ def _log_probs_along_forward(sizes: Sizes, *operands: Any) -> Any:
 def _log_probs_along_backward(
     sizes: Sizes, operands: Any, coefficients: tuple[Array, Array]
 ) -> Any:
-    """Return the gradient in the parameters; no caller differentiates in the direction."""
+    """Return the gradient in the parameters. No caller differentiates in the direction."""
     parameters = operands[0]
     gradient = _call("slope_gradient", sizes, parameters.shape, (*operands, *coefficients))
     return gradient, None, None, None, None, None
@@ -194,7 +194,7 @@ outputs_of.defvjp(_outputs_forward, _outputs_backward)
 
 
 def _call(name: str, sizes: Sizes, shape: tuple[int, ...], operands: tuple[Any, ...]) -> Any:
-    """Call the kernel; the parameters are the first operand, and one array is the result."""
+    """Call the kernel. The parameters are the first operand, and one array is the result."""
     dtype = operands[0].dtype
     output = jax.ShapeDtypeStruct(shape, dtype)
     return kernels.call(f"network_{name}", dtype, output, *operands, sizes=np.array(sizes))

@@ -64,7 +64,7 @@ class PartedBatch(Batch, eqx.Module):
         return self.members.count
 
     def answer(self, query: Query[Answer]) -> Answer:
-        """Return the merged answers of the parts; a mean is over the trajectories of all parts."""
+        """Return the merged answers of the parts. A mean is over the trajectories of all parts."""
         if self.parts > 1:
             query = query.completed(self)
         merged = self.members.answer(query)
@@ -125,7 +125,7 @@ class Shards(Parts):
         return reduce(query.merge, self.compute(self.shards, query, self.path))
 
     def halves(self) -> tuple[Parts, Parts]:
-        """Return the shards of both halves; a single shard is halved itself."""
+        """Return the shards of both halves. A single shard is halved itself."""
         half = half_of(self.size)
         if self.count == 1:
             return self._half_of_shard(half, 0), self._half_of_shard(half, 1)
@@ -138,7 +138,7 @@ class Shards(Parts):
 
 
 def split(n: int, shards: int) -> tuple[tuple[Shard, ...], int]:
-    """Split `n` trajectories into about `shards` shards; return these and their capacity.
+    """Split `n` trajectories into about `shards` shards. Return these and their capacity.
 
     No shard contains the middle of an even number of trajectories, because a batch may be halved.
     """
@@ -165,15 +165,15 @@ def compiled_answers(batch: Batch) -> Callable[[Query[Any], Path], Any]:
     def answer(query: Query[Any], path: Path = ()) -> Any:
         leaves, structure = jax.tree.flatten(query)
         static = tuple(None if is_array(leaf) else leaf for leaf in leaves)
-        return program(arrays_of(leaves), fixed=(structure, static, path))
+        return program(arrays_of(leaves), static=(structure, static, path))
 
     return answer
 
 
-def _answer(batch: Any, arrays: list[Any], fixed: tuple[Any, tuple[Any, ...], Path]) -> Any:
-    structure, static, path = fixed
+def _answer(batch: Any, arrays: list[Any], static: tuple[Any, tuple[Any, ...], Path]) -> Any:
+    structure, static_leaves, path = static
     remaining = iter(arrays)
-    leaves = [next(remaining) if leaf is None else leaf for leaf in static]
+    leaves = [next(remaining) if leaf is None else leaf for leaf in static_leaves]
     for half in path:
         batch = batch.halves()[half]
     return batch.answer(jax.tree.unflatten(structure, leaves))

@@ -99,7 +99,7 @@ class Query(eqx.Module, Generic[Answer]):
 
     @final
     def completed(self, whole: "Batch") -> "Query[Answer]":
-        """Return the complete query; a complete query is returned unchanged.
+        """Return the complete query. A complete query is returned unchanged.
 
         Args:
             whole: the whole batch.
@@ -119,7 +119,7 @@ class TargetQuery(Query[Answer]):
 
 
 class Occupancy(TargetQuery[Float[Array, " d"]]):
-    """Mean occupancy of the target policy; see `estimators.occupancy`."""
+    """Mean occupancy of the target policy. See `estimators.occupancy`."""
 
     def compute(self, batch: "SampledBatch") -> Float[Array, " d"]:
         """Return the mean occupancy."""
@@ -140,7 +140,7 @@ class ReturnsToGo(TargetQuery[ReturnSums]):
 
 
 class Gradient(TargetQuery[Policy]):
-    """Mean gradient of <occupancy of the target, quasi_reward>; see `estimators.gradient`."""
+    """Mean gradient of <occupancy of the target, quasi_reward>. See `estimators.gradient`."""
 
     quasi_reward: Float[Array, " d"]
     baseline: Baseline
@@ -306,7 +306,7 @@ def _clipped(batch: "SampledBatch") -> Bool[Array, "#B #H"]:
 
 
 def _saturated(batch: "SampledBatch") -> Bool[Array, "#B #H n"]:
-    """Return whether each entry of each action is saturated; no entries without bounds."""
+    """Return whether each entry of each action is saturated. No entries without bounds."""
     space = batch.problem.env.action_space
     actions = batch.trajectories.actions
     if not isinstance(space, BoxActions) or not space.bounded:

@@ -159,7 +159,7 @@ class TabularBatch(Batch, eqx.Module):
     def visits(
         self, entries: Int[Array, " events"], size: int, **settings: Any
     ) -> Float[Array, " size"]:
-        """Return the mean visits of `size` entries, one of each event; discounted by default."""
+        """Return the mean visits of `size` entries, one of each event. Discounted by default."""
         dtype = self.probs.dtype
         ends = jnp.zeros((self.probs.size, 1), jnp.int32)
         ones = jnp.ones((entries.size, 1), dtype)

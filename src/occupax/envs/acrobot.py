@@ -52,7 +52,7 @@ class Acrobot(TimeLimited):
 
     @property
     def observation_bounds(self) -> Bounds:
-        """As Gymnasium declares them."""
+        """Bounds of the observation, as in Gymnasium."""
         return *((-1.0, 1.0),) * 4, (-MAX_SPIN_1, MAX_SPIN_1), (-MAX_SPIN_2, MAX_SPIN_2)
 
     def observe(self, state: Timed) -> Float[Array, "6"]:

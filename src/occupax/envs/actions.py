@@ -32,7 +32,7 @@ class ActionSpace(eqx.Module):
         """Return shape and dtype of an action."""
 
     def clip(self, action: Array) -> Array:
-        """Return the nearest action of the space; the action itself if there are no bounds."""
+        """Return the nearest action of the space. The action itself if there are no bounds."""
         return action
 
 
@@ -48,7 +48,7 @@ class DiscreteActions(ActionSpace):
 
 
 class MultiDiscreteActions(ActionSpace):
-    """Vectors of integers: entry k is one of 0 to sizes[k] - 1; binary if all sizes are 2."""
+    """Vectors of integers: entry k is one of 0 to sizes[k] - 1. Binary if all sizes are 2."""
 
     kinds = ("multi-discrete",)
     sizes: tuple[int, ...] = eqx.field(
@@ -92,14 +92,14 @@ class BoxActions(ActionSpace):
 
     @property
     def middle(self) -> Float[np.ndarray, " n"]:
-        """Middle between the bounds of each entry; 0 unless it has both."""
+        """Middle between the bounds of each entry. 0 unless it has both."""
         middle = np.zeros(len(self.low))
         np.add(self.low, self.high, out=middle, where=self.has_both_bounds)
         return middle / 2
 
     @property
     def reach(self) -> Float[np.ndarray, " n"]:
-        """Distance of the bounds of each entry from the middle; 1 unless it has both."""
+        """Distance of the bounds of each entry from the middle. 1 unless it has both."""
         widths = np.full(len(self.low), 2.0)
         np.subtract(self.high, self.low, out=widths, where=self.has_both_bounds)
         return widths / 2

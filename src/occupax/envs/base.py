@@ -30,7 +30,7 @@ class DecisionProcess(eqx.Module):
 
     @property
     def observation_bounds(self) -> Bounds:
-        """Lowest and highest value of each number of an observation, flat; empty if unknown."""
+        """Lowest and highest value of each number of an observation, flat. Empty if unknown."""
         return ()
 
     @property
@@ -151,10 +151,10 @@ def check_environment(env: Any) -> None:
 
 
 def reward_size(env: DecisionProcess) -> int | None:
-    """Return the length of a vector reward; None for scalar rewards."""
+    """Return the length of a vector reward. None for scalar rewards."""
     return getattr(env, "reward_size", None)
 
 
 def number_of_states(env: DecisionProcess) -> int | None:
-    """Return the number of states if observations are states; None otherwise."""
+    """Return the number of states if observations are states. None otherwise."""
     return getattr(env, "num_states", None)

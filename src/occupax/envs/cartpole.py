@@ -24,7 +24,7 @@ MAX_ANGLE: Final = 12 * pi / 180  # `math.radians` rounds differently from Gymna
 
 
 class PoleOnCart(TimeLimited):
-    """A pole on a cart, which is pushed; every step earns 1. Subclasses say what the actions are.
+    """A pole on a cart, which is pushed. Every step earns 1. Subclasses say what the actions are.
 
     The physics are the position and speed of the cart, then the angle and angular speed of the
     pole, all observed.
@@ -34,7 +34,7 @@ class PoleOnCart(TimeLimited):
 
     @abstractmethod
     def force(self, action: Any) -> Float[Array, ""]:
-        """What the cart is pushed with, to the right."""
+        """Return the force on the cart, positive to the right."""
 
     def step(
         self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]
@@ -46,7 +46,7 @@ class PoleOnCart(TimeLimited):
 
     @property
     def observation_bounds(self) -> Bounds:
-        """As Gymnasium declares them."""
+        """Bounds of the observation, as in Gymnasium."""
         return (
             (-2 * MAX_POSITION, 2 * MAX_POSITION),
             (-inf, inf),
@@ -65,7 +65,7 @@ class PoleOnCart(TimeLimited):
 
 
 class CartPole(PoleOnCart):
-    """Balance a pole on a cart by pushing the cart left (0) or right (1); every step earns 1.
+    """Balance a pole on a cart by pushing the cart left (0) or right (1). Every step earns 1.
 
     Gymnasium's `CartPole-v1` has a time limit of 500 steps, `CartPole-v0` one of 200.
     """

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, Key, UInt32
 
 
 class EpisodeFailedError(Exception):
-    """An environment returned invalid data, or raised the cause of this error; with the step."""
+    """An environment returned invalid data, or raised the cause of this error. With the step."""
 
 
 class StructureError(EpisodeFailedError):
@@ -30,7 +30,7 @@ class Episode:
         self.steps = 0
 
     def begin(self) -> tuple[Any, Any]:
-        """Reset the environment with the seed; return observation and info."""
+        """Reset the environment with the seed. Return observation and info."""
         try:
             returned = self.env.reset(seed=self.seed)
         except BaseException as error:  # SystemExit, too; Ctrl-C reaches the main thread only
@@ -38,7 +38,7 @@ class Episode:
         return check_structure(returned, 2, self.steps)
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Take a step; return the five values of the environment."""
+        """Take a step. Return the five values of the environment."""
         self.steps += 1
         try:
             returned = self.env.step(action)
@@ -53,7 +53,7 @@ def step_error(error: BaseException, step: int, action: Any) -> EpisodeFailedErr
 
 
 def check_structure(returned: Any, expected: int, step: int) -> Any:
-    """Return the result of a call if it is a tuple of the expected length; raise otherwise."""
+    """Return the result of a call if it is a tuple of the expected length. Raise otherwise."""
     if not isinstance(returned, tuple) or len(returned) != expected:
         raise StructureError(returned, expected, step)
     return returned
@@ -65,7 +65,7 @@ def invalid_result_message(step: int) -> str:
 
 
 def read_number(value: Any) -> float:
-    """Return a reward, or a value of the info, as a float; raise TypeError for other values."""
+    """Return a reward, or a value of the info, as a float. Raise TypeError for other values."""
     if value is True or value is False:
         return value
     if isinstance(value, str) or getattr(value, "ndim", 0) or np.iscomplexobj(value):
@@ -86,7 +86,7 @@ def read_flag(value: Any) -> bool:
 
 
 def episode_seeds(key: UInt32[np.ndarray, "2"], first: int, stop: int) -> list[int]:
-    """Return the seeds of the episodes `first` to `stop - 1`; `key` is the data of a random key."""
+    """Return the seeds of the episodes `first` to `stop - 1`. `key` is the data of a random key."""
     seeds, _ = seeds_and_keys(jax.random.wrap_key_data(jnp.asarray(key)), jnp.arange(first, stop))
     return np.asarray(seeds).tolist()
 
@@ -102,7 +102,7 @@ def seeds_and_keys(
 
 
 def time_limit(env: Any) -> int | None:
-    """Return the smallest time limit of the wrappers of an environment; None without one."""
+    """Return the smallest time limit of the wrappers of an environment. None without one."""
     import gymnasium as gym
 
     limits: list[int] = []

@@ -186,7 +186,7 @@ class GymnasiumEnv(DecisionProcess):
 
     @property
     def observation_bounds(self) -> Bounds:
-        """Bounds that the space declares; empty for images and other large observations."""
+        """Bounds that the space declares. Empty for images and other large observations."""
         return self.bounds
 
     def observation_spec(self) -> Any:
@@ -217,7 +217,7 @@ def _read_parts(space: Any) -> tuple[Part, ...]:
 
 
 def _read_bounds(space: Any) -> Bounds:
-    """Return the bounds of a flat observation; nothing if there are very many."""
+    """Return the bounds of a flat observation. Nothing if there are very many."""
     import gymnasium as gym
 
     if not isinstance(space, gym.spaces.Box) or np.prod(space.shape) > MAX_BOUNDS:
@@ -231,7 +231,7 @@ def hashable_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def _hashable(name: str, value: Any) -> Any:
-    """Return an option with tuples instead of lists; raise ValueError if it cannot be hashed."""
+    """Return an option with tuples instead of lists. Raise ValueError if it cannot be hashed."""
     if isinstance(value, list | tuple):
         value = tuple(_hashable(name, part) for part in value)
     try:

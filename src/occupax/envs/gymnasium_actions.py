@@ -10,7 +10,7 @@ from occupax.envs.actions import ActionSpace, BoxActions, DiscreteActions, Multi
 
 
 def read_actions(space: Any) -> ActionSpace | None:
-    """Return the actions of a Gymnasium space, flat and counted from 0; None if unsupported."""
+    """Return the actions of a Gymnasium space, flat and counted from 0. None if unsupported."""
     if isinstance(space, gym.Space) and space.shape is not None and 0 in space.shape:
         return None
     match space:

@@ -41,7 +41,7 @@ class GymnaxState(eqx.Module):
 
 
 class GymnaxEnv(Environment):
-    """A gymnax environment, by name or as an object; see `occupax.from_gymnax`.
+    """A gymnax environment, by name or as an object. See `occupax.from_gymnax`.
 
     Args:
         source: name in gymnax, or an object with the functions of a gymnax environment.
@@ -128,7 +128,7 @@ class GymnaxEnv(Environment):
 
     @property
     def observation_bounds(self) -> Bounds:
-        """Bounds that the space declares; empty for images and other large observations."""
+        """Bounds that the space declares. Empty for images and other large observations."""
         return self.bounds
 
     def reset(self, key: Key[Array, ""]) -> GymnaxState:
@@ -154,10 +154,10 @@ class GymnaxEnv(Environment):
             terminated = flags[0]
             truncated = env.is_truncated(inner, params)
         else:  # before gymnax 1.0, `done` means either
-            done = flags[0]
+            ended = flags[0]
             unlimited = _without_limit(params)
             _, _, _, terminated, _ = env.step_env(key, state.inner, action, unlimited)
-            truncated = jnp.logical_and(done, jnp.logical_not(terminated))
+            truncated = jnp.logical_and(ended, jnp.logical_not(terminated))
         next_state = GymnaxState(
             jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), state.inner, inner),
             jnp.asarray(observation, state.observation.dtype),

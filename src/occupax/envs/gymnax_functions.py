@@ -55,7 +55,7 @@ def read_action_space(space: Any) -> ActionSpace:
 
 
 def read_bounds(space: Any, shape: tuple[int, ...]) -> list[tuple[float, float]]:
-    """Return the bounds of each number, flat; nothing for a space that is no Box."""
+    """Return the bounds of each number, flat. Nothing for a space that is no Box."""
     if not hasattr(space, "low") or not hasattr(space, "high"):
         return []
     low = _read_edge("low", space.low, shape)
@@ -122,7 +122,7 @@ def _check_functions(env: Any, params: Any) -> None:
 
 
 def _call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of an environment, or trace it; raise the fault if that fails."""
+    """Call a function of an environment, or trace it. Raise the fault if that fails."""
     where = CALLS.get(name, f"env.{name}(params)")
     try:
         return function(*arguments)

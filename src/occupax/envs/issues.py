@@ -1,4 +1,4 @@
-"""Issues that a check of an environment reports; `issues.toml` has the texts."""
+"""Issues that a check of an environment reports. `issues.toml` has the texts."""
 
 import tomllib
 from collections.abc import Callable
@@ -64,17 +64,17 @@ def describe_with_type(value: Any) -> str:
 
 
 def episode_step(episode: int, seed: int, step: int = 0) -> str:
-    """Return the words for a step of an episode; step 0 is the reset."""
+    """Return the words for a step of an episode. Step 0 is the reset."""
     call = f"step {step}" if step else "reset"
     return f"{call} of episode {episode}, seed {seed}"
 
 
 class StopCheckError(Exception):
-    """A check cannot continue; the reason is among the issues."""
+    """A check cannot continue. The reason is among the issues."""
 
 
 class Issues:
-    """Collector of issues, the first one of each kind; calls may take `timeout` seconds."""
+    """Collector of issues, the first one of each kind. Calls may take `timeout` seconds."""
 
     def __init__(self, timeout: float) -> None:
         self._first: dict[str, EnvIssue] = {}
@@ -82,7 +82,7 @@ class Issues:
         self._if_hung: tuple[EnvIssue, ...] = ()
 
     def collect(self, check: Callable[[], None]) -> tuple[EnvIssue, ...]:
-        """Run a check that adds to these issues; return the issues in order."""
+        """Run a check that adds to these issues. Return the issues in order."""
         with suppress(StopCheckError):
             try:
                 self._watch.run(check)

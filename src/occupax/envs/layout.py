@@ -48,7 +48,7 @@ class Layout(eqx.Module):
 
     @property
     def marks(self) -> list[list[str]]:
-        """Letters of the marked cells; empty strings for walls and free cells."""
+        """Letters of the marked cells. Empty strings for walls and free cells."""
         is_plain = np.isin(self.letters, [WALL, *FREE])
         return np.where(is_plain, "", self.letters).tolist()
 

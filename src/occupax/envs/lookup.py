@@ -18,7 +18,7 @@ SECONDS_TO_CLOSE = 10.0
 
 
 def find(name: str) -> Any:
-    """Return the attribute that module:factory names; return a Gymnasium id as a string.
+    """Return the attribute that module:factory names. Return a Gymnasium id as a string.
 
     The module may be a file in the current directory.
     """
@@ -49,7 +49,7 @@ def find(name: str) -> Any:
 
 
 def make_gymnasium(env: Any, options: dict[str, Any]) -> Any:
-    """Make the Gymnasium environment of an id; return an environment unchanged."""
+    """Make the Gymnasium environment of an id. Return an environment unchanged."""
     import gymnasium as gym
 
     if isinstance(env, gym.Env):
@@ -112,7 +112,7 @@ def ignoring_rounded_bounds() -> Generator[None]:
 
 @contextmanager
 def closing(env: Any) -> Generator[Any]:
-    """Close an environment at the end; ignore errors, and a call of more than a few seconds."""
+    """Close an environment at the end. Ignore errors, and a call of more than a few seconds."""
     try:
         yield env
     finally:
@@ -148,7 +148,7 @@ def make_error(
 
 
 def _import(module_name: str, name: str) -> Any:
-    """Import the module of an environment; raise ValueError with a hint if that fails."""
+    """Import the module of an environment. Raise ValueError with a hint if that fails."""
     try:
         return importlib.import_module(module_name)
     except (Exception, SystemExit) as error:

@@ -110,7 +110,7 @@ class LQR(Environment):
     def step(
         self, state: Float[Array, " n"], action: Float[ArrayLike, " m"], key: Key[Array, ""]
     ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-        """Move on; the costs are those of the state that is left."""
+        """Move on. The costs are those of the state that is left."""
         action = jnp.asarray(action)
         earned = -(
             state @ jnp.asarray(self.state_cost) @ state
@@ -132,8 +132,8 @@ class LQR(Environment):
         return jnp.zeros((), bool)
 
 
-def _covariance(name: str, given: Any, size: int) -> Matrix:
-    matrix = read_array(name, given)
+def _covariance(name: str, value: Any, size: int) -> Matrix:
+    matrix = read_array(name, value)
     if matrix.shape != (size, size) or not np.allclose(matrix, matrix.T):
         raise ValueError(
             f"{name} must be a symmetric matrix of shape {(size, size)}, got shape {matrix.shape}."

@@ -31,7 +31,7 @@ PACKAGES = {
 
 
 def missing_env_hint(name: str) -> str | None:
-    """Return a sentence on how to get an id that is not registered; None if unknown."""
+    """Return a sentence on how to get an id that is not registered. None if unknown."""
     module, _, id_ = name.rpartition(":")
     for prefix, (package, package_module) in PACKAGES.items():
         if not id_.startswith(prefix):

@@ -36,16 +36,16 @@ class CarInValley(TimeLimited):
 
     @abstractmethod
     def push(self, action: Any) -> Float[Array, ""]:
-        """By how much an action changes the velocity."""
+        """Return the change of velocity by an action."""
 
     @abstractmethod
     def reward(self, action: Any, arrived: Bool[Array, ""]) -> Float[Array, ""]:
-        """What a step earns."""
+        """Return the reward of a step."""
 
     def step(
         self, state: Timed, action: Num[ArrayLike, "*n"], key: Key[Array, ""]
     ) -> tuple[Timed, Float[Array, ""]]:
-        """Push the car for one step; a wall on the left stops it."""
+        """Push the car for one step. A wall on the left stops it."""
         del key  # the dynamics are deterministic
         position, velocity = state.physics
         velocity = (
@@ -59,7 +59,7 @@ class CarInValley(TimeLimited):
 
     @property
     def observation_bounds(self) -> Bounds:
-        """As Gymnasium declares them."""
+        """Bounds of the observation, as in Gymnasium."""
         return (MIN_POSITION, MAX_POSITION), (-MAX_SPEED, MAX_SPEED)
 
     def observe(self, state: Timed) -> Float[Array, "2"]:
@@ -84,7 +84,7 @@ class MountainCar(CarInValley):
     goal = GOAL
 
     def push(self, action: Int[ArrayLike, ""]) -> Float[Array, ""]:
-        """The same force in either direction."""
+        """Return a force of one magnitude: to the left, none, or to the right."""
         return FORCE * (jnp.asarray(action).astype(float) - 1)
 
     def reward(self, action: Int[ArrayLike, ""], arrived: Bool[Array, ""]) -> Float[Array, ""]:

@@ -33,7 +33,7 @@ class Pendulum(TimeLimited):
     def step(
         self, state: Timed, action: Float[ArrayLike, "1"], key: Key[Array, ""]
     ) -> tuple[Timed, Float[Array, ""]]:
-        """Turn the pendulum for one step; the costs are those of the state that is left."""
+        """Turn the pendulum for one step. The costs are those of the state that is left."""
         del key  # the dynamics are deterministic
         angle, speed = state.physics
         torque = jnp.clip(jnp.asarray(action)[0], -MAX_TORQUE, MAX_TORQUE).astype(speed.dtype)
@@ -48,7 +48,7 @@ class Pendulum(TimeLimited):
 
     @property
     def observation_bounds(self) -> Bounds:
-        """As Gymnasium declares them."""
+        """Bounds of the observation, as in Gymnasium."""
         return (-1.0, 1.0), (-1.0, 1.0), (-MAX_SPEED, MAX_SPEED)
 
     def observe(self, state: Timed) -> Float[Array, "3"]:

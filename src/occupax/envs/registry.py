@@ -70,7 +70,7 @@ def list() -> builtins.list[str]:  # noqa: A001
 
 
 def table_name(env: TabularMDP) -> str | None:
-    """Return the Gymnasium id of a table with default options; None for any other table."""
+    """Return the Gymnasium id of a table with default options. None for any other table."""
     for name, shape in _GYMNASIUM_TABLES.items():
         if env.successors.shape != shape:
             continue
@@ -166,7 +166,7 @@ def _make_of_id(
 
 
 def _make_of_factory(factory: Any, info: Sequence[str], options: dict[str, Any]) -> DecisionProcess:
-    """Make an environment of a class or function; return an environment unchanged."""
+    """Make an environment of a class or function. Return an environment unchanged."""
     if isinstance(factory, DecisionProcess):
         if options or info:
             raise ValueError(
@@ -180,7 +180,7 @@ def _make_of_factory(factory: Any, info: Sequence[str], options: dict[str, Any])
 
 
 def wrap(env: Any) -> DecisionProcess:
-    """Return an environment; one of Gymnasium is wrapped and not closed."""
+    """Return an environment. One of Gymnasium is wrapped and not closed."""
     import gymnasium as gym
 
     if isinstance(env, DecisionProcess):
@@ -202,7 +202,7 @@ def wrap(env: Any) -> DecisionProcess:
 
 
 def implementation(source: Any) -> DecisionProcess | None:
-    """Return the JAX environment of a Gymnasium id or a registered name; None without one."""
+    """Return the JAX environment of a Gymnasium id or a registered name. None without one."""
     if not isinstance(source, str) or source not in _FACTORIES:
         return None
     return _call(_FACTORIES[source], source, {})

@@ -76,7 +76,7 @@ class Slots:
         self._start_times = [0] * len(entries)
 
     def reset(self, seeds: dict[int, int | None]) -> Failures:
-        """Begin episodes with the seeds of some slots; let a slot wait if its seed is None."""
+        """Begin episodes with the seeds of some slots. Let a slot wait if its seed is None."""
         failures = Failures()
         waiting = {slot for slot, seed in seeds.items() if seed is None}
         self._playing = sorted({*self._playing, *seeds} - waiting)
@@ -172,7 +172,7 @@ class Slots:
         raise EpisodeFailedError(f"returned {result} at step {self._steps(slot)}{reason}")
 
     def _write(self, slot: int, observation: Any) -> None:
-        """Write an observation into its entry; `_not_finite` checks its numbers later."""
+        """Write an observation into its entry. `_not_finite` checks its numbers later."""
         if not self._flat:
             self._observations[slot] = observation
         space = self._space

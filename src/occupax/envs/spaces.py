@@ -27,7 +27,7 @@ class Spaces(NamedTuple):
 
 
 def describe_spaces(env: DecisionProcess | gym.Env[Any, Any]) -> str:
-    """Return the spaces of an environment as JSON; JAX environments get equivalent spaces."""
+    """Return the spaces of an environment as JSON. JAX environments get equivalent spaces."""
     if isinstance(env, DecisionProcess) and not isinstance(env, GymnasiumEnv):
         return _to_json(Spaces(_observation_space(env), _action_space(env.action_space), False))
     if not isinstance(env, GymnasiumEnv):

@@ -61,7 +61,7 @@ def read_gymnasium(env: Any) -> Tables:
 
 
 def _gymnasium_layout(env: Any) -> Layout | None:
-    """Return the layout of FrozenLake, CliffWalking and Taxi; None for other environments."""
+    """Return the layout of FrozenLake, CliffWalking and Taxi. None for other environments."""
     from gymnasium.envs.toy_text import CliffWalkingEnv, FrozenLakeEnv, TaxiEnv
 
     if isinstance(env, FrozenLakeEnv):
@@ -122,7 +122,7 @@ def _reachable_states(
 
 
 def read_gridworld(text: str, slip: float) -> Tables:
-    """Read a map; see `TabularMDP.gridworld`."""
+    """Read a map. See `TabularMDP.gridworld`."""
     if not isinstance(slip, Real) or not 0 <= slip <= 1:
         raise ValueError(f"slip must be a probability in [0, 1], got {slip!r}.")
     rows = _read_map(text)

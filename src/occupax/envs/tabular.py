@@ -186,7 +186,7 @@ class TabularMDP(Environment):
 
     @property
     def transition(self) -> sparse.csr_array:
-        """Transition probabilities as a sparse matrix [S * A, S]; row s * A + a."""
+        """Transition probabilities as a sparse matrix [S * A, S]. Row s * A + a."""
         S, A, K = self.successors.shape
         row_starts = np.arange(0, S * A * K + 1, K)
         entries = (self.probabilities.flatten(), self.successors.flatten(), row_starts)
@@ -201,7 +201,7 @@ class TabularMDP(Environment):
     def step(
         self, state: Int[ArrayLike, ""], action: Int[ArrayLike, ""], key: Key[Array, ""]
     ) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        """Draw the next state; return the next state and the reward."""
+        """Draw the next state. Return the next state and the reward."""
         outcome = _draw(key, jnp.asarray(self.thresholds)[state, action])
         next_state = jnp.asarray(self.successors, jnp.int32)[state, action, outcome]
         return next_state, jnp.asarray(self.outcome_rewards)[state, action, outcome]

@@ -15,7 +15,7 @@ def reward_names(size: int | None) -> tuple[str, ...]:
 
 
 def vector_reward_size(env: Any) -> int | None:
-    """Return the length of the rewards of an environment; None for scalar rewards.
+    """Return the length of the rewards of an environment. None for scalar rewards.
 
     An environment with vector rewards has a `reward_space`. A wrapper around it may return scalars,
     so only a step tells.
@@ -37,7 +37,7 @@ class SplitReward(gym.Wrapper[Any, Any, Any, Any]):
         self._names = reward_names(size)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take a step; raise ValueError for a reward of another shape."""
+        """Take a step. Raise ValueError for a reward of another shape."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         rewards = real_array("the reward", reward).astype(np.float64)
         size = len(self._names)

@@ -72,14 +72,14 @@ def rate_sentences(
 ) -> list[str]:
     """Return a sentence about the paper's curve."""
     tuned = rate.paper_curve(LAKE, results, cells, controls)
-    given = rate.paper_curve(rate.GIVEN, results, cells, controls)
+    stated = rate.paper_curve(rate.GIVEN, results, cells, controls)
     return [
         _sentence(
             "rate",
             slope=shown(tuned.law.slope),
             control=tuned.control_slope,
-            given=shown(given.law.slope),
-            given_control=given.control_slope,
+            given=shown(stated.law.slope),
+            given_control=stated.control_slope,
         )
     ]
 

@@ -213,7 +213,7 @@ def _json_checksum(content: Mapping[str, Any]) -> str:
 
 
 def _with_sorted_header(data: bytes) -> bytes:
-    """Return a safetensors file with sorted keys in its header; safetensors has no fixed order."""
+    """Return a safetensors file with sorted keys in its header. Safetensors has no fixed order."""
     # a file is the length of the header in 8 bytes, the header as JSON, padded to a multiple of 8
     # bytes, and the arrays
     start = 8 + int.from_bytes(data[:8], "little")

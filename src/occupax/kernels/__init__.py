@@ -41,7 +41,7 @@ FOR_ANY_NUMBERS = ("network_room", "network_keep")
 
 @functools.cache
 def missing() -> str:
-    """Why the kernel cannot be used; nothing if it can."""
+    """Return the reason why the kernel cannot be used. Empty if the kernel can be used."""
     if not LIBRARY.exists():
         return "it was not compiled, for lack of a C++ compiler when occupax was installed"
     try:
@@ -67,12 +67,12 @@ def call(name: str, dtype: Any, outputs: Any, *operands: Any, **settings: Any) -
     return target(*operands, **settings)
 
 
-def room(like: jax.ShapeDtypeStruct, beside: Any) -> Any:
-    """An array of any values, which takes no time; a new one wherever `beside` is another."""
+def empty_buffer(like: jax.ShapeDtypeStruct, beside: Any) -> Any:
+    """Return an uninitialised array, which costs no time. Each `beside` has an array of its own."""
     return jax.ffi.ffi_call("occupax_network_room", like, vmap_method="expand_dims")(beside)
 
 
-def keep(rows: Any, seen: Any, live: Any, time: Any) -> Any:
+def write_step(rows: Any, observations: Any, live: Any, time: Any) -> Any:
     """Write observations [..., *shape] at a time of `rows` [..., H, *shape], in place.
 
     Only rows where `live` [...] holds are written.
@@ -81,4 +81,4 @@ def keep(rows: Any, seen: Any, live: Any, time: Any) -> Any:
     put = jax.ffi.ffi_call(
         "occupax_network_keep", like, vmap_method="expand_dims", input_output_aliases={0: 0}
     )
-    return put(rows, seen, live, time)
+    return put(rows, observations, live, time)

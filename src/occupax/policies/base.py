@@ -19,7 +19,7 @@ Action = Num[Array, "*n"]
 
 
 class Policy(eqx.Module):
-    """A distribution over actions for every observation; its arrays are the parameters theta.
+    """A distribution over actions for every observation. Its arrays are the parameters theta.
 
     Samplers call `draw`, estimators call `log_prob`, and all other methods are derived from these
     two. Derived methods are final: a subclass that overrides one raises TypeError.
@@ -169,7 +169,7 @@ class Policy(eqx.Module):
 
     @final
     def log_probs(self, trajectories: Any) -> Float[Array, "B H"]:
-        """Return the log-probability of every action of a batch; any number after the end.
+        """Return the log-probability of every action of a batch. Any number after the end.
 
         Args:
             trajectories: the trajectories of the batch.
@@ -266,7 +266,7 @@ NETWORKS = {
 
 
 def network_library(source: Any) -> str | None:
-    """Return the library of a network that is no policy; None for all other objects."""
+    """Return the library of a network that is no policy. None for all other objects."""
     if isinstance(source, Policy | type) or not callable(source) or hasattr(source, "__wrapped__"):
         return None  # a function compiled by equinox is a module with __wrapped__
     kind: Any = type(source)

@@ -60,7 +60,7 @@ class Categorical(Policy):
     def draw(
         self, observation: Any, key: Key[Array, ""]
     ) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        """Draw an action; return the action and its log-probability."""
+        """Draw an action. Return the action and its log-probability."""
         logits = self.logits(observation)
         action = jax.random.categorical(key, logits)
         return action, jax.nn.log_softmax(logits)[action]
@@ -130,7 +130,7 @@ class SoftmaxProduct(Policy):
 
     @property
     def has_logit(self) -> Bool[np.ndarray, "k A"]:
-        """Whether an entry has a logit of a number; the largest entry has all of them."""
+        """Whether an entry has a logit of a number. The largest entry has all of them."""
         return np.arange(max(self.sizes)) < np.array(self.sizes)[:, None]
 
     def logits(self, observation: Any) -> Float[Array, "k A"]:
@@ -155,7 +155,7 @@ class SoftmaxProduct(Policy):
     def draw(
         self, observation: Any, key: Key[Array, ""]
     ) -> tuple[Int[Array, " k"], Float[Array, ""]]:
-        """Draw all entries; return the action and its log-probability."""
+        """Draw all entries. Return the action and its log-probability."""
         logits = self.logits(observation)
         action = jax.random.categorical(key, logits)
         return action, _log_prob_of(logits, action)

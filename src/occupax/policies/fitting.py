@@ -42,7 +42,7 @@ def has_flat_network(policy: Any) -> bool:
 
 
 def layers_of(psi: Any) -> tuple[Layer, ...] | None:
-    """Return the layers of a `Flat` network of linear layers; None for any other function."""
+    """Return the layers of a `Flat` network of linear layers. None for any other function."""
     if isinstance(psi, Normalised):
         psi = psi.folded()
     if type(psi) is not Flat:

@@ -93,12 +93,12 @@ class Normal(Policy):
 
 @final
 class Gaussian(Normal):
-    """Gaussian distribution. The environment clips actions to its bounds; the density does not."""
+    """Gaussian distribution. The environment clips actions to its bounds. The density does not."""
 
     action_space = "box"
 
     def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Vector, Float[Array, ""]]:
-        """Draw an action; return the action and its log-density."""
+        """Draw an action. Return the action and its log-density."""
         action = self.sample_of(self._draw_z(observation, key))
         return action, self.log_prob(observation, action)
 
@@ -127,7 +127,7 @@ class Squashed(Normal):
     action_space = "squashed"
 
     def draw(self, observation: Any, key: Key[Array, ""]) -> tuple[Vector, Float[Array, ""]]:
-        """Draw z; return z and the log-density of its action."""
+        """Draw z. Return z and the log-density of its action."""
         z = self._draw_z(observation, key)
         return z, self.log_prob(observation, z)
 

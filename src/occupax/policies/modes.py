@@ -14,7 +14,7 @@ from occupax.policies.gaussian import Normal
 
 
 class Greedy(Policy):
-    """The most probable action of another policy; of a Gaussian distribution, the mean."""
+    """The most probable action of another policy. Of a Gaussian distribution, the mean."""
 
     policy: Policy
     num_actions: int = eqx.field(static=True)

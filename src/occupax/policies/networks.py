@@ -36,7 +36,7 @@ WIDE = 5.0
 
 
 def activation_name(function: Any) -> str | None:
-    """Return the name of an activation, also inside of `jax.jit`; None for any other function."""
+    """Return the name of an activation, also inside of `jax.jit`. None for any other function."""
     for name, activation in ACTIVATIONS.items():
         if _without_jit(function) is _without_jit(activation):
             return name
@@ -57,7 +57,7 @@ def check_activation(activation: Any) -> Callable[[Array], Array]:
 
 
 class Flat(eqx.Module):
-    """A network of the flattened observation; states of a table are one-hot vectors.
+    """A network of the flattened observation. States of a table are one-hot vectors.
 
     Args:
         network: the network, a function of a vector of floats.
@@ -157,7 +157,7 @@ def with_parameters(layer: eqx.nn.Linear, weight: Array, bias: Array) -> eqx.nn.
 
 
 def _bounded(env: DecisionProcess) -> Bool[np.ndarray, " n"]:
-    """Return whether each number of an observation has bounds; empty if no bounds are declared."""
+    """Return whether each number of an observation has bounds. Empty if no bounds are declared."""
     low, high = np.asarray(env.observation_bounds, float).reshape(-1, 2).T
     return (high > low) & (high - low < MAX_RANGE)
 

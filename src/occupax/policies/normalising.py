@@ -84,7 +84,7 @@ class Normalised(eqx.Module):
         return Normalised(self.network, self.mean + shift, variance, count)
 
     def _statistics(self) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """Return mean and standard deviation; 0 and 1 before the first step."""
+        """Return mean and standard deviation. 0 and 1 before the first step."""
         deviation = jnp.maximum(jnp.sqrt(self.variance), MIN_DEVIATION)
         deviation = jnp.where(self.count > 0, deviation, 1.0)
         return jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(deviation)

@@ -65,7 +65,7 @@ class HostNetwork(NamedTuple):
 
 
 def on_host(policy: Policy) -> HostPolicy | None:
-    """Return a policy in NumPy; None if a part of the policy is not supported."""
+    """Return a policy in NumPy. None if a part of the policy is not supported."""
     dtypes = [leaf.dtype for leaf in jax.tree.leaves(policy) if eqx.is_array(leaf)]
     if not all(dtype in (np.float32, np.float64) for dtype in dtypes):
         return None
@@ -80,7 +80,7 @@ def on_host(policy: Policy) -> HostPolicy | None:
 
 
 def with_outputs_of_jax(policy: Policy, num_actions: int) -> HostPolicy | None:
-    """Return a policy with the network in JAX and the distribution in NumPy; None if unknown."""
+    """Return a policy with the network in JAX and the distribution in NumPy. None if unknown."""
     if isinstance(policy, Categorical):
         outputs: Any = policy.logits
     elif isinstance(policy, SoftmaxProduct | Gaussian | Squashed):
@@ -96,7 +96,7 @@ def with_outputs_of_jax(policy: Policy, num_actions: int) -> HostPolicy | None:
 
 
 def _policy_of(policy: Any, network: HostNetwork) -> HostPolicy:
-    """Return the policy with a network; the size of the network is that of a single softmax."""
+    """Return the policy with a network. The size of the network is that of a single softmax."""
     outputs = network.outputs
     dtype = network.dtype
     if isinstance(policy, Gaussian | Squashed):
@@ -128,7 +128,7 @@ def _table(policy: Tabular) -> HostPolicy:
 
 
 def _network(policy: Any) -> HostNetwork | None:
-    """Return the network of a policy; None if a part of the network is not supported."""
+    """Return the network of a policy. None if a part of the network is not supported."""
     layers = layers_of(policy.psi)
     if layers is None:
         return None

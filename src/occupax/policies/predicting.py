@@ -118,7 +118,7 @@ class StableBaselinesPolicy:
 
 
 def _batch_size(space: Any, observation: Any) -> int | None:
-    """Return the number of observations in a batch; None for a single observation."""
+    """Return the number of observations in a batch. None for a single observation."""
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         return _batch_size_of_parts(space, observation)
     shape = real_array("observation", observation).shape
@@ -219,7 +219,7 @@ def _predict_by_jax(policy: Policy, spaces: Spaces) -> PredictActions:
 
 
 def _noise(name: str, shape: tuple[int, ...], generator: Generator | None) -> np.ndarray:
-    """Return noise of a distribution; zeros without a generator."""
+    """Return noise of a distribution. Zeros without a generator."""
     if generator is None:
         return np.zeros(shape)
     if name == "gumbel":

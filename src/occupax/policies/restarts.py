@@ -27,6 +27,6 @@ def restart_policy(policy: Policy, key: Key[Array, ""]) -> Policy:
 
 
 def linear_layers(policy: Policy) -> list[eqx.nn.Linear]:
-    """Return the linear layers of a policy; the output layer is the last."""
+    """Return the linear layers of a policy. The output layer is the last."""
     nodes: list[Any] = jax.tree.leaves(policy, is_leaf=lambda node: isinstance(node, eqx.nn.Linear))
     return [node for node in nodes if isinstance(node, eqx.nn.Linear)]

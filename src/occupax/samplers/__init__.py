@@ -42,7 +42,7 @@ SAMPLERS = {"jax": Jax, "kernel": Kernel, "host": Host, "ray": Ray}
 
 
 def choose_sampler(sampler: Sampler | str, problem: Problem, policy: Policy) -> Sampler:
-    """Return the sampler of a name; a sampler is returned unchanged.
+    """Return the sampler of a name. A sampler is returned unchanged.
 
     "auto" is `Host` for Gymnasium environments, `Kernel` where it can be used, and `Jax` otherwise.
 

@@ -18,7 +18,7 @@ LOSSES = 3
 
 
 class Cluster:
-    """A connection to a cluster; one that was made here is ended by `close`."""
+    """A connection to a cluster. One that was made here is ended by `close`."""
 
     def __init__(self, address: str | None, cores: int | None):
         """Join a cluster, or start one with so many cores."""
@@ -61,10 +61,12 @@ class Cluster:
         try:
             return Package(tuple(sys.path), self.ray.put(contents))
         except TypeError as error:
-            raise ValueError(f"what is trained cannot be sent to a cluster: {error}.") from error
+            raise ValueError(
+                f"the problem or the policy cannot be sent to a cluster: {error}."
+            ) from error
 
     def cores(self) -> int:
-        """How many cores the cluster has."""
+        """Return the number of cores of the cluster."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ SECONDS_TO_BEGIN = 120.0
 
 
 class EpisodeError(RuntimeError):
-    """An environment failed; the message names the episode and its seed."""
+    """An environment failed. The message names the episode and its seed."""
 
 
 class VectorStep(NamedTuple):
@@ -99,7 +99,7 @@ class EpisodeRunner:
         n: int,
         horizon: int,
     ) -> Trajectories:
-        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
+        """Draw trajectories number `first` to `first + n`. Empty ones from number `stop` on."""
         numbers = range(first, min(first + n, stop))
         record = partial(_record, self._env, policy.action_space, n, horizon)
         return self.play(policy, key, numbers, record, horizon)
@@ -137,7 +137,7 @@ class EpisodeRunner:
         raise AssertionError
 
     def close(self) -> None:
-        """End the environments; they are made again when they are needed."""
+        """End the environments. They are made again when they are needed."""
         if self._slots is None:
             return
         try:
@@ -147,7 +147,7 @@ class EpisodeRunner:
             self._abandon()
 
     def _begin(self) -> Any:
-        """The environments; to make them may take longer than a step."""
+        """The environments. To make them may take longer than a step."""
         watch = Watch(max(self._watch.seconds, SECONDS_TO_BEGIN))
         try:
             with ignoring_rounded_bounds():
@@ -177,49 +177,56 @@ class EpisodeRunner:
         self, policy: Policy | Agent, key: Key[Array, ""], numbers: range, horizon: int | None
     ) -> Iterator[VectorStep]:
         seeds, keys = map(np.asarray, seeds_and_keys(key, jnp.arange(numbers.start, numbers.stop)))
-        row, time = np.full(self._envs, -1), np.zeros(self._envs, np.int32)
-        left, slots = iter(range(len(numbers))), self._slots
+        row = np.full(self._envs, -1)
+        time = np.zeros(self._envs, np.int32)
+        remaining = iter(range(len(numbers)))
+        slots = self._slots
         act = select_actions(policy, self._env.action_space, keys, self._envs, self._flat)
 
         def begin(over: Int[np.ndarray, " k"]) -> Int[np.ndarray, " P"]:
-            """Begin the next episodes in these environments; return all active slots."""
-            time[over], given = 0, dict[int, int | None]()
-            for place in over.tolist():
-                row[place] = i = next(left, -1)
-                self._playing[place] = None if i < 0 else (numbers[i], int(seeds[i]))
-                given[place] = None if i < 0 else int(seeds[i])
-            self._ask(partial(slots.reset, given))
+            """Begin the next episodes in these environments. Return all active slots."""
+            time[over] = 0
+            next_seeds: dict[int, int | None] = {}
+            for slot in over.tolist():
+                i = next(remaining, -1)
+                row[slot] = i
+                self._playing[slot] = None if i < 0 else (numbers[i], int(seeds[i]))
+                next_seeds[slot] = None if i < 0 else int(seeds[i])
+            self._call(partial(slots.reset, next_seeds))
             return np.flatnonzero(row >= 0)
 
         self._playing = [None] * self._envs
-        places = begin(np.arange(self._envs))
-        now, then = row[places], time[places]
-        while len(places):
-            seen = slots.observations(places)
-            drawn, slots.entries["action"][places], log_probs = act(seen, places, now, then)
-            self._ask(slots.step)
-            returned = slots.entries.take(places)
-            then_after = then + 1
-            over = returned["terminated"] | returned["truncated"] | (then_after == horizon)
-            yield VectorStep(now, then, seen, drawn, log_probs, returned, over)
-            then = then_after
+        active = begin(np.arange(self._envs))
+        rows = row[active]
+        step_counts = time[active]
+        while len(active):
+            observations = slots.observations(active)
+            actions, env_actions, log_probs = act(observations, active, rows, step_counts)
+            slots.entries["action"][active] = env_actions
+            self._call(slots.step)
+            returned = slots.entries.take(active)
+            next_counts = step_counts + 1
+            over = returned["terminated"] | returned["truncated"] | (next_counts == horizon)
+            yield VectorStep(rows, step_counts, observations, actions, log_probs, returned, over)
+            step_counts = next_counts
             if over.any():
-                time[places] = then
-                places = begin(places[over])
-                now, then = row[places], time[places]
+                time[active] = step_counts
+                active = begin(active[over])
+                rows = row[active]
+                step_counts = time[active]
 
-    def _ask(self, what: Callable[[], dict[int, str]]) -> None:
+    def _call(self, function: Callable[[], dict[int, str]]) -> None:
         """Reset or step all environments, wait for them, and raise the first of their failures."""
         with self._watch.call():
-            failures = what()
+            failures = function()
         if failures:
-            place = min(failures)
-            self._fail([place], failures[place])
+            slot = min(failures)
+            self._fail([slot], failures[slot])
 
-    def _fail(self, places: list[int], reason: str) -> NoReturn:
-        """Raise EpisodeError about the first episode of these environments, or of all."""
-        played = [self._playing[i] for i in places] + self._playing
-        number, seed = next(episode for episode in played if episode is not None)
+    def _fail(self, slots: list[int], reason: str) -> NoReturn:
+        """Raise EpisodeError about the first episode of some slots or, if none, of all slots."""
+        episodes = [self._playing[slot] for slot in slots] + self._playing
+        number, seed = next(episode for episode in episodes if episode is not None)
         repeat = f"to repeat it, begin with env.reset(seed={seed})"
         raise EpisodeError(f"episode {number} (seed {seed}) {reason}; {repeat}.")
 
@@ -230,7 +237,7 @@ class EpisodeRunner:
 
 
 def number_of_processes(processes: bool | int, envs: int) -> int:
-    """In how many processes environments run; 0 is in none of their own."""
+    """Return the number of processes of the environments. 0 stands for the calling process."""
     if isinstance(processes, bool):
         return envs if processes else 0
     return min(check_integer("processes", processes), envs)
@@ -240,34 +247,32 @@ def _record(
     env: GymnasiumEnv, action_space: Kind, n: int, horizon: int, steps: Iterator[VectorStep]
 ) -> Trajectories:
     """Return the trajectories of at most `n` episodes, filled with the final observation."""
-    spec, action, number = env.observation_spec(), env.action_space.spec(), jnp.result_type(float)
+    spec = env.observation_spec()
+    action = env.action_space.spec()
+    number = jnp.result_type(float)
     kinds = (
         (spec.shape, spec.dtype),
         (action.shape, action.dtype),
-        *[((), number)] * 2,
+        ((), number),  # log-probabilities
+        ((), number),  # rewards
         ((len(env.info),), number),
     )
     columns = [np.zeros((n * horizon, *shape), dtype) for shape, dtype in kinds]
-    lengths, terminated, last = (
-        np.zeros(n, int),
-        np.zeros(n, bool),
-        np.zeros((n, *spec.shape), spec.dtype),
-    )
+    lengths = np.zeros(n, int)
+    terminated = np.zeros(n, bool)
+    last = np.zeros((n, *spec.shape), spec.dtype)
     while block := list(islice(steps, STEPS_A_BLOCK)):
-        row, time, *drawn, returned, over = map(np.concatenate, zip(*block, strict=True))
-        for column, values in zip(
-            columns, [*drawn, returned["reward"], returned["info"]], strict=True
-        ):
+        row, time, *sampled, returned, over = map(np.concatenate, zip(*block, strict=True))
+        values_by_column = [*sampled, returned["reward"], returned["info"]]
+        for column, values in zip(columns, values_by_column, strict=True):
             column[row * horizon + time] = values
         row = row[over]
-        lengths[row], terminated[row], last[row] = (
-            time[over] + 1,
-            returned["terminated"][over],
-            returned["following"][over],
-        )
+        lengths[row] = time[over] + 1
+        terminated[row] = returned["terminated"][over]
+        last[row] = returned["following"][over]
     live = np.arange(horizon) < lengths[:, None]
     observations, actions, log_probs, rewards, info = (
-        it.reshape(n, horizon, *it.shape[1:]) for it in columns
+        column.reshape(n, horizon, *column.shape[1:]) for column in columns
     )
     np.copyto(observations, last[:, None], where=~live.reshape(n, horizon, *[1] * len(spec.shape)))
     arrays = (

@@ -73,7 +73,7 @@ FUSED = define_prng_impl(
 
 
 def fused(keys: Key[Array, "*n"]) -> Key[Array, "*n"]:
-    """Return keys of the same random numbers; keys of other kinds are returned unchanged."""
+    """Return keys of the same random numbers. Keys of other kinds are returned unchanged."""
     counts_alike = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
     if str(jax.random.key_impl(keys)) != THREEFRY or not counts_alike:
         return keys

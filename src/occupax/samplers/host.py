@@ -53,7 +53,7 @@ class Host(Sampler):
         check_number("timeout", self.timeout, low=0.0, open_low=True)
 
     def open(self, problem: Problem, policy: Policy) -> "HostSource":
-        """Open a source; environments of Gymnasium are made when they are needed."""
+        """Open a source. Environments of Gymnasium are made when they are needed."""
         inside = program_sampler(problem, policy, self.engine)
         if not isinstance(problem.env, GymnasiumEnv):
             return HostSource(problem, self.shards, inside.open(problem, policy))
@@ -62,7 +62,7 @@ class Host(Sampler):
         return HostSource(problem, self.shards, runner, scorer)
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
-        """Return the name of the sampler in the program; for Gymnasium environments, "jax"."""
+        """Return the name of the sampler in the program. For Gymnasium environments, "jax"."""
         if isinstance(problem.env, GymnasiumEnv):
             return "jax"
         return program_sampler(problem, policy, self.engine).random_numbers(problem, policy)
@@ -91,13 +91,12 @@ class HostSource(Source):
     def block(self, policy: Policy, key: Key[Array, ""], shard: Shard, size: int) -> Batch:
         """Draw the trajectories of a shard, with space for `size`."""
         if isinstance(self.inside, EpisodeRunner):
-            drawn = self.inside.draw(policy, key, *shard, size, self.problem.sampling_horizon())
-            return SampledBatch(self.problem, drawn, policy, self.scorer)
-        return _draw(
-            NumberedTrajectories(
-                self.inside, policy, key, jnp.asarray(shard.first), jnp.asarray(shard.stop), size
-            )
-        )
+            horizon = self.problem.sampling_horizon()
+            trajectories = self.inside.draw(policy, key, *shard, size, horizon)
+            return SampledBatch(self.problem, trajectories, policy, self.scorer)
+        first = jnp.asarray(shard.first)
+        stop = jnp.asarray(shard.stop)
+        return _draw(NumberedTrajectories(self.inside, policy, key, first, stop, size))
 
     def close(self) -> None:
         """End the environments."""

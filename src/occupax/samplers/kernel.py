@@ -54,7 +54,7 @@ class Kernel(Sampler):
 
 
 def program_sampler(problem: Problem, policy: Policy, engine: Engine = "auto") -> Jax | Kernel:
-    """Return the sampler of an engine; "auto" is the kernel where it can be used."""
+    """Return the sampler of an engine. "auto" is the kernel where it can be used."""
     if engine not in get_args(Engine):
         raise unknown("engine", engine, get_args(Engine))
     if engine == "kernel":
@@ -71,7 +71,7 @@ def program_sampler(problem: Problem, policy: Policy, engine: Engine = "auto") -
 
 
 def _unfit(problem: Problem, policy: Policy) -> str:
-    """Return the reason why the kernels do not support a problem; empty if they do."""
+    """Return the reason why the kernels do not support a problem. Empty if they do."""
     if jax.default_backend() != "cpu":
         return "it runs on the CPU only"
     if _is_table(problem, policy) or dense_layers(policy) is not None:
@@ -101,7 +101,7 @@ class TabularKernelSource(ProgramSource):
     def block(
         self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
     ) -> TabularBatch:
-        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
+        """Draw trajectories number `first` to `first + n`. Empty ones from number `stop` on."""
         env = table_of(self.problem)
         probs = probs_of(policy)
         dtype = probs.dtype
@@ -121,7 +121,7 @@ class TabularKernelSource(ProgramSource):
         return TabularBatch(self.problem, self.table, policy, probs, *sampled, start=0, stop=n)
 
 
-LIVE_ONLY = ObservationBuffer(kernels.room, kernels.keep)
+LIVE_ONLY = ObservationBuffer(kernels.empty_buffer, kernels.write_step)
 """Buffer that stores the observations of live steps only and touches no other memory."""
 
 
@@ -138,7 +138,7 @@ class NetworkKernelSource(ProgramSource):
     def block(
         self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
     ) -> SampledBatch:
-        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
+        """Draw trajectories number `first` to `first + n`. Empty ones from number `stop` on."""
         numbers = jnp.asarray(first + jnp.arange(n), jnp.int32)
         exists = numbers < stop
         parameters, sizes = network_of(policy)

@@ -46,13 +46,11 @@ class ProcessSlots:
         self._processes: list[Any] = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            made: Any = partial(_make, env, int(share[0]), len(share))
-            process = context.Process(
-                target=_serve, args=(CloudpickleWrapper(made), memory, theirs), daemon=True
-            )
+            make_slots: Any = CloudpickleWrapper(partial(_make, env, int(share[0]), len(share)))
+            process = context.Process(target=_serve, args=(make_slots, memory, theirs), daemon=True)
             with _blocked_signals():
                 process.start()
-            theirs.close()  # so that the end of the process is the end of the pipe
+            theirs.close()  # the pipe must end with the process
             self._pipes.append(ours)
             self._processes.append(process)
         self._unread = {*range(count)}
@@ -61,47 +59,44 @@ class ProcessSlots:
                 raise ValueError(failure)
 
     def reset(self, seeds: dict[int, int | None]) -> Failures:
-        """Begin the episodes of these seeds at these places; where it is None, wait."""
-        for place, seed in seeds.items():
-            self._playing[place] = seed is not None
-        asked: dict[int, dict[int, int | None]] = {}
+        """Begin episodes with the seeds of some slots. A slot with the seed None waits."""
+        for slot, seed in seeds.items():
+            self._playing[slot] = seed is not None
+        requests: dict[int, dict[int, int | None]] = {}
         for i, share in enumerate(self._shares):
-            given = {
-                place - int(share[0]): seeds[place] for place in share.tolist() if place in seeds
-            }
-            if given:
-                asked[i] = given
-        return self._ask("reset", asked)
+            first = int(share[0])
+            own_seeds = {slot - first: seeds[slot] for slot in share.tolist() if slot in seeds}
+            if own_seeds:
+                requests[i] = own_seeds
+        return self._call("reset", requests)
 
     def step(self) -> Failures:
         """Take a step with the actions of the entries in all episodes."""
-        return self._ask(
-            "step", {i: None for i, share in enumerate(self._shares) if self._playing[share].any()}
-        )
+        requests: dict[int, None] = {}
+        for i, share in enumerate(self._shares):
+            if self._playing[share].any():
+                requests[i] = None
+        return self._call("step", requests)
 
-    def observations(self, places: np.ndarray) -> Any:
-        """What was observed last at these places."""
-        return self.entries["following"][places]
+    def observations(self, slots: np.ndarray) -> Any:
+        """Return the last observations of some slots."""
+        return self.entries["following"][slots]
 
     def close(self) -> None:
         """Close the environments and end the processes."""
-        self._ask("close", dict.fromkeys(range(len(self._pipes))))
+        self._call("close", dict.fromkeys(range(len(self._pipes))))
         for process in self._processes:
             process.join()
 
     def silent(self) -> list[int]:
-        """The places of the environments whose process has not answered."""
+        """Return the slots of the environments whose process has not responded."""
         return self._called([i for i in sorted(self._unread) if not self._pipes[i].poll(0)])
 
     def dead(self) -> list[int]:
-        """The places of the environments whose process has died."""
-        ends = {process.sentinel: i for i, process in enumerate(self._processes)}
-        return self._called(
-            [
-                ends[end]
-                for end in multiprocessing.connection.wait(list(ends), timeout=SECONDS_TO_DIE)
-            ]
-        )
+        """Return the slots of the environments whose process has died."""
+        indices = {process.sentinel: i for i, process in enumerate(self._processes)}
+        ended = multiprocessing.connection.wait(list(indices), timeout=SECONDS_TO_DIE)
+        return self._called([indices[sentinel] for sentinel in ended])
 
     def kill(self) -> None:
         """End the processes without closing the environments."""
@@ -111,27 +106,28 @@ class ProcessSlots:
 
     def _called(self, processes: list[int]) -> list[int]:
         """Return the slots that these processes were calling or, if none, their active slots."""
-        found: list[int] = []
+        slots: list[int] = []
         for i in processes:
             share = self._shares[i]
             called = share[self.entries["called"][share]]
-            found += (called if len(called) else share[self._playing[share]]).tolist()
-        return found
+            active = share[self._playing[share]]
+            slots += (called if len(called) else active).tolist()
+        return slots
 
-    def _ask(self, what: str, asked: dict[int, Any]) -> Failures:
-        self._unread = {*asked}
-        for i, given in asked.items():
-            self._pipes[i].send((what, given))
-        answers: list[Failures] = self._answers()
-        firsts = [int(self._shares[i][0]) for i in asked]
-        return {
-            first + place: it
-            for first, told in zip(firsts, answers, strict=True)
-            for place, it in told.items()
-        }
+    def _call(self, method: str, requests: dict[int, Any]) -> Failures:
+        """Call a method in some processes. Return the failures by slot."""
+        self._unread = {*requests}
+        for i, argument in requests.items():
+            self._pipes[i].send((method, argument))
+        failures: Failures = {}
+        for i, failures_of_process in zip(sorted(requests), self._answers(), strict=True):
+            first = int(self._shares[i][0])
+            for slot, failure in failures_of_process.items():
+                failures[first + slot] = failure
+        return failures
 
     def _answers(self) -> list[Any]:
-        """The answers of all processes that were asked, in their order."""
+        """Return the answers of all processes with a pending call, by process number."""
         answers: list[Any] = []
         for i in sorted(self._unread):
             answers.append(self._pipes[i].recv())
@@ -155,27 +151,27 @@ def _make(env: GymnasiumEnv, first: int, count: int, memory: Any) -> Slots:
     return Slots(env, np.frombuffer(memory, slot_type(env))[first : first + count])
 
 
-def _serve(made: Any, memory: Any, pipe: Any) -> None:
-    """Do what is asked through a pipe, in a process of its own."""
+def _serve(make_slots: Any, memory: Any, pipe: Any) -> None:
+    """Run environments in a process of their own, until the pipe ends."""
     for number in SHIELDED:
         signal.signal(number, signal.SIG_IGN)
-    with suppress(EOFError, ConnectionError):  # the process that trains is no longer there
-        _answer(made, memory, pipe)
+    with suppress(EOFError, ConnectionError):  # the parent process has ended
+        _answer(make_slots, memory, pipe)
 
 
-def _answer(made: Any, memory: Any, pipe: Any) -> None:
+def _answer(make_slots: Any, memory: Any, pipe: Any) -> None:
     """Make the environments, then reset, step and close them on request."""
     try:
         with ignoring_rounded_bounds():
-            slots: Slots = made.fn(memory)
+            slots: Slots = make_slots.fn(memory)
     except (ValueError, SystemExit) as error:
         pipe.send(str(error))
         return
     pipe.send(None)
     while True:
-        what, given = pipe.recv()
-        if what == "close":
+        method, argument = pipe.recv()
+        if method == "close":
             slots.close()
             pipe.send({})
             return
-        pipe.send(slots.step() if what == "step" else slots.reset(given))
+        pipe.send(slots.step() if method == "step" else slots.reset(argument))

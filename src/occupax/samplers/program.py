@@ -54,7 +54,7 @@ class ProgramSource(Source):
     def draw(
         self, policy: Policy, n: int, key: Key[Array, ""], wanted: bool | Bool[Array, ""] = True
     ) -> Batch:
-        """Draw a batch; one that is larger than `block_size` is drawn in blocks.
+        """Draw a batch. One that is larger than `block_size` is drawn in blocks.
 
         Args:
             policy: the behaviour policy.
@@ -67,7 +67,7 @@ class ProgramSource(Source):
 
 @final
 class NumberedTrajectories(eqx.Module):
-    """Trajectories number `first` to `first + size` of a key; empty from number `stop` on."""
+    """Trajectories number `first` to `first + size` of a key. Empty from number `stop` on."""
 
     source: ProgramSource
     policy: Policy

@@ -79,7 +79,7 @@ class Ray(Sampler):
     def __post_init__(self) -> None:
         if self.address is not None and not isinstance(self.address, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(
-                f"address must be a text such as 'ray://head:10001', got {self.address!r}."
+                f"address must be a string such as 'ray://head:10001', got {self.address!r}."
             )
         for name in ("envs", "shards", *([] if self.workers is None else ["workers"])):
             check_integer(name, getattr(self, name))
@@ -88,7 +88,7 @@ class Ray(Sampler):
 
     @property
     def host(self) -> Host:
-        """How each worker samples."""
+        """Sampler of each worker."""
         return Host(envs=self.envs, timeout=self.timeout, engine=self.engine)
 
     def open(self, problem: Problem, policy: Policy) -> "RaySource":
@@ -105,7 +105,7 @@ class Ray(Sampler):
         return RaySource(problem, pool, self.shards, count())
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
-        """Those of the workers."""
+        """Return the identifier of the random numbers of the workers."""
         return self.host.random_numbers(problem, policy)
 
 
@@ -116,20 +116,20 @@ class RaySource(Source):
     workers: Workers
     shards: int
     numbers: "count[int]"
-    """Of the batches that are drawn."""
+    """Numbers of the batches, in the order of sampling."""
 
     @property
     def runs_at_once(self) -> int:
-        """As many as keep the workers busy."""
+        """Number of runs that sample at the same time, enough to keep the workers busy."""
         return RUNS_AT_ONCE
 
     def draw(self, policy: Policy, n: int, key: Key[Array, ""]) -> Batch:
-        """A batch whose shards are drawn by the workers at the first query."""
+        """Return a batch whose shards are drawn by the workers at the first query."""
         shards, size = split(n, self.shards)
-        batch = RemoteBatch(next(self.numbers), size, np.asarray(jax.random.key_data(key)))
-        return PartedBatch(
-            self.problem, Shards(shards, n, size, RemoteAnswers(self.workers, batch, policy))
-        )
+        key_data = np.asarray(jax.random.key_data(key))
+        batch = RemoteBatch(next(self.numbers), size, key_data)
+        answers = RemoteAnswers(self.workers, batch, policy)
+        return PartedBatch(self.problem, Shards(shards, n, size, answers))
 
     def close(self) -> None:
         """End the workers, and the connection to the cluster."""
@@ -137,7 +137,7 @@ class RaySource(Source):
 
 
 class RemoteBatch(NamedTuple):
-    """Which batch a task is about."""
+    """Batch of a task: number, shard size and random key."""
 
     number: int
     part_size: int
@@ -187,7 +187,7 @@ class RemoteAnswers:
         ]
 
     def _send(self, policy: Policy) -> Any:
-        """Return a policy as it is sent; a large one is put into the memory of the cluster once."""
+        """Return a policy as it is sent. A large one is put into the memory of the cluster once."""
         message = self._sent.find(policy)
         if message is None:
             message = sent_policy(policy)
@@ -232,15 +232,16 @@ class RemoteWorker:
             return [[sent(answer(query, path)) for query in queries] for answer in by_shard]
 
     def _shard(self, batch: RemoteBatch, shard: Shard, acting: Policy) -> Callable[..., Any]:
-        drawn = self._drawn.setdefault(batch.number, {})
+        """Return the function that answers queries on a shard. Draw the shard if necessary."""
+        sampled = self._drawn.setdefault(batch.number, {})
         self._drawn.move_to_end(batch.number)
         while len(self._drawn) > RUNS_AT_ONCE:
             self._drawn.popitem(last=False)
-        if shard not in drawn:
+        if shard not in sampled:
             key = jax.random.wrap_key_data(jnp.asarray(batch.key))
             block = self._source.block(as_arrays(acting), key, shard, batch.part_size)
-            drawn[shard] = compiled_answers(block)
-        return drawn[shard]
+            sampled[shard] = compiled_answers(block)
+        return sampled[shard]
 
 
 def _with_policies(question: Any, policies: list[Policy]) -> Query[Any]:

@@ -72,7 +72,7 @@ class Jax(Sampler):
     """Sampling in JAX inside the compiled program, for any JAX environment, policy and device."""
 
     def open(self, problem: Problem, policy: Policy) -> "JaxSource":
-        """Open a source; nothing is started."""
+        """Open a source. Nothing is started."""
         return JaxSource(problem)
 
     def random_numbers(self, problem: Problem, policy: Policy) -> str:
@@ -88,7 +88,7 @@ class JaxSource(ProgramSource):
     def block(
         self, policy: Policy, key: Key[Array, ""], first: Number, stop: Number, n: int
     ) -> SampledBatch:
-        """Draw trajectories number `first` to `first + n`; empty ones from number `stop` on."""
+        """Draw trajectories number `first` to `first + n`. Empty ones from number `stop` on."""
         numbers = first + jnp.arange(n)
         select = eqx.Partial(_select_actions, policy)
         exists = numbers < stop
@@ -268,7 +268,7 @@ def _goes_on(horizon: int, carry: tuple[Any, ...]) -> Bool[Array, ""]:
 def _select_in_runs(
     select: SelectActions, observations: Any, t: Int[Array, ""], *step_keys: Any
 ) -> Any:
-    """Draw the actions of all runs; the arrays of `select` have an entry for each run."""
+    """Draw the actions of all runs. The arrays of `select` have an entry for each run."""
     arrays, static = eqx.partition(select, eqx.is_array)
 
     def select_in_run(arrays: Any, observations: Any, *step_keys: Any) -> Any:

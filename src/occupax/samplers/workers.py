@@ -18,7 +18,7 @@ SECONDS_TO_END = 30.0
 
 
 @dataclass(eq=False)
-class Task:
+class ShardTask:
     """Shards of one batch that one worker is asked about."""
 
     batch: Any
@@ -60,16 +60,16 @@ class Workers:
         )
         self._kind = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(kind)
         self._changed = threading.Condition()
-        self._tasks: list[Task] = []
+        self._tasks: list[ShardTask] = []
         self._home: dict[tuple[int, Shard], Worker] = {}
         self._newest = 0
         self._failed_starts, self._failure = 0, ""
         self._closed = False
         self._workers = [Worker(self._kind.remote(package)) for _ in range(count)]
-        self._threads = [
-            threading.Thread(target=self._serve, args=(it,), daemon=True) for it in self._workers
-        ]
-        for thread in self._threads:
+        self._threads: list[threading.Thread] = []
+        for worker in self._workers:
+            thread = threading.Thread(target=self._serve, args=(worker,), daemon=True)
+            self._threads.append(thread)
             thread.start()
 
     def put(self, value: Any) -> Any:
@@ -77,30 +77,36 @@ class Workers:
         return self._ray.put(value)
 
     def ask(self, batch: Any, shards: Sequence[Shard], *arguments: Any) -> list[Any]:
-        """What the workers answer about each shard; it waits until all have answered."""
+        """Return the answers of the workers for each shard, after the last worker has finished."""
         with self._changed:
-            homes = {shard: self._home.get((batch.number, shard)) for shard in shards}
-            tasks = [
-                Task(batch, (shard,), arguments, None)
-                for shard, home in homes.items()
-                if home is None
-            ]
-            for worker in dict.fromkeys(home for home in homes.values() if home is not None):
-                drawn = tuple(shard for shard, home in homes.items() if home is worker)
-                tasks.append(Task(batch, drawn, arguments, worker))
+            tasks = self._new_tasks(batch, shards, arguments)
             self._tasks += tasks
             self._changed.notify_all()
+        answers: dict[Shard, Any] = {}
         try:
             self._wait(tasks)
-            found = {
-                shard: part
-                for task in tasks
-                for shard, part in zip(task.shards, task.answer.result(), strict=True)
-            }
+            for task in tasks:
+                answers.update(zip(task.shards, task.answer.result(), strict=True))
         finally:
             with self._changed:
                 self._tasks = [task for task in self._tasks if task not in tasks]
-        return [found[shard] for shard in shards]
+        return [answers[shard] for shard in shards]
+
+    def _new_tasks(
+        self, batch: Any, shards: Sequence[Shard], arguments: tuple[Any, ...]
+    ) -> list[ShardTask]:
+        """Return a task for each new shard, and one for each worker that has drawn shards."""
+        tasks: list[ShardTask] = []
+        shards_by_worker: dict[Worker, list[Shard]] = {}
+        for shard in dict.fromkeys(shards):
+            worker = self._home.get((batch.number, shard))
+            if worker is None:
+                tasks.append(ShardTask(batch, (shard,), arguments, None))
+            else:
+                shards_by_worker.setdefault(worker, []).append(shard)
+        for worker, own_shards in shards_by_worker.items():
+            tasks.append(ShardTask(batch, tuple(own_shards), arguments, worker))
+        return tasks
 
     def close(self) -> None:
         """End the workers, and the connection to the cluster.
@@ -118,7 +124,7 @@ class Workers:
             thread.join(max(0.0, end - time.monotonic()))
         self._cluster.close()
 
-    def _wait(self, tasks: list[Task]) -> None:
+    def _wait(self, tasks: list[ShardTask]) -> None:
         answers, last_seen = [task.answer for task in tasks], time.monotonic()
         while wait(answers, timeout=1.0, return_when="FIRST_EXCEPTION").not_done:
             if any(answer.done() and answer.exception() for answer in answers):
@@ -135,7 +141,7 @@ class Workers:
                 )
 
     def _give_up_stuck(self) -> None:
-        """Kill workers that exceed the time of a task by far; they are replaced."""
+        """Kill workers that exceed the time of a task by far. They are replaced."""
         for worker in self._workers:
             if (
                 worker.since is not None
@@ -161,7 +167,7 @@ class Workers:
             self._do(worker, task)
 
     def _start(self, worker: Worker) -> bool:
-        """Wait until a worker is there; whether it is."""
+        """Wait until a worker is there. Whether it is."""
         try:
             self._ray.get(worker.actor.ready.remote())
         except Exception as error:  # noqa: BLE001 - Ray raises what the worker raised, and errors of its own
@@ -176,7 +182,7 @@ class Workers:
         worker.ready, self._failed_starts = True, 0
         return True
 
-    def _next(self, worker: Worker) -> Task | None:
+    def _next(self, worker: Worker) -> ShardTask | None:
         """Return a task with shards of the worker, or an unstarted task, or one that is late."""
         waiting = [
             task for task in self._tasks if not task.answer.done() and worker not in task.workers
@@ -193,7 +199,7 @@ class Workers:
     def _is_late(self, worker: Worker) -> bool:
         return worker.since is not None and time.monotonic() - worker.since > self._patience
 
-    def _do(self, worker: Worker, task: Task) -> None:
+    def _do(self, worker: Worker, task: ShardTask) -> None:
         try:
             answer = self._ray.get(
                 worker.actor.answer.remote(task.batch, task.shards, *task.arguments)
@@ -218,7 +224,7 @@ class Workers:
                 self._home.update({(task.batch.number, shard): worker for shard in task.shards})
             self._end(worker, task, answer)
 
-    def _end(self, worker: Worker, task: Task, outcome: Any) -> None:
+    def _end(self, worker: Worker, task: ShardTask, outcome: Any) -> None:
         with self._changed:
             worker.since = None
             if not task.answer.done():  # another may have been faster
@@ -228,7 +234,7 @@ class Workers:
                     task.answer.set_result(outcome)
             self._changed.notify_all()
 
-    def _lose(self, worker: Worker, task: Task) -> None:
+    def _lose(self, worker: Worker, task: ShardTask) -> None:
         """Replace a worker that was lost, and let another do its task."""
         with self._changed:
             worker.ready, worker.since = False, None
@@ -247,7 +253,7 @@ class Workers:
             self._changed.notify_all()
 
 
-def _lost(task: Task) -> EpisodeError:
+def _lost(task: ShardTask) -> EpisodeError:
     first, stop = min(task.shards)[0], max(task.shards)[1]
     seeds = [seed for shard in task.shards for seed in episode_seeds(task.batch.key, *shard)]
     return EpisodeError(

@@ -41,7 +41,7 @@ MAX_ACTIONS = 30
 def check_gymnasium(
     source: Any, episodes: int, seed: int, max_steps: int, issues: Issues
 ) -> tuple[EnvIssue, ...]:
-    """Play random episodes of at most `max_steps` steps, each of them twice; see `check_env`."""
+    """Play random episodes of at most `max_steps` steps, each of them twice. See `check_env`."""
 
     def work() -> None:
         env = _make(source, issues)
@@ -67,7 +67,7 @@ def check_gymnasium(
 
 
 def _make(source: Any, issues: Issues) -> Any:
-    """Make an environment of an id or a function; return an environment unchanged."""
+    """Make an environment of an id or a function. Return an environment unchanged."""
     remedy = "call it yourself to see all of the error"
     if isinstance(source, str):  # Gymnasium's own checks would raise some of the issues
         make: Any = partial(gym.make, source, disable_env_checker=True)
@@ -158,7 +158,7 @@ def _action_sampler(space: Any, seed: int, issues: Issues) -> Callable[[], Any]:
 
 
 class _EpisodeChecker:
-    """Player of episodes that adds to the issues; `StopCheckError` ends an episode."""
+    """Player of episodes that adds to the issues. `StopCheckError` ends an episode."""
 
     def __init__(self, env: Any, space: Any, issues: Issues) -> None:
         self._env = env
@@ -195,7 +195,7 @@ class _EpisodeChecker:
         return results, taken, False
 
     def _call(self, episode: Episode, where: str, actions: list[Any]) -> tuple[Any, ...]:
-        """Reset, or take the last action; report exceptions and results of a wrong structure."""
+        """Reset, or take the last action. Report exceptions and results of a wrong structure."""
         name = "reset"
         repeat = f"env.reset(seed={episode.seed})"
         remedy = f"repeat it: {repeat}; reset must take the arguments seed and options."
@@ -264,7 +264,7 @@ class _EpisodeChecker:
             self._issues.add(make_issue("reward_not_finite", describe(reward), where))
 
     def _check_observation(self, observation: Any, where: str) -> Any:
-        """Check an observation, and that the previous one is unchanged; return a copy."""
+        """Check an observation, and that the previous one is unchanged. Return a copy."""
         if self._last is not None:
             previous, copied, origin = self._last
             current = _snapshot(previous)
@@ -280,7 +280,7 @@ class _EpisodeChecker:
 
 
 def _snapshot(value: Any) -> Any:
-    """Return a copy of a result; of objects that are no numbers, the name of their type."""
+    """Return a copy of a result. Of objects that are no numbers, the name of their type."""
     if isinstance(value, dict):
         return {key: _snapshot(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):

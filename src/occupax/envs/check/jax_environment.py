@@ -30,7 +30,7 @@ COMPILED = (
 
 
 class _Episode(NamedTuple):
-    """Results of the steps of an episode, or of several; step 0 is the reset."""
+    """Results of the steps of an episode, or of several. Step 0 is the reset."""
 
     observation: Any
     reward: Any
@@ -43,7 +43,7 @@ class _Episode(NamedTuple):
 def check_in_jax(
     source: Any, episodes: int, seed: int, max_steps: int, issues: Issues
 ) -> tuple[EnvIssue, ...]:
-    """Check an environment in JAX or of gymnax, or a class without arguments; see `check_env`."""
+    """Check an environment in JAX or of gymnax, or a class without arguments. See `check_env`."""
 
     def work() -> None:
         env = source
@@ -62,7 +62,7 @@ def check_in_jax(
 
 
 def _check_types(env: Environment, issues: Issues) -> None:
-    """Check shapes and types of all results by tracing; faults end the check."""
+    """Check shapes and types of all results by tracing. Faults end the check."""
     if not isinstance(env.action_space, ActionSpace):  # pyright: ignore[reportUnnecessaryIsInstance]
         actual = describe_with_type(env.action_space)
         issues.stop(make_issue("jax_action_space", actual, "env.action_space"))

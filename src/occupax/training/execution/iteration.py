@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from occupax.algorithms import Algorithm, AlgorithmState, choose
-from occupax.baselines import Regression, nothing_seen
+from occupax.baselines import Regression, empty_sums
 from occupax.batches import Batch, Statistics
 from occupax.batches.caching import CachingBatch, is_same
 from occupax.envs.actions import BoxActions
@@ -126,7 +126,7 @@ def initial_run(problem: Problem, algorithm: Algorithm[Any], policy: Policy) -> 
     dtype = state.occupancy.dtype
     regression = None
     if algorithm.baseline == "linear":
-        regression = nothing_seen(problem)
+        regression = empty_sums(problem)
     return RunState(
         state=state,
         selected=selected,
@@ -224,7 +224,7 @@ def _updated_regression(regression: Regression | None, batch: CachingBatch) -> R
     quasi_reward = batch.last_quasi_reward
     if regression is None or quasi_reward is None:
         return regression
-    return regression.later(batch.regression(quasi_reward))
+    return regression.updated(batch.regression(quasi_reward))
 
 
 def finish_iteration(
