@@ -88,7 +88,7 @@ SMALLEST = 1e-30
 their inverses."""
 
 
-def refuse_tiny(name: str, number: float) -> float:
+def check_not_tiny(name: str, number: float) -> float:
     """Return a number that is 0 or at least `SMALLEST`, and raise an error for a smaller one."""
     if 0 < number < SMALLEST:
         raise ValueError(
@@ -100,7 +100,7 @@ def refuse_tiny(name: str, number: float) -> float:
 
 def check_positive(name: str, value: object) -> float:
     """Return `value` as a finite float of at least `SMALLEST`, or raise an error."""
-    return refuse_tiny(name, check_number(name, value, low=0.0, open_low=True))
+    return check_not_tiny(name, check_number(name, value, low=0.0, open_low=True))
 
 
 def is_traced(value: object) -> bool:
@@ -190,11 +190,11 @@ def real_array(name: str, value: Any) -> Num[np.ndarray, "..."]:
 def read_array(name: str, value: Any) -> Float[np.ndarray, "..."]:
     """Return a copy of `value` as float64 without NaN or infinities."""
     array = real_array(name, value).astype(np.float64)
-    refuse_infinite(name, array)
+    check_finite(name, array)
     return array
 
 
-def refuse_infinite(
+def check_finite(
     name: str, array: Float[np.ndarray, "..."], coords: Sequence[Int[np.ndarray, " n"]] = ()
 ) -> None:
     """Raise ValueError with the index of the first non-finite entry. `coords` if sparse."""

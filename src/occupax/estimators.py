@@ -11,8 +11,8 @@ log pi_theta_2. Under the "absorbing" convention the mass (gamma^tau - gamma^H) 
 remains after termination at tau is added with the weight of the last live step and the target's
 expectation of the features of the terminal state.
 
-The functions `..._of` are the formulas, for trajectories as one target policy scores them; see
-`scoring.Scored`.
+The functions `..._of` are the formulas for trajectories with the log-probabilities of one target
+policy (`scoring.Scored`).
 """
 
 from operator import mul
@@ -36,14 +36,15 @@ from occupax.trajectories import Trajectories
 def weights(trajectories: Trajectories, target: Policy) -> Float[Array, "B H"]:
     """Return the importance weights w_t of `target` (eq. defn:ratio).
 
-    After the end, the weight is that of the last live step.
-
-    They are capped at the square root of the largest float, far beyond any weight of use, so that a
-    sum over a long horizon with far-apart policies stays finite.
+    After the end of an episode, the weight is that of the last live step. Weights are capped at the
+    square root of the largest float, so that sums over long horizons stay finite.
 
     Args:
-        trajectories: the batch.
-        target: the policy whose weights are computed.
+        trajectories: trajectories of the behaviour policy.
+        target: target policy.
+
+    Returns:
+        Weight of each trajectory and step.
     """
     return Scored(trajectories, target).weights()
 
@@ -53,9 +54,12 @@ def occupancy(problem: Problem, trajectories: Trajectories, target: Policy) -> F
     """Return the occupancy of `target` (eq. defn:weight-lambda-estimator), averaged over the batch.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        target: the policy whose occupancy is estimated.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        target: target policy.
+
+    Returns:
+        Mean discounted sum of the features.
     """
     return occupancy_of(problem, Scored(trajectories, target))
 
@@ -73,17 +77,16 @@ def gradient(
     This is the estimate of eq. defn:weight-Jacob-estimator.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        target: the policy whose gradient is estimated.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        target: target policy.
         quasi_reward: one number for each feature.
         baseline: "mean" subtracts w_t b_t grad log pi(a_t|s_t) at every live step, where b_t is the
-            mean return-to-go of the *other* trajectories of the batch from step t on. It does not
-            depend on the trajectory it is subtracted from, and the weight makes the expectation
-            that of the target, so nothing is biased. A difference that is no more than rounding
-            counts as zero, so that trajectories of equal return have no gradient. A `baselines.Fit`
-            to batches that were drawn before is subtracted first, and the mean is that of the rest;
-            `occupax.train` makes a fit for the setting "linear".
+            mean return-to-go of the *other* trajectories of the batch from step t on. The estimate
+            remains unbiased: b_t does not depend on the trajectory, and w_t corrects the
+            expectation. Differences within rounding are zero, so that trajectories of equal return
+            have no gradient. A `baselines.Fit` to earlier batches is subtracted first, and b_t is
+            the mean of the remainder. `occupax.train` fits it for the setting "linear".
 
     Returns:
         The derivative with respect to each array of `target`, in a policy of the same shape.
@@ -98,10 +101,13 @@ def totals(
     """Return <occupancy, quasi_reward> of each trajectory under the behaviour policy.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        policy: the behaviour policy.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        policy: behaviour policy.
         quasi_reward: one number for each feature.
+
+    Returns:
+        One number for each trajectory.
     """
     parts = _returns(problem, Scored(trajectories, policy, on_policy=True), quasi_reward)
     return jnp.concatenate(parts, 1).sum(1)
@@ -114,10 +120,13 @@ def regression(
     """Return the sums of a linear baseline for later batches, under the behaviour policy.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        policy: the behaviour policy.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        policy: behaviour policy.
         quasi_reward: one number for each feature.
+
+    Returns:
+        Sums of the regression of the returns-to-go. `fit` computes the baseline.
     """
     return regression_of(problem, Scored(trajectories, policy, on_policy=True), quasi_reward)
 
@@ -129,13 +138,13 @@ def fisher_vector(
     """Return the Fisher information times a vector: mean sum_t gamma^t score_t <score_t, vector>.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        policy: the behaviour policy.
-        vector: one number for each parameter of the policy, in its shape.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        policy: behaviour policy.
+        vector: one number for each parameter, as a policy.
 
     Returns:
-        The product, in the shape of the policy.
+        The product, as a policy.
     """
     params, static = eqx.partition(policy, eqx.is_inexact_array)
 
@@ -162,28 +171,36 @@ def hessian_vector(
 
     The derivatives are those at the behaviour policy.
 
-    With D_t the sum of the derivatives of log pi(a_h|s_h) along the vector up to step t, that of
-    the weight w_t is D_t. So the reward of step t counts D_t times in the first order, and each
-    log-probability has a second derivative.
+    Let D_t be the sum of the derivatives of log pi(a_h|s_h) along the vector up to step t. The
+    derivative of the weight w_t is D_t. Therefore the reward of step t counts D_t times in the
+    first order, and each log-probability has a second derivative.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        policy: the behaviour policy.
-        vector: one number for each parameter of the policy, in its shape.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        policy: behaviour policy.
+        vector: one number for each parameter, as a policy.
         quasi_reward: one number for each feature.
-        baseline: as in `gradient`, but not "linear"; what is subtracted has a derivative of mean
-            zero, so nothing is biased.
+        baseline: as in `gradient`, except "linear". The derivative of the subtracted term has mean
+            zero, so that the estimates remain unbiased.
 
     Returns:
-        Both derivatives, averaged over the batch, the second in the shape of the policy.
+        Derivatives of the mean occupancy and of the mean gradient, the latter as a policy.
     """
     scored = Scored(trajectories, policy, on_policy=True)
     return hessian_vector_of(problem, scored, vector, quasi_reward, read_baseline(baseline))
 
 
 def occupancy_of(problem: Problem, scored: Scored[Any]) -> Float[Array, " d"]:
-    """Return the mean occupancy."""
+    """Return the mean occupancy of scored trajectories.
+
+    Args:
+        problem: problem that the trajectories were sampled from.
+        scored: trajectories with the log-probabilities of the target policy.
+
+    Returns:
+        Mean discounted sum of the features.
+    """
     visits = _visits(problem, scored.trajectories, scored.target, scored.weights())
     total = sum(part.counts.total(part.mass, problem.size) for part in visits)
     return jnp.asarray(total) / scored.size
@@ -195,7 +212,17 @@ def gradient_of(
     quasi_reward: Float[Array, " d"],
     baseline: Baseline,
 ) -> PolicyType:
-    """Return the mean gradient."""
+    """Return the mean gradient of <occupancy, quasi_reward> of scored trajectories.
+
+    Args:
+        problem: problem that the trajectories were sampled from.
+        scored: trajectories with the log-probabilities of the target policy.
+        quasi_reward: one number for each feature.
+        baseline: as in `gradient`.
+
+    Returns:
+        The derivative with respect to each array of the target policy, as a policy.
+    """
     trajectories = scored.trajectories
 
     def objective(target: PolicyType) -> Float[Array, ""]:
@@ -214,7 +241,17 @@ def gradient_of(
 def return_sums_of(
     problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"], baseline: Baseline
 ) -> ReturnSums:
-    """Return the sums of the returns-to-go, minus the fit of the baseline, for a mean baseline."""
+    """Return the sums of the returns-to-go, minus the fit of the baseline, for a mean baseline.
+
+    Args:
+        problem: problem that the trajectories were sampled from.
+        scored: trajectories with the log-probabilities of the target policy.
+        quasi_reward: one number for each feature.
+        baseline: baseline whose fit is subtracted, if there is one.
+
+    Returns:
+        Sum of the returns-to-go and number of live trajectories at each step.
+    """
     trajectories = scored.trajectories
     weights = scored.weights()
     returns = _weighted_returns(problem, trajectories, scored.target, weights, quasi_reward)
@@ -226,7 +263,16 @@ def return_sums_of(
 def regression_of(
     problem: Problem, scored: Scored[Any], quasi_reward: Float[Array, " d"]
 ) -> Regression:
-    """Return the sums of a linear baseline for later batches."""
+    """Return the sums of a linear baseline for later batches.
+
+    Args:
+        problem: problem that the trajectories were sampled from.
+        scored: trajectories with the log-probabilities of the behaviour policy.
+        quasi_reward: one number for each feature.
+
+    Returns:
+        Sums of the regression of the returns-to-go.
+    """
     trajectories = scored.trajectories
     to_go = _to_go(_returns(problem, scored, quasi_reward), trajectories.live)
     return regress(problem, trajectories.observations, to_go, trajectories.live)
@@ -239,10 +285,21 @@ def hessian_vector_of(
     quasi_reward: Float[Array, " d"],
     baseline: Baseline,
 ) -> tuple[Float[Array, " d"], PolicyType]:
-    """Return the derivatives of the estimates of occupancy and gradient along a vector."""
+    """Return the derivatives of the estimates of occupancy and gradient along a vector.
+
+    Args:
+        problem: problem that the trajectories were sampled from.
+        scored: trajectories with the log-probabilities of the behaviour policy.
+        vector: one number for each parameter, as a policy.
+        quasi_reward: one number for each feature.
+        baseline: "none" or "mean".
+
+    Returns:
+        Derivatives of the mean occupancy and of the mean gradient, the latter as a policy.
+    """
     if baseline.name == "linear":
         raise ValueError(
-            'baseline "linear" is not known for Hessian-vector products: take "mean" or "none".'
+            'baseline must be "mean" or "none" for Hessian-vector products, got "linear".'
         )
     quasi_reward = _checked(problem, quasi_reward)
     trajectories = scored.trajectories
@@ -265,9 +322,9 @@ def hessian_vector_of(
 
     _, along, masses, slopes = derivatives(params)
     drift = jnp.cumsum(along, 1)
-    drifts = [drift, drift[:, -1:]][
-        : len(masses)
-    ]  # after the end the weight is that of the last live step
+    drifts = [drift]
+    if len(masses) > 1:
+        drifts.append(drift[:, -1:])  # after the end the weight is that of the last live step
     moved = list(map(_moved, masses, drifts, slopes))
     total = 0.0
     rewards: list[Array] = []
@@ -308,9 +365,12 @@ def step_features(problem: Problem, trajectories: Trajectories, policy: Policy) 
     """Return the features of each step, [B, H, k]. Arbitrary values after the end.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        policy: a policy of the kind that drew the actions.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        policy: any policy with the action space of the behaviour policy.
+
+    Returns:
+        Entries of the feature vector of each step.
     """
     check_policy_fits(policy, problem.env)
     horizon = trajectories.actions.shape[1]
@@ -332,12 +392,15 @@ def step_features(problem: Problem, trajectories: Trajectories, policy: Policy) 
 def terminal_features(problem: Problem, trajectories: Trajectories, policy: Policy) -> Count:
     """Return the expected features of the terminal state of each trajectory, [B, k].
 
-    They are zero for a trajectory that did not terminate.
+    The features of a trajectory that did not terminate are zero.
 
     Args:
-        problem: the problem that the trajectories were drawn from.
-        trajectories: the batch.
-        policy: the policy that acts in the terminal state.
+        problem: problem that the trajectories were sampled from.
+        trajectories: trajectories of the behaviour policy.
+        policy: policy whose action probabilities weight the features of each action.
+
+    Returns:
+        Entries of the feature vector of each trajectory.
     """
     absorbed = jax.vmap(lambda observation: _absorbed(problem, policy, observation))
     counts, probs = absorbed(trajectories.final_observations)
@@ -348,14 +411,16 @@ def terminal_features(problem: Problem, trajectories: Trajectories, policy: Poli
 
 
 class Visits(NamedTuple):
-    """Features, with the discounted mass that they are visited with."""
+    """Features of steps, with their discounted mass."""
 
     counts: Count
+    """Features of each step."""
     mass: Float[Array, "B _"]
+    """Discount times importance weight of each step."""
 
 
 def _moved(mass: Array, drift: Array, slope: Array) -> Array:
-    """Return the derivative of a weighted mass: that of the weight, and that of the mass itself."""
+    """Return the derivative of a weighted mass, from the derivatives of weight and mass."""
     return mass * drift + slope
 
 
@@ -365,12 +430,9 @@ def _visits(
     """Return the visits at each step and, if they count, after the end."""
     counts = step_features(problem, trajectories, target)
     horizon = trajectories.actions.shape[1]
-    discounts = problem.discount ** np.arange(
-        horizon + 1
-    )  # in float64: differences of them are taken below
-    visits = [
-        Visits(counts, jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live)
-    ]
+    discounts = problem.discount ** np.arange(horizon + 1)  # float64, for the differences below
+    mass = jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live
+    visits = [Visits(counts, mass)]
     if problem.termination == "absorbing":
         after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)
         remaining = after[trajectories.lengths]
@@ -409,7 +471,7 @@ def _weighted_returns(
     weights: Float[Array, "B H"],
     quasi_reward: Float[Array, " d"],
 ) -> list[Float[Array, "B _"]]:
-    """Return the same for known weights."""
+    """Return the discounted quasi-reward of each step and after the end, times known weights."""
     quasi_reward = _checked(problem, quasi_reward)
     visits = _visits(problem, trajectories, target, weights)
     return [part.counts.inner(quasi_reward) * part.mass for part in visits]

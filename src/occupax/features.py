@@ -19,9 +19,9 @@ from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
 from occupax.errors import (
     MOST_SIZE,
+    check_finite,
     check_integers,
     read_array,
-    refuse_infinite,
     tracing_error,
     unknown,
 )
@@ -31,39 +31,42 @@ class Visit(NamedTuple):
     """One step of an episode."""
 
     observation: Any
+    """Observation before the action."""
     action: Num[Array, "*n"]
     """Action that the environment receives, after clipping."""
     reward: Float[Array, ""]
+    """Reward of the step."""
     info: Float[Array, " k"] | None = None
-    """The chosen values that a simulator returned with it; None where there are none, and after the
-    end."""
+    """Recorded values of the simulator's `info`. None without recorded values and after the end."""
 
 
 class Count(eqx.Module):
-    """A vector phi(s, a) by its entries: `value[k]` stands at `index[k]`, and the rest is zero.
+    """Sparse vector phi(s, a), or a batch of vectors. Entries that are not listed are zero.
 
-    As many entries as the vector has stand in their order: then nothing is looked up, which would
-    take the longest.
+    A vector with all of its entries must list them in order, because no index is looked up then.
     """
 
     index: Int[Array, "*batch k"]
+    """Positions of the entries."""
     value: Float[Array, "*batch k"]
+    """Values of the entries."""
 
     def total(self, weight: Float[Array, "*batch"], size: int) -> Float[Array, " d"]:
-        """The weighted sum of all the vectors of a batch."""
+        """Return the weighted sum of the vectors of a batch, of length `size`."""
         values = self.value * weight[..., None]
         if values.shape[-1] == size:
             return values.reshape(-1, size).sum(0)
         return jnp.zeros(size, values.dtype).at[self.index].add(values)
 
     def inner(self, quasi_reward: Float[Array, " d"]) -> Float[Array, "*batch"]:
-        """The inner product of each vector with `quasi_reward`."""
-        dense = self.value.shape[-1] == len(quasi_reward)
-        return ((quasi_reward if dense else quasi_reward[self.index]) * self.value).sum(-1)
+        """Return the inner product of each vector with `quasi_reward`."""
+        is_dense = self.value.shape[-1] == len(quasi_reward)
+        rewards = quasi_reward if is_dense else quasi_reward[self.index]
+        return (rewards * self.value).sum(-1)
 
 
 class Feature(eqx.Module):
-    """A map from a step to the vector that is added up along a trajectory."""
+    """Map from a step to a vector. The discounted sum of the vectors is the occupancy."""
 
     @abstractmethod
     def size(self, env: DecisionProcess) -> int:
@@ -71,14 +74,14 @@ class Feature(eqx.Module):
 
     @abstractmethod
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The vector for one step."""
+        """Return the vector of a step."""
 
 
 class StateAction(Feature):
     """One-hot over state-action pairs, entry s * A + a: the paper's occupancy measure lambda."""
 
     def size(self, env: DecisionProcess) -> int:
-        """The number of pairs, S * A."""
+        """Return the number of pairs, S * A."""
         if not isinstance(env.action_space, DiscreteActions):
             hint = "use Grid(..., actions=[...]) or a function of (observation, action) instead"
             raise ValueError(
@@ -87,7 +90,7 @@ class StateAction(Feature):
         return _states(env, self) * env.num_actions
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """A one at the pair of the step."""
+        """Return the one-hot vector of the pair of the step."""
         return _one_hot(visit.observation * env.num_actions + visit.action, visit)
 
 
@@ -95,19 +98,19 @@ class State(Feature):
     """One-hot over states."""
 
     def size(self, env: DecisionProcess) -> int:
-        """The number of states, S."""
+        """Return the number of states, S."""
         return _states(env, self)
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """A one at the state of the step."""
+        """Return the one-hot vector of the state of the step."""
         return _one_hot(visit.observation, visit)
 
 
 class Reward(Feature):
-    """The reward received: its occupancy is the discounted return."""
+    """Reward of a step. Its occupancy is the discounted return."""
 
     def size(self, env: DecisionProcess) -> int:
-        """A single entry."""
+        """Return 1."""
         if (rewards := reward_size(env)) is not None:
             hint = "use features=Rewards() with a utility of their returns"
             raise ValueError(
@@ -117,7 +120,7 @@ class Reward(Feature):
         return 1
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The reward of the step."""
+        """Return the reward of the step."""
         return Count(jnp.zeros(1, jnp.int32), visit.reward[None])
 
 
@@ -125,7 +128,7 @@ class Rewards(Feature):
     """Vector of rewards of a step. Its occupancy has the discounted return of each reward."""
 
     def size(self, env: DecisionProcess) -> int:
-        """An entry for each reward."""
+        """Return the number of rewards."""
         rewards = reward_size(env)
         if rewards is None:
             kinds = "an environment of Gymnasium with a reward_space, as those of mo-gymnasium"
@@ -135,14 +138,18 @@ class Rewards(Feature):
         return rewards
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The rewards of the step, and zeros after the end."""
-        size = self.size(env)  # they are recorded last
+        """Return the rewards of the step, and zeros after the end."""
+        size = self.size(env)  # rewards are the last recorded values
         values = jnp.zeros(size) if visit.info is None else visit.info[-size:]
         return _dense(values.astype(visit.reward.dtype))
 
 
 class Info(Feature):
-    """Values in the `info` of every step, recorded by `GymnasiumEnv(..., info=["cost"])`."""
+    """Values in the `info` of every step, recorded by `GymnasiumEnv(..., info=["cost"])`.
+
+    Args:
+        names: keys of `info`.
+    """
 
     names: tuple[str, ...] = eqx.field(static=True)
 
@@ -154,19 +161,18 @@ class Info(Feature):
             raise ValueError(f"Info needs the names of values in the info, got {self.names!r}.")
 
     def size(self, env: DecisionProcess) -> int:
-        """An entry for each name."""
-        return len(self._places(env))
+        """Return the number of recorded values."""
+        return len(self._positions(env))
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The values of the step, and zeros after the end."""
-        values = (
-            jnp.zeros(len(self.names))
-            if visit.info is None
-            else visit.info[jnp.array(self._places(env))]
-        )
+        """Return the values of the step, and zeros after the end."""
+        values = jnp.zeros(len(self.names))
+        if visit.info is not None:
+            values = visit.info[jnp.array(self._positions(env))]
         return _dense(values.astype(visit.reward.dtype))
 
-    def _places(self, env: DecisionProcess) -> list[int]:
+    def _positions(self, env: DecisionProcess) -> list[int]:
+        """Return the positions of the names among the recorded values of an environment."""
         recorded: tuple[str, ...] = getattr(env, "info", ())
         for name in self.names:
             if name not in recorded:
@@ -234,7 +240,7 @@ class Grid(Feature):
             minimum=0,
         )
         for name, bounds in (("low", self.low), ("high", self.high)):
-            refuse_infinite(name, bounds)
+            check_finite(name, bounds)
         lengths = (
             self.low.size,
             self.high.size,
@@ -318,7 +324,11 @@ def _read_names(named: Mapping[str, Any]) -> tuple[list[tuple[str, int]], Any, A
 
 
 class Table(Feature):
-    """A vector for each state and action of a table, [S, A, d]."""
+    """A vector for each state and action of a table.
+
+    Args:
+        values: vectors, [S, A, d].
+    """
 
     values: Float[np.ndarray, "S A d"]
 
@@ -326,12 +336,12 @@ class Table(Feature):
         self.values = read_array("values", values)
 
     def __check_init__(self) -> None:
-        refuse_infinite("values", self.values)
+        check_finite("values", self.values)
         if self.values.ndim != 3:
             raise ValueError(f"values must be an array [S, A, d], got shape {self.values.shape}.")
 
     def size(self, env: DecisionProcess) -> int:
-        """The length of the vectors, d."""
+        """Return the length of the vectors, d."""
         expected = (_states(env, self), env.num_actions)
         if self.values.shape[:2] != expected:
             raise ValueError(
@@ -340,7 +350,7 @@ class Table(Feature):
         return self.values.shape[2]
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The vector of the state and action of the step."""
+        """Return the vector of the state and action of the step."""
         return _dense(jnp.asarray(self.values)[visit.observation, visit.action])
 
 
@@ -348,9 +358,10 @@ class Function(Feature):
     """Any function of (observation, action) that returns a number or a vector."""
 
     function: Callable[[Any, Any], Any]
+    """Function that JAX can trace."""
 
     def size(self, env: DecisionProcess) -> int:
-        """The length of what the function returns."""
+        """Return the length of the vector that the function returns."""
         try:
             spec = jax.eval_shape(self.function, observation_spec(env), env.action_space.spec())
         except Exception as error:
@@ -373,7 +384,11 @@ VISITS = (StateAction, State, Grid)
 
 
 class Stack(Feature):
-    """Several features one after the other."""
+    """Concatenation of features.
+
+    Args:
+        parts: features, or functions of (observation, action).
+    """
 
     parts: tuple[Feature, ...]
 
@@ -385,11 +400,11 @@ class Stack(Feature):
             raise ValueError("Stack needs at least one feature, got none.")
 
     def size(self, env: DecisionProcess) -> int:
-        """The sum of the sizes."""
+        """Return the sum of the sizes of the parts."""
         return sum(part.size(env) for part in self.parts)
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """All counts, each moved behind the ones before it."""
+        """Return the concatenated vectors of the parts."""
         counts = [part.count(env, visit) for part in self.parts]
         starts = np.cumsum([0] + [part.size(env) for part in self.parts[:-1]])
         index = jnp.concatenate(
@@ -402,20 +417,32 @@ class Outer(Feature):
     """Products of two entries of a feature. Its occupancy is the matrix of second moments."""
 
     part: Feature
+    """Feature whose entries are multiplied."""
 
     def size(self, env: DecisionProcess) -> int:
-        """The square of the size."""
+        """Return the square of the size of the feature."""
         return self.part.size(env) ** 2
 
     def count(self, env: DecisionProcess, visit: Visit) -> Count:
-        """The products of the entries of the step."""
-        one = self.part.count(env, visit)
-        index = one.index[:, None] * self.part.size(env) + one.index
-        return Count(jnp.ravel(index), jnp.ravel(one.value[:, None] * one.value))
+        """Return the products of the entries of the vector of the step."""
+        vector = self.part.count(env, visit)
+        index = vector.index[:, None] * self.part.size(env) + vector.index
+        products = vector.value[:, None] * vector.value
+        return Count(jnp.ravel(index), jnp.ravel(products))
 
 
 def as_feature(value: Any) -> Feature:
-    """Return a feature as it is and wrap a plain function."""
+    """Return a feature unchanged, or wrap a function of (observation, action).
+
+    Args:
+        value: feature or function.
+
+    Returns:
+        The feature.
+
+    Raises:
+        ValueError: for any other value.
+    """
     if isinstance(value, Feature):
         return value
     if callable(value) and not isinstance(value, type):

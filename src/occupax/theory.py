@@ -168,9 +168,13 @@ class VarianceConstants(NamedTuple):
     """
 
     snapshot: float
+    """C_1, the factor of 1 / N."""
     truncation: float
+    """C_2, the factor of gamma^(2H)."""
     drift: float
+    """C_3, the factor of the sum of squared steps of the epoch."""
     last_step: float
+    """C_4, the factor of the last squared step."""
 
 
 @dataclass(frozen=True)
@@ -178,9 +182,13 @@ class Prescription:
     """Step size (eta), number of epochs (T) and sample counts that a theorem requires."""
 
     step_size: float
+    """Step size eta."""
     epochs: int
+    """Number of epochs T."""
     trajectories: int
+    """Number of trajectories of all epochs."""
     environment_steps: int
+    """Number of environment steps of all epochs."""
 
 
 @dataclass(frozen=True)
@@ -192,16 +200,27 @@ class Plan:
     """
 
     epsilon: float
+    """Target accuracy."""
     constants: Constants
+    """Constants of the problem."""
     horizon: int
+    """Truncation horizon H."""
     radius: float
+    """Truncation radius delta."""
     batch: int
+    """Batch size B within an epoch."""
     epoch_length: int
+    """Number of iterations m of an epoch."""
     snapshot_batch: int
+    """Batch size N at the start of an epoch."""
     smoothness_theta: float
+    """Smoothness constant L_theta of the utility in the parameters."""
     variance: VarianceConstants
+    """Constants of the variance bound."""
     stationary: Prescription
+    """Prescription for a stationary point."""
     global_optimum: Prescription
+    """Prescription for the global optimum."""
 
     def __str__(self) -> str:
         return f"{WARNING}\n{self.table()}"

@@ -15,14 +15,14 @@ class Trajectories(eqx.Module):
     """
 
     observations: Any
-    """Observations before each action, [B, H, ...]; after the end, the final observation."""
+    """Observations before each action, [B, H, ...]. After the end, the final observation."""
     actions: Num[Array, "B H *n"]
-    """Actions as the policy drew them, before they are clipped to the bounds of the environment; 0
-    after the end."""
+    """Samples of the policy, before actions are clipped to the bounds of the environment. 0 after
+    the end."""
     log_probs: Float[Array, "B H"]
-    """Log-probability of each action under the behaviour policy, recorded and constant; 0 after the
-    end."""
+    """Log-probability of each action under the behaviour policy, as recorded. 0 after the end."""
     rewards: Float[Array, "B H"]
+    """Reward of each step. 0 after the end."""
     live: Bool[Array, "B H"]
     """Whether the step was taken before the episode ended."""
     terminated: Bool[Array, " B"]
@@ -31,7 +31,7 @@ class Trajectories(eqx.Module):
     final_observations: Any
     """Observations after the last live step, [B, ...]."""
     info: Float[Array, "B H k"] | None = None
-    """Values of the simulator's `info` at each step, if any are recorded; 0 after the end."""
+    """Recorded values of the simulator's `info` at each step. 0 after the end."""
     action_space: Kind = eqx.field(static=True, default="discrete")
     """Action space of the behaviour policy and of every target policy."""
 

@@ -28,7 +28,7 @@ CASES: dict[str, Case] = {
     "utility of a text": (lambda: problem(lambda u: "a"), ("the utility failed", "64", "'a'")),  # noqa: ARG005
     "utility of a branch": (
         lambda: problem(lambda u: u[0] if u[0] > 0 else u[1]),
-        ("the utility needs the numbers", "jnp.where"),
+        ("the utility cannot be traced by JAX", "jnp.where"),
     ),
     "utility of other shapes": (
         lambda: problem(lambda u: u @ jnp.ones(3)),

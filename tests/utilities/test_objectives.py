@@ -219,7 +219,7 @@ def test_utilities_of_something_on_the_command_line(tmp_path, monkeypatch):
     rewards = utility("soft-min:info.speed,reward").features()
     assert rewards == ox.features.Stack(ox.features.Info("speed"), ox.features.Reward())
     assert utility("own_goal:spread").value(jnp.ones(2)) == -2
-    with pytest.raises(ValueError, match="takes a file of NumPy"):
+    with pytest.raises(ValueError, match="must name a NumPy file with the target"):
         utility("kl:missing.npy")
 
 

@@ -143,15 +143,18 @@ def plot_metric(
 ) -> "Figure":
     """Draw the median and the quartiles of a metric over the seeds, and a few single seeds.
 
-    Many records are thinned and drawn as a moving average. Where the exact utility was recorded, it
-    is drawn too.
+    Many records are thinned and drawn as a moving average. The exact utility is drawn too, if it
+    was logged.
 
     Args:
-        outcome: the run.
-        metric: what to draw, one of `outcome.metrics`.
-        against: sampled "episodes", or environment "steps", of which seeds take different numbers:
-            the median is used.
+        outcome: training run.
+        metric: name of the metric, one of `outcome.metrics`.
+        against: horizontal axis: sampled "episodes", or environment "steps", the median over the
+            seeds.
         references: utilities of other policies, drawn as levels beside the utility.
+
+    Returns:
+        The figure.
     """
     if metric not in outcome.metrics:
         raise unknown("metric", metric, outcome.metrics)

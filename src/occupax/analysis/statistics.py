@@ -27,17 +27,24 @@ class Interval(NamedTuple):
     """Estimate with a confidence interval, of one number or of each log entry."""
 
     estimate: Float[np.ndarray, "*record"]
+    """Point estimate."""
     lower: Float[np.ndarray, "*record"]
+    """Lower bound of the interval."""
     upper: Float[np.ndarray, "*record"]
+    """Upper bound of the interval."""
 
 
 class Line(NamedTuple):
     """Power law y = exp(intercept) * x ** slope, with a confidence interval of the slope."""
 
     slope: float
+    """Exponent of the power law."""
     intercept: float
+    """Logarithm of the factor."""
     lower: float
+    """Lower bound of the slope."""
     upper: float
+    """Upper bound of the slope."""
 
 
 def quartiles(values: Curves) -> tuple[Records, Records, Records]:

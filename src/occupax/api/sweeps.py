@@ -40,13 +40,14 @@ MOST_CURVES = 6
 
 @dataclass(frozen=True, repr=False)
 class Sweep:
-    """The results of a sweep, one for each point of the grid."""
+    """Results of a sweep, one for each configuration of the grid."""
 
     points: tuple[dict[str, Any], ...]
-    """The settings of each point."""
+    """Settings of each configuration."""
     results: tuple[Result, ...]
+    """Result of each configuration."""
     problem: Problem | None = None
-    """The problem in which all points are scored; None if each is scored in its own."""
+    """Problem in which all configurations are scored. None if each is scored in its own."""
 
     @cached_property
     def scores(self) -> np.ndarray:

@@ -51,7 +51,9 @@ class PartedBatch(Batch, eqx.Module):
     """A batch that merges the answers of its parts."""
 
     problem: Problem
+    """Problem that the trajectories were sampled from."""
     members: Parts
+    """Parts of the batch."""
 
     @property
     def size(self) -> int:

@@ -116,6 +116,7 @@ class TargetQuery(Query[Answer]):
     """A query with a target policy."""
 
     target: Target = eqx.field(default=None, kw_only=True)
+    """Target policy. None is the behaviour policy."""
 
 
 class Occupancy(TargetQuery[Float[Array, " d"]]):
@@ -131,7 +132,9 @@ class ReturnsToGo(TargetQuery[ReturnSums]):
 
     is_sum: ClassVar[bool] = True
     quasi_reward: Float[Array, " d"]
+    """One number for each feature."""
     baseline: Baseline
+    """Baseline whose fit is subtracted, if there is one."""
 
     def compute(self, batch: "SampledBatch") -> ReturnSums:
         """Return the sums over the trajectories."""
@@ -143,7 +146,9 @@ class Gradient(TargetQuery[Policy]):
     """Mean gradient of <occupancy of the target, quasi_reward>. See `estimators.gradient`."""
 
     quasi_reward: Float[Array, " d"]
+    """One number for each feature."""
     baseline: Baseline
+    """Baseline of the returns-to-go."""
 
     def compute(self, batch: "SampledBatch") -> Policy:
         """Return the mean gradient, in the shape of a policy."""
@@ -163,6 +168,7 @@ class RegressionSums(Query[Regression]):
 
     is_sum: ClassVar[bool] = True
     quasi_reward: Float[Array, " d"]
+    """One number for each feature."""
 
     def compute(self, batch: "SampledBatch") -> Regression:
         """Return the sums over the trajectories."""
@@ -174,7 +180,7 @@ class ObservationSums(Query[ObservationMoments]):
 
     is_sum: ClassVar[bool] = True
     policy: Policy | None = None
-    """The policy with the running mean; None is the behaviour policy."""
+    """Policy with the running mean. None is the behaviour policy."""
 
     def compute(self, batch: "SampledBatch") -> ObservationMoments:
         """Return the sums over the live steps."""
@@ -188,6 +194,7 @@ class FisherVector(Query[Policy]):
     """Product of the Fisher information of the behaviour policy with a vector."""
 
     vector: Policy
+    """One number for each parameter, as a policy."""
 
     def compute(self, batch: "SampledBatch") -> Policy:
         """Return the product, in the shape of a policy."""
@@ -196,11 +203,14 @@ class FisherVector(Query[Policy]):
 
 
 class HessianVector(Query[tuple[Float[Array, " d"], Policy]]):
-    """Derivatives of both estimates at the behaviour policy along a vector."""
+    """Derivatives of the estimates of occupancy and gradient along a vector, on-policy."""
 
     vector: Policy
+    """One number for each parameter, as a policy."""
     quasi_reward: Float[Array, " d"]
+    """One number for each feature."""
     baseline: Baseline
+    """Baseline of the returns-to-go, "none" or "mean"."""
 
     def compute(self, batch: "SampledBatch") -> tuple[Float[Array, " d"], Policy]:
         """Return the derivatives of the occupancy and of the gradient."""
@@ -221,10 +231,13 @@ class Statistics(eqx.Module):
     """Averages over the trajectories of a batch, unless stated otherwise."""
 
     undiscounted_return: Float[Array, ""]
+    """Sum of the rewards of an episode."""
     discounted_return: Float[Array, ""]
+    """Discounted sum of the rewards of an episode."""
     steps: Int[Array, ""]
     """Total number of steps."""
     episode_length: Float[Array, ""]
+    """Number of steps of an episode."""
     largest_weight: Float[Array, ""]
     """Largest importance weight of the target policy at any step."""
     effective_sample_size: Float[Array, ""]
@@ -233,7 +246,7 @@ class Statistics(eqx.Module):
     actions_clipped: Float[Array, ""]
     """Fraction of the steps whose action was outside of the bounds of the environment."""
     saturated: Float[Array, " n"]
-    """Fraction of the steps with each entry of the action saturated; empty without bounds."""
+    """Fraction of the steps with each entry of the action saturated. Empty without bounds."""
 
 
 class StatisticsSums(eqx.Module):
@@ -248,7 +261,7 @@ class StatisticsSums(eqx.Module):
     clipped: Int[Array, ""]
     """Number of steps whose action was outside of the bounds of the environment."""
     saturated: Int[Array, " n"]
-    """Number of steps with each entry of the action saturated; empty without bounds."""
+    """Number of steps with each entry of the action saturated. Empty without bounds."""
 
     def averages(self, n: int) -> Statistics:
         """Return the averages over `n` trajectories."""
@@ -297,7 +310,7 @@ class Tally(TargetQuery[StatisticsSums]):
 
 
 def _clipped(batch: "SampledBatch") -> Bool[Array, "#B #H"]:
-    """Return at which steps the action was outside of the bounds of the environment."""
+    """Return whether the action of each step was outside of the bounds of the environment."""
     space = batch.problem.env.action_space
     if not isinstance(space, BoxActions) or not space.bounded:
         return jnp.zeros((1, 1), bool)
@@ -326,7 +339,7 @@ class Transitions(eqx.Module):
     rewards: Float[Array, "S A"]
     """Sum of the rewards of each state and action."""
     ends: Float[Array, " S"]
-    """Number of trajectories that terminated in each state; truncation does not count."""
+    """Number of trajectories that terminated in each state. Truncation does not count."""
     info: Float[Array, "S A k"] | None = None
     """Sums of the values of the simulator's `info`, if any are recorded."""
 

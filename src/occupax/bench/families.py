@@ -82,8 +82,11 @@ class BenchProblem:
     """Problem of the benchmark."""
 
     family: str
+    """Name of the family of problems."""
     entry: BenchEnv
+    """Environment with discount and horizon."""
     utility: str
+    """Name of the utility."""
     fresh: int | None = None
     """Seed of a new draw. None stands for the problems that are the same for everybody."""
 

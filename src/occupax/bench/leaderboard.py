@@ -47,6 +47,7 @@ class Leaderboard:
     """Result of the benchmark."""
 
     results: tuple[CellResult, ...]
+    """Result of each algorithm on each problem."""
     references: dict[str, Reference]
     """Best value of each problem, by its name."""
     command: str

@@ -41,6 +41,7 @@ class DiscreteActions(ActionSpace):
 
     kinds = ("discrete",)
     n: int = eqx.field(static=True, converter=lambda n: check_integer("n", n))
+    """Number of actions."""
 
     def spec(self) -> jax.ShapeDtypeStruct:
         """Return shape and dtype of an action, an integer."""
@@ -54,6 +55,7 @@ class MultiDiscreteActions(ActionSpace):
     sizes: tuple[int, ...] = eqx.field(
         static=True, converter=lambda sizes: check_integers("sizes", sizes)
     )
+    """Number of values of each entry."""
 
     def __check_init__(self) -> None:
         if not self.sizes:
@@ -69,7 +71,9 @@ class BoxActions(ActionSpace):
 
     kinds = ("box", "squashed")
     low: tuple[float, ...] = eqx.field(static=True, converter=lambda low: _bounds("low", low))
+    """Lower bound of each entry, -inf for none."""
     high: tuple[float, ...] = eqx.field(static=True, converter=lambda high: _bounds("high", high))
+    """Upper bound of each entry, inf for none."""
 
     def __check_init__(self) -> None:
         if len(self.low) != len(self.high):
@@ -92,14 +96,14 @@ class BoxActions(ActionSpace):
 
     @property
     def middle(self) -> Float[np.ndarray, " n"]:
-        """Middle between the bounds of each entry. 0 unless it has both."""
+        """Middle between the bounds of each entry. 0 for an entry without both bounds."""
         middle = np.zeros(len(self.low))
         np.add(self.low, self.high, out=middle, where=self.has_both_bounds)
         return middle / 2
 
     @property
     def reach(self) -> Float[np.ndarray, " n"]:
-        """Distance of the bounds of each entry from the middle. 1 unless it has both."""
+        """Half the width between the bounds of each entry. 1 for an entry without both bounds."""
         widths = np.full(len(self.low), 2.0)
         np.subtract(self.high, self.low, out=widths, where=self.has_both_bounds)
         return widths / 2

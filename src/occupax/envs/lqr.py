@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key
 
 from occupax.envs.actions import BoxActions
 from occupax.envs.base import Environment
-from occupax.errors import check_integer, read_array, refuse_infinite
+from occupax.errors import check_finite, check_integer, read_array
 
 Matrix = Float[np.ndarray, "_ _"]
 
@@ -71,7 +71,7 @@ class LQR(Environment):
     def __check_init__(self) -> None:
         n, m = self._sizes()
         for name, matrix in (("drift", self.drift), ("control", self.control)):
-            refuse_infinite(name, matrix)
+            check_finite(name, matrix)
         _covariance("state_cost", self.state_cost, n)
         _covariance("action_cost", self.action_cost, m)
         if np.linalg.eigvalsh(self.action_cost)[0] <= 0:

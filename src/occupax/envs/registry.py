@@ -65,7 +65,11 @@ def register(name: str, factory: Callable[..., DecisionProcess]) -> None:
 
 
 def list() -> builtins.list[str]:  # noqa: A001
-    """Return the names that `make` knows, sorted."""
+    """Return the names of the environments of `make`.
+
+    Returns:
+        Sorted names.
+    """
     return sorted([*_FACTORIES, *_GYMNASIUM_TABLES])
 
 

@@ -14,7 +14,7 @@ from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import Environment
 from occupax.envs.layout import Layout, check_layout
 from occupax.envs.lookup import make_gymnasium
-from occupax.errors import read_array, refuse_infinite
+from occupax.errors import check_finite, read_array
 
 SUM_TOLERANCE = 1e-6
 
@@ -87,7 +87,7 @@ class TabularMDP(Environment):
         high = self.successors.max()
         if low < 0 or high >= S:
             raise ValueError(f"successors must be states 0..{S - 1}, got {low} to {high}.")
-        refuse_infinite("outcome_rewards", self.outcome_rewards)
+        check_finite("outcome_rewards", self.outcome_rewards)
         _check_distributions("probabilities", self.probabilities, self.thresholds)
         _check_distributions("initial", self.initial, self.initial_thresholds)
         ended = np.flatnonzero(self.terminal)
@@ -237,7 +237,7 @@ def _check_distributions(
     thresholds: Float[np.ndarray, "*rows K"],
 ) -> None:
     """Raise ValueError unless each row is a distribution, with thresholds to match."""
-    refuse_infinite(name, probabilities)
+    check_finite(name, probabilities)
     if (probabilities < 0).any():
         raise ValueError(f"{name} must not be negative.")
     errors = np.abs(probabilities.sum(-1) - 1)
@@ -303,7 +303,7 @@ def _read(name: str, value: Any) -> Any:
     if value.dtype.kind == "c":
         raise ValueError(f"{name} must be an array of real numbers, got {value.dtype}.")
     array = sparse.coo_array(value).astype(np.float64)
-    refuse_infinite(name, array.data, array.coords)
+    check_finite(name, array.data, array.coords)
     return array
 
 

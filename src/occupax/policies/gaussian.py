@@ -38,7 +38,9 @@ class Normal(Policy):
 
     psi: Callable[[Any], Float[Array, " m"]]
     log_deviation: Vector | None
+    """Logarithm of the standard deviation of each entry. None if the network returns it."""
     box: BoxActions = eqx.field(static=True)
+    """Action space."""
 
     def __check_init__(self) -> None:
         entries = len(self.box.low)

@@ -46,8 +46,9 @@ class ProcessSlots:
         self._processes: list[Any] = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            make_slots: Any = CloudpickleWrapper(partial(_make, env, int(share[0]), len(share)))
-            process = context.Process(target=_serve, args=(make_slots, memory, theirs), daemon=True)
+            make_slots: Any = partial(_make, env, int(share[0]), len(share))
+            arguments = (CloudpickleWrapper(make_slots), memory, theirs)
+            process = context.Process(target=_serve, args=arguments, daemon=True)
             with _blocked_signals():
                 process.start()
             theirs.close()  # the pipe must end with the process

@@ -131,8 +131,11 @@ class Estimate(NamedTuple):
     """Estimate of a number with its confidence interval of 95%."""
 
     value: float
+    """Point estimate."""
     lower: float
+    """Lower bound of the interval."""
     upper: float
+    """Upper bound of the interval."""
 
     def __str__(self) -> str:
         return f"{self.value:.4g} [{self.lower:.4g}, {self.upper:.4g}]"
@@ -142,7 +145,9 @@ class Evaluation(NamedTuple):
     """Undiscounted returns of independent episodes."""
 
     returns: Float[np.ndarray, " episodes"]
+    """Undiscounted return of each episode."""
     lengths: Int[np.ndarray, " episodes"]
+    """Number of steps of each episode."""
     terminated: Bool[np.ndarray, " episodes"]
     """Whether the episode terminated, as opposed to a truncation by a time limit or `max_steps`."""
 
@@ -205,7 +210,16 @@ class ProblemEvaluation(Evaluation):
     def __new__(
         cls, evaluation: Evaluation, utility: Estimate, constraints: Mapping[str, Estimate]
     ) -> "ProblemEvaluation":
-        """Add estimates of a problem to the returns of episodes."""
+        """Add estimates of a problem to the returns of episodes.
+
+        Args:
+            evaluation: returns of the episodes.
+            utility: estimate of the utility.
+            constraints: estimates of the constrained quantities.
+
+        Returns:
+            Evaluation with the estimates.
+        """
         instance = super().__new__(cls, *evaluation)
         instance.utility = utility
         instance.constraints = constraints

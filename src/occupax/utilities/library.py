@@ -13,11 +13,11 @@ from occupax import features as feature_maps
 from occupax.envs.base import DecisionProcess
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import (
+    check_finite,
+    check_not_tiny,
     check_number,
     check_positive,
     read_array,
-    refuse_infinite,
-    refuse_tiny,
 )
 from occupax.features import Feature, as_feature
 from occupax.utilities.base import ConicForm, Smoothness, Utility, nonnegative
@@ -129,7 +129,7 @@ class Linear(Utility):
         self.weights = read_array("weights", weights).ravel()
 
     def __check_init__(self) -> None:
-        refuse_infinite("weights", self.weights)
+        check_finite("weights", self.weights)
         if self.weights.size == 0:
             raise ValueError(f"weights must be finite numbers, at least one, got {self.weights!r}.")
 
@@ -209,7 +209,7 @@ class Entropy(StateUtility):
     scale: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        refuse_tiny("smoothing", check_number("smoothing", self.smoothing, low=0.0))
+        check_not_tiny("smoothing", check_number("smoothing", self.smoothing, low=0.0))
         check_number("scale", self._scale, low=0.0, open_low=True)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from occupax import features as feature_maps
-from occupax.errors import check_positive, read_array, refuse_infinite
+from occupax.errors import check_finite, check_positive, read_array
 from occupax.features import Feature, Outer
 from occupax.utilities.base import ConicForm, Smoothness, Utility, nonnegative
 from occupax.utilities.library import as_feedback
@@ -95,7 +95,7 @@ class NashWelfare(SeveralRewards):
         weights = self.weights
         if weights is None:
             return
-        refuse_infinite("weights", weights)
+        check_finite("weights", weights)
         if weights.ndim != 1 or not weights.size or (weights < 0).any():
             raise ValueError(
                 f"weights must be a list of numbers that are not negative, got {weights.tolist()}."
