@@ -43,8 +43,8 @@ def read_sections() -> dict[str, str]:
     page = files("occupax").joinpath(PAGE)
     if not page.is_file():  # a checkout has the page among the documentation
         page = Path(__file__).parents[4] / "docs" / PAGE
-    found = SECTION.findall(page.read_text("utf-8"))
-    return {name: _plain(text) for name, text in found}
+    sections = SECTION.findall(page.read_text("utf-8"))
+    return {name: _plain(text) for name, text in sections}
 
 
 def _plain(markdown: str) -> str:

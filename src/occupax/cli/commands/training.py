@@ -64,8 +64,7 @@ def train(
         trust: with --resume, import the module of the environment that the directory names.
         json: print JSON instead of a table.
     """
-    given = Budget(episodes, steps)
-    training, budget = _arguments(choices, given, out, resume, trust)
+    training, budget = _arguments(choices, Budget(episodes, steps), out, resume, trust)
     training.options.update(out=out, resume=resume, progress=progress and not json)
     if exact:
         training.options["exact"] = True
