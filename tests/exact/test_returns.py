@@ -214,3 +214,18 @@ def test_krylov_solves_rotations_where_bicgstab_breaks_down():
     right = np.array([1.0, 0.0])
     solution = solve_krylov(lambda vector: matrix @ vector, right, 1e-10, 20)
     np.testing.assert_allclose(matrix @ solution, right, atol=1e-8)
+
+
+def test_linear_solves_agree(implementation):
+    random = np.random.default_rng(10)
+    model = random_model(random, 30)
+    solver = sweeps.table_sweeps(model, np.zeros(model.shape))
+    actions = random.integers(0, 3, 30).astype(np.int32)
+    right = random.normal(size=30)
+    rows = 3 * np.arange(30) + actions
+    matrix = np.eye(30) - model.discount * model.transition.toarray()[rows]
+    solution = solver.solve(actions, right, 1e-12, 200)
+    np.testing.assert_allclose(solution, np.linalg.solve(matrix, right), rtol=1e-9)
+    rough = solver.solve(actions, right, 1e-2, 200)
+    assert np.linalg.norm(matrix @ rough - right) <= 1e-2 * np.linalg.norm(right)
+    assert (solver.solve(actions, np.zeros(30), 1e-2, 200) == 0).all()

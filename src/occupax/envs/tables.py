@@ -6,18 +6,23 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Int, Key
 from scipy import sparse
 
 from occupax.envs.layout import Layout, Move
-from occupax.errors import check_integer, check_key
+from occupax.errors import check_integer, check_key, read_array
 
 LEFT: Move = (0, -1)
 DOWN: Move = (1, 0)
 RIGHT: Move = (0, 1)
 UP: Move = (-1, 0)
 MOVES = (LEFT, DOWN, RIGHT, UP)
+TURNS = (0, -1, 1)
+"""Turns of a move: straight on, and to each side when it slips."""
 CELLS = "SGH#.F"
+MAX_ROWS_DRAWN_SINGLY = 20_000
+"""Largest number of rows of a random process whose next states are drawn row by row."""
+MAX_SIZE = 2**31
 
 
 class Tables(NamedTuple):
@@ -126,31 +131,30 @@ def read_gridworld(text: str, slip: float) -> Tables:
     if not isinstance(slip, Real) or not 0 <= slip <= 1:
         raise ValueError(f"slip must be a probability in [0, 1], got {slip!r}.")
     rows = _read_map(text)
-    states: dict[Move, int] = {}
-    letters: list[str] = []
-    for i, row in enumerate(rows):
-        for j, letter in enumerate(row):
-            if letter != "#":
-                states[i, j] = len(states)
-                letters.append(letter)
-    kinds = np.array(letters)
+    letters = np.array([list(row) for row in rows])
+    is_free = letters != "#"
+    kinds = letters[is_free]
     if not (kinds == "S").any():
         raise ValueError("text must hold at least one start cell S, got none.")
 
     A = len(MOVES)
-    shape = (len(states) * A, len(states))
-    pairs: list[int] = []
-    next_states: list[int] = []
-    probabilities: list[float] = []
-    for ((i, j), state), action in product(states.items(), range(A)):
-        for turn, probability in ((0, 1 - slip), (-1, slip / 2), (1, slip / 2)):
-            down, right = MOVES[(action + turn) % A]
-            pairs.append(state * A + action)
-            next_states.append(states.get((i + down, j + right), state))
-            probabilities.append(probability)
+    S = kinds.size
+    numbers = np.full((letters.shape[0] + 2, letters.shape[1] + 2), -1)
+    numbers[1:-1, 1:-1][is_free] = np.arange(S)
+    row, column = np.nonzero(is_free)
+    states = np.arange(S)
+    targets = np.empty((S, A, len(TURNS)), np.int64)
+    for action, (k, turn) in product(range(A), enumerate(TURNS)):
+        down, right = MOVES[(action + turn) % A]
+        target = numbers[row + 1 + down, column + 1 + right]
+        targets[:, action, k] = np.where(target < 0, states, target)
+    shape = (S * A, S)
+    next_states = targets.ravel()
+    pairs = np.repeat(np.arange(S * A), len(TURNS))
+    probabilities = np.tile([1 - slip, slip / 2, slip / 2], S * A)
     transition = sparse.csr_array((probabilities, (pairs, next_states)), shape=shape)
     terminal = (kinds == "G") | (kinds == "H")
-    is_rewarded = (kinds[next_states] == "G") & ~terminal[np.array(pairs) // A]
+    is_rewarded = (kinds[next_states] == "G") & ~terminal[pairs // A]
     reward = sparse.csr_array((is_rewarded.astype(float), (pairs, next_states)), shape=shape).sign()
     initial = (kinds == "S") / (kinds == "S").sum()
     return Tables(transition, reward, initial, terminal, Layout(rows, MOVES))
@@ -190,9 +194,92 @@ def make_garnet(num_states: int, num_actions: int, branching: int, key: Key[Arra
         raise ValueError(f"branching must be at most num_states = {S}, got {branching!r}.")
     check_key(key)
     random = np.random.default_rng(np.asarray(jax.random.bits(key, (4,), "uint32")))
-    next_states = [random.choice(S, branching, replace=False, shuffle=False) for _ in range(S * A)]
+    next_states = _draw_successors(random, S, S * A, branching)
     probabilities = random.dirichlet(np.ones(branching), S * A)
-    pairs = np.repeat(np.arange(S * A), branching)
-    entries = (probabilities.ravel(), (pairs, np.concatenate(next_states)))
+    row_starts = np.arange(0, S * A * branching + 1, branching)
+    entries = (probabilities.ravel(), next_states.ravel(), row_starts)
     transition = sparse.csr_array(entries, shape=(S * A, S))
     return Tables(transition, random.random((S, A)), np.full(S, 1 / S), None)
+
+
+def _draw_successors(
+    random: np.random.Generator, num_states: int, rows: int, branching: int
+) -> Int[np.ndarray, "rows branching"]:
+    """Draw distinct next states for each row.
+
+    Large tables draw all rows together and repeat the rows with duplicates. Small ones draw row by
+    row, so that a key means the same table as in earlier versions.
+    """
+    is_sparse = branching**2 < num_states
+    if rows <= MAX_ROWS_DRAWN_SINGLY or not is_sparse:
+        drawn = [random.choice(num_states, branching, False, shuffle=False) for _ in range(rows)]
+        return np.array(drawn)
+    next_states = random.integers(0, num_states, (rows, branching), np.int32)
+    repeated = np.arange(rows)
+    while repeated.size:
+        ordered = np.sort(next_states[repeated], 1)
+        has_duplicates = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+        repeated = repeated[has_duplicates]
+        shape = (repeated.size, branching)
+        next_states[repeated] = random.integers(0, num_states, shape, np.int32)
+    return next_states
+
+
+def read_arrays(
+    state: Any,
+    action: Any,
+    next_state: Any,
+    probability: Any,
+    reward: Any,
+    initial: Any,
+    terminal: Any,
+) -> Tables:
+    """Read one row per outcome; see `TabularMDP.from_arrays`."""
+    first = read_array("initial", initial)
+    S = first.size
+    states = _read_numbers("state", state, S)
+    actions = _read_numbers("action", action, MAX_SIZE)
+    next_states = _read_numbers("next_state", next_state, S)
+    probabilities = read_array("probability", probability)
+    lengths = [states.size, actions.size, next_states.size, probabilities.size]
+    if len(set(lengths)) != 1 or probabilities.ndim != 1 or not states.size:
+        raise ValueError(
+            "state, action, next_state and probability must be vectors of one length, "
+            f"got lengths {lengths}."
+        )
+    if (probabilities < 0).any():
+        row = int(probabilities.argmin())
+        raise ValueError(
+            f"probability must not be negative, got {probabilities[row]:g} in row {row}."
+        )
+    A = int(actions.max()) + 1
+    rewards = read_array("reward", reward)
+    if rewards.shape != (S, A) and rewards.shape != states.shape:
+        raise ValueError(
+            f"reward must have one entry per row, [{states.size}], or shape [S, A] = {(S, A)}, "
+            f"got {rewards.shape}."
+        )
+    rows = states * A + actions
+    shape = (S * A, S)
+    transition = sparse.coo_array((probabilities, (rows, next_states)), shape=shape).tocsr()
+    if rewards.shape == states.shape:
+        expected = np.bincount(rows, probabilities * rewards, S * A)
+        total = np.bincount(rows, probabilities, S * A)
+        rewards = np.divide(expected, total, out=np.zeros(S * A), where=total > 0).reshape(S, A)
+    return Tables(transition, rewards, first, terminal)
+
+
+def _read_numbers(name: str, value: Any, limit: int) -> Int[np.ndarray, " n"]:
+    """Return a vector of integers in 0..limit - 1."""
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} must be a vector of integers, got shape {array.shape} of dtype {array.dtype}."
+        )
+    outside = np.flatnonzero((array < 0) | (array >= limit))
+    if outside.size:
+        row = int(outside[0])
+        raise ValueError(
+            f"{name} must be in 0..{limit - 1}, got {array[row]} in row {row} of the arrays."
+        )
+    return array.astype(np.int64)

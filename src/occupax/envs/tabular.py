@@ -1,5 +1,6 @@
 """Tabular MDPs, stored as padded lists of successors."""
 
+import os
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,8 @@ from occupax.envs.lookup import make_gymnasium
 from occupax.errors import check_finite, read_array
 
 SUM_TOLERANCE = 1e-6
+OUTCOME_BYTES = 28
+"""Memory of an outcome: next state, probability, reward and threshold."""
 
 Outcomes = tuple[Int[np.ndarray, "S A K"], Float[np.ndarray, "S A K"], Float[np.ndarray, "S A K"]]
 
@@ -115,6 +118,42 @@ class TabularMDP(Environment):
             ValueError: if the environment publishes no table.
         """
         return cls(*tables.read_gymnasium(make_gymnasium(env, options)))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        state: Any,
+        action: Any,
+        next_state: Any,
+        probability: Any,
+        reward: Any,
+        initial: Any,
+        terminal: Any = None,
+    ) -> "TabularMDP":
+        """Return the table of a list of outcomes. No dense array of states by states is built.
+
+        Args:
+            state: state s of each outcome, integers [n].
+            action: action a of each outcome, integers [n]. The number of actions is the largest one
+                plus 1.
+            next_state: next state of each outcome, integers [n].
+            probability: probability of each outcome, [n]. Outcomes with the same state, action and
+                next state are added up.
+            reward: reward of each outcome, [n], which is averaged over the outcomes of a state and
+                action, or reward of each state and action, [S, A].
+            initial: distribution of the first state, [S].
+            terminal: whether each state ends an episode, [S] booleans; none by default.
+
+        Returns:
+            The tabular MDP.
+
+        Raises:
+            ValueError: if an array has a wrong length, a number is out of range, or the
+                probabilities of a state and action do not sum to 1.
+        """
+        return cls(
+            *tables.read_arrays(state, action, next_state, probability, reward, initial, terminal)
+        )
 
     @classmethod
     def gridworld(cls, text: str, slip: float = 0.0) -> "TabularMDP":
@@ -282,6 +321,7 @@ def _read_outcomes(transition: Any, reward: Any, terminal: Bool[np.ndarray, " S"
     _check_rows(matrix, A)
 
     counts = np.diff(matrix.indptr)
+    _check_memory(counts, A)
     rows = np.repeat(np.arange(S * A), counts)
     slots = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
 
@@ -350,6 +390,19 @@ def _with_self_loops(
     looped = sparse.csr_array(is_live @ matrix + loops)
     looped.eliminate_zeros()
     return looped
+
+
+def _check_memory(counts: Int[np.ndarray, " rows"], A: int) -> None:
+    """Raise ValueError if lists of the longest length for each row exceed the memory."""
+    longest = int(counts.argmax())
+    size = OUTCOME_BYTES * counts.size * int(counts[longest])
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory:
+        index = f"{longest // A}, {longest % A}"
+        raise ValueError(
+            f"transition[{index}] must have fewer next states, got {counts[longest]:,}: lists of "
+            f"this length for each state and action need {size / 1e9:.3g} GB, more than the memory."
+        )
 
 
 def _check_rows(matrix: sparse.csr_array, A: int) -> None:

@@ -75,22 +75,35 @@ def dynamics(problem: Problem) -> Dynamics:
     env = problem.env
     if not isinstance(env, TabularMDP):
         raise ValueError(f"exact methods need a tabular environment, got {type(env).__name__}.")
-    S, A = env.num_states, env.num_actions
+    S = env.num_states
+    A = env.num_actions
     counting = np.ones(S)
     if problem.termination == "episodic":
         counting[env.terminal] = 0.0
-    rows, columns = sparse.diags_array(np.repeat(counting, A)), sparse.diags_array(counting)
-    transition = sparse.csr_array(rows @ env.transition @ columns)
+    transition = env.transition
+    if not counting.all():
+        successors = np.diff(transition.indptr)
+        transition.data *= np.repeat(np.repeat(counting, A), successors)
+        transition.data *= counting[transition.indices]
+        transition.eliminate_zeros()
+    initial = env.initial * counting
+    features = _feature_matrix(problem, env)
+    return Dynamics(transition, initial, features, counting, problem.discount, problem.horizon)
+
+
+def _feature_matrix(problem: Problem, env: TabularMDP) -> sparse.csr_array:
+    """Return the features of each state and action, [S * A, d]."""
+    pairs = np.arange(env.num_states * env.num_actions)
+    states, actions = np.divmod(pairs, env.num_actions)
     with jax.enable_x64(True):
-        counts = jax.vmap(problem.count)(*np.divmod(np.arange(S * A), A), env.reward.ravel())
-    index, entry = np.asarray(counts.index), np.asarray(counts.value)
-    pairs = np.repeat(np.arange(S * A), index.shape[1])
-    features = sparse.csr_array(
-        (entry.ravel(), (pairs, index.ravel())), shape=(S * A, problem.size)
-    )
-    return Dynamics(
-        transition, env.initial * counting, features, counting, problem.discount, problem.horizon
-    )
+        counts = jax.jit(jax.vmap(problem.count))(states, actions, env.reward.ravel())
+    index = np.asarray(counts.index)
+    entries = np.asarray(counts.value)
+    row_starts = np.arange(0, index.size + 1, index.shape[1])
+    shape = (pairs.size, problem.size)
+    features = sparse.csr_array((entries.ravel(), index.ravel(), row_starts), shape=shape)
+    features.sum_duplicates()
+    return features
 
 
 def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:

@@ -29,17 +29,24 @@ def solve_krylov(
         max_steps: largest number of products of each method.
 
     Returns:
-        The solution, whose residual is at most that of `right` itself.
+        The solution.
     """
-    target = accuracy * _norm(right)
-    solution, residual = _bicgstab(multiply, right, target, max_steps)
-    if residual <= max(target, BREAKDOWN * _norm(right)):
+    norm = _norm(right)
+    solution, residual = _bicgstab(multiply, right, accuracy * norm, max_steps)
+    if residual <= max(accuracy, BREAKDOWN) * norm:
         return solution
+    return solve_gmres(multiply, right, solution, accuracy, max_steps)
+
+
+def solve_gmres(
+    multiply: Product, right: StateArray, start: StateArray, accuracy: float, max_steps: int
+) -> StateArray:
+    """Return the solution by GMRES; arguments as for `solve_krylov`, and an initial solution."""
     S = right.size
     system = linalg.LinearOperator((S, S), matvec=multiply, dtype=np.float64)  # pyright: ignore[reportCallIssue]
     cycles = -(-max_steps // RESTART)
     solution, _ = linalg.gmres(
-        system, right, x0=solution, rtol=0.0, atol=target, restart=RESTART, maxiter=cycles
+        system, right, x0=start, rtol=accuracy, atol=0.0, restart=RESTART, maxiter=cycles
     )
     return solution
 

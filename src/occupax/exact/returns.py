@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 
 from occupax.envs.tabular import TabularMDP
 from occupax.exact.dynamics import Dynamics, StateActionArray, dynamics
-from occupax.exact.krylov import solve_krylov
 from occupax.exact.sweeps import ActionArray, Backup, StateArray, table_sweeps
 from occupax.problem import ProblemSource, as_problem
 
@@ -26,6 +25,8 @@ KRYLOV_ACCURACY = 1e-2
 """Residual of a linear solve relative to the Bellman residual, while the policy changes."""
 KRYLOV_STEPS = 30
 """Largest number of products of a Krylov method for each sweep of value iteration before it."""
+MAX_KRYLOV_STEPS = 300
+"""Largest number of products of a Krylov method between two policies."""
 
 
 class BestResponse(NamedTuple):
@@ -162,14 +163,6 @@ class _Planner:
         upper = center + error + mass * highest / (1 - discount * upper_sum)
         return BestResponse(lower, upper, values, backup.actions, self.model.shape[1])
 
-    def correction(self, backup: Backup, max_steps: int) -> StateArray:
-        """Return e with (I - gamma P_pi) e = residual, approximately."""
-
-        def multiply(vector: StateArray) -> StateArray:
-            return self.sweeps.apply(backup.actions, vector)
-
-        return solve_krylov(multiply, backup.residual, KRYLOV_ACCURACY, max_steps)
-
     def rounding(self, values: StateArray) -> float:
         """Return a bound of the rounding error of the Bellman residual."""
         scale = self.largest_reward + float(np.abs(values).max())
@@ -203,7 +196,10 @@ def _policy_iteration(
         for count in range(sweeps):
             values = planner.sweeps.sweep(values, reverse=count % 2 == 1)
         backup = planner.backup(values, backup.actions)
-        values = values + planner.correction(backup, KRYLOV_STEPS * sweeps)
+        max_steps = min(KRYLOV_STEPS * sweeps, MAX_KRYLOV_STEPS)
+        values = values + planner.sweeps.solve(
+            backup.actions, backup.residual, KRYLOV_ACCURACY, max_steps
+        )
         backup = planner.backup(values, backup.actions)
         response = planner.response(values, backup)
         sweeps *= 2

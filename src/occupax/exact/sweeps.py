@@ -1,12 +1,14 @@
 """Bellman backups of a table for one reward, in C++ or in NumPy."""
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from occupax.exact.dynamics import Dynamics, StateActionArray
+from occupax.exact.krylov import BREAKDOWN, solve_gmres, solve_krylov
 from occupax.kernels import planning
 
 StateArray = Float[np.ndarray, " S"]
@@ -46,6 +48,12 @@ class Sweeps(ABC):
     @abstractmethod
     def sweep(self, values: StateArray, reverse: bool) -> StateArray:
         """Return the values after one sweep of value iteration."""
+
+    @abstractmethod
+    def solve(
+        self, actions: ActionArray, right: StateArray, accuracy: float, max_steps: int
+    ) -> StateArray:
+        """Return an approximate solution x of (I - gamma P_pi) x = right; see `solve_krylov`."""
 
     @abstractmethod
     def apply(self, actions: ActionArray, vector: StateArray) -> StateArray:
@@ -89,6 +97,16 @@ class KernelSweeps(Sweeps):
         self._table.sweep(self._reward, swept, self._discount, reverse)
         return swept
 
+    def solve(
+        self, actions: ActionArray, right: StateArray, accuracy: float, max_steps: int
+    ) -> StateArray:
+        """Return an approximate solution by BiCGStab, or by GMRES where BiCGStab breaks down."""
+        solution, residual = self._table.solve(actions, right, self._discount, accuracy, max_steps)
+        if residual <= max(accuracy, BREAKDOWN):
+            return solution
+        multiply = partial(self.apply, actions)
+        return solve_gmres(multiply, right, solution, accuracy, max_steps)
+
     def apply(self, actions: ActionArray, vector: StateArray) -> StateArray:
         """Return (I - gamma P_pi) vector."""
         return self._table.apply(actions, np.ascontiguousarray(vector), self._discount)
@@ -125,6 +143,12 @@ class ArraySweeps(Sweeps):
     def sweep(self, values: StateArray, reverse: bool) -> StateArray:
         """Return the values after one Jacobi sweep of value iteration."""
         return self._action_values(values).max(1)
+
+    def solve(
+        self, actions: ActionArray, right: StateArray, accuracy: float, max_steps: int
+    ) -> StateArray:
+        """Return an approximate solution by BiCGStab, or by GMRES where BiCGStab breaks down."""
+        return solve_krylov(partial(self.apply, actions), right, accuracy, max_steps)
 
     def apply(self, actions: ActionArray, vector: StateArray) -> StateArray:
         """Return (I - gamma P_pi) vector."""

@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr int64_t SMALLEST_BLOCK = 50000;  // non-zeros that are worth a thread
+constexpr int64_t SMALLEST_BLOCK = 1000000;  // non-zeros that are worth a thread
 
 struct Table {
   int64_t states;
@@ -32,8 +32,8 @@ struct Table {
 
 using Block = std::function<void(int64_t block, int64_t begin, int64_t end)>;
 
-int64_t blocks_of(const Table& table, int64_t threads) {
-  const int64_t nonzeros = table.starts[table.states * table.actions];
+int64_t blocks_of(const Table& table, int64_t threads, int64_t share = 1) {
+  const int64_t nonzeros = table.starts[table.states * table.actions] / share;
   return std::clamp<int64_t>(nonzeros / SMALLEST_BLOCK, 1, threads);
 }
 
@@ -44,6 +44,29 @@ void run(const Table& table, int64_t blocks, const Block& work) {
                         table.states * (block + 1) / blocks);
   work(0, 0, table.states / blocks);
   for (auto& other : others) other.join();
+}
+
+// result = vector - discount * P_pi vector, for the policy of `actions`.
+void apply(const Table& table, const int32_t* actions, const double* vector, double discount,
+           int64_t threads, double* result) {
+  const int64_t blocks = blocks_of(table, threads, table.actions);
+  run(table, blocks, [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s)
+      result[s] =
+          vector[s] - discount * table.expectation(s * table.actions + actions[s], vector);
+  });
+}
+
+using Vector = std::vector<double>;
+
+// Four partial sums, which the compiler may keep in one register.
+double inner(const Vector& one, const Vector& other) {
+  double sums[4] = {};
+  const size_t whole = one.size() / 4 * 4;
+  for (size_t i = 0; i < whole; i += 4)
+    for (size_t k = 0; k < 4; ++k) sums[k] += one[i + k] * other[i + k];
+  for (size_t i = whole; i < one.size(); ++i) sums[0] += one[i] * other[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 }  // namespace
@@ -135,16 +158,56 @@ void planning_sweep(int64_t states, int64_t num_actions, const int64_t* starts,
   });
 }
 
-// result = vector - discount * P_pi vector, for the policy of `actions`.
 void planning_apply(int64_t states, int64_t num_actions, const int64_t* starts,
                     const int32_t* columns, const double* data, const int32_t* actions,
                     const double* vector, double discount, int64_t threads, double* result) {
   const Table table{states, num_actions, starts, columns, data};
-  const int64_t blocks = blocks_of(table, threads);
-  run(table, blocks, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t s = begin; s < end; ++s)
-      result[s] =
-          vector[s] - discount * table.expectation(s * num_actions + actions[s], vector);
-  });
+  apply(table, actions, vector, discount, threads, result);
+}
+
+// BiCGStab for (I - discount * P_pi) x = right, from x = right. `solution` is the iterate with the
+// smallest residual. Returns the norm of its residual relative to that of `right`.
+double planning_solve(int64_t states, int64_t num_actions, const int64_t* starts,
+                      const int32_t* columns, const double* data, const int32_t* actions,
+                      const double* right, double discount, double accuracy, int64_t products,
+                      int64_t threads, double* solution) {
+  const Table table{states, num_actions, starts, columns, data};
+  const auto multiply = [&](const Vector& vector, Vector& result) {
+    apply(table, actions, vector.data(), discount, threads, result.data());
+  };
+  Vector x(right, right + states), moved(states), image(states);
+  multiply(x, image);
+  Vector residual(states);
+  for (int64_t s = 0; s < states; ++s) residual[s] = right[s] - image[s];
+  const Vector shadow = residual;
+  Vector direction = residual;
+  const double norm = std::sqrt(inner(x, x));
+  double product = inner(shadow, residual);
+  double best = std::sqrt(product);
+  std::copy(x.begin(), x.end(), solution);
+  for (int64_t step = 0; step < products / 2 && best > accuracy * norm; ++step) {
+    multiply(direction, moved);
+    const double length = product / inner(shadow, moved);
+    for (int64_t s = 0; s < states; ++s) residual[s] -= length * moved[s];
+    multiply(residual, image);
+    const double omega = inner(image, residual) / inner(image, image);
+    for (int64_t s = 0; s < states; ++s) {
+      x[s] += length * direction[s] + omega * residual[s];
+      residual[s] -= omega * image[s];
+    }
+    const double size = std::sqrt(inner(residual, residual));
+    if (!std::isfinite(size)) break;
+    if (size < best) {
+      best = size;
+      std::copy(x.begin(), x.end(), solution);
+    }
+    const double next = inner(shadow, residual);
+    const double momentum = next / product * length / omega;
+    if (!std::isfinite(momentum)) break;
+    for (int64_t s = 0; s < states; ++s)
+      direction[s] = residual[s] + momentum * (direction[s] - omega * moved[s]);
+    product = next;
+  }
+  return norm > 0.0 ? best / norm : 0.0;
 }
 }

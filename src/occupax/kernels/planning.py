@@ -19,8 +19,9 @@ def library() -> ctypes.CDLL | None:
     if kernels.missing():
         return None
     loaded = ctypes.CDLL(str(kernels.LIBRARY))
-    if not hasattr(loaded, "planning_backup"):
+    if not hasattr(loaded, "planning_solve"):
         return None
+    loaded.planning_solve.restype = ctypes.c_double
     for name in ("backup", "sweep", "apply"):
         getattr(loaded, f"planning_{name}").restype = None
     return loaded
@@ -111,6 +112,28 @@ class SparseTable:
             _pointer(result),
         )
         return result
+
+    def solve(
+        self,
+        actions: Int[np.ndarray, " S"],
+        right: Float[np.ndarray, " S"],
+        discount: float,
+        accuracy: float,
+        max_products: int,
+    ) -> tuple[Float[np.ndarray, " S"], float]:
+        """Return x with (I - discount P_pi) x = right by BiCGStab, and its relative residual."""
+        solution = np.empty_like(right)
+        residual = self._functions.planning_solve(
+            *self._table(),
+            _pointer(actions),
+            _pointer(right),
+            ctypes.c_double(discount),
+            ctypes.c_double(accuracy),
+            ctypes.c_int64(max_products),
+            ctypes.c_int64(self._threads),
+            _pointer(solution),
+        )
+        return solution, residual
 
     def _table(self) -> tuple[Pointer, ...]:
         states, actions = self._shape
