@@ -92,7 +92,7 @@ class Objective:
             return Curvature(np.zeros(features.size), ())
         lagrangian = self.lagrangian(multipliers)
         with jax.enable_x64(True):
-            diagonal, blocks = bind(_curvature, lagrangian)(features, fixed=self._parts)
+            diagonal, blocks = bind(_curvature, lagrangian)(features, static=self._parts)
         starts = [part.start for part in self._parts if not part.separable]
         matrices = [np.asarray(block) for block in blocks]
         return Curvature(np.asarray(diagonal), tuple(zip(starts, matrices, strict=True)))
