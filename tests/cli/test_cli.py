@@ -25,6 +25,7 @@ from occupax.cli.hyperparameters import Hyperparameters, describe_field
 from occupax.cli.output import print_line, print_table
 from occupax.problem import as_problem
 from occupax.training.setup import make_setup
+from own_algorithms import Storm
 
 
 @pytest.mark.parametrize("command", [*cli.COMMANDS, "choices"])
@@ -104,6 +105,12 @@ def test_a_hyperparameter_of_other_algorithms_names_them():
         "use --algorithm svrpg or srvr-pg or hspga or tsivr-pg.\n"
     )
     assert occupax(*words) == (2, "", expected)
+
+
+def test_an_algorithm_of_a_module_is_trained():
+    chosen = Choices(env=LAKE, algorithm="own_algorithms:Storm", assignments=("fresh=0.25",))
+    training = build(chosen)
+    assert eqx.tree_equal(training.algorithm, Storm(fresh=0.25))
 
 
 def test_a_hyperparameter_is_set_once():

@@ -23,7 +23,6 @@ from occupax.training.grid import POLICY
 from occupax.training.outcomes import budget_of
 from occupax.training.setup import (
     PolicySource,
-    as_algorithm,
     default_algorithm,
     initial_policy,
     make_setup,
@@ -49,7 +48,7 @@ class Choices:
     Args:
         env: an environment, see `occupax list`; any other Gymnasium id; or module:factory.
         utility: utility to maximise, see `occupax list`.
-        algorithm: algorithm, see `occupax list`.
+        algorithm: algorithm, see `occupax list`; or module:Class.
         policy: tabular, linear, mlp, cnn, gaussian or squashed.
         discount: discount factor, in [0, 1).
         horizon: number of steps; infinite is for `occupax solve`.
@@ -128,7 +127,7 @@ def build(choices: Choices) -> TrainingArguments:
         )
     chosen = DEFAULTS | {name: value for name, value in vars(choices).items() if value is not None}
     if choices.algorithm is not None:
-        as_algorithm(choices.algorithm)  # raises for a misspelt name before the environment is made
+        names.algorithm(choices.algorithm)  # a misspelt name is an error before anything is made
     assignments = _Assignments.split(choices.settings())
     problem, reason = make_problem(
         choices.env,
@@ -185,7 +184,7 @@ def _algorithm(
     if choices.algorithm is None:
         algorithm = default_algorithm(problem, initial_policy(problem, policy, 0, 0))
     else:
-        algorithm = as_algorithm(choices.algorithm)
+        algorithm = names.algorithm(choices.algorithm)
     check_settings(algorithm, choices.algorithm, assignments)
     targets = {"": algorithm, "utility": problem.objective, "env": {}}
     targets["problem"] = problem_settings(problem)

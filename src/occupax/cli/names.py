@@ -16,6 +16,7 @@ from occupax.constraints import Constraint
 from occupax.display import wrap_words
 from occupax.envs.lookup import find
 from occupax.errors import unknown
+from occupax.training.setup import as_algorithm
 
 NAME_WIDTH = 24
 """Width of the column of names in `occupax list`."""
@@ -34,6 +35,19 @@ def utility(name: str) -> utilities.Utility:
     if ":" in name:
         return _parametrised_utility(name)
     return utilities.as_utility(name)
+
+
+def algorithm(name: str) -> algorithms.Algorithm[Any]:
+    """Return the algorithm with a name such as tsivr-pg or module:Class."""
+    if ":" not in name:
+        return as_algorithm(name)
+    source = find(name)
+    if not isinstance(source, type):
+        return as_algorithm(source)
+    try:
+        return as_algorithm(source())
+    except TypeError as error:
+        raise ValueError(f"{name} must have a default for every setting: {error}") from error
 
 
 def _parametrised_utility(text: str) -> utilities.Utility:

@@ -7,10 +7,9 @@ import tyro
 
 import occupax as ox
 from occupax.algorithms import Algorithm
+from occupax.cli import names
 from occupax.cli.options import Flag, number, shown
 from occupax.cli.output import INTERRUPTED, print_line, print_table
-from occupax.envs.lookup import find
-from occupax.training.setup import as_algorithm
 
 COLUMNS = ("algorithm", "track", "mean over training", "in the end")
 """Columns of the leaderboard that the command prints."""
@@ -48,9 +47,13 @@ def bench(
         seeds: number of seeds.
         progress: disable the progress bar.
     """
-    submissions = {name: _algorithm(name) for name in algorithm} or None
+    submissions: dict[str, Algorithm[Any] | None] = {}
+    for name in algorithm:
+        submissions[name] = None
+        if name != ox.bench.DEFAULT:
+            submissions[name] = names.algorithm(name)
     try:
-        board = ox.bench.run(out, submissions, suite, half, tuned, fresh, seeds, progress)
+        board = ox.bench.run(out, submissions or None, suite, half, tuned, fresh, seeds, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(INTERRUPTED) from None
     table = board.table()
@@ -60,18 +63,3 @@ def bench(
         rows.append({name: row[name] for name in COLUMNS})
     print_table(table.caption, rows)
     print_line(f"leaderboard: {out / 'bench.html'}")
-
-
-def _algorithm(name: str) -> Algorithm[Any] | None:
-    """Return the algorithm with a name or of a class. None stands for the default of `train`."""
-    if name == ox.bench.DEFAULT:
-        return None
-    if ":" not in name:
-        return as_algorithm(name)
-    source = find(name)
-    if not isinstance(source, type):
-        return as_algorithm(source)
-    try:
-        return as_algorithm(source())
-    except TypeError as error:
-        raise ValueError(f"{name} must have a default for every setting: {error}") from error
