@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float
 
+from occupax.algorithms.exploration import greedy_logits
 from occupax.algorithms.updates import choose
 from occupax.batches import Transitions
 from occupax.problem import Problem
@@ -40,16 +41,20 @@ class Model(eqx.Module):
 
 
 @eqx.filter_jit
-def posterior(problem: Problem, transitions: Transitions, prior: Number) -> Model:
+def posterior(
+    problem: Problem, transitions: Transitions, prior: Number, optimistic: bool = True
+) -> Model:
     """Return the posterior mean under a Dirichlet prior that is uniform over the next states.
 
-    The reward prior is optimistic: the highest mean reward so far plus its distance from the
-    lowest, or plus 1 if all are equal. The prior of other values is zero.
+    The optimistic reward prior is the highest mean reward so far plus its distance from the lowest,
+    or plus 1 if all are equal. The prior of other values is zero.
 
     Args:
         problem: problem of the training run.
         transitions: counts of all transitions so far.
         prior: weight of the prior, as a number of observations of each state and action.
+        optimistic: whether the reward prior is optimistic. Otherwise it is the lowest mean reward
+            so far, at most 0.
     """
     tried = transitions.counts.sum(2)
     states = len(transitions.initial)
@@ -59,8 +64,10 @@ def posterior(problem: Problem, transitions: Transitions, prior: Number) -> Mode
     highest = jnp.max(mean, where=tried > 0, initial=-jnp.inf)
     lowest = jnp.min(mean, where=tried > 0, initial=jnp.inf)
     spread = jnp.where(highest > lowest, highest - lowest, 1.0)
-    optimistic = jnp.where(jnp.isfinite(highest), highest + spread, 0.0)
-    reward = (transitions.rewards + prior * optimistic) / weight
+    untried = jnp.where(jnp.isfinite(highest), highest + spread, 0.0)
+    if not optimistic:
+        untried = jnp.where(jnp.isfinite(lowest), jnp.minimum(lowest, 0.0), 0.0)
+    reward = (transitions.rewards + prior * untried) / weight
     info = transitions.info
     if info is not None:
         info = info / weight[..., None]
@@ -74,6 +81,39 @@ def posterior(problem: Problem, transitions: Transitions, prior: Number) -> Mode
             info = jnp.where(terminal[:, None, None], 0.0, info)
     initial = transitions.initial / jnp.maximum(transitions.initial.sum(), 1)
     return Model(transition, reward, initial, terminal, info, transitions.counts)
+
+
+def greedy_plan(problem: Problem, model: Model, logits: Float[Array, "S A"]) -> Array:
+    """Return logits of the best policy for a return, if it is better in the model than `logits`.
+
+    The policy is greedy for the values of backward induction over the horizon. In each state it
+    takes tried actions only, if there are any.
+
+    Args:
+        problem: problem whose utility is a return of the environment's reward.
+        model: model of the environment.
+        logits: logits of the current policy.
+    """
+    is_end = model.terminal & (problem.termination == "episodic")
+    continues = jnp.where(is_end, 0.0, jnp.ones_like(model.initial))
+    reward = problem.quasi_reward(jnp.zeros(1))[0] * model.reward
+    is_tried = model.counts.sum(2) > 0
+    is_allowed = is_tried | ~is_tried.any(1, keepdims=True)
+
+    def action_values(values: Array) -> Array:
+        following = model.transition @ (continues * values)
+        return jnp.where(is_allowed, reward + problem.discount * following, -jnp.inf)
+
+    def sweep(_: int, values: Array) -> Array:
+        return action_values(values).max(1)
+
+    horizon = problem.sampling_horizon()
+    values = jax.lax.fori_loop(0, horizon - 1, sweep, jnp.zeros_like(model.initial))
+    greedy = greedy_logits(action_values(values), MIN_LOGIT)
+    is_better = (
+        make_plan(problem, model, greedy).utility >= make_plan(problem, model, logits).utility
+    )
+    return jnp.where(is_better, greedy, logits)
 
 
 class Plan(NamedTuple):
