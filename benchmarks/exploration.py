@@ -90,13 +90,19 @@ def choose() -> None:
 
 def confirm() -> None:
     """Print the scores of the default on every problem."""
-    for rows, episodes in ((8, 500), (16, 2_000), (30, 8_000)):
-        for failure in (0.0, 1 / rows):
-            problem = deep_sea(rows, failure, 100)
-            report(f"deep sea {rows}, failure {failure:.3f}", problem, episodes, 10, 0.95)
+    confirm_deep_sea(8, 500)
+    confirm_deep_sea(16, 2_000)
     report("FrozenLake-v1", ox.Problem("FrozenLake-v1", horizon=100), 10_000, 30, 0.95)
     report("FrozenLake8x8-v1", ox.Problem("FrozenLake8x8-v1", horizon=200), 10_000, 30, 0.95)
-    report("Taxi-v3", ox.Problem("Taxi-v3", horizon=200), 20_000, 3, 0.98)
+    confirm_deep_sea(30, 8_000)
+    report("Taxi-v4", ox.Problem("Taxi-v4", horizon=200), 20_000, 3, 0.98)
+
+
+def confirm_deep_sea(rows: int, episodes: int) -> None:
+    """Print the scores on a deep sea without and with failing moves."""
+    for failure in (0.0, 1 / rows):
+        problem = deep_sea(rows, failure, 100)
+        report(f"deep sea {rows}, failure {failure:.3f}", problem, episodes, 10, 0.95)
 
 
 def report(name: str, problem: ox.Problem, episodes: int, seeds: int, goal: float) -> None:

@@ -65,7 +65,7 @@ class PlugIn(Algorithm[PlugInState]):
             Default: 1.1.
         plan_steps: number of steps of planning, see `planning.plan`. Default: 20.
         optimism: number of imagined visits of each pair of state and action (eta), for a return. 0
-            explores as for other utilities. Default: 1.
+            explores as for other utilities. Default: 0.3.
         step_size: step size towards the plan (eta). Default: 1, the whole displacement.
         decay_after: number of steps k_0 in the decay eta / sqrt(1 + k / k_0). Default: none.
         radius: bound of the norm of a displacement (delta), or "theory". Default: inf.
@@ -83,7 +83,7 @@ class PlugIn(Algorithm[PlugInState]):
     explore: Number = 0.3
     growth: float = eqx.field(static=True, default=1.1)
     plan_steps: int = eqx.field(static=True, default=20)
-    optimism: float = eqx.field(static=True, default=1.0)
+    optimism: float = eqx.field(static=True, default=0.3)
     _: KW_ONLY
     step_size: Number | None = 1.0
     decay_after: Number | None = None
