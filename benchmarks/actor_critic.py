@@ -66,6 +66,10 @@ def tasks() -> dict[str, Task]:
     }
 
 
+BASE: Settings = {"minibatch": 64, "max_kl": 0.03}
+"""Settings of the base that are no defaults any more."""
+CHOSEN: Settings = {"minibatch": 32, "max_kl": 0.015}
+"""Settings that replaced those of the base, for candidates of the second round."""
 CANDIDATES: dict[str, Settings] = {
     "base": {},
     "kappa = gamma": {"step_discount": 0.99},
@@ -95,6 +99,12 @@ CANDIDATES: dict[str, Settings] = {
     "step 0.003, minibatch 32": {"step_size": 0.003, "minibatch": 32},
     "KL 0.015, minibatch 32": {"max_kl": 0.015, "minibatch": 32},
     "all three": {"step_size": 0.003, "max_kl": 0.015, "minibatch": 32},
+    "chosen, batch 20": {**CHOSEN, "batch": 20},
+    "chosen, batch 64": {**CHOSEN, "batch": 64},
+    "chosen, deviation 1": {**CHOSEN, "deviation": 1.0},
+    "chosen, step 0.0003": {**CHOSEN, "step_size": 0.0003},
+    "chosen, horizon ends": {**CHOSEN, "horizon_ends": True},
+    "chosen, batch 64, mixing 1": {**CHOSEN, "batch": 64, "mixing": 1.0},
     "mixing 0.2": {"mixing": 0.2},
     "mixing 1": {"mixing": 1.0},
 }
@@ -112,7 +122,7 @@ def scores(name: str, settings: Settings, seeds: tuple[int, ...]) -> dict[str, A
     if isinstance(task.problem.env.action_space, BoxActions):
         initialiser = ox.policies.gaussian
         arguments["deviation"] = settings.pop("deviation", 0.5)
-    algorithm = ox.PPO(**{"decay_steps": float(task.steps), **settings})
+    algorithm = ox.PPO(**{"decay_steps": float(task.steps), **BASE, **settings})
     return score_of_task(task, algorithm, seeds, initialiser(**arguments))
 
 
@@ -159,7 +169,10 @@ def cell(folder: Path, name: str, candidate: str, seeds: tuple[int, ...]) -> dic
     file = folder / f"{name}, {candidate}, {seeds[0]}.json".replace(" ", "_")
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(scores(name, CANDIDATES[candidate], seeds)))
+        settings = CANDIDATES[candidate]
+        if seeds == CONFIRMATION:
+            settings = CHOSEN
+        file.write_text(json.dumps(scores(name, settings, seeds)))
     return json.loads(file.read_text())
 
 

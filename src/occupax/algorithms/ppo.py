@@ -87,14 +87,14 @@ class PPO(Algorithm[PPOState]):
         batch: number of episodes of an iteration (N). Default: by problem, see `default_episodes`.
         mixing: weight of the newest batch in the occupancy (alpha), in (0, 1]. Default: 0.5.
         epochs: largest number of passes through the steps of a batch. Default: 10.
-        minibatch: largest number of steps of a minibatch. Default: 64.
+        minibatch: largest number of steps of a minibatch. Default: 32.
         trace: weight of long advantages (lambda), in [0, 1]. Default: 0.95.
         critic_discount: discount of the critic (gamma_c), in [0, 1). Default: that of the problem.
         step_discount: weight of a step relative to the one before (kappa), in [0, 1]. The discount
             of the problem gives the gradient. Default: 1, all steps alike.
         clip: largest change of a ratio that the surrogate rewards (c). Default: 0.2.
         max_kl: KL divergence from the behaviour policy that ends the epochs of the policy. The
-            critic goes through all epochs. Default: 0.03.
+            critic goes through all epochs. Default: 0.015.
         max_norm: largest norm of a gradient, of policy and critic separately. Default: 0.5.
         horizon_ends: whether nothing is earned after the horizon, which the critic then observes.
             Otherwise an episode that is truncated at the horizon has the value of its final
@@ -118,12 +118,12 @@ class PPO(Algorithm[PPOState]):
     _: KW_ONLY
     mixing: Number = 0.5
     epochs: int = eqx.field(static=True, default=10)
-    minibatch: int = eqx.field(static=True, default=64)
+    minibatch: int = eqx.field(static=True, default=32)
     trace: Number = 0.95
     critic_discount: Number | None = None
     step_discount: Number = 1.0
     clip: Number = 0.2
-    max_kl: Number = 0.03
+    max_kl: Number = 0.015
     max_norm: Number = 0.5
     horizon_ends: bool = eqx.field(static=True, default=False)
     decay_episodes: Number | None = None
