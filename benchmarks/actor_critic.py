@@ -29,12 +29,9 @@ import numpy as np
 import occupax as ox
 from occupax.algorithms import advantages
 from occupax.envs.actions import BoxActions
-from occupax.training import Progress
 
 DEVELOPMENT = (0, 1, 2, 3, 4)
 CONFIRMATION = (100, 101, 102, 103, 104)
-MAX_EPISODES = 10**6
-"""More episodes than any budget in steps allows."""
 
 Settings = dict[str, Any]
 
@@ -84,7 +81,7 @@ CANDIDATES: dict[str, Settings] = {
     "batch 64": {"batch": 64},
     "step 0.0003": {"step_size": 0.0003},
     "step 0.003": {"step_size": 0.003},
-    "no decay": {"decay_steps": np.inf},
+    "no decay": {"decay_steps": np.inf, "decay_episodes": np.inf},
     "normalised observations": {"normalise": True},
     "raw observations": {"normalise": False},
     "KL unlimited": {"max_kl": np.inf},
@@ -122,7 +119,7 @@ def scores(name: str, settings: Settings, seeds: tuple[int, ...]) -> dict[str, A
     if isinstance(task.problem.env.action_space, BoxActions):
         initialiser = ox.policies.gaussian
         arguments["deviation"] = settings.pop("deviation", 0.5)
-    algorithm = ox.PPO(**{"decay_steps": float(task.steps), **BASE, **settings})
+    algorithm = ox.PPO(**{**BASE, **settings})
     return score_of_task(task, algorithm, seeds, initialiser(**arguments))
 
 
@@ -131,26 +128,21 @@ def score_of_task(
 ) -> dict[str, Any]:
     """Return the scores of an algorithm on a task, the processor time, and the learning curves."""
     start = time.process_time()
-
-    def is_over(progress: Progress) -> bool:
-        return bool(progress.metrics["steps"].min() >= task.steps)
-
     result = ox.train(
         task.problem,
         algorithm,
-        episodes=MAX_EPISODES,
+        steps=task.steps,
         seeds=seeds[: task.seeds],
         policy=policy,
-        callbacks=[is_over],
         progress=False,
     )
     values = result.metrics[task.metric]
-    in_budget = result.steps <= task.steps
     last: list[float] = []
-    for row, steps, is_in in zip(values, result.steps, in_budget, strict=True):
-        late = row[is_in & (steps > 0.9 * task.steps)]
+    for row, steps in zip(values, result.steps, strict=True):
+        finished = np.isfinite(row)
+        late = row[finished & (steps > 0.9 * task.steps)]
         if len(late) == 0:
-            late = row[is_in][-1:]
+            late = row[finished][-1:]
         last.append(float(np.mean(late)))
     score = (np.array(last) - task.first) / (task.goal - task.first)
     seconds = time.process_time() - start

@@ -74,9 +74,8 @@ LABELS = {
 def ours(goal: Goal) -> list[float]:
     """Return the figure of each seed of PPO with its defaults."""
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + goal.seeds))
-    algorithm = ox.PPO(decay_steps=float(goal.steps))
     task = Task(ox.Problem(goal.name), goal.steps, 0.0, goal.wanted, seeds=goal.seeds)
-    trained = score_of_task(task, algorithm, seeds)
+    trained = score_of_task(task, ox.PPO(), seeds)
     if not goal.until_solved:
         return trained["last"]
     figures: list[float] = []

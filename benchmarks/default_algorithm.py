@@ -15,7 +15,6 @@ before.
 import json
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,6 @@ def bench_measures(entry: BenchProblem, algorithm: Any) -> list[float]:
 
 def task_measures(task: Task, algorithm: Any) -> list[float]:
     """Return the measure of an algorithm on a development task of PPO."""
-    if isinstance(algorithm, ox.PPO):
-        algorithm = replace(algorithm, decay_steps=float(task.steps))
     return [float(np.mean(score_of_task(task, algorithm, SEEDS)["score"]))]
 
 
