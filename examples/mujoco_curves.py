@@ -39,9 +39,9 @@ def random_return(name: str, horizon: int, episodes: int = 100) -> float:
 
 def learn(name: str, horizon: int, episodes: int) -> str:
     """Train, draw the curve, and say what was reached."""
-    result = ox.train(
-        ox.Problem(name, horizon=horizon), episodes=episodes, seeds=SEEDS, progress=False
-    )
+    problem = ox.Problem(name, horizon=horizon)
+    algorithm = ox.REINFORCE(baseline="linear")
+    result = ox.train(problem, algorithm, episodes=episodes, seeds=SEEDS, progress=False)
     returns, chance = result.metrics["return"], random_return(name, horizon)
     short = name.partition("-")[0].lower()
     chart = Chart(
@@ -50,7 +50,7 @@ def learn(name: str, horizon: int, episodes: int) -> str:
         "Mean return of the batches of each iteration: median and quartiles of five seeds.",
         "episodes",
         "return",
-        (seeds_series("ox.train", result.episodes, returns),),
+        (seeds_series("REINFORCE", result.episodes, returns),),
         (Level("random actions", chance),),
     )
     (FIGURES / f"{chart.name}.svg").write_text(svg_text(draw(chart), chart.name))

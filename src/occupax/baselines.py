@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, Shaped
 
-from occupax.envs.base import number_of_states, observation_spec
+from occupax.envs.base import number_of_states
 from occupax.errors import unknown
 from occupax.policies.networks import input_size
 from occupax.problem import Problem
@@ -167,12 +167,6 @@ def read_baseline(baseline: AnyBaseline) -> Baseline:
     if isinstance(baseline, Fit):
         return Baseline("linear", baseline)
     return Baseline(baseline)
-
-
-def can_be_fitted(problem: Problem) -> bool:
-    """Return whether observations are arrays of at most `MAX_NUMBERS` numbers."""
-    is_array = hasattr(observation_spec(problem.env), "shape")
-    return is_array and input_size(problem.env) <= MAX_NUMBERS
 
 
 def empty_sums(problem: Problem) -> Regression:

@@ -169,35 +169,29 @@ def chain(states, **given):
     [
         (chain(128), None, ox.PlugIn),
         (chain(129), None, ox.REINFORCE),
-        (chain(3), "mlp", ox.REINFORCE),
+        (chain(3), "mlp", ox.PPO),
         (
             chain(3, constraints=[ox.Constraint(ox.utilities.Entropy(), at_least=0.1)]),
             None,
             ox.REINFORCE,
         ),
-        (ox.Problem("CartPole-v1"), None, ox.REINFORCE),
-    ],
-)
-def test_the_default_plans_small_tables_and_follows_gradients_elsewhere(task, policy, kind):
-    assert type(make_setup(task, [None], policy, 1, 0, 1, exact=False).algorithms[0]) is kind
-
-
-@pytest.mark.parametrize(
-    ("task", "baseline"),
-    [
-        (ox.Problem("Pendulum-v1"), "linear"),
-        (ox.Problem("Pendulum-v1", utility=ox.utilities.LogCoverage(), features=ANGLES), "mean"),
         (
-            ox.Problem(
-                "Pendulum-v1", constraints=[ox.Constraint(ox.features.Reward(), at_least=-1e3)]
-            ),
-            "mean",
+            chain(3, constraints=[ox.Constraint(ox.utilities.Entropy(), at_least=0.1)]),
+            "mlp",
+            ox.PPO,
         ),
-        (ox.Problem("CartPole-v1"), "mean"),
+        (ox.Problem("CartPole-v1"), None, ox.PPO),
+        (ox.Problem("Pendulum-v1"), None, ox.PPO),
+        (ox.Problem("Pendulum-v1"), "squashed", ox.PPO),
+        (
+            ox.Problem("Pendulum-v1", utility=ox.utilities.LogCoverage(), features=ANGLES),
+            None,
+            ox.PPO,
+        ),
     ],
 )
-def test_the_default_predicts_what_is_still_earned_where_actions_are_real_numbers(task, baseline):
-    assert make_setup(task, [None], None, 1, 0, 1, exact=False).algorithms[0].baseline == baseline
+def test_the_default_plans_small_tables_and_has_a_critic_for_networks(task, policy, kind):
+    assert type(make_setup(task, [None], policy, 1, 0, 1, exact=False).algorithms[0]) is kind
 
 
 @pytest.mark.parametrize(("task", "length"), [(chain(3), 0.3), (ox.Problem("CartPole-v1"), 0.03)])

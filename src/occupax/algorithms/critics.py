@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, Num
 
-from occupax.envs.base import DecisionProcess, number_of_states
+from occupax.envs.base import DecisionProcess, number_of_states, observation_spec
 from occupax.policies.networks import input_size
 
 HIDDEN = 64
@@ -99,7 +99,15 @@ def untrained_critic(env: DecisionProcess, heads: int, key: Key[Array, ""]) -> C
         env: environment of the observations.
         heads: number of features.
         key: random key of the weights.
+
+    Raises:
+        ValueError: if observations are no arrays.
     """
+    if not hasattr(observation_spec(env), "shape"):
+        raise ValueError(
+            f"observations must be arrays for the critic of PPO, got those of {type(env).__name__}."
+            " Use occupax.REINFORCE()."
+        )
     size = input_size(env)
     network = eqx.nn.MLP(size + 1, heads, HIDDEN, 2, jnp.tanh, key=key)
     critic = Critic(network, jnp.zeros(size), jnp.zeros(size), jnp.zeros(()), number_of_states(env))

@@ -65,7 +65,7 @@ class Choices:
     env: Annotated[str | None, tyro.conf.Positional, shown("", "ENV")] = None
     utility: Annotated[str | None, shown(DEFAULTS["utility"], "NAME")] = None
     algorithm: Annotated[
-        str | None, shown("plug-in for small tables, otherwise reinforce", "NAME")
+        str | None, shown("plug-in for small tables, ppo for networks, otherwise reinforce", "NAME")
     ] = None
     policy: Annotated[str | None, shown("gaussian, tabular or mlp, by the environment", "NAME")] = (
         None

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occupax.algorithms import ALGORITHMS, REINFORCE, Algorithm, Budget, PlugIn
-from occupax.baselines import can_be_fitted
-from occupax.envs.base import DecisionProcess
+from occupax.algorithms import ALGORITHMS, PPO, REINFORCE, Algorithm, Budget, PlugIn
+from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import check_integer, check_integers, named
 from occupax.io import codec
@@ -184,16 +183,15 @@ def default_algorithm(problem: Problem, policy: Policy) -> Algorithm[Any]:
     """Return the algorithm that trains by default. docs/bench.md has the comparison behind it.
 
     Planning in a learned model takes the fewest episodes for a small table. Elsewhere the
-    observation may not be the state, and plans cannot follow the multipliers of constraints. The
-    linear baseline is better for continuous actions if the goal is a return (docs/actions.md).
+    observation may not be the state, and plans cannot follow the multipliers of constraints. A
+    critic saves environment steps for networks, which share parameters between states.
     """
+    has_arrays = hasattr(observation_spec(problem.env), "shape")  # as the critic needs them
+    if type(policy) is not Tabular and has_arrays:
+        return PPO()
     is_small = isinstance(problem.env, TabularMDP) and problem.env.num_states <= MAX_PLANNED_STATES
     if is_small and type(policy) is Tabular and not problem.constraints:
         return PlugIn()
-    is_return = problem.utility.linear and not problem.constraints
-    is_continuous = policy.action_space in ("box", "squashed")
-    if is_return and is_continuous and can_be_fitted(problem):
-        return REINFORCE(baseline="linear")
     return REINFORCE()
 
 
