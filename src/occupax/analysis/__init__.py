@@ -1,4 +1,4 @@
-"""What training came to: statistics over seeds, comparisons, figures, and a page to read.
+"""Analysis of training runs: statistics over seeds, comparisons, figures and reports.
 
 * `statistics`: quartiles, averages and bootstrap intervals over seeds, and learning curves on one
   grid.

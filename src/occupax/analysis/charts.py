@@ -1,4 +1,4 @@
-"""What a figure shows, as data: `plots` draws it, and a page adds the numbers behind it."""
+"""Data of figures. `plots` draws them, and a page adds their numbers."""
 
 import csv
 import io
@@ -74,7 +74,7 @@ class _Figure:
 
 @dataclass(frozen=True, eq=False)
 class Chart(_Figure):
-    """Series over one x axis; both labels have the unit of their axis."""
+    """Series over one x axis. The labels contain the unit of their axis."""
 
     x_label: str
     y_label: str
@@ -137,20 +137,23 @@ def figure_name(text: str) -> str:
     return re.sub(r"\W", _code_point, text, flags=re.ASCII)
 
 
-def _code_point(found: re.Match[str]) -> str:
-    return f"-{ord(found[0]):x}-"
+def _code_point(match: re.Match[str]) -> str:
+    return f"-{ord(match[0]):x}-"
 
 
 def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) -> Series:
-    """The median over seeds, between the quartiles; a single seed has no band."""
+    """Return the median over the seeds, with the quartiles as band of several seeds."""
     lower, median, upper = quartiles(np.asarray(values, float))
-    return Series(name, x, median) if len(values) == 1 else Series(name, x, median, lower, upper)
+    if len(values) == 1:
+        return Series(name, x, median)
+    return Series(name, x, median, lower, upper)
 
 
 def thin(series: Series, most: int = MOST_POINTS) -> Series:
     """Return a series with at most `most` points, evenly spread, with first and last."""
-    kept = spread(len(series.x), most)
-    return replace(series, **{name: array[kept] for name, array in series.arrays().items()})
+    indices = spread(len(series.x), most)
+    thinned = {name: array[indices] for name, array in series.arrays().items()}
+    return replace(series, **thinned)
 
 
 def spread(count: int, most: int = MOST_POINTS) -> np.ndarray:

@@ -20,7 +20,7 @@ from occupax.outcome import Assessment, Outcome
 Runs = Sequence[tuple[str, Outcome]]
 
 AXES: dict[Against, str] = {"episodes": "sampled episodes", "steps": "environment steps"}
-MOST_GRID_POINTS = 2000
+MAX_GRID_POINTS = 2000
 PROFILE_POINTS = 100
 MATTERS = (
     "Environment",
@@ -61,7 +61,7 @@ def compare(runs: Runs, assessments: Sequence[Assessment]) -> dict[str, Any]:
 
 
 def _one_table(runs: Runs) -> bool:
-    """Whether all tables, of which the settings have the size alone, are the same."""
+    """Return whether the tables of all runs are equal. Settings contain their size only."""
     tables = [outcome.problem.env for _, outcome in runs if outcome.problem is not None]
     tables = [env for env in tables if isinstance(env, TabularMDP)]
     return all(bool(eqx.tree_equal(tables[0], other)) for other in tables[1:])
@@ -72,10 +72,13 @@ def differing(runs: Runs) -> dict[str, list[str]]:
 
     Every hyperparameter of an algorithm is a setting of its own.
     """
-    found = [_flat_settings(outcome) for _, outcome in runs]
-    names = dict.fromkeys(name for one in found for name in one)
-    texts = {name: [one.get(name, describe.UNKNOWN) for one in found] for name in names}
-    return {name: each for name, each in texts.items() if len(set(each)) > 1}
+    settings = [_flat_settings(outcome) for _, outcome in runs]
+    different: dict[str, list[str]] = {}
+    for name in [name for texts in settings for name in texts]:
+        texts = [texts.get(name, describe.UNKNOWN) for texts in settings]
+        if len(set(texts)) > 1:
+            different[name] = texts
+    return different
 
 
 def _flat_settings(outcome: Outcome) -> dict[str, str]:
@@ -87,7 +90,7 @@ def _flat_settings(outcome: Outcome) -> dict[str, str]:
 
 
 def telling_names(runs: Runs) -> list[str]:
-    """The names of runs with what tells them apart from the others, in a few words."""
+    """Return the names of runs with the settings that distinguish them."""
     settings = {name: texts for name, texts in differing(runs).items() if name != "Seeds"}
     common = {name: texts for name, texts in settings.items() if describe.UNKNOWN not in texts}
     labels: list[str] = []
@@ -135,19 +138,18 @@ def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None
 
 
 def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
-    """The share of the seeds of each run whose policies are worth at least so much."""
-    known = [
-        (name, values[np.isfinite(values)])
-        for (name, _), values in zip(runs, utilities, strict=True)
-    ]
-    worth = np.concatenate([values for _, values in known])
-    if min(len(values) for _, values in known) < 2 or worth.min() == worth.max():
+    """Return the fraction of the seeds of each run whose policy exceeds each utility."""
+    finite = [values[np.isfinite(values)] for values in utilities]
+    pooled = np.concatenate(finite)
+    if min(map(len, finite)) < 2 or pooled.min() == pooled.max():
         return None
-    levels = np.linspace(worth.min(), worth.max(), PROFILE_POINTS)
-    found = [(name, statistics.performance_profile(values[None], levels)) for name, values in known]
-    series = tuple(Series(name, levels, it.estimate, it.lower, it.upper) for name, it in found)
+    levels = np.linspace(pooled.min(), pooled.max(), PROFILE_POINTS)
+    series: list[Series] = []
+    for (name, _), values in zip(runs, finite, strict=True):
+        profile = statistics.performance_profile(values[None], levels)
+        series.append(Series(name, levels, profile.estimate, profile.lower, profile.upper))
     caption = (
-        "Fraction of the seeds whose final policy has at least this utility; higher is better. "
+        "Fraction of the seeds whose final policy has at least this utility. Higher is better. "
         "Band: 95% confidence interval."
     )
     title = "Performance profiles"
@@ -156,36 +158,39 @@ def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
         title,
         caption,
         "utility of the trained policy",
-        "share of the seeds",
-        series,
+        "fraction of the seeds",
+        tuple(series),
     )
 
 
 def _against(
     runs: Runs, metrics: Sequence[str], against: Against, levels: tuple[Level, ...]
 ) -> dict[str, Any]:
-    places = {name: np.atleast_2d(getattr(outcome, against)) for name, outcome in runs}
-    ranges = [(name, float(x[:, 0].max()), float(x[:, -1].min())) for name, x in places.items()]
+    """Return the data of the section that compares runs along one axis."""
+    ranges: list[tuple[str, float, float]] = []
+    for name, outcome in runs:
+        x = np.atleast_2d(getattr(outcome, against))
+        ranges.append((name, float(x[:, 0].max()), float(x[:, -1].min())))
     compared, low, high = overlapping(ranges)
     if len(compared) < 2:
         return {"axis": AXES[against], "charts": []}
     chosen = [(name, outcome) for name, outcome in runs if name in compared]
     look = {name: i for i, (name, _) in enumerate(runs)}
-    grid = _places(chosen, against, low, high)
+    grid = _grid(chosen, against, low, high)
+    charts: list[Chart] = []
+    header = ["Run", "Seeds"]
+    for metric in metrics:
+        own_levels = levels if metric in UTILITIES else ()
+        charts.append(_chart(chosen, metric, against, grid, look, own_levels))
+        label = metric.replace("_", " ")
+        header += [f"Mean {label}", f"Final {label}"]
     return {
         "axis": AXES[against],
         "low": f"{low:,.0f}",
         "high": f"{high:,.0f}",
         "left_out": [name for name, _ in runs if name not in compared],
-        "charts": [
-            _chart(chosen, it, against, grid, look, levels if it in UTILITIES else ())
-            for it in metrics
-        ],
-        "header": [
-            "Run",
-            "Seeds",
-            *(f"{kind} {it.replace('_', ' ')}" for it in metrics for kind in ("Mean", "Final")),
-        ],
+        "charts": charts,
+        "header": header,
         "rows": [
             [name, str(len(outcome.seeds)), *_cells(outcome, metrics, against, grid)]
             for name, outcome in chosen
@@ -194,29 +199,25 @@ def _against(
 
 
 def overlapping(ranges: Sequence[tuple[str, float, float]]) -> tuple[list[str], float, float]:
-    """The most runs whose ranges have some length in common, and that common range."""
-    groups = [[one for one in ranges if one[1] <= start < one[2]] for _, start, _ in ranges]
-    most = max(groups, key=len)
-    if not most:
+    """Return the largest group of runs whose ranges overlap, and their common range."""
+    groups: list[list[tuple[str, float, float]]] = []
+    for _, start, _ in ranges:
+        groups.append([(name, low, high) for name, low, high in ranges if low <= start < high])
+    largest = max(groups, key=len)
+    if not largest:
         return [], 0.0, 0.0
-    return (
-        [name for name, _, _ in most],
-        max(low for _, low, _ in most),
-        min(high for _, _, high in most),
-    )
+    names, lows, highs = zip(*largest, strict=True)
+    return list(names), max(lows), min(highs)
 
 
-def _places(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
-    found = np.unique(
-        np.concatenate([getattr(outcome, against).ravel() for _, outcome in runs])
-    ).astype(float)
-    within = found[(found >= low) & (found <= high)]
-    kept = (
-        within
-        if len(within) <= MOST_GRID_POINTS
-        else np.linspace(low, high, MOST_GRID_POINTS).round()
-    )
-    return np.unique([low, *kept, round(high - (high - low) / 10), high])
+def _grid(runs: Runs, against: Against, low: float, high: float) -> Float[np.ndarray, " point"]:
+    """Return the points of the horizontal axis at which runs are compared."""
+    logged = [getattr(outcome, against).ravel() for _, outcome in runs]
+    points = np.unique(np.concatenate(logged)).astype(float)
+    points = points[(points >= low) & (points <= high)]
+    if len(points) > MAX_GRID_POINTS:
+        points = np.linspace(low, high, MAX_GRID_POINTS).round()
+    return np.unique([low, *points, round(high - (high - low) / 10), high])
 
 
 def _chart(
@@ -269,11 +270,11 @@ def interval(values: Float[np.ndarray, " seed"]) -> TableCell:
     """
     known = np.asarray(values, float)[~np.isnan(values)]
     if len(known) < 2:
-        return TableCell(
-            number(statistics.interquartile_mean(known) if len(known) else np.nan), bounds=UNKNOWN
-        )
+        mean = statistics.interquartile_mean(known) if len(known) else np.nan
+        return TableCell(number(mean), bounds=UNKNOWN)
     return _bounded(statistics.bootstrap(known))
 
 
-def _bounded(found: Interval) -> TableCell:
-    return TableCell(number(found.estimate), bounds=f"{number(found.lower)}, {number(found.upper)}")
+def _bounded(estimate: Interval) -> TableCell:
+    bounds = f"{number(estimate.lower)}, {number(estimate.upper)}"
+    return TableCell(number(estimate.estimate), bounds=bounds)

@@ -39,7 +39,7 @@ HUGE_WEIGHT = 100
 
 
 class MetricWords(NamedTuple):
-    """A metric in words; `metrics.toml` explains the fields."""
+    """Label and meaning of a metric. `metrics.toml` explains the fields."""
 
     label: str
     meaning: str
@@ -54,14 +54,15 @@ METRICS = {
     ).items()
 }
 HEADLINES, DIAGNOSTICS = (
-    [metric for metric, it in METRICS.items() if it.shown == size] for size in ("large", "small")
+    [metric for metric, words in METRICS.items() if words.shown == size]
+    for size in ("large", "small")
 )
 """The metrics that a report shows large, and those that it shows small as far as they were
 recorded."""
 
 
 def describe_metric(metric: str) -> MetricWords:
-    """A metric in words; one without any is called by its name."""
+    """Return the label and the meaning of a metric. An unknown metric has its name as label."""
     kind, of, name = metric.partition("/")
     if of and kind in METRICS:  # of one constraint
         words = METRICS[kind]

@@ -69,10 +69,10 @@ def save(chart: Chart | Maps, folder: str | Path) -> None:
     path = Path(folder) / chart.name
     with style.context("default"):
         figure = draw(chart)
-        write_text(path.with_suffix(".svg"), svg_text(figure, chart.name))  # which makes the folder
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="png", dpi=160)
-        write_bytes(path.with_suffix(".png"), drawn.getvalue())
+        write_text(path.with_suffix(".svg"), svg_text(figure, chart.name))  # makes the folder
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=160)
+        write_bytes(path.with_suffix(".png"), image.getvalue())
     write_text(path.with_suffix(".csv"), csv_text(chart))
 
 
@@ -85,14 +85,14 @@ def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
 
     stream = io.StringIO()
 
-    def tenths(found: re.Match[str]) -> str:  # a tenth of a point is finer than a screen
-        return f"{float(found[0]):.1f}".removesuffix(".0")
+    def tenths(match: re.Match[str]) -> str:  # a tenth of a point is finer than a screen
+        return f"{float(match[0]):.1f}".removesuffix(".0")
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(stream, format="svg", transparent=transparent, metadata={"Date": None})
     shorter = re.sub(
         r' (?:d|x|y)="[^"]*"',
-        lambda found: re.sub(r"-?\d+\.\d+", tenths, found[0]),
+        lambda match: re.sub(r"-?\d+\.\d+", tenths, match[0]),
         stream.getvalue(),
     )
     one_line_each = re.sub(r"\s*\n\s*", "\n", shorter)
@@ -100,12 +100,12 @@ def svg_text(figure: "Figure", name: str, *, transparent: bool = False) -> str:
 
 
 class Look(NamedTuple):
-    """How a series is drawn."""
+    """Colour, dashes and marker of a series."""
 
     colour: str
     dashes: tuple[float, ...] | None
-    """The lengths of lines and gaps, as multiples of the width; empty for no gaps, None for no line
-    at all."""
+    """Lengths of lines and gaps, as multiples of the width. Empty for a solid line, None for no
+    line."""
     marker: str | None
 
 
@@ -330,7 +330,7 @@ def _draw_marks(axes: Any, grid: HeatMap, brightness: Float[np.ndarray, "row col
 
 
 def _on(brightness: Any) -> np.ndarray:
-    """A colour that is seen on cells of some brightness; NaN is a hatched one."""
+    """Return a colour of text that is legible on cells of a brightness. NaN is a hatched cell."""
     return np.where(
         np.isnan(brightness), "#000000", np.where(brightness > 0.5, "#101010", "#fafafa")
     )

@@ -64,17 +64,16 @@ def write_report(runs: Runs, path: str | Path) -> None:
     if len(set(names)) < len(names):
         raise ValueError(f"runs must have different names, got {', '.join(names)}.")
     printable = [(_printable(name), outcome) for name, outcome in runs]
-    with style.context(
-        "default"
-    ):  # the page has its own colours, whatever the user's figures look like
-        told = list(zip(telling_names(printable), [outcome for _, outcome in runs], strict=True))
-        worth = [_assessment(outcome) for _, outcome in told]
-        marked = set(differing(told))
-        sections = [
-            _section(f"run-{i}", name, outcome, found, marked)
-            for i, ((name, outcome), found) in enumerate(zip(told, worth, strict=True))
-        ]
-        compared = compare(told, worth) if len(runs) > 1 else None
+    # the page has its own colours, independent of the user's style
+    with style.context("default"):
+        labels = telling_names(printable)
+        labelled = list(zip(labels, [outcome for _, outcome in runs], strict=True))
+        assessments = [_assessment(outcome) for _, outcome in runs]
+        marked = set(differing(labelled))
+        sections: list[dict[str, Any]] = []
+        for i, (label, outcome) in enumerate(labelled):
+            sections.append(_section(f"run-{i}", label, outcome, assessments[i], marked))
+        compared = compare(labelled, assessments) if len(runs) > 1 else None
         text = page.render("report.html", sections=sections, comparison=compared)
     write_text(path, text)
 
@@ -85,11 +84,11 @@ def write_pages(outcome: Outcome, folder: Path) -> None:
     An error is reported as a warning.
     """
     try:
-        (folder / REPORT).unlink(missing_ok=True)  # it was about fewer episodes
+        (folder / REPORT).unlink(missing_ok=True)  # an old report has fewer episodes
         references = _assessment(outcome).references
-        drawn = io.BytesIO()
-        describe.plot_metric(outcome, references=references).savefig(drawn, format="png")
-        write_bytes(folder / "plot.png", drawn.getvalue())
+        image = io.BytesIO()
+        describe.plot_metric(outcome, references=references).savefig(image, format="png")
+        write_bytes(folder / "plot.png", image.getvalue())
         write_report([(folder.resolve().name, outcome)], folder / REPORT)
     except Exception as error:  # noqa: BLE001 - an error must not end a finished training run
         warnings.warn(f"the report could not be written: {error}", OccupaxWarning, stacklevel=3)
@@ -133,14 +132,27 @@ def _section(
     }
     finished = sum(status == "finished" for status in outcome.status)
     full, recorded, others = describe.complete(outcome), outcome.metrics, assessment.references
-    told = [*(name for name in recorded if name.startswith(OF_CONSTRAINTS)), *DIAGNOSTICS]
-    constant = [it for it in told if it in recorded and np.ptp(recorded[it]) == 0]
-    same = np.array_equal(
-        recorded.get("running_utility", ()), recorded["utility"], equal_nan=True
-    )  # as of REINFORCE
-    left_out = {*constant, *(["running_utility"] if same else [])}
-    drawn = [it for it in told if it in recorded and it not in left_out and _known(recorded[it])]
-    reached = np.nan if others is None else others.share(_median(assessment.utilities))
+    names = [*(name for name in recorded if name.startswith(OF_CONSTRAINTS)), *DIAGNOSTICS]
+    candidates = [metric for metric in names if metric in recorded]
+    constant = [metric for metric in candidates if np.ptp(recorded[metric]) == 0]
+    omitted = set(constant)
+    running = recorded.get("running_utility", ())
+    if np.array_equal(running, recorded["utility"], equal_nan=True):  # as of REINFORCE
+        omitted.add("running_utility")
+    diagnostics: list[dict[str, Any]] = []
+    for metric in candidates:
+        if metric not in omitted and _known(recorded[metric]):
+            source = outcome if metric in EXACT else full
+            diagnostics.append(_diagnostic(anchor, source, metric))
+    constant_texts: list[str] = []
+    for metric in constant:
+        value = number(recorded[metric].flat[0])
+        constant_texts.append(f"{describe_metric(metric).label} {value}")
+    rows: list[list[str]] = []
+    for i, (seed, status) in enumerate(zip(outcome.seeds, outcome.status, strict=True)):
+        numbers = [number(column[i]) for column in columns.values()]
+        rows.append([str(seed), status[:1].upper() + status[1:], *numbers])
+    score = np.nan if others is None else others.share(_median(assessment.utilities))
     return {
         "anchor": anchor,
         "title": name,
@@ -158,17 +170,10 @@ def _section(
             f"{finished} of {len(outcome.seeds)}",
             f"{outcome.episodes[-1]:,}",
             number(_median(assessment.utilities)),
-            verdict.share_text(reached) or UNKNOWN,
+            verdict.share_text(score) or UNKNOWN,
         ],
         "header": ["Seed", "Status", *columns],
-        "rows": [
-            [
-                str(seed),
-                status[:1].upper() + status[1:],
-                *(number(column[i]) for column in columns.values()),
-            ]
-            for i, (seed, status) in enumerate(zip(outcome.seeds, outcome.status, strict=True))
-        ],
+        "rows": rows,
         "foot": [
             "Median",
             f"{finished} finished",
@@ -182,24 +187,20 @@ def _section(
         ],
         "maps": _visits(anchor, outcome, assessment),
         "picture": _picture(outcome, assessment),
-        "diagnostics": [_diagnostic(anchor, outcome if it in EXACT else full, it) for it in drawn],
-        "constant": [
-            f"{describe_metric(it).label} {number(recorded[it].flat[0])}" for it in constant
-        ],
+        "diagnostics": diagnostics,
+        "constant": constant_texts,
     }
 
 
 def _fields_of(name: str, outcome: Outcome) -> Sequence[str]:
     """Return the hyperparameters that a line of the settings contains."""
-    return (
-        list(outcome.config["setup"]["algorithm"].get("fields") or {})
-        if name == "Algorithm"
-        else []
-    )
+    if name != "Algorithm":
+        return []
+    return list(outcome.config["setup"]["algorithm"].get("fields") or {})
 
 
 def _known(values: np.ndarray) -> bool:
-    """Whether there is anything to draw."""
+    """Return whether any value is finite."""
     return bool(np.isfinite(values).any())
 
 
@@ -208,14 +209,14 @@ def _picture(outcome: Outcome, assessment: Assessment) -> dict[str, str] | None:
     if outcome.problem is None or np.isnan(assessment.utilities).all():
         return None
     best = int(np.nanargmax(assessment.utilities))
-    drawn = record_preview(outcome.policies[best], outcome.problem.env)
-    if drawn is None:
+    image = record_preview(outcome.policies[best], outcome.problem.env)
+    if image is None:
         return None
-    return {"seed": str(outcome.seeds[best]), "data": base64.b64encode(drawn).decode()}
+    return {"seed": str(outcome.seeds[best]), "data": base64.b64encode(image).decode()}
 
 
 def _slacks(outcome: Outcome, assessment: Assessment) -> dict[str, Float[np.ndarray, " seed"]]:
-    """The slack of each constraint in the trained policies, by a heading."""
+    """Return the slack of each constraint for the trained policies, by the heading of a column."""
     if outcome.problem is None or assessment.excesses is None:
         return {}
     pairs = enumerate(outcome.problem.constraints)

@@ -56,9 +56,9 @@ def visits(name: str, problem: Problem, best: StateActionArray, title: str) -> M
 
 
 def _legend(layout: Layout) -> str:
-    """Return a sentence on the letters of a map; empty without any of a known meaning."""
-    drawn = set("".join(layout.rows))
-    meanings = [f"{letter}: {name}" for letter, name in LETTERS.items() if letter in drawn]
+    """Return a sentence on the letters of a map. Empty for a map without known letters."""
+    used = set("".join(layout.rows))
+    meanings = [f"{letter}: {name}" for letter, name in LETTERS.items() if letter in used]
     return f" {'; '.join(meanings)}." if meanings else ""
 
 

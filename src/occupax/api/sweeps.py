@@ -56,17 +56,15 @@ class Sweep:
 
     @cached_property
     def learned(self) -> np.ndarray:
-        """Whether each point learned anything; one that is too short to tell counts as if it had.
+        """Whether each configuration learned, as far as its run is long enough to tell.
 
-        It did not if its diagnosis finds no progress, or if no policy is finite.
+        A configuration did not learn if its diagnosis finds no progress, or if no policy is finite.
         """
-        some = zip(self.results, self.scores, strict=True)
-        return np.array(
-            [
-                bool(np.isfinite(score)) and learned(result, result.full_assessment)
-                for result, score in some
-            ]
-        )
+        flags: list[bool] = []
+        for result, score in zip(self.results, self.scores, strict=True):
+            is_finite = bool(np.isfinite(score))
+            flags.append(is_finite and learned(result, result.full_assessment))
+        return np.array(flags)
 
     @cached_property
     def violations(self) -> np.ndarray:
@@ -215,19 +213,19 @@ def sweep(
             outcomes = run_trials(setups, sampler, budget, folder, resume, progress)
         else:
             outcomes = run_groups(groups, budget, folder, resume, progress)
-        done = Sweep(
-            tuple(points), tuple(as_result(outcomes[i]) for i in range(len(points))), posed
-        )
+        results = tuple(as_result(outcomes[i]) for i in range(len(points)))
+        sweep = Sweep(tuple(points), results, posed)
         if folder is not None:
-            _save(done, folder)
-    return done
+            _save(sweep, folder)
+    return sweep
 
 
-def _save(done: Sweep, folder: Path) -> None:
-    for i, result in enumerate(done.results):
+def _save(sweep: Sweep, folder: Path) -> None:
+    """Write the result of each configuration and the summary of a sweep into a folder."""
+    for i, result in enumerate(sweep.results):
         result.save(folder / f"point-{i}")
     summary: list[dict[str, Any]] = []
-    for i, (point, score) in enumerate(zip(done.points, map(float, done.scores), strict=True)):
+    for i, (point, score) in enumerate(zip(sweep.points, map(float, sweep.scores), strict=True)):
         known = score if np.isfinite(score) else None
         summary.append(
             {"folder": f"point-{i}", "score": known, "settings": codec.pack(point)[0]["dict"]}

@@ -157,7 +157,7 @@ class TabularMDP(Environment):
 
     @classmethod
     def gridworld(cls, text: str, slip: float = 0.0) -> "TabularMDP":
-        """Return a grid drawn as text: S start, G goal, H hole, # wall, and . or F for free cells.
+        """Return the environment of a grid: S start, G goal, H hole, # wall, . or F free cell.
 
         States are the cells that are not walls, row by row. Actions are left, down, right, up; a
         move into a wall or over the edge stays. Entering a goal has reward 1; goals and holes are

@@ -62,7 +62,7 @@ class SparseTable:
         margin: float,
         actions: Int[np.ndarray, " S"],
     ) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " 4"]]:
-        """Update `actions` in place; return the Bellman residual and its extremes."""
+        """Update `actions` in place. Return the Bellman residual and its extremes."""
         residual = np.empty_like(values)
         extremes = np.empty(4)
         self._functions.planning_backup(

@@ -24,13 +24,13 @@ from occupax.policies.normalising import normalised
 
 
 class Categorical(Policy):
-    """A softmax over one logit for each action. Subclasses define the logits psi(s, .; theta)."""
+    """A softmax over one logit for each action. Subclasses define the logits psi."""
 
     action_space = "discrete"
 
     @abstractmethod
     def logits(self, observation: Any) -> Float[Array, " A"]:
-        """Return the logits psi(s, .; theta).
+        """Return the logits psi of the actions.
 
         Args:
             observation: one observation.
@@ -67,7 +67,7 @@ class Categorical(Policy):
 
 
 class Tabular(Categorical):
-    """A softmax policy with one logit for each state and action: psi(s, a; theta) = theta[s, a].
+    """A softmax policy with one parameter, its logit, for each state and action.
 
     Args:
         table: the logits [S, A].

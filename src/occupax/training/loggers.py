@@ -68,9 +68,9 @@ class ConsoleLogger(Logger):
         utility = "not finite"
         if np.isfinite(utilities).any():
             utility = f"{np.nanmedian(utilities):#.3g}".removesuffix(".")
-        done = used(self._budget, table)
-        progress = f"{done:,} / {size(self._budget):,} {unit(self._budget)}"
-        self._bar.update(done, f"{progress}, {speed:,.0f} steps/s, utility {utility}")
+        completed = used(self._budget, table)
+        progress = f"{completed:,} / {size(self._budget):,} {unit(self._budget)}"
+        self._bar.update(completed, f"{progress}, {speed:,.0f} steps/s, utility {utility}")
 
     def close(self) -> None:
         """Leave the bar at the last progress."""

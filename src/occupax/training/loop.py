@@ -330,10 +330,10 @@ class TrainingLoop:
 
     def _end_message(self) -> str:
         """Return where the training ended, and how to resume it."""
-        done = self._setup.schedule.episodes(self._executor.iteration)
+        completed = self._setup.schedule.episodes(self._executor.iteration)
         if self._budget.steps is not None:
-            done = int(self._records.steps(self._executor.count).min())
-        message = f"stopped after {done:,} of {size(self._budget):,} {unit(self._budget)}"
+            completed = int(self._records.steps(self._executor.count).min())
+        message = f"stopped after {completed:,} of {size(self._budget):,} {unit(self._budget)}"
         if self._files is None:
             return f"{message}; nothing was saved without a directory (out)."
         if not self._files.resume_hint:

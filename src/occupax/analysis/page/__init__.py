@@ -31,21 +31,21 @@ def render(template: str, **data: Any) -> str:
 
 @cache
 def environment() -> Any:
-    """The templates, in which all text is escaped and a missing value is an error."""
+    """Return the templates of pages. All text is escaped, and a missing value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found: Any = Environment(
+    templates: Any = Environment(
         loader=PackageLoader(__name__),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    found.filters["interactive"] = interactive
-    style, script = (
-        files(__name__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
-    )
-    checksum = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    found.globals.update(style=style, script=script, checksum=checksum)
-    return found
+    templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    templates.filters["interactive"] = interactive
+    style = files(__name__).joinpath("page.css").read_text("utf-8")
+    script = files(__name__).joinpath("page.js").read_text("utf-8")
+    digest = hashlib.sha256(script.encode()).digest()
+    checksum = base64.b64encode(digest).decode()
+    templates.globals.update(style=style, script=script, checksum=checksum)
+    return templates

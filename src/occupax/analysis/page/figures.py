@@ -20,18 +20,16 @@ def interactive(chart: Chart | Maps) -> dict[str, Any]:
     """Return the data of the template of a figure: drawing, buttons of its parts, and numbers."""
     from matplotlib import style
 
-    with style.context(
-        "default"
-    ):  # the page has its own colours, whatever the user's figures look like
+    # the page has its own colours, independent of the user's style
+    with style.context("default"):
         figure = plots.draw(chart, bare=True)
-        drawn = drawing(
-            figure,
-            chart,
-            _describe_maps(chart) if isinstance(chart, Maps) else describe_chart(chart),
-        )
+        if isinstance(chart, Maps):
+            data = drawing(figure, chart, _describe_maps(chart))
+        else:
+            data = drawing(figure, chart, describe_chart(chart))
     if isinstance(chart, Maps):
-        return {**drawn, "buttons": [], "numbers": _maps(chart, figure)}
-    return {**drawn, "buttons": _buttons(chart), "numbers": _chart(chart, figure)}
+        return {**data, "buttons": [], "numbers": _maps(chart, figure)}
+    return {**data, "buttons": _buttons(chart), "numbers": _chart(chart, figure)}
 
 
 def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any]:
@@ -45,9 +43,9 @@ def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any
     svg = svg.replace("xlink:href", "href")
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
     svg = re.sub(r' id="part-(\w+)-\d+"', r' data-part="\1"', svg)
-    svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
-    for drawn, shown in SHOWN.items():
-        svg = svg.replace(drawn, shown)
+    svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", svg)
+    for colour, shown in SHOWN.items():
+        svg = svg.replace(colour, shown)
     words = {
         "name": chart.name,
         "title": chart.title,
@@ -58,7 +56,7 @@ def drawing(figure: Any, chart: Chart | Maps, description: str) -> dict[str, Any
 
 
 def describe_chart(chart: Chart) -> str:
-    """A chart in a sentence, for those who do not see it."""
+    """Return a sentence about a chart, for screen readers."""
     courses: list[str] = []
     for series in chart.series:
         known = series.y[~np.isnan(series.y)]
@@ -70,11 +68,10 @@ def describe_chart(chart: Chart) -> str:
 
 
 def _describe_maps(maps: Maps) -> str:
-    seen = [np.count_nonzero(grid.values > 0) for grid in maps.grids]
-    texts = [
-        f"{count} of {grid.values.size}, {grid.title}"
-        for count, grid in zip(seen, maps.grids, strict=True)
-    ]
+    texts: list[str] = []
+    for grid in maps.grids:
+        visited = np.count_nonzero(grid.values > 0)
+        texts.append(f"{visited} of {grid.values.size}, {grid.title}")
     return f"Maps of the cells visited: {'; '.join(texts)}."
 
 
