@@ -1,6 +1,6 @@
 """Style of the sources: docstrings, local names and documented arguments.
 
-The rules are those of CONTRIBUTING.md. `PENDING` lists packages and modules with exceptions.
+The rules are those of CONTRIBUTING.md.
 """
 
 import ast
@@ -21,92 +21,8 @@ MAX_WORDS = 20
 ODD_NAME = re.compile(
     "found|it|made|given|then|now|drawn|kept|seen|done|there|worth|way|what|about|moving|fixed"
 )
-PENDING: dict[str, frozenset[str]] = {
-    "opening": frozenset(
-        [
-            "analysis",
-            "baselines.py",
-            "constraints.py",
-            "demonstrations.py",
-            "display.py",
-            "envs",
-            "errors.py",
-            "exact",
-            "features.py",
-            "policies",
-            "problem.py",
-            "samplers",
-            "theory.py",
-        ]
-    ),
-    "summary": frozenset(
-        [
-            "analysis",
-            "api",
-            "baselines.py",
-            "batches",
-            "constraints.py",
-            "display.py",
-            "envs",
-            "errors.py",
-            "estimators.py",
-            "exact",
-            "forking.py",
-            "io",
-            "kernels",
-            "policies",
-            "problem.py",
-            "samplers",
-            "scoring.py",
-            "signals.py",
-            "theory.py",
-            "training",
-            "trajectories.py",
-            "watch.py",
-        ]
-    ),
-    "name": frozenset(
-        [
-            "analysis",
-            "api",
-            "baselines.py",
-            "batches",
-            "compiled.py",
-            "constraints.py",
-            "demonstrations.py",
-            "envs",
-            "errors.py",
-            "estimators.py",
-            "exact",
-            "experiments",
-            "features.py",
-            "io",
-            "kernels",
-            "policies",
-            "problem.py",
-            "progress.py",
-            "samplers",
-            "theory.py",
-            "training",
-        ]
-    ),
-    "arguments": frozenset(
-        [
-            "analysis",
-            "api",
-            "batches",
-            "bench",
-            "envs",
-            "estimators.py",
-            "exact",
-            "features.py",
-            "policies",
-            "theory.py",
-            "training",
-            "trajectories.py",
-        ]
-    ),
-}
+MAX_OFFENCES = {"opening": 0, "summary": 10, "name": 10, "arguments": 0}
+"""Largest number of offences against each rule."""
 
 
 class Offence(NamedTuple):
@@ -264,12 +180,11 @@ def reference_offences() -> list[Offence]:
     return offences
 
 
-@pytest.mark.parametrize("rule", list(PENDING))
+@pytest.mark.parametrize("rule", list(MAX_OFFENCES))
 def test_the_sources_follow_the_rules(rule: str):
     offences = [*source_offences(), *reference_offences()]
-    broken = [offence for offence in offences if offence.rule == rule]
-    new = [f"{file}:{text}" for _, file, text in broken if file.split("/")[0] not in PENDING[rule]]
-    assert new == []
+    broken = [f"{file}:{text}" for name, file, text in offences if name == rule]
+    assert len(broken) <= MAX_OFFENCES[rule], "\n".join(broken)
 
 
 def test_the_rules_find_an_offence():

@@ -28,15 +28,14 @@ class References:
     """Utilities of other policies of a problem. None where a utility is unknown."""
 
     first: float
-    """The initial policy of the first seed: exact for a table, else estimated like the trained
-    policies."""
+    """Utility of the initial policy of the first seed: exact for a table, otherwise an estimate."""
     uniform: float | None = None
-    """The uniform policy, on a table."""
+    """Utility of the uniform policy, on a table."""
     optimum: float | None = None
-    """The optimal policy, if a few seconds suffice to solve the problem. With a horizon the policy
-    may depend on time."""
+    """Utility of the optimal policy, if a few seconds suffice to solve the problem. With a horizon
+    the policy may depend on time."""
     gap: float | None = None
-    """The certified optimality gap of `optimum`."""
+    """Certified optimality gap of `optimum`."""
 
     @property
     def way(self) -> float:
@@ -83,7 +82,9 @@ class Outcome:
     problem: Problem | None
     """The problem. None if a file does not restore the problem."""
     algorithm: Algorithm[Any] | None
+    """Algorithm with its hyperparameters. None if a file does not restore the algorithm."""
     seeds: tuple[int, ...]
+    """Seed of each run."""
     episodes: Int[np.ndarray, " record"]
     """Trajectories that each seed had sampled at each record."""
     steps: Int[np.ndarray, "seed record"]

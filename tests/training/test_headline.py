@@ -79,7 +79,7 @@ def test_numbers_are_short():
         "0",
         "1.00e-07",
     ]
-    assert short(-4e-4, way=22.0) == "0"  # the distance to a set that is reached but for rounding
+    assert short(-4e-4, scale=22.0) == "0"  # the distance to a set that is reached but for rounding
 
 
 def test_references_are_those_of_gymnasiums_own_table():

@@ -175,29 +175,28 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
     return figure
 
 
-def _draw_series(axes: Any, series: Series, drawn: Look, place: int, band: str) -> None:
-    count, apart = len(series.x), ceil(len(series.x) / MARKERS_A_LINE)
+def _draw_series(axes: Any, series: Series, style: Look, index: int, band: str) -> None:
+    """Draw a series as a line or as points, with its band. Markers of several lines are shifted."""
+    has_line = style.dashes is not None
     if series.lower is not None:
-        bounds = {"color": drawn.colour, "gid": f"part-s{place}-1"}
-        if drawn.dashes is None:
-            axes.vlines(series.x, series.lower, series.upper, linewidth=1.2, **bounds)
+        bounds = {"color": style.colour, "gid": f"part-s{index}-1"}
+        if has_line:
+            bounds |= {"alpha": 0.2, "linewidth": 0, "label": band}
+            axes.fill_between(series.x, series.lower, series.upper, **bounds)
         else:
-            axes.fill_between(
-                series.x, series.lower, series.upper, alpha=0.2, linewidth=0, label=band, **bounds
-            )
-    style = "none" if drawn.dashes is None else (0.0, drawn.dashes) if drawn.dashes else "-"
-    every = (
-        (place * apart // 3 % apart, apart)
-        if drawn.dashes is not None and count > MARKERS_A_LINE
-        else None
-    )
-    line = {
-        "color": drawn.colour,
-        "linewidth": 1.8 if series.style == "line" else 1.5,
-        "linestyle": style,
-    }
-    marks = {"marker": drawn.marker, "markersize": 4.5, "markevery": every}
-    axes.plot(series.x, series.y, label=series.name, gid=f"part-s{place}-0", **line, **marks)
+            axes.vlines(series.x, series.lower, series.upper, linewidth=1.2, **bounds)
+    marker_step = ceil(len(series.x) / MARKERS_A_LINE)
+    markers = None
+    if has_line and len(series.x) > MARKERS_A_LINE:
+        markers = (index * marker_step // 3 % marker_step, marker_step)
+    line: dict[str, Any] = {"color": style.colour, "linestyle": "-"}
+    if style.dashes is None:
+        line["linestyle"] = "none"
+    elif style.dashes:
+        line["linestyle"] = (0.0, style.dashes)
+    line["linewidth"] = 1.8 if series.style == "line" else 1.5
+    line |= {"marker": style.marker, "markersize": 4.5, "markevery": markers}
+    axes.plot(series.x, series.y, label=series.name, gid=f"part-s{index}-0", **line)
 
 
 def _finish(axes: Any, chart: Chart) -> None:

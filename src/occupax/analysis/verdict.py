@@ -157,17 +157,17 @@ def share_text(share: float, form: str = "{}") -> str:
     return form.format(percent.replace("-0%", "0%"))
 
 
-def short(value: float, way: float = np.nan) -> str:
+def short(value: float, scale: float = np.nan) -> str:
     """Return a number with three digits, or all digits before the point of a large one.
 
     Args:
         value: The number.
-        way: Distance of two reference utilities. A negligible fraction of it is shown as 0.
+        scale: distance of two reference utilities. A negligible fraction of it is shown as 0.
 
     Returns:
         The number as text.
     """
-    if value == 0 or abs(value) < NEGLIGIBLE * way:
+    if value == 0 or abs(value) < NEGLIGIBLE * scale:
         return "0"
     if 1000 <= abs(value) < 1e9:
         return f"{value:,.0f}"

@@ -16,17 +16,18 @@ Matrix = Float[np.ndarray, "_ _"]
 
 
 class LQR(Environment):
-    """Linear-quadratic regulator: x' = A x + B a + w with Gaussian w and reward -(x Q x + a R a).
+    """Linear-quadratic regulator.
 
-    The state x is observed, the first one is normal with mean zero, and episodes do not end.
+    The next state is A x + B a + w with Gaussian noise w, and the reward is -(x Q x + a R a).
+    Observations are states. The initial state is Gaussian with mean zero, and episodes do not end.
 
     Args:
         drift: A, [n, n].
         control: B, [n, m].
         state_cost: Q, [n, n], symmetric and positive semidefinite.
         action_cost: R, [m, m], symmetric and positive definite.
-        noise: the covariance of w, [n, n]; none by default.
-        first: the covariance of the first state, [n, n]; the identity by default.
+        noise: covariance of w, [n, n], zero by default.
+        first: covariance of the initial state, [n, n], the identity by default.
     """
 
     drift: Matrix

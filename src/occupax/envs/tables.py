@@ -212,8 +212,8 @@ def _draw_successors(
     """
     is_sparse = branching**2 < num_states
     if rows <= MAX_ROWS_DRAWN_SINGLY or not is_sparse:
-        drawn = [random.choice(num_states, branching, False, shuffle=False) for _ in range(rows)]
-        return np.array(drawn)
+        draws = [random.choice(num_states, branching, False, shuffle=False) for _ in range(rows)]
+        return np.array(draws)
     next_states = random.integers(0, num_states, (rows, branching), np.int32)
     repeated = np.arange(rows)
     while repeated.size:
@@ -234,7 +234,7 @@ def read_arrays(
     initial: Any,
     terminal: Any,
 ) -> Tables:
-    """Read one row per outcome; see `TabularMDP.from_arrays`."""
+    """Read one row per outcome. See `TabularMDP.from_arrays`."""
     first = read_array("initial", initial)
     S = first.size
     states = _read_numbers("state", state, S)

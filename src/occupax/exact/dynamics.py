@@ -19,25 +19,25 @@ StateActionArray = Float[np.ndarray, "S A"]
 
 
 class Dynamics(NamedTuple):
-    """Where each state and action leads, and what it counts.
+    """Transition probabilities and features of each state and action.
 
     Under "episodic", mass that enters a terminal state is gone: rows and columns of terminal states
     are zero. Under "absorbing", terminal states lead to themselves.
     """
 
     transition: sparse.csr_array
-    """Probabilities [S * A, S]; row s * A + a is where action a leads from state s."""
+    """Transition probabilities [S * A, S]. Row s * A + a belongs to action a in state s."""
     initial: Float[np.ndarray, " S"]
     features: sparse.csr_array
-    """What each state and action counts, phi, [S * A, d]."""
+    """Features phi of each state and action, [S * A, d]."""
     counting: Float[np.ndarray, " S"]
-    """1 for states in which time is spent, 0 for those that end an episode."""
+    """1 for states whose steps count, 0 for terminal states."""
     discount: float
     horizon: int | None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The numbers of states and actions, (S, A)."""
+        """Numbers of states and actions, (S, A)."""
         states = self.initial.size
         return states, self.transition.shape[0] // states
 
@@ -115,6 +115,6 @@ def read_probs(probs: Any, model: Dynamics) -> Float[np.ndarray, "*H S A"]:
     wrong = ~(np.abs(sums - 1) <= 1e-4) | ~(table >= 0).all(-1)
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        found = f"{table[where]} in state {where[-1]}"
-        raise ValueError(f"probs must be a distribution over actions in each state, got {found}.")
+        value = f"{table[where]} in state {where[-1]}"
+        raise ValueError(f"probs must be a distribution over actions in each state, got {value}.")
     return table / sums[..., None]

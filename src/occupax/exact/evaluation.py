@@ -26,20 +26,21 @@ MULTIPLIER_SECONDS = 60.0
 """Gap, relative to the value and to the improvement over the uniform policy, and time limit of the
 search for multipliers."""
 MOST_NUMBERS_AT_ONCE = 2 * 10**6
-"""In the matrices of all policies together; beyond that they are evaluated one after the other, by
-sparse matrices, which for the 500 states of a taxi is ten times as fast."""
+"""Largest number of entries of the dense matrices of several policies. Larger problems are
+evaluated policy by policy with sparse matrices, ten times as fast for the 500 states of Taxi."""
 
 
 class Certificate(NamedTuple):
-    """A policy's value, and a bound on the value of every policy."""
+    """Value of a policy, with an upper bound on the value of every policy."""
 
     value: float
+    """Utility of the policy."""
     upper_bound: float
+    """Upper bound on the utility of every policy that satisfies the constraints."""
     gap: float
-    """upper_bound - value, never negative: no policy is better by more than this."""
+    """Certified gap upper_bound - value, never negative."""
     violation: float = 0.0
-    """The largest excess of the policy over a limit; the bound is for policies that satisfy the
-    constraints."""
+    """Largest violation of a constraint by the policy, 0 for a feasible policy."""
 
     def __repr__(self) -> str:
         return self._description().text()
@@ -54,13 +55,18 @@ class Certificate(NamedTuple):
 
 
 def occupancy(problem: ProblemSource, probs: Any) -> StateActionArray:
-    """The discounted state-action occupancy lambda, [S, A].
+    """Return the discounted state-action occupancy lambda of a policy.
 
-    Here and below, `probs` is a table of action probabilities [S, A]; with a horizon it may be one
-    for each step, as `solve` returns it, [H, S, A]. A policy stands for its probabilities. An agent
-    with `predict`, such as one of Stable-Baselines3, and a function of the state stand for the
-    deterministic policy of the actions that they return: `predict` is called with
-    deterministic=True, once a state.
+    Args:
+        problem: tabular problem.
+        probs: policy: a table of action probabilities [S, A] or, with a horizon, a table for each
+            step [H, S, A], as returned by `solve`. A `Policy` stands for its action probabilities.
+            An agent with `predict`, such as those of Stable-Baselines3, and a function of the state
+            stand for the deterministic policy of the actions that they return. `predict` is called
+            once a state, with deterministic=True.
+
+    Returns:
+        Discounted visits of each state and action, [S, A].
     """
     problem = as_problem(problem)
     model = dynamics(problem)
@@ -68,14 +74,30 @@ def occupancy(problem: ProblemSource, probs: Any) -> StateActionArray:
 
 
 def feature_occupancy(problem: ProblemSource, probs: Any) -> Float[np.ndarray, " d"]:
-    """The occupancy u of the problem's features: what `estimators.occupancy` estimates."""
+    """Return the occupancy u of the problem's features, which `estimators.occupancy` estimates.
+
+    Args:
+        problem: tabular problem.
+        probs: policy, as for `occupancy`.
+
+    Returns:
+        Discounted sum of the features, [d].
+    """
     problem = as_problem(problem)
     model = dynamics(problem)
     return model.features.T @ total_occupancy(model, read_policy(problem, probs, model)).ravel()
 
 
 def value(problem: ProblemSource, probs: Any) -> float:
-    """The utility F(u) of a table of action probabilities."""
+    """Return the utility F(u) of a policy.
+
+    Args:
+        problem: tabular problem.
+        probs: policy, as for `occupancy`.
+
+    Returns:
+        The utility.
+    """
     problem = as_problem(problem)
     return utility_value(problem.utility, feature_occupancy(problem, probs))
 
@@ -83,22 +105,23 @@ def value(problem: ProblemSource, probs: Any) -> float:
 def certificate(
     problem: ProblemSource, probs: Any, multipliers: Mapping[str, float] | None = None
 ) -> Certificate:
-    """Return the value of a policy and a bound on how much better any policy can be.
+    """Return the value of a policy and an upper bound on the value of every policy.
 
     For a concave F, F(best) - F(u) <= max over occupancies u' of <grad F(u), u' - u>, which one
-    planning problem with the quasi-reward grad F(u) solves. With a horizon, the bound covers
-    policies that depend on time as well.
+    planning problem with the quasi-reward grad F(u) solves. With a horizon, the bound holds for
+    time-dependent policies too.
 
-    With constraints, F is replaced by the Lagrangian, which for any multipliers bounds the optimum
-    of all policies that satisfy them.
+    With constraints, F is replaced by the Lagrangian. For any multipliers, the Lagrangian bounds
+    the optimum of all feasible policies.
 
     Args:
-        problem: a tabular problem with a concave utility.
-        probs: the policy, as for `occupancy`: a table [S, A], a policy, an agent with `predict`,
-            whose deterministic actions are certified, or a function of the state that returns an
-            action.
-        multipliers: of the constraints, by name; by default those of the exact optimum, which
-            `solve` finds first.
+        problem: tabular problem with a concave utility.
+        probs: policy, as for `occupancy`.
+        multipliers: multipliers of the constraints, by name. By default those of the exact optimum,
+            which `solve` computes first.
+
+    Returns:
+        Value, upper bound, certified gap and violation.
     """
     problem = as_problem(problem)
     model = concave_dynamics(problem)
@@ -109,32 +132,33 @@ def certificate(
 
 
 def _read_multipliers(
-    problem: Problem, given: Mapping[str, float] | None
+    problem: Problem, multipliers: Mapping[str, float] | None
 ) -> Float[np.ndarray, " K"] | None:
+    """Return the multipliers in the order of the constraints. By default, those of the optimum."""
     names = [constraint.name for constraint in problem.constraints]
-    if given is None:
+    if multipliers is None:
         return best_multipliers(problem) if names else None
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(multipliers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(
-            f"multipliers must be a dictionary of numbers by constraint, got {shown(given)}."
+            f"multipliers must be a dictionary of numbers by constraint, got {shown(multipliers)}."
         )
-    if set(given) != set(names):
+    if set(multipliers) != set(names):
         raise ValueError(
-            f"multipliers must have one for each of the constraints {names}, got {list(given)}."
+            f"multipliers must have one for each of the constraints {names}, "
+            f"got {list(multipliers)}."
         )
-    return np.array(
-        [check_number(f"multiplier of {name!r}", given[name], low=0.0) for name in names]
-    )
+    values = [check_number(f"multiplier of {name!r}", multipliers[name], low=0.0) for name in names]
+    return np.array(values)
 
 
 def best_multipliers(problem: Problem) -> Float[np.ndarray, " K"]:
-    """The multipliers of the exact optimum, for which the bound of the Lagrangian is tight."""
+    """Return the multipliers of the optimum, for which the bound of the Lagrangian is tight."""
     best = search_optimum(problem, MULTIPLIER_TOLERANCE, MULTIPLIER_SHARE, MULTIPLIER_SECONDS)
     return np.array(list(best.multipliers.values()))
 
 
 def excesses_of(problem: Problem, features: Float[np.ndarray, " d"]) -> Float[np.ndarray, " K"]:
-    """By how much an occupancy violates each constraint, in float64."""
+    """Return the violation of each constraint by an occupancy, negative for slack, in float64."""
     with jax.enable_x64(True):
         return np.asarray(_excesses(problem, features))
 
@@ -145,12 +169,15 @@ def certify(
     features: Float[np.ndarray, " d"],
     multipliers: Float[np.ndarray, " K"] | None = None,
 ) -> Certificate:
-    """The certificate of a feature occupancy; with multipliers, of a problem with constraints."""
-    value, offset, violation = utility_value(problem.utility, features), 0.0, 0.0
+    """Return the certificate of a feature occupancy. Problems with constraints need multipliers."""
+    value = utility_value(problem.utility, features)
+    offset = 0.0
+    violation = 0.0
     utility = problem.utility
     if multipliers is not None:
         excesses = excesses_of(problem, features)
-        utility, offset = problem.lagrangian(multipliers).utility, -float(multipliers @ excesses)
+        utility = problem.lagrangian(multipliers).utility
+        offset = -float(multipliers @ excesses)
         violation = max(float(excesses.max()), 0.0)
     quasi_reward = utility_gradient(utility, features)
     if not np.isfinite(quasi_reward).all():
@@ -166,11 +193,17 @@ def certify(
 
 
 def gradient(problem: ProblemSource, policy: PolicyType) -> PolicyType:
-    """The exact gradient of F(u(theta)), with respect to each array of `policy`, as NumPy float64.
+    """Return the exact gradient of F(u(theta)).
 
     The derivative with respect to the probabilities is that of the policy gradient theorem, sum_t
-    gamma^t d_t(s) Q_t(s, a), with the quasi-reward grad F(u); the policy's own derivative is taken
-    by JAX.
+    gamma^t d_t(s) Q_t(s, a), with the quasi-reward grad F(u). JAX differentiates the probabilities.
+
+    Args:
+        problem: tabular problem.
+        policy: policy with parameters theta.
+
+    Returns:
+        The derivative with respect to each array of the policy, as NumPy float64 arrays.
     """
     problem = as_problem(problem)
     model = dynamics(problem)
@@ -184,26 +217,27 @@ def gradient(problem: ProblemSource, policy: PolicyType) -> PolicyType:
         lam = total_occupancy(model, probs)
         quasi_reward = utility_gradient(problem.utility, model.features.T @ lam.ravel())
         slope = _slope(model, probs, (model.features @ quasi_reward).reshape(model.shape))
-        slopes = eqx.filter_grad(lambda it: jnp.sum(jax.vmap(it.probs)(states) * slope))(wide)
-        return jax.tree.map(np.asarray, slopes)
+
+        def linearised(policy: Any) -> Any:
+            return jnp.sum(jax.vmap(policy.probs)(states) * slope)
+
+        return jax.tree.map(np.asarray, eqx.filter_grad(linearised)(wide))
 
 
 def total_occupancy(model: Dynamics, probs: Float[np.ndarray, "*H S A"]) -> StateActionArray:
-    """The occupancy of a table of probabilities, or of one for each step of a horizon."""
+    """Return the occupancy [S, A] of a table of probabilities, or of one for each step."""
     return timed_occupancy(model, probs).reshape(-1, *model.shape).sum(0)
 
 
 def timed_occupancy(
     model: Dynamics, probs: Float[np.ndarray, "*time S A"]
 ) -> Float[np.ndarray, "*H S A"]:
-    """The same, but with a horizon that of each step."""
+    """Return the occupancy of a table of probabilities. With a horizon, that of each step."""
     if model.horizon is None:
         return model.discounted_solve(model.under(probs).T.tocsr(), model.initial)[:, None] * probs
-    mass, arriving, onward = (
-        np.empty((model.horizon, *model.shape)),
-        model.initial,
-        model.transition.T,
-    )
+    mass = np.empty((model.horizon, *model.shape))
+    arriving = model.initial
+    onward = model.transition.T
     for t, table in enumerate(np.broadcast_to(probs, mass.shape)):
         mass[t] = model.discount**t * arriving[:, None] * table
         arriving = onward @ (arriving[:, None] * table).ravel()
@@ -226,7 +260,11 @@ def _slope(model: Dynamics, probs: StateActionArray, reward: StateActionArray) -
 
 
 class Evaluator:
-    """Evaluator of many policies of a tabular problem, whose dynamics are read once."""
+    """Evaluator of many policies of a tabular problem, whose dynamics are read once.
+
+    Args:
+        problem: tabular problem.
+    """
 
     def __init__(self, problem: ProblemSource):
         self._problem = as_problem(problem)
@@ -237,9 +275,10 @@ class Evaluator:
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"] | None]:
         """Return the utility and, if concave, the certified gap of each finite table, else NaN."""
         occupancies = self.occupancies(tables)
-        return self.utilities(occupancies), self.gaps(
-            occupancies
-        ) if self._problem.utility.concave else None
+        gaps = None
+        if self._problem.utility.concave:
+            gaps = self.gaps(occupancies)
+        return self.utilities(occupancies), gaps
 
     def occupancies(self, tables: Float[np.ndarray, "n S A"]) -> Float[np.ndarray, "n d"]:
         """Return the feature occupancy of each table, NaN for tables that are not finite."""
@@ -249,36 +288,35 @@ class Evaluator:
             raise ValueError(
                 f"tables must have shape (n, {states}, {actions}), got {tables.shape}."
             )
-        found, known = (
-            np.full((len(tables), self._problem.size), np.nan),
-            np.isfinite(tables).all((1, 2)),
-        )
-        if known.any():
-            probs = np.array([read_probs(table, self._model) for table in tables[known]])
+        occupancies = np.full((len(tables), self._problem.size), np.nan)
+        is_finite = np.isfinite(tables).all((1, 2))
+        if is_finite.any():
+            probs = np.array([read_probs(table, self._model) for table in tables[is_finite]])
             if len(probs) * self._model.shape[0] * probs[0].size <= MOST_NUMBERS_AT_ONCE:
                 visits = stationary_occupancies(self._model, probs)
             else:
                 visits = np.array([total_occupancy(self._model, table) for table in probs])
-            found[known] = visits.reshape(len(probs), -1) @ self._model.features
-        return found
+            occupancies[is_finite] = visits.reshape(len(probs), -1) @ self._model.features
+        return occupancies
 
     def utilities(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-        """The utility of each occupancy of the problem's features."""
+        """Return the utility of each occupancy of the problem's features."""
         with jax.enable_x64(True):
             return np.asarray(_utilities(self._problem.utility, occupancies))
 
     def excesses(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n K"]:
-        """By how much each occupancy violates each constraint."""
-        found = [excesses_of(self._problem, it) for it in occupancies]
-        return np.array(found).reshape(len(occupancies), len(self._problem.constraints))
+        """Return the violation of each constraint by each occupancy, negative for slack."""
+        values = [excesses_of(self._problem, occupancy) for occupancy in occupancies]
+        return np.array(values).reshape(len(occupancies), len(self._problem.constraints))
 
     @cached_property
     def _multipliers(self) -> Float[np.ndarray, " K"] | None:
         return best_multipliers(self._problem) if self._problem.constraints else None
 
     def gaps(self, occupancies: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-        """Return the certified gap of each occupancy; the utility must be concave."""
-        gaps, multipliers = np.full(len(occupancies), np.nan), self._multipliers
+        """Return the certified gap of each occupancy. The utility must be concave."""
+        gaps = np.full(len(occupancies), np.nan)
+        multipliers = self._multipliers
         for i in np.flatnonzero(np.isfinite(occupancies).all(1)):
             gaps[i] = certify(self._problem, self._model, occupancies[i], multipliers).gap
         return gaps

@@ -142,7 +142,7 @@ def _residuals(objective: Objective, equations: Equations, iterate: Iterate) -> 
 
 
 def _advance(system: NewtonSystem, iterate: Iterate, residuals: Residuals) -> tuple[float, Iterate]:
-    """Take one predictor-corrector step; return its length and the next iterate."""
+    """Take one predictor-corrector step. Return its length and the next iterate."""
     point = Point(residuals.features, iterate.multipliers)
     barrier = iterate.prices / iterate.weights
     slack = iterate.slack / iterate.multipliers

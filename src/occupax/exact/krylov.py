@@ -41,7 +41,7 @@ def solve_krylov(
 def solve_gmres(
     multiply: Product, right: StateArray, start: StateArray, accuracy: float, max_steps: int
 ) -> StateArray:
-    """Return the solution by GMRES; arguments as for `solve_krylov`, and an initial solution."""
+    """Return the solution by GMRES. Arguments as for `solve_krylov`, and an initial solution."""
     S = right.size
     system = linalg.LinearOperator((S, S), matvec=multiply, dtype=np.float64)  # pyright: ignore[reportCallIssue]
     cycles = -(-max_steps // RESTART)

@@ -2,10 +2,10 @@
 
 The utility is the discounted return.
 
-A linear-normal policy draws a = K x + b + d * e, where e is normal: `policies.gaussian(hidden=())`,
-or any `Gaussian` whose means are a linear layer. With z = (x, 1) the matrices E[z z^T] of its steps
-follow a linear recursion, from which value and gradient are computed in float64; an infinite
-horizon is the solution of a linear equation.
+A linear-Gaussian policy draws a = K x + b + d * e with standard normal e:
+`policies.gaussian(hidden=())`, or any `Gaussian` whose means are a linear layer. With z = (x, 1),
+the matrices E[z z^T] of the steps follow a linear recursion, from which value and gradient are
+computed in float64. An infinite horizon needs the solution of a linear equation.
 """
 
 from typing import Any, NamedTuple
@@ -25,20 +25,24 @@ Matrix = Float[Array, "rows columns"]
 
 
 class LinearOptimum(NamedTuple):
-    """The best of all policies, x -> gain x. Neither noise nor memory improves it."""
+    """Optimal policy x -> gain x, among all policies with noise and memory."""
 
     value: float
-    """Its discounted return, on average over first states."""
+    """Mean discounted return over initial states."""
     gains: Float[np.ndarray, "*H m n"]
-    """Without a horizon one gain, for all times; with a horizon one for each step, because what is
-    left to come is less and less. Then a policy that does not know the time, as those that are
-    trained, falls short of `value`."""
+    """One gain without a horizon, and one for each step with a horizon. With a horizon, the return
+    of a stationary policy, such as a trained policy, is below `value`."""
 
 
 def value(problem: ProblemSource, policy: Gaussian) -> float:
-    """Return the discounted return of a linear-Gaussian policy.
+    """Return the mean discounted return of a linear-Gaussian policy.
 
-    Minus infinity for an unstable system without a horizon.
+    Args:
+        problem: problem on an `LQR` whose utility is the return.
+        policy: Gaussian policy whose means are linear in the observation.
+
+    Returns:
+        The return, minus infinity for an unstable system without a horizon.
     """
     problem = as_problem(problem)
     env = _system(problem)
@@ -47,7 +51,15 @@ def value(problem: ProblemSource, policy: Gaussian) -> float:
 
 
 def gradient(problem: ProblemSource, policy: Gaussian) -> Gaussian:
-    """The derivative of `value` with respect to each array of the policy, as NumPy float64."""
+    """Return the gradient of `value`.
+
+    Args:
+        problem: problem on an `LQR` whose utility is the return.
+        policy: Gaussian policy whose means are linear in the observation.
+
+    Returns:
+        The derivative with respect to each array of the policy, as NumPy float64 arrays.
+    """
     problem = as_problem(problem)
     env = _system(problem)
     with jax.enable_x64(True):
@@ -61,10 +73,19 @@ def gradient(problem: ProblemSource, policy: Gaussian) -> Gaussian:
 
 
 def optimum(problem: ProblemSource) -> LinearOptimum:
-    """The best of all policies, by the Riccati recursion.
+    """Return the optimal policy by the Riccati recursion.
 
-    With a horizon H the recursion goes back H steps from the end, and its gains depend on the time.
-    Without one it is solved for its fixed point by SciPy, and the gain is stationary.
+    With a horizon H the recursion takes H steps back from the end, and the gains depend on time.
+    Without a horizon, SciPy computes the fixed point of the recursion, and the gain is stationary.
+
+    Args:
+        problem: problem on an `LQR` whose utility is the return.
+
+    Returns:
+        Value and gains.
+
+    Raises:
+        ValueError: for a system without a horizon that no policy stabilises.
     """
     from scipy.linalg import solve_discrete_are
 
@@ -73,7 +94,7 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
     root = np.sqrt(discount)
     A, B, Q, R = env.drift, env.control, env.state_cost, env.action_cost
     if problem.horizon is None:
-        _refuse_undetectable(root * A, Q)
+        _check_detectable(root * A, Q)
         try:
             cost = solve_discrete_are(root * A, root * B, Q, R)
         except (np.linalg.LinAlgError, ValueError) as error:
@@ -96,7 +117,7 @@ def optimum(problem: ProblemSource) -> LinearOptimum:
     return LinearOptimum(-float(np.trace(cost @ env.first) + to_come), np.array(gains))
 
 
-def _refuse_undetectable(
+def _check_detectable(
     drift: Float[np.ndarray, "n n"], state_cost: Float[np.ndarray, "n n"]
 ) -> None:
     """Raise ValueError for a system that may diverge at no cost.
@@ -104,8 +125,8 @@ def _refuse_undetectable(
     SciPy returns the best stabilising policy only.
     """
     for eigenvalue in np.linalg.eigvals(drift):
-        seen = np.vstack([drift - eigenvalue * np.eye(len(drift)), state_cost])
-        if abs(eigenvalue) >= 1 and np.linalg.matrix_rank(seen) < len(drift):
+        observed = np.vstack([drift - eigenvalue * np.eye(len(drift)), state_cost])
+        if abs(eigenvalue) >= 1 and np.linalg.matrix_rank(observed) < len(drift):
             raise ValueError(
                 "problem without a horizon must have a state_cost that sees every mode of drift "
                 "that diverges, got a "
@@ -115,7 +136,7 @@ def _refuse_undetectable(
 
 
 def _gain(env: LQR, discount: float, cost: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "m n"]:
-    """The best gain of a step, where `cost` is the matrix of the costs that come after it."""
+    """Return the optimal gain of a step, where `cost` is the matrix of the later costs."""
     A, B = env.drift, env.control
     return -discount * np.linalg.solve(env.action_cost + discount * B.T @ cost @ B, B.T @ cost @ A)
 
@@ -169,7 +190,7 @@ def _worth(
     noise = keep.T @ (W + B * variances @ B.T) @ keep
     first = keep.T @ X @ keep + one.T @ one
     cost = keep.T @ Q @ keep + gain.T @ R @ gain
-    drawn = jnp.sum(jnp.diag(R) * variances)  # what the noise of the policy costs at each step
+    noise_cost = jnp.sum(jnp.diag(R) * variances)  # cost of the noise of the policy at each step
 
     if horizon is None:
         size = (n + 1) ** 2
@@ -178,13 +199,12 @@ def _worth(
             matrix, (first + discount / (1 - discount) * noise).ravel()
         ).reshape(n + 1, n + 1)
         lasting = jnp.max(jnp.abs(_eigenvalues(closed))) ** 2 * discount
-        worth = -(jnp.sum(cost * total) + drawn / (1 - discount))
-        return jnp.where(lasting < 1, worth, -jnp.inf)
+        discounted_return = -(jnp.sum(cost * total) + noise_cost / (1 - discount))
+        return jnp.where(lasting < 1, discounted_return, -jnp.inf)
 
-    def step(seconds: Matrix, t: Array) -> tuple[Matrix, Array]:
-        return closed @ seconds @ closed.T + noise, -(discount**t) * (
-            jnp.sum(cost * seconds) + drawn
-        )
+    def step(moments: Matrix, t: Array) -> tuple[Matrix, Array]:
+        reward = -(discount**t) * (jnp.sum(cost * moments) + noise_cost)
+        return closed @ moments @ closed.T + noise, reward
 
     return jax.lax.scan(step, first, jnp.arange(horizon))[1].sum()
 

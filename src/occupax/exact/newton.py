@@ -252,8 +252,8 @@ class FlowSystem:
             last = int(np.searchsorted(self._shared, start + len(block)))
             entries = self._shared[first:last] - start
             scales, vectors = np.linalg.eigh(block)
-            kept = scales > 1e-14 * max(scales[-1], 1e-300)
-            factor = np.sqrt(scales[kept])[:, None] * vectors[entries][:, kept].T
+            is_large = scales > 1e-14 * max(scales[-1], 1e-300)
+            factor = np.sqrt(scales[is_large])[:, None] * vectors[entries][:, is_large].T
             rows.append(factor @ self._shared_features[first:last].toarray())
         return np.concatenate(rows)
 

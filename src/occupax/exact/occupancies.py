@@ -50,7 +50,7 @@ def visits_of(model: Dynamics, policy: Timed, guess: Timed | None = None) -> Vis
 def solve_flow(
     model: Dynamics, transposed: sparse.csr_array, flow: Float[np.ndarray, " S"] | None
 ) -> tuple[Float[np.ndarray, " S"], float]:
-    """Solve (I - gamma P_pi') d = xi from a start; return d and a bound of its error."""
+    """Solve (I - gamma P_pi') d = xi from a start. Return d and a bound of its error."""
     scale = 1.0 / (1.0 - model.discount)
     mass = float(model.initial.sum()) * scale
     error = np.inf
@@ -101,7 +101,7 @@ def features_of(model: Dynamics, mass: Timed) -> Float[np.ndarray, " d"]:
 
 
 def policy_of(mass: Timed) -> Timed:
-    """Return the policy of an occupancy; states that are never visited act uniformly."""
+    """Return the policy of an occupancy, uniform in states that are never visited."""
     mass = np.maximum(mass, 0.0)
     total = mass.sum(-1, keepdims=True)
     uniform = np.full_like(mass, 1 / mass.shape[-1])

@@ -118,7 +118,7 @@ class Search:
 
     @property
     def gap(self) -> float:
-        """Difference between the lowest bound and the best value; infinite without both."""
+        """Difference between the lowest bound and the best value. Infinite without both."""
         if self.best is None or self.bound is None or self.best.violation > FEASIBLE:
             return np.inf
         return max(self.bound.value - self.best.value + self.best.error, 0.0)
@@ -255,12 +255,12 @@ class Search:
             self._first_gap = gap
         if self._bar is None:
             self._bar = ProgressBar(1.0, "Solving")
-        done = 0.0
+        fraction = 0.0
         if np.isfinite(gap) and self._first_gap > gap > 0:
-            done = np.log(self._first_gap / gap) / np.log(self._first_gap / self.target)
+            fraction = np.log(self._first_gap / gap) / np.log(self._first_gap / self.target)
         if self.time_limit is not None:
-            done = max(done, self.elapsed / self.time_limit)
-        self._bar.update(min(done, 1.0), self._text(gap))
+            fraction = max(fraction, self.elapsed / self.time_limit)
+        self._bar.update(min(fraction, 1.0), self._text(gap))
 
     def _text(self, gap: float) -> str:
         if self.best is None or self.bound is None:

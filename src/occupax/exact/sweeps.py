@@ -53,7 +53,7 @@ class Sweeps(ABC):
     def solve(
         self, actions: ActionArray, right: StateArray, accuracy: float, max_steps: int
     ) -> StateArray:
-        """Return an approximate solution x of (I - gamma P_pi) x = right; see `solve_krylov`."""
+        """Return an approximate solution x of (I - gamma P_pi) x = right. See `solve_krylov`."""
 
     @abstractmethod
     def apply(self, actions: ActionArray, vector: StateArray) -> StateArray:

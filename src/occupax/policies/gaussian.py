@@ -37,6 +37,7 @@ class Normal(Policy):
     """
 
     psi: Callable[[Any], Float[Array, " m"]]
+    """Function of the observation that returns the means of z."""
     log_deviation: Vector | None
     """Logarithm of the standard deviation of each entry. None if the network returns it."""
     box: BoxActions = eqx.field(static=True)

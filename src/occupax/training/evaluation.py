@@ -201,9 +201,14 @@ class Evaluation(NamedTuple):
 
 
 class ProblemEvaluation(Evaluation):
-    """Utility, constrained quantities and returns of a policy in a problem."""
+    """Utility, constrained quantities and returns of a policy in a problem.
+
+    Args:
+        evaluation: returns of the episodes.
+    """
 
     utility: Estimate
+    """Estimate of the utility."""
     constraints: Mapping[str, Estimate]
     """The constrained quantities by the text of their constraint, such as "cost <= 25"."""
 
