@@ -25,6 +25,14 @@ MAX_OFFENCES = {"opening": 0, "summary": 10, "name": 10, "arguments": 0}
 """Largest number of offences against each rule."""
 
 
+LAZY_PACKAGES = {
+    "slow": ("gymnasium", "jinja2", "matplotlib", "scipy", "IPython"),
+    "optional": ("cvxpy", "gymnax", "imageio_ffmpeg", "qdldl", "ray", "tensorboardX", "wandb"),
+    "unused by processes of environments": ("jax",),
+}
+"""Packages that are imported inside functions, by reason."""
+
+
 class Offence(NamedTuple):
     """Line of a file that breaks a rule."""
 
@@ -57,6 +65,37 @@ def check_name(node: ast.AST) -> Iterator[tuple[str, str]]:
         name = node.arg
     if ODD_NAME.fullmatch(name):
         yield "name", f"{getattr(node, 'lineno', 1)}: {name}"
+
+
+def lazy_imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the imports inside functions."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield node
+
+
+def has_reason(node: ast.Import | ast.ImportFrom, lines: list[str]) -> bool:
+    """Return whether an import has a listed package, or a comment in its block of imports."""
+    module = node.names[0].name
+    if isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+    if any(module.split(".")[0] in packages for packages in LAZY_PACKAGES.values()):
+        return True
+    first = node.lineno - 1
+    while lines[first - 1].strip().startswith(("import ", "from ", "#")):
+        first -= 1
+    block = lines[first : node.end_lineno]
+    return any("#" in line for line in block)
+
+
+def check_lazy_imports(tree: ast.AST, lines: list[str]) -> Iterator[str]:
+    """Yield the imports inside functions without a reason."""
+    for node in lazy_imports(tree):
+        if not has_reason(node, lines):
+            yield f"{node.lineno}: {ast.unparse(node)}"
 
 
 @cache
@@ -185,6 +224,22 @@ def test_the_sources_follow_the_rules(rule: str):
     offences = [*source_offences(), *reference_offences()]
     broken = [f"{file}:{text}" for name, file, text in offences if name == rule]
     assert len(broken) <= MAX_OFFENCES[rule], "\n".join(broken)
+
+
+def test_imports_inside_functions_have_a_reason():
+    missing: list[str] = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        text = path.read_text("utf-8")
+        offences = check_lazy_imports(ast.parse(text), text.splitlines())
+        missing.extend(f"{path.relative_to(SOURCES)}:{offence}" for offence in offences)
+    assert missing == []
+
+
+def test_an_import_without_a_reason_is_found():
+    text = "def f():\n    import gymnasium\n\n    from occupax import jobs\n"
+    assert list(check_lazy_imports(ast.parse(text), text.splitlines())) == [
+        "4: from occupax import jobs"
+    ]
 
 
 def test_the_rules_find_an_offence():

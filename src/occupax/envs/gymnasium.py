@@ -65,6 +65,7 @@ class GymnasiumEnv(DecisionProcess):
         """
         import gymnasium as gym
 
+        # slow: imports Gymnasium
         from occupax.envs.vector_reward import reward_names
 
         if isinstance(source, gym.Env) or not (isinstance(source, str) or callable(source)):
@@ -110,6 +111,7 @@ class GymnasiumEnv(DecisionProcess):
         """Return the fields of this class that an environment determines."""
         import gymnasium as gym
 
+        # slow: imports Gymnasium
         from occupax.envs.gymnasium_actions import read_actions
         from occupax.envs.observation_checks import check_space
         from occupax.envs.vector_reward import vector_reward_size
@@ -156,6 +158,7 @@ class GymnasiumEnv(DecisionProcess):
 
         An environment with vector rewards returns their sum, and each entry in the `info`.
         """
+        # slow: imports Gymnasium
         from occupax.envs.vector_reward import SplitReward
 
         env = self._make()

@@ -103,6 +103,7 @@ INITIALISERS = {
 def __getattr__(name: str) -> Any:
     """Import `StableBaselinesPolicy` on first use, because importing Gymnasium is slow."""
     if name == "StableBaselinesPolicy":
+        # slow: imports Gymnasium
         from occupax.policies.predicting import StableBaselinesPolicy
 
         return StableBaselinesPolicy

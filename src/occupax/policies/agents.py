@@ -64,6 +64,7 @@ class Agent:
             begins: whether the observation is the first one of an episode.
             slot: index of the environment, of several that are stepped side by side.
         """
+        # slow: imports Gymnasium
         from occupax.envs.gymnasium_actions import read_action
 
         state = None

@@ -153,6 +153,7 @@ class Policy(eqx.Module):
             ValueError: if the policy does not take the observations of `env`, or draws other
                 actions.
         """
+        # slow: imports Gymnasium; and `fitting` imports this module
         from occupax.envs.registry import make, wrap
         from occupax.envs.spaces import describe_spaces
         from occupax.policies.fitting import check_policy_fits

@@ -166,6 +166,7 @@ class EpisodeRunner:
             ) from error
 
     def _make(self) -> Any:
+        # slow: imports Gymnasium
         from occupax.envs.slots import Slots, slot_type
         from occupax.samplers.processes import ProcessSlots
 

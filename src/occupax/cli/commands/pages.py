@@ -25,6 +25,7 @@ def report(
         out: page to write. It needs no other file.
         trust: import the modules of the environments that the directories name.
     """
+    # slow: imports the charts
     from occupax.analysis.report import write_report
 
     if not runs:
@@ -69,6 +70,7 @@ def reproduce(
         only: reward (6.1), rate (6.2) or utility (6.3).
         progress: disable the progress bar.
     """
+    # slow: imports every experiment
     from occupax.experiments import reproduce as run
 
     try:

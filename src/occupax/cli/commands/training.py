@@ -115,6 +115,7 @@ def _used_text(budget: Budget, result: ox.Result) -> str:
 
 def _report_in(out: Path) -> str | None:
     """Return the path of the report of the run in a folder, None if there is no report."""
+    # slow: imports the charts
     from occupax.analysis.report import REPORT
 
     path = out / REPORT
