@@ -96,7 +96,7 @@ def _feature_matrix(problem: Problem, env: TabularMDP) -> sparse.csr_array:
     pairs = np.arange(env.num_states * env.num_actions)
     states, actions = np.divmod(pairs, env.num_actions)
     with jax.enable_x64(True):
-        counts = jax.jit(jax.vmap(problem.count))(states, actions, env.reward.ravel())
+        counts = jax.vmap(problem.count)(states, actions, env.reward.ravel())
     index = np.asarray(counts.index)
     entries = np.asarray(counts.value)
     row_starts = np.arange(0, index.size + 1, index.shape[1])
