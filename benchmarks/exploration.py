@@ -2,6 +2,7 @@
 
     python benchmarks/exploration.py choose      eta on random problems
     python benchmarks/exploration.py confirm     the default on the problems below
+    python benchmarks/exploration.py compare     eta = 0 and the default on tables of OccupancyBench
 
 The rule, written before any figure: `choose` trains on random problems with noisy and negative
 rewards (garnets with Gaussian noise and a shift of the rewards, and deep seas with 5 to 7 rows),
@@ -16,7 +17,10 @@ import sys
 import numpy as np
 
 import occupax as ox
+from occupax.bench.families import FAMILIES, BenchProblem
 
+COMPARED_EPISODES = 1_000
+MAX_COMPARED_STATES = 100
 ETAS = (0.0, 0.3, 1.0, 3.0)
 
 
@@ -116,5 +120,20 @@ def report(name: str, problem: ox.Problem, episodes: int, seeds: int, goal: floa
     )
 
 
+def compare() -> None:
+    """Print the mean scores of both explorations on returns of OccupancyBench's smaller tables."""
+    for family, group in FAMILIES.items():
+        for entry in group.entries:
+            bench = BenchProblem(family, entry, "return")
+            if "return" not in entry.utilities or not bench.tabular:
+                continue
+            problem = bench.problem
+            if problem.env.num_states > MAX_COMPARED_STATES:
+                continue
+            before = scores(problem, ox.PlugIn(optimism=0.0), COMPARED_EPISODES, 3)
+            after = scores(problem, ox.PlugIn(), COMPARED_EPISODES, 3)
+            print(f"{entry.name}: {before.mean():.3f} -> {after.mean():.3f}", flush=True)
+
+
 if __name__ == "__main__":
-    {"choose": choose, "confirm": confirm}[sys.argv[1]]()
+    {"choose": choose, "confirm": confirm, "compare": compare}[sys.argv[1]]()
