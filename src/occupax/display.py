@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-MOST_NUMBERS = 6
+MAX_NUMBERS = 6
 """Larger arrays are given by their shape."""
 WIDTH, HEIGHT, MARGIN = 320, 90, 4
 """The size of a small curve in pixels, and what is left free around it."""
-MOST_POINTS = 80
+MAX_POINTS = 80
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 CELL = "text-align:left;vertical-align:top;padding:0.1em 0.8em 0.1em 0"
 
@@ -78,7 +78,7 @@ def small_curve(curves: Sequence[np.ndarray], levels: Sequence[float] = ()) -> s
 
 
 def _spread(count: int) -> np.ndarray:
-    return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
+    return np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).round().astype(int))
 
 
 def in_words(value: Any) -> str:
@@ -89,7 +89,7 @@ def in_words(value: Any) -> str:
         return f"({', '.join(map(in_words, value))})"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {in_words(part)}" for name, part in value.items()) or "none"
-    if isinstance(value, Tracer) or (hasattr(value, "shape") and np.size(value) > MOST_NUMBERS):
+    if isinstance(value, Tracer) or (hasattr(value, "shape") and np.size(value) > MAX_NUMBERS):
         return f"array {' x '.join(map(str, value.shape)) or 'of one number'}"
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         numbers = [

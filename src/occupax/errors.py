@@ -44,11 +44,11 @@ def named(kind: str, name: str, table: Mapping[str, Callable[[], Any]]) -> Any:
 REAL = "biuf"
 """The kinds of NumPy's data types that are real numbers: booleans, integers and floats."""
 
-MOST_SIZE = 2**31 - 1
+MAX_SIZE = 2**31 - 1
 """The largest number of things in memory: what is counted there is counted in 32 bits."""
 
 
-def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOST_SIZE) -> int:
+def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
     """Return `value` as an int from `minimum` to `maximum`, or raise ValueError."""
     try:
         number = int(value)  # pyright: ignore[reportArgumentType]
@@ -62,7 +62,7 @@ def check_integer(name: str, value: object, minimum: int = 1, maximum: int = MOS
 
 
 def check_integers(
-    name: str, values: object, minimum: int = 1, maximum: int = MOST_SIZE
+    name: str, values: object, minimum: int = 1, maximum: int = MAX_SIZE
 ) -> tuple[int, ...]:
     """Return `values` as a tuple of ints from `minimum` to `maximum`, or raise ValueError."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):

@@ -18,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, Num
 from occupax.envs.actions import DiscreteActions
 from occupax.envs.base import DecisionProcess, number_of_states, observation_spec, reward_size
 from occupax.errors import (
-    MOST_SIZE,
+    MAX_SIZE,
     check_finite,
     check_integers,
     read_array,
@@ -254,9 +254,9 @@ class Grid(Feature):
             )
         if not (self.low < self.high).all():
             raise ValueError(f"low must be below high, got low={self.low} and high={self.high}.")
-        if prod(self.bins) > MOST_SIZE:
+        if prod(self.bins) > MAX_SIZE:
             raise ValueError(
-                f"bins must make at most {MOST_SIZE:,} cells, got {prod(self.bins):.3g}."
+                f"bins must make at most {MAX_SIZE:,} cells, got {prod(self.bins):.3g}."
             )
 
     def size(self, env: DecisionProcess) -> int:

@@ -25,7 +25,7 @@ from occupax.utilities.names import as_utility
 
 Termination = Literal["episodic", "absorbing"]
 
-MOST_STEPS = 10**8
+MAX_STEPS = 10**8
 """The longest horizon: the steps of a trajectory are in memory together."""
 
 
@@ -275,7 +275,7 @@ def _read_termination(termination: Any, env: DecisionProcess) -> Termination:
 def _read_horizon(horizon: Any, env: DecisionProcess) -> int | None:
     if horizon is None:
         return env.time_limit
-    steps = check_integer("horizon", horizon, maximum=MOST_STEPS)
+    steps = check_integer("horizon", horizon, maximum=MAX_STEPS)
     if env.time_limit is not None and steps > env.time_limit:
         raise ValueError(
             f"horizon must not exceed the environment's time limit of {env.time_limit}, "

@@ -14,7 +14,7 @@ import pytest
 
 import occupax as ox
 from occupax.analysis import plots
-from occupax.analysis.charts import MOST_POINTS, Chart, HeatMap, Maps, Series
+from occupax.analysis.charts import MAX_POINTS, Chart, HeatMap, Maps, Series
 from occupax.analysis.describe import DIAGNOSTICS, HEADLINES, METRICS, plot_metric, settings
 from occupax.analysis.page import environment
 from occupax.analysis.report import write_report
@@ -139,7 +139,7 @@ def test_long_records_are_averaged_and_thinned():
     result = make_result(seeds=10, records=3000, full=True)
     figure = plot_metric(result)
     x, y = read_line(figure, "median of 10 seeds")
-    assert len(x) == MOST_POINTS
+    assert len(x) == MAX_POINTS
     assert (x[0], x[-1]) == (result.episodes[0], result.episodes[-1])
     medians = quartiles(moving_average(result.metrics["utility"], 60))[1]
     np.testing.assert_allclose(y, medians[np.searchsorted(result.episodes, x)])

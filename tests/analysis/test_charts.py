@@ -10,7 +10,7 @@ import pytest
 
 from occupax.analysis import plots
 from occupax.analysis.charts import (
-    MOST_POINTS,
+    MAX_POINTS,
     Chart,
     HeatMap,
     Level,
@@ -117,7 +117,7 @@ def test_long_series_are_thinned_and_their_files_small(tmp_path: Path):
     random, x = np.random.default_rng(0), np.arange(5000.0)
     series = [seeds_series(f"run {i}", x, random.normal(size=(5, 5000))) for i in range(5)]
     kept = thin(series[0])
-    assert (len(kept.x), kept.x[0], kept.x[-1]) == (MOST_POINTS, 0.0, 4999.0)
+    assert (len(kept.x), kept.x[0], kept.x[-1]) == (MAX_POINTS, 0.0, 4999.0)
     np.testing.assert_array_equal(kept.upper, np.asarray(series[0].upper)[kept.x.astype(int)])
     plots.save(make_chart(*series), tmp_path / "new")
     assert (tmp_path / "new" / "a-chart.svg").stat().st_size < 60_000

@@ -356,7 +356,7 @@ def test_many_occupancies_at_once_are_those_of_one_after_the_other(termination, 
 @pytest.mark.parametrize("at_once", [0, 10**7])
 @pytest.mark.parametrize("horizon", [12, None])
 def test_many_policies_have_the_values_and_gaps_of_each(monkeypatch, at_once, horizon):
-    monkeypatch.setattr("occupax.exact.evaluation.MOST_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr("occupax.exact.evaluation.MAX_NUMBERS_AT_ONCE", at_once)
     tables = np.random.default_rng(0).dirichlet(np.full(4, 0.3), (4, 16))
     tables[1, 3, 2] = np.nan
     for utility in (ox.utilities.LogCoverage(), lambda u: (u**2).sum()):

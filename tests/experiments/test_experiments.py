@@ -384,7 +384,7 @@ def test_a_search_tries_as_many_settings_for_every_method(monkeypatch):
 
     monkeypatch.setattr(cells, "train_and_evaluate", scored)
     for method in peak:
-        search = tuning.Search(small(), method, 60)
+        search = tuning.HyperparameterSearch(small(), method, 60)
         trials = tuning.read_trials(tuning.pack_trials(search.trials()))
         best = tuning.winner(trials, "end")
         assert search.is_enclosed(best, trials)
@@ -408,7 +408,7 @@ def test_a_search_without_end_stops_and_what_is_confirmed_has_neighbours(monkeyp
 
     monkeypatch.setattr(cells, "train_and_evaluate", scored)
     given = methods.make("REINFORCE", 4, step_size=0.123)
-    search = tuning.Search(small(), "REINFORCE", 60, given)
+    search = tuning.HyperparameterSearch(small(), "REINFORCE", 60, given)
     trials = search.trials()
     assert len(trials) == 5 * (2 + 2 + tuning.MAX_EXTENSIONS)
     assert search.is_enclosed(tuning.winner(trials, "end"), trials)
@@ -419,9 +419,9 @@ def test_a_search_without_end_stops_and_what_is_confirmed_has_neighbours(monkeyp
 
 def test_the_printed_setting_is_among_the_candidates_and_step_sizes_are_shared():
     given = methods.make("TSIVR-PG", 4, (2, 2), step_size=0.123, radius=0.045)
-    ours = tuning.Search(small(), "TSIVR-PG", 60, given)
+    ours = tuning.HyperparameterSearch(small(), "TSIVR-PG", 60, given)
     assert (0.123, 0.045) in {(point.step_size, point.second) for point in ours.first_points(4)}
-    plain = tuning.Search(small(), "REINFORCE", 60)
+    plain = tuning.HyperparameterSearch(small(), "REINFORCE", 60)
     assert [it.step_size for it in ours.first_points(5)] == [
         it.step_size for it in plain.first_points(5)
     ]

@@ -16,7 +16,7 @@ from occupax.errors import unknown
 Style = Literal["line", "points", "dashed"]
 Points = Num[np.ndarray, " point"]
 
-MOST_POINTS = 160
+MAX_POINTS = 160
 """The most points of a drawn line: more than a page resolves, and few enough for a small file."""
 
 
@@ -149,14 +149,14 @@ def seeds_series(name: str, x: Points, values: Num[np.ndarray, "seed point"]) ->
     return Series(name, x, median, lower, upper)
 
 
-def thin(series: Series, most: int = MOST_POINTS) -> Series:
+def thin(series: Series, most: int = MAX_POINTS) -> Series:
     """Return a series with at most `most` points, evenly spread, with first and last."""
     indices = spread(len(series.x), most)
     thinned = {name: array[indices] for name, array in series.arrays().items()}
     return replace(series, **thinned)
 
 
-def spread(count: int, most: int = MOST_POINTS) -> np.ndarray:
+def spread(count: int, most: int = MAX_POINTS) -> np.ndarray:
     """Return the indices of at most `most` of some points, evenly spread."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 

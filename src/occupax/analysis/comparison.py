@@ -34,7 +34,7 @@ MATTERS = (
 """The settings in which two runs of one problem agree."""
 OF_NO_ACCOUNT = ("Time", "Records", "Versions")
 """What is told of each run, but is no setting of it."""
-LONGEST, MOST_PARTS = 30, 3
+LONGEST, MAX_PARTS = 30, 3
 """How many letters of a setting a name has, and how many settings."""
 
 
@@ -99,7 +99,7 @@ def telling_names(runs: Runs) -> list[str]:
             texts[i] if key[0].isupper() else f"{key}={texts[i]}" for key, texts in common.items()
         ]
         label = ", ".join(
-            part if len(part) <= LONGEST else f"{part[:LONGEST]}..." for part in parts[:MOST_PARTS]
+            part if len(part) <= LONGEST else f"{part[:LONGEST]}..." for part in parts[:MAX_PARTS]
         )
         labels.append(f"{name}: {label}" if label else name)
     return labels

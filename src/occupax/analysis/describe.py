@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from occupax.analysis import plots, verdict
-from occupax.analysis.charts import MOST_POINTS, Chart, Series, figure_name, seeds_series, spread
+from occupax.analysis.charts import MAX_POINTS, Chart, Series, figure_name, seeds_series, spread
 from occupax.analysis.saved_text import words
 from occupax.analysis.statistics import moving_average, quartiles
 from occupax.errors import unknown
@@ -28,7 +28,7 @@ Against = Literal["episodes", "steps"]
 
 UNKNOWN = "\N{EN DASH}"
 """The text in the place of a number that is not known."""
-MOST_SINGLE_LINES = 10
+MAX_SINGLE_LINES = 10
 SMOOTHED_SHARE = 0.02
 """The share of all records that a moving average covers, where there are more records than
 points."""
@@ -204,7 +204,7 @@ def metric_chart(
     if metric == "utility" and "exact_utility" in outcome.metrics:
         exact = quartiles(outcome.metrics["exact_utility"][:, shown])[1]
         series.append(Series("exact utility", common, exact, style="dashed"))
-    lines = zip(outcome.seeds, own, values, strict=True) if 1 < count <= MOST_SINGLE_LINES else ()
+    lines = zip(outcome.seeds, own, values, strict=True) if 1 < count <= MAX_SINGLE_LINES else ()
     singles = tuple(Series(f"seed {seed}", x, y) for seed, x, y in lines)
     axis = "sampled episodes" if against == "episodes" else "environment steps, median"
     axis += f"\n(moving average of {window} records)" if window > 1 else ""
@@ -227,7 +227,7 @@ def smoothing_window(outcome: Outcome) -> int:
     It is 1 for few entries, and else a multiple of the period of the algorithm.
     """
     records = len(outcome.episodes)
-    if records <= MOST_POINTS:
+    if records <= MAX_POINTS:
         return 1
     repeats = 1 if outcome.algorithm is None else Schedule(outcome.algorithm).period
     period = repeats // gcd(repeats, outcome.config["setup"]["record_every"])

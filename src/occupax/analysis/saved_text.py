@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from occupax.display import MOST_NUMBERS
+from occupax.display import MAX_NUMBERS
 from occupax.io.codec import class_name
 
 
@@ -43,7 +43,7 @@ def words(description: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _array_words(array: np.ndarray) -> str:
-    if array.size > MOST_NUMBERS:
+    if array.size > MAX_NUMBERS:
         return f"array {' x '.join(map(str, array.shape))}"
     numbers = ", ".join(f"{float(number):,.6g}" for number in array.ravel())
     if array.ndim == 0:

@@ -34,7 +34,7 @@ NOTHING_LEARNED = (
 )
 QUICK = 100
 """A sweep of more points shows a progress bar while the points are checked."""
-MOST_CURVES = 6
+MAX_CURVES = 6
 """So many curves of a sweep are shown in a notebook, those of the best points."""
 
 
@@ -126,7 +126,7 @@ class Sweep:
     def _repr_html_(self) -> str:
         title = f"Sweep over {len(self.points)} settings"
         title += "" if self.learned.any() else f": {NOTHING_LEARNED}"
-        best = np.argsort(-self.scores, kind="stable")[:MOST_CURVES]
+        best = np.argsort(-self.scores, kind="stable")[:MAX_CURVES]
         curves = [statistics.quartiles(self.results[i].metrics["utility"])[1] for i in best]
         return Description(title, self._ranking(), curves).html()
 

@@ -43,14 +43,14 @@ SEED = 2
 SOLVING_SECONDS = 10.0
 """Rough time to compute a reference."""
 
-Source = Literal["certified", "bound", "exact ascent", "long runs"]
+ReferenceSource = Literal["certified", "bound", "exact ascent", "long runs"]
 
 
 class Reference(NamedTuple):
     """Best known value of a problem."""
 
     best: float
-    source: Source
+    source: ReferenceSource
     """Evidence: "certified" within the gap, an upper "bound", or the best value of "exact ascent"
     or "long runs", which algorithms may exceed."""
     gap: float | None = None

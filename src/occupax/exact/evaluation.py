@@ -25,7 +25,7 @@ MULTIPLIER_SHARE = 1e-3
 MULTIPLIER_SECONDS = 60.0
 """Gap, relative to the value and to the improvement over the uniform policy, and time limit of the
 search for multipliers."""
-MOST_NUMBERS_AT_ONCE = 2 * 10**6
+MAX_NUMBERS_AT_ONCE = 2 * 10**6
 """Largest number of entries of the dense matrices of several policies. Larger problems are
 evaluated policy by policy with sparse matrices, ten times as fast for the 500 states of Taxi."""
 
@@ -292,7 +292,7 @@ class Evaluator:
         is_finite = np.isfinite(tables).all((1, 2))
         if is_finite.any():
             probs = np.array([read_probs(table, self._model) for table in tables[is_finite]])
-            if len(probs) * self._model.shape[0] * probs[0].size <= MOST_NUMBERS_AT_ONCE:
+            if len(probs) * self._model.shape[0] * probs[0].size <= MAX_NUMBERS_AT_ONCE:
                 visits = stationary_occupancies(self._model, probs)
             else:
                 visits = np.array([total_occupancy(self._model, table) for table in probs])

@@ -27,20 +27,20 @@ SPREADS = (0.1, 0.01, 1e-3, 1e-4, 1e-6)
 NEGLIGIBLE = 1e-12
 """Weight of a component below which it may leave the mixture."""
 
-Timed = Float[np.ndarray, "*H S A"]
+TimedArray = Float[np.ndarray, "*H S A"]
 Images = Float[np.ndarray, "k d"]
 
 
 class Mixture(NamedTuple):
     """Occupancies with their features and weights."""
 
-    masses: list[Timed]
+    masses: list[TimedArray]
     images: Images
     weights: Float[np.ndarray, " k"]
     multipliers: Float[np.ndarray, " K"]
 
     @property
-    def mass(self) -> Timed:
+    def mass(self) -> TimedArray:
         """Occupancy of the mixture."""
         total = np.zeros_like(self.masses[0])
         for weight, mass in zip(self.weights, self.masses, strict=True):
@@ -103,7 +103,9 @@ def initial_mixture(search: Search) -> Mixture:
     return Mixture([visits.mass], visits.features[None], np.ones(1), multipliers)
 
 
-def _with_component(mixture: Mixture, mass: Timed, features: Float[np.ndarray, " d"]) -> Mixture:
+def _with_component(
+    mixture: Mixture, mass: TimedArray, features: Float[np.ndarray, " d"]
+) -> Mixture:
     images = np.concatenate([mixture.images, features[None]])
     weights = np.append(mixture.weights, 0.0)
     return Mixture([*mixture.masses, mass], images, weights, mixture.multipliers)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import sparse
 
-from occupax.exact.newton import NewtonSystem, Point, Step
+from occupax.exact.newton import DualPoint, NewtonStep, NewtonSystem
 from occupax.exact.objective import Objective
 
 BOUNDARY = 0.995
@@ -143,7 +143,7 @@ def _residuals(objective: Objective, equations: Equations, iterate: Iterate) -> 
 
 def _advance(system: NewtonSystem, iterate: Iterate, residuals: Residuals) -> tuple[float, Iterate]:
     """Take one predictor-corrector step. Return its length and the next iterate."""
-    point = Point(residuals.features, iterate.multipliers)
+    point = DualPoint(residuals.features, iterate.multipliers)
     barrier = iterate.prices / iterate.weights
     slack = iterate.slack / iterate.multipliers
     system.factorise(barrier, point, residuals.limits, slack)
@@ -174,7 +174,7 @@ def _direction(
         slack_products -= predictor.slack * predictor.multipliers
     gradient = weight_products / iterate.weights - iterate.prices - residuals.dual
     excess = residuals.excess - slack_products / iterate.multipliers + iterate.slack
-    step: Step = system.solve(gradient, residuals.primal, excess)
+    step: NewtonStep = system.solve(gradient, residuals.primal, excess)
     price_products = weight_products - iterate.weights * iterate.prices
     prices = (price_products - iterate.prices * step.weights) / iterate.weights
     multiplied = slack_products - iterate.slack * iterate.multipliers

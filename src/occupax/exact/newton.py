@@ -34,14 +34,14 @@ Excess = Float[np.ndarray, " K"]
 Limits = Float[np.ndarray, "K n"]
 
 
-class Point(NamedTuple):
+class DualPoint(NamedTuple):
     """Occupancy of the features and multipliers of the constraints."""
 
     features: Float[np.ndarray, " d"]
     multipliers: Float[np.ndarray, " K"]
 
 
-class Step(NamedTuple):
+class NewtonStep(NamedTuple):
     """Solution of a system."""
 
     weights: Vector
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 class NewtonSystem(Protocol):
     """Linear system of one Newton step."""
 
-    def factorise(self, barrier: Vector, point: Point, limits: Limits, slack: Excess) -> None:
+    def factorise(self, barrier: Vector, point: DualPoint, limits: Limits, slack: Excess) -> None:
         """Factorise the system of a point.
 
         Args:
@@ -67,7 +67,7 @@ class NewtonSystem(Protocol):
         """
         ...
 
-    def solve(self, gradient: Vector, residual: States, excess: Excess) -> Step:
+    def solve(self, gradient: Vector, residual: States, excess: Excess) -> NewtonStep:
         """Solve the factorised system for one right-hand side (g, p, h)."""
         ...
 
@@ -88,7 +88,7 @@ class SimplexSystem:
         self._rows = np.ones((1, len(features)))
         self._corner: Any = None
 
-    def factorise(self, barrier: Vector, point: Point, limits: Limits, slack: Excess) -> None:
+    def factorise(self, barrier: Vector, point: DualPoint, limits: Limits, slack: Excess) -> None:
         """Factorise the system of a point."""
         matrix = self._objective.projected_curvature(self._features, *point)
         barrier = barrier + ROUNDING * (1.0 + float(np.abs(matrix).max()))
@@ -100,12 +100,12 @@ class SimplexSystem:
         corner[np.diag_indices_from(corner)] += np.concatenate([[0.0], slack])
         self._corner = corner
 
-    def solve(self, gradient: Vector, residual: States, excess: Excess) -> Step:
+    def solve(self, gradient: Vector, residual: States, excess: Excess) -> NewtonStep:
         """Solve the factorised system for one right-hand side."""
         inner = linalg.cho_solve(self._factors, gradient, check_finite=False)
         right = self._rows @ inner - np.concatenate([residual, excess])
         multipliers = np.linalg.solve(self._corner, right)
-        return Step(inner - self._border @ multipliers, multipliers[:1], multipliers[1:])
+        return NewtonStep(inner - self._border @ multipliers, multipliers[:1], multipliers[1:])
 
 
 class FlowSystem:
@@ -147,7 +147,7 @@ class FlowSystem:
             return True
         return _profile(transition, (S, n // S)) <= MAX_PROFILE
 
-    def factorise(self, barrier: Vector, point: Point, limits: Limits, slack: Excess) -> None:
+    def factorise(self, barrier: Vector, point: DualPoint, limits: Limits, slack: Excess) -> None:
         """Factorise the system of a point."""
         S, A = self.shape
         curvature = self._objective.curvature(*point)
@@ -168,17 +168,17 @@ class FlowSystem:
             corner = self._border @ self._border_weights.T
             self._corner = corner + np.diag(self._slack)
 
-    def solve(self, gradient: Vector, residual: States, excess: Excess) -> Step:
+    def solve(self, gradient: Vector, residual: States, excess: Excess) -> NewtonStep:
         """Solve the factorised system for one right-hand side."""
         weights, values = self._base_solve(gradient, residual)
         if not len(self._border):
-            return Step(weights, values, np.zeros(0))
+            return NewtonStep(weights, values, np.zeros(0))
         shared = len(self._border) - self._num_limits
         right = self._border @ weights - np.concatenate([excess, np.zeros(shared)])
         multipliers = np.linalg.solve(self._corner, right)
         weights = weights - multipliers @ self._border_weights
         values = values - multipliers @ self._border_values
-        return Step(weights, values, multipliers[: self._num_limits])
+        return NewtonStep(weights, values, multipliers[: self._num_limits])
 
     def balance(self, weights: Vector) -> Float[np.ndarray, " S"]:
         """Return A x: what leaves each state minus the discounted flow that arrives."""

@@ -13,13 +13,13 @@ ACCURACY = 1e-13
 """Residual of an occupancy, relative to its mass, at which it counts as solved."""
 MAX_CORRECTIONS = 4
 
-Timed = Float[np.ndarray, "*H S A"]
+TimedArray = Float[np.ndarray, "*H S A"]
 
 
-class Visits(NamedTuple):
+class PolicyVisits(NamedTuple):
     """Occupancy of a policy."""
 
-    mass: Timed
+    mass: TimedArray
     """Discounted visits of each pair, for a horizon those of each step."""
     features: Float[np.ndarray, " d"]
     """Occupancy of the features."""
@@ -27,7 +27,7 @@ class Visits(NamedTuple):
     """Bound of the sum of the absolute errors of the mass."""
 
 
-def visits_of(model: Dynamics, policy: Timed, guess: Timed | None = None) -> Visits:
+def visits_of(model: Dynamics, policy: TimedArray, guess: TimedArray | None = None) -> PolicyVisits:
     """Return the occupancy of a policy.
 
     Args:
@@ -37,14 +37,14 @@ def visits_of(model: Dynamics, policy: Timed, guess: Timed | None = None) -> Vis
     """
     if model.horizon is not None:
         mass = timed_mass(model, policy)
-        return Visits(mass, features_of(model, mass), 0.0)
+        return PolicyVisits(mass, features_of(model, mass), 0.0)
     transposed = sparse.csr_array(model.under(policy).T)
     flow = None
     if guess is not None:
         flow = guess.sum(1)
     flow, residual = solve_flow(model, transposed, flow)
     mass = flow[:, None] * policy
-    return Visits(mass, features_of(model, mass), residual)
+    return PolicyVisits(mass, features_of(model, mass), residual)
 
 
 def solve_flow(
@@ -94,13 +94,13 @@ def timed_mass(
     return mass
 
 
-def features_of(model: Dynamics, mass: Timed) -> Float[np.ndarray, " d"]:
+def features_of(model: Dynamics, mass: TimedArray) -> Float[np.ndarray, " d"]:
     """Return the occupancy of the features."""
     total = mass.reshape(-1, model.transition.shape[0]).sum(0)
     return model.features.T @ total
 
 
-def policy_of(mass: Timed) -> Timed:
+def policy_of(mass: TimedArray) -> TimedArray:
     """Return the policy of an occupancy, uniform in states that are never visited."""
     mass = np.maximum(mass, 0.0)
     total = mass.sum(-1, keepdims=True)
@@ -108,7 +108,7 @@ def policy_of(mass: Timed) -> Timed:
     return np.divide(mass, total, out=uniform, where=total > 0)
 
 
-def uniform_policy(model: Dynamics) -> Timed:
+def uniform_policy(model: Dynamics) -> TimedArray:
     """Return the uniform policy, for a horizon that of each step."""
     times = () if model.horizon is None else (model.horizon,)
     return np.full((*times, *model.shape), 1 / model.shape[1])

@@ -27,7 +27,7 @@ from occupax.problem import Problem, ProblemSource, as_problem
 
 Method = Literal["auto", "policy-iteration", "interior-point", "frank-wolfe"]
 
-Timed = Float[np.ndarray, "*H S A"]
+TimedArray = Float[np.ndarray, "*H S A"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +40,7 @@ class Optimum:
     """Certified gap: no policy that satisfies the constraints is better by more than this."""
     occupancy: StateActionArray
     """State-action occupancy of the policy [S, A]."""
-    policy: Timed
+    policy: TimedArray
     """Action probabilities [S, A]; with a horizon they depend on time, [H, S, A]."""
     status: Status
     """"optimal": the tolerance was reached. "time limit", "interrupted" (Ctrl-C) or "stalled":

@@ -14,7 +14,7 @@ from occupax.errors import no_finite_gradient
 from occupax.exact.bounds import upper_bound
 from occupax.exact.dynamics import Dynamics
 from occupax.exact.objective import Objective
-from occupax.exact.occupancies import Visits, policy_of, visits_of
+from occupax.exact.occupancies import PolicyVisits, policy_of, visits_of
 from occupax.problem import Problem
 from occupax.progress import ProgressBar
 
@@ -30,7 +30,7 @@ SECONDS_WITHOUT_BAR = 1.0
 """Time after which progress is shown: most problems are solved before."""
 REFRESH_SECONDS = 0.2
 
-Timed = Float[np.ndarray, "*H S A"]
+TimedArray = Float[np.ndarray, "*H S A"]
 Features = Float[np.ndarray, " d"]
 Multipliers = Float[np.ndarray, " K"]
 
@@ -50,8 +50,8 @@ class SearchEnded(Exception):  # noqa: N818
 class Candidate(NamedTuple):
     """Policy with its occupancy and utility."""
 
-    policy: Timed
-    visits: Visits
+    policy: TimedArray
+    visits: PolicyVisits
     value: float
     error: float
     """Bound of the error of the value that the residual of the occupancy leaves."""
@@ -103,7 +103,7 @@ class Search:
         self.bound: Bound | None = None
         self.interior: Candidate | None = None
         self.baseline: float | None = None
-        self.pending: Timed | None = None
+        self.pending: TimedArray | None = None
         self._progress = progress
         self._bar: ProgressBar | None = None
         self._shown = self.start
@@ -132,7 +132,7 @@ class Search:
             target = max(target, self.share * (value - self.baseline))
         return target
 
-    def propose(self, policy: Timed, guess: Timed | None = None) -> Candidate:
+    def propose(self, policy: TimedArray, guess: TimedArray | None = None) -> Candidate:
         """Evaluate a policy, and keep it if it is the best one.
 
         Args:
@@ -175,7 +175,7 @@ class Search:
         if interior is None or slack > float((-interior.excesses / self.scales).min()):
             self.interior = candidate
 
-    def evaluate(self, policy: Timed, guess: Timed | None = None) -> Candidate:
+    def evaluate(self, policy: TimedArray, guess: TimedArray | None = None) -> Candidate:
         """Return the occupancy and the utility of a policy."""
         visits = visits_of(self.model, policy, guess)
         value = self.objective.value(visits.features)

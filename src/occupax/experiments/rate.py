@@ -23,7 +23,7 @@ from occupax.experiments.methods import OURS, epoch_episodes
 from occupax.experiments.scale import Scale
 from occupax.experiments.sections import Claim, Section, claim, shown, table, text
 from occupax.experiments.tasks import COVERAGE, LAKE, Task, tasks
-from occupax.experiments.tuning import Search, Trial
+from occupax.experiments.tuning import HyperparameterSearch, Trial
 from occupax.jobs import Job, JobResult, file_name
 from occupax.problem import Problem
 from occupax.training.loggers import Logger
@@ -57,15 +57,15 @@ def sized(algorithm: Any, root: int) -> Algorithm[Any]:
     return replace(algorithm, snapshot_batch=root * root, batch=root, epoch_length=root)
 
 
-def searches(scale: Scale) -> dict[str, Search]:
+def searches(scale: Scale) -> dict[str, HyperparameterSearch]:
     """Return the search for a step size and a radius of each task, the same for all N."""
     episodes = EPOCHS * epoch_episodes(sized(methods.make(OURS, SEARCHED), 32))
     extensions = 0
     if scale.whole:
         extensions = tuning.MAX_EXTENSIONS
-    by_task: dict[str, Search] = {}
+    by_task: dict[str, HyperparameterSearch] = {}
     for name in MAX_ROOTS:
-        by_task[name] = Search(
+        by_task[name] = HyperparameterSearch(
             replace(tasks()[name], name=f"{name} rate", snapshots=(SEARCHED,)),
             OURS,
             scale.episodes(episodes),

@@ -27,7 +27,7 @@ from occupax.experiments.cells import ExperimentCell, ExperimentResult
 from occupax.experiments.scale import SCALES, Scale
 from occupax.experiments.sections import Section, table, text
 from occupax.experiments.tasks import COVERAGE
-from occupax.experiments.tuning import SCORES, Search, Trial
+from occupax.experiments.tuning import SCORES, HyperparameterSearch, Trial
 from occupax.io.files import write_text
 from occupax.io.run_folder import check_foreign_files
 from occupax.jobs import FOLDERS, SECONDS, Job, JobResult, JobStore, versions_text
@@ -51,7 +51,7 @@ class Reproduction:
     def __init__(self, folder: Path, scale: Scale, progress: bool):
         self.folder = folder
         self.scale = scale
-        self.searches: list[tuple[Search, Sequence[Trial]]] = []
+        self.searches: list[tuple[HyperparameterSearch, Sequence[Trial]]] = []
         self.cells: dict[str, tuple[ExperimentCell, ExperimentResult]] = {}
         self.seconds: dict[str, float] = {}
         self._progress = progress
@@ -64,7 +64,7 @@ class Reproduction:
             self.seconds[name] = result.facts[SECONDS]
         return {key: results[job.name] for key, job in jobs.items()}
 
-    def search(self, searches: Mapping[Key, Search]) -> dict[Key, list[Trial]]:
+    def search(self, searches: Mapping[Key, HyperparameterSearch]) -> dict[Key, list[Trial]]:
         """Return the trials of searches by the same keys."""
         results = self.run({key: search.job for key, search in searches.items()})
         trials = {key: tuning.read_trials(result) for key, result in results.items()}

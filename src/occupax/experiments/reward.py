@@ -25,7 +25,7 @@ from occupax.experiments.methods import METHODS, OURS, PLAIN, REWARD
 from occupax.experiments.scale import Scale
 from occupax.experiments.sections import Claim, Section, claim, parts, shown, table, text
 from occupax.experiments.tasks import ACROBOT, CARTPOLE, LAKE, Task, tasks
-from occupax.experiments.tuning import SCORES, Score, Search, Trial, make_search
+from occupax.experiments.tuning import SCORES, HyperparameterSearch, Score, Trial, make_search
 from occupax.jobs import file_name
 
 TASKS = (LAKE, CARTPOLE, ACROBOT)
@@ -55,9 +55,9 @@ def selected_tasks(scale: Scale) -> list[str]:
     return [name for name in TASKS if tasks()[name].tabular or scale.networks]
 
 
-def searches(scale: Scale) -> dict[tuple[str, str], Search]:
+def searches(scale: Scale) -> dict[tuple[str, str], HyperparameterSearch]:
     """Return the searches for tuned hyperparameters by task and method."""
-    by_key: dict[tuple[str, str], Search] = {}
+    by_key: dict[tuple[str, str], HyperparameterSearch] = {}
     for name in selected_tasks(scale):
         if name in TUNED:
             for method in REWARD:

@@ -77,7 +77,7 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Search:
+class HyperparameterSearch:
     """Search for the hyperparameters of a method on a task."""
 
     task: Task
@@ -258,7 +258,7 @@ class Search:
 
 def make_search(
     scale: Scale, task: Task, method: str, printed: Any, changes: Mapping[str, Any] | None = None
-) -> Search:
+) -> HyperparameterSearch:
     """Return a search. A small scale has one N, one round, and stays within the range."""
     snapshots = task.snapshots
     extensions = MAX_EXTENSIONS
@@ -267,7 +267,7 @@ def make_search(
         snapshots = snapshots[-1:]
         if printed is not None:
             snapshots = (snapshot_size(printed),)
-    return Search(
+    return HyperparameterSearch(
         replace(task, snapshots=tuple(reversed(snapshots))),
         method,
         scale.episodes(task.episodes),
@@ -296,7 +296,7 @@ def read_trials(result: JobResult) -> list[Trial]:
     return trials
 
 
-def _search(search: Search, logger: Logger) -> JobResult:
+def _search(search: HyperparameterSearch, logger: Logger) -> JobResult:
     return pack_trials(search.trials(logger))
 
 

@@ -35,7 +35,7 @@ from occupax.experiments.sections import (
     text,
 )
 from occupax.experiments.tasks import ABSORBING, COVERAGE, SIGMA, tasks
-from occupax.experiments.tuning import SCORES, Search, Trial, make_search
+from occupax.experiments.tuning import SCORES, HyperparameterSearch, Trial, make_search
 
 BOTH = (OURS, "TSIVR-PG (B = 4 m)")
 """TSIVR-PG with B = m = sqrt(N), the rule of section 6.1, and as printed in section 6.3."""
@@ -102,9 +102,9 @@ def printed_algorithm(method: str, reading: Reading) -> Any:
     return replace(algorithm, batch=batch, epoch_length=epoch_length)
 
 
-def searches(scale: Scale) -> dict[Name, Search]:
+def searches(scale: Scale) -> dict[Name, HyperparameterSearch]:
     """Return the searches on the episodic task, those of MaxEnt at lambda only."""
-    by_name: dict[Name, Search] = {}
+    by_name: dict[Name, HyperparameterSearch] = {}
     for method, reading in names(scale, COVERAGE):
         if reading.normalised:
             continue

@@ -36,7 +36,7 @@ PROBLEM_SETTINGS = ("discount", "horizon")
 POLICY = "policy."
 """Prefix of the arguments of the policy's initialiser."""
 
-Point = dict[str, Any]
+Configuration = dict[str, Any]
 Item = TypeVar("Item")
 
 
@@ -68,7 +68,9 @@ class Base:
     record_every: int
     sampler: Sampler | str
 
-    def groups(self, points: Sequence[Point], together: bool, bar: ProgressBar) -> list[Group]:
+    def groups(
+        self, points: Sequence[Configuration], together: bool, bar: ProgressBar
+    ) -> list[Group]:
         """Return the checked set-ups of all points, one for each point unless `together`."""
         groups: list[Group] = []
         checked = 0
@@ -87,7 +89,7 @@ class Base:
                 groups.append(group)
         return groups
 
-    def _setup(self, points: Sequence[Point]) -> Setup:
+    def _setup(self, points: Sequence[Configuration]) -> Setup:
         """Return the set-up of points that differ in fields of the algorithm only."""
         shared = _shared(points[0])
         problem = self.problem
@@ -114,7 +116,7 @@ class Base:
             return as_algorithm(self.algorithm)
         return default_algorithm(problem, initial_policy(problem, policy, 0, 0))
 
-    def _fields(self, algorithm: Algorithm[Any], point: Point) -> dict[str, Any]:
+    def _fields(self, algorithm: Algorithm[Any], point: Configuration) -> dict[str, Any]:
         """Return the values of a point for fields of the algorithm."""
         names = [field.name for field in dataclasses.fields(algorithm)]
         fields: dict[str, Any] = {}
@@ -149,7 +151,7 @@ class Base:
         return source.with_settings(settings)
 
 
-def read_grid(over: Any) -> list[Point]:
+def read_grid(over: Any) -> list[Configuration]:
     """Return every combination of the values to try."""
     if not isinstance(over, Mapping) or not over:
         example = "{'step_size': [0.1]}"
@@ -186,7 +188,7 @@ def _is_shared(name: Any) -> bool:
     return name in PROBLEM_SETTINGS or str(name).startswith(POLICY)
 
 
-def _shared(point: Point) -> Shared:
+def _shared(point: Configuration) -> Shared:
     shared = Shared({}, {})
     for name, value in point.items():
         if name in PROBLEM_SETTINGS:

@@ -54,7 +54,7 @@ RUNS_AXIS = "runs"
 """Axis of the device mesh over which runs are spread."""
 
 
-class Group(eqx.Module):
+class RunGroup(eqx.Module):
     """Runs of one program. Every array has one entry for each run."""
 
     algorithms: Algorithm[Any]
@@ -88,13 +88,13 @@ class CompiledExecutor(Executor):
         if self._mesh is not None:
             self._width *= self._mesh.shape[RUNS_AXIS]
         self._padding = -self.count % self._width
-        single: list[Group] = []
+        single: list[RunGroup] = []
         for run in setup.runs:
             algorithm = with_array_hyperparameters(run.algorithm)
             state = initial_run(setup.problem, run.algorithm, run.policy)
-            single.append(Group(algorithm, state, setup.key(run.seed)))
+            single.append(RunGroup(algorithm, state, setup.key(run.seed)))
         single.extend([single[-1]] * self._padding)
-        self._groups: list[Group] = []
+        self._groups: list[RunGroup] = []
         for first in range(0, len(single), self._width):
             self._groups.append(jax.tree.map(_stack, *single[first : first + self._width]))
         self._stop_padding()
@@ -107,7 +107,7 @@ class CompiledExecutor(Executor):
         double = bool(jax.config.read("jax_enable_x64"))
         advance_group = partial(self._advance_group, phases, count, double)
         groups = self._limited_groups(remaining)
-        advanced: list[tuple[Group, Arrays]] = []
+        advanced: list[tuple[RunGroup, Arrays]] = []
         if not self._is_compiled:  # in one thread, because each thread would compile the program
             advanced.append(advance_group(groups[0]))
             self._is_compiled = True
@@ -124,20 +124,20 @@ class CompiledExecutor(Executor):
         self.iteration += len(joined["steps"])
         return joined
 
-    def _limited_groups(self, remaining: Remaining) -> list[Group]:
+    def _limited_groups(self, remaining: Remaining) -> list[RunGroup]:
         """Return the groups with the number of steps that their runs may still take."""
         if remaining is None:
             return self._groups
         padded = np.pad(np.clip(remaining, 0, MAX_CALL_STEPS), (0, self._padding))
-        limited: list[Group] = []
+        limited: list[RunGroup] = []
         for i, group in enumerate(self._groups):
             own = padded[i * self._width : (i + 1) * self._width].astype(np.int32)
             limited.append(replace(group, remaining=jax.device_put(own)))
         return limited
 
     def _advance_group(
-        self, phases: Int[np.ndarray, " most"], count: int, double: bool, group: Group
-    ) -> tuple[Group, Arrays]:
+        self, phases: Int[np.ndarray, " most"], count: int, double: bool, group: RunGroup
+    ) -> tuple[RunGroup, Arrays]:
         with jax.enable_x64(double):  # threads do not inherit the precision
             iterations = IterationRange(
                 self._schedule.sizes,
@@ -149,7 +149,7 @@ class CompiledExecutor(Executor):
             runs, metrics = advance(self._program_source, group, iterations, self._mesh)
             values = np.asarray(metrics.values)[:count]
             steps = np.asarray(metrics.steps)[:count]
-        return Group(group.algorithms, runs, group.keys), self._columns(values, steps)
+        return RunGroup(group.algorithms, runs, group.keys), self._columns(values, steps)
 
     def _join(self, columns: Sequence[Arrays], axis: int) -> Arrays:
         """Return the arrays of all runs, from those of the groups, without the padding."""
@@ -189,7 +189,7 @@ class CompiledExecutor(Executor):
             runs = np.minimum(runs, self.count - 1)  # the last run fills up the last group
             of_group = {name: array[runs] for name, array in arrays.items()}
             restored = with_arrays_of(group.runs, of_group)
-            self._groups[i] = Group(group.algorithms, restored, group.keys)
+            self._groups[i] = RunGroup(group.algorithms, restored, group.keys)
         self._stop_padding()
 
     def _stop_padding(self) -> None:
@@ -204,7 +204,7 @@ class CompiledExecutor(Executor):
 
 @eqx.filter_jit
 def advance(
-    source: ProgramSource, group: Group, iterations: IterationRange, mesh: Mesh | None
+    source: ProgramSource, group: RunGroup, iterations: IterationRange, mesh: Mesh | None
 ) -> tuple[RunState, IterationMetrics]:
     """Return the runs of a group after a range of iterations.
 
@@ -239,7 +239,7 @@ def advance(
 
 
 def _advance(
-    source: ProgramSource, group: Group, iterations: IterationRange, devices: int
+    source: ProgramSource, group: RunGroup, iterations: IterationRange, devices: int
 ) -> tuple[RunState, IterationMetrics]:
     """Return the runs of a group, or of its part on one device, after a range of iterations."""
     numbers = iterations.first + jnp.arange(MAX_ITERATIONS)
