@@ -46,8 +46,8 @@ def demonstrations(
             features of observation and action alone, because rewards and info are not recorded.
 
     Returns:
-        (1 - gamma) times the mean occupancy: [S, A] for pairs, [S] for states, [d] otherwise. Its
-        sum is less than 1 by what comes after the end of an episode.
+        (1 - gamma) times the mean occupancy, or 1 / H times for gamma = 1: [S, A] for pairs, [S]
+        for states, [d] otherwise. Its sum is less than 1 by what comes after the end of an episode.
     """
     counted = StateAction() if features is None else as_feature(features)
     problem = Problem(env, Custom(jnp.sum, counted), discount=discount, horizon=horizon)
@@ -56,7 +56,7 @@ def demonstrations(
     else:
         per_episode = [_of_episode(problem, *episode) for episode in _episodes(source)]
         occupancy = np.mean(per_episode, axis=0)
-    return _shaped((1 - discount) * np.asarray(occupancy, float), counted, problem.env)
+    return _shaped(problem.scale * np.asarray(occupancy, float), counted, problem.env)
 
 
 def _of_policy(problem: Problem, policy: Policy) -> Float[np.ndarray, " d"]:

@@ -434,13 +434,21 @@ def _visits(
     mass = jnp.asarray(discounts[:-1], weight.dtype) * weight * trajectories.live
     visits = [Visits(counts, mass)]
     if problem.termination == "absorbing":
-        after = jnp.asarray((discounts - discounts[-1]) / (1 - problem.discount), weight.dtype)
+        after = jnp.asarray(_remaining_mass(problem.discount, horizon), weight.dtype)
         remaining = after[trajectories.lengths]
         mass = jnp.where(trajectories.terminated, remaining * weight[:, -1], 0.0)
         absorbed = jax.vmap(lambda observation: _absorbed(problem, target, observation))
         counts, probs = absorbed(trajectories.final_observations)
         visits.append(Visits(counts, probs * mass[:, None]))
     return visits
+
+
+def _remaining_mass(discount: float, horizon: int) -> Float[np.ndarray, " H1"]:
+    """Return the sum of discount^k over the steps from each step on to the horizon."""
+    if discount == 1:
+        return np.arange(horizon, -1.0, -1.0)
+    discounts = discount ** np.arange(horizon + 1)
+    return (discounts - discounts[-1]) / (1 - discount)
 
 
 def _absorbed(

@@ -37,7 +37,8 @@ class Problem(eqx.Module):
             a class.
         utility: the utility F, its name, or a plain function of the occupancy; the discounted
             return by default.
-        discount: gamma, in [0, 1).
+        discount: gamma, in [0, 1]. 1 needs a finite horizon: the objective is then a function of
+            undiscounted sums over an episode, such as its return.
         horizon: H, the number of steps that count. None is the environment's time limit and, for a
             table, infinity, which `solve` takes and `train` does not.
         termination: what happens after an episode ends. "episodic": nothing, only live steps count.
@@ -76,24 +77,26 @@ class Problem(eqx.Module):
             _read_discount(discount),
             _read_horizon(horizon, env),
         )
+        _check_time(self.discount, self.horizon)
         self.termination = _read_termination(termination, env)
         objective = Reward() if utility is None else as_utility(utility)
         counted = None if features is None else as_feature(features)
         self.constraints = read_constraints(constraints)
         if self.constraints:
             self.utility, self.features = with_constraints(
-                objective, self.constraints, env, self.discount, counted
+                objective, self.constraints, env, 1.0 - self.scale, counted
             )
             self.size = self.features.size(env)
         else:
             self.features = objective.features() if counted is None else counted
             self.size = self.features.size(env)  # raises for unsuitable features, before `bound`
-            self.utility = objective.bound(env, self.discount, counted)
+            self.utility = objective.bound(env, 1.0 - self.scale, counted)
 
     def __check_init__(self) -> None:
         check_environment(self.env)
         _read_discount(self.discount)
         _read_horizon(self.horizon, self.env)
+        _check_time(self.discount, self.horizon)
         _read_termination(self.termination, self.env)
         if self.size != self.features.size(self.env):
             raise ValueError(
@@ -170,13 +173,22 @@ class Problem(eqx.Module):
         """
         discount = _read_discount(changes.get("discount", self.discount))
         horizon = _read_horizon(changes.get("horizon", self.horizon), self.env)
+        _check_time(discount, horizon)
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"discount": discount, "horizon": horizon}
-        values["utility"] = self.utility.rescaled(1.0 - self.discount, 1.0 - discount)
+        values["utility"] = self.utility.rescaled(self.scale, _scale(discount, horizon))
         problem = object.__new__(type(self))
         for name, value in values.items():
             object.__setattr__(problem, name, value)
         return problem
+
+    @property
+    def scale(self) -> float:
+        """Factor from the occupancy to a distribution of visits.
+
+        It is 1 - gamma, and 1 / H for a discount of 1.
+        """
+        return _scale(self.discount, self.horizon)
 
     def same_time_as(self, other: "Problem") -> bool:
         """Return whether discount and horizon are those of another problem."""
@@ -256,9 +268,25 @@ def _read_discount(discount: Any) -> float:
         number = float(discount)
     except (TypeError, ValueError):
         number = -1.0
-    if isinstance(discount, str | np.complexfloating) or not 0 <= number < 1:
-        raise ValueError(f"discount must lie in [0, 1), got {discount!r}.")
+    if isinstance(discount, str | np.complexfloating) or not 0 <= number <= 1:
+        raise ValueError(f"discount must lie in [0, 1], got {discount!r}.")
     return number
+
+
+def _check_time(discount: float, horizon: int | None) -> None:
+    """Raise ValueError for a discount of 1 without a horizon, whose sums are infinite."""
+    if discount == 1 and horizon is None:
+        raise ValueError(
+            "horizon must be finite for a discount of 1, got None. Set Problem(horizon=...), or a "
+            "discount below 1."
+        )
+
+
+def _scale(discount: float, horizon: int | None) -> float:
+    """Return the factor from an occupancy to a distribution, as 1.0 minus a discount."""
+    if discount == 1 and horizon is not None:
+        discount = 1.0 - 1.0 / horizon
+    return 1.0 - discount
 
 
 def _read_termination(termination: Any, env: DecisionProcess) -> Termination:

@@ -56,7 +56,7 @@ class Constants:
     """Lipschitz constant of grad F from the 1-norm to the inf-norm, L_{lambda,inf}."""
 
     def __post_init__(self) -> None:
-        _check_discount(self.discount)
+        check_discount(self.discount)
         _check_positive("lipschitz_psi", self.lipschitz_psi)
         _check_positive("lipschitz_utility", self.lipschitz_utility)
         check_number("smoothness_psi", self.smoothness_psi, low=0.0)
@@ -279,7 +279,7 @@ def horizon(epsilon: float, discount: float) -> int:
     """
     if not 0 < epsilon < 1:
         raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}.")
-    _check_discount(discount)
+    check_discount(discount)
     return _ceiling(2 * math.log(1 / epsilon) / (1 - discount))
 
 
@@ -532,7 +532,8 @@ def _check_positive(name: str, value: float) -> None:
     check_number(name, value, low=0.0, open_low=True)
 
 
-def _check_discount(value: float) -> None:
+def check_discount(value: float) -> None:
+    """Raise ValueError for a discount that the theory does not allow."""
     if not 0 <= value < 1:
         raise ValueError(f"discount must lie in [0, 1), got {value}.")
 

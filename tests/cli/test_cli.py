@@ -315,7 +315,7 @@ def test_list_names_what_there_is():
     [
         (("solve", "FrozenLake8x9-v1"), "Did you mean 'FrozenLake8x8-v1'"),
         (("solve", "FrozenLake-v1", "--utility", "entrop"), "Did you mean 'entropy'"),
-        (("solve", "FrozenLake-v1", "--discount", "1.5"), "discount must lie in [0, 1), got 1.5"),
+        (("solve", "FrozenLake-v1", "--discount", "1.5"), "discount must lie in [0, 1], got 1.5"),
         (("solve", "CartPole-v1"), "tabular environment"),
         (("solve", "[/bold]"), "'[/bold]' is not known"),
         (("solve", "FrozenLake-v1", "--dicsount", "0.9"), "--discount"),

@@ -355,8 +355,8 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
             "must be a number, got 'high'.",
         ),
         (
-            ("train", ICE, "--episodes", "200", "--discount", "1"),
-            "discount must lie in [0, 1), got 1.0.",
+            ("train", ICE, "--episodes", "200", "--discount", "2"),
+            "discount must lie in [0, 1], got 2.0.",
         ),
         (
             ("train", ICE, "--episodes", "200", "--termination", "episodc"),

@@ -408,7 +408,7 @@ def test_a_sweep_as_a_data_frame(monkeypatch):
             ox.policies.Tabular(jnp.zeros((3, 2))),
             "policy must be a name or an initialiser",
         ),
-        ({"discount": [0.5, 1.0]}, None, "discount must lie in"),
+        ({"discount": [0.5, 1.5]}, None, "discount must lie in"),
         ({"horizon": [2, 0]}, None, "horizon must be an integer of at least 1, got 0"),
         ({"termination": ["absorbing"]}, None, "setting 'termination' is not known"),
     ],

@@ -123,10 +123,12 @@ def critic_features(
     if steps.terminal_features is not None:
         terminal = _inner_products(steps.terminal_features, directions)
         lengths = steps.live.sum(1)
-        remaining = discount / (1 - discount)
+        below_one = jnp.where(discount == 1, 0.5, discount)
+        remaining = discount / (1 - below_one)
         if not endless:
-            left = steps.live.shape[1] - lengths
-            remaining = remaining * (1 - discount ** left.astype(features.dtype))
+            left = (steps.live.shape[1] - lengths).astype(features.dtype)
+            powers = remaining * (1 - below_one**left)
+            remaining = jnp.where(discount == 1, left, powers)
         after = jnp.reshape(remaining, (-1, 1)) * terminal
         last = jnp.maximum(lengths - 1, 0)
         features = features.at[jnp.arange(len(last)), last].add(after)

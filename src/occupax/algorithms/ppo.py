@@ -98,7 +98,7 @@ class PPO(Algorithm[PPOState]):
         max_norm: largest norm of a gradient, of policy and critic separately. Default: 0.5.
         horizon_ends: whether nothing is earned after the horizon, which the critic then observes.
             Otherwise an episode that is truncated at the horizon has the value of its final
-            observation in store. Default: False.
+            observation in store. Default: False, and always True for a discount of 1.
         decay_episodes: number of episodes after which the step size is 0. Default: the budget.
         decay_steps: number of environment steps after which the step size is 0. Default: the
             budget.
@@ -162,6 +162,8 @@ class PPO(Algorithm[PPOState]):
             algorithm = replace(algorithm, batch=default_episodes(problem))
         if self.critic_discount is None:
             algorithm = replace(algorithm, critic_discount=problem.discount)
+        if problem.discount == 1:  # the horizon is a part of the objective
+            algorithm = replace(algorithm, horizon_ends=True)
         if self.decay_after is None:
             algorithm = replace(algorithm, decay_after=inf)
         return Algorithm.resolve(algorithm, problem, policy)

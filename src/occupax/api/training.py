@@ -52,9 +52,11 @@ def train(
             budget is not started. Either `episodes` or `steps` is required.
         seeds: number of seeds, or the seeds themselves.
         seed: seed of the whole training. Run k depends on (seed, k) only.
-        policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", or the initial
-            policy of all seeds. By default a Gaussian policy for continuous actions, a table for a
-            tabular environment, and an MLP otherwise.
+        policy: an initialiser such as `occupax.policies.mlp()`, its name, "mlp", the initial policy
+            of all seeds such as `result.policy()`, or an earlier result, whose policies are the
+            initial policies of their seeds. The observation normalisation of a policy continues,
+            but optimiser, multipliers and critic start anew. By default a Gaussian policy for
+            continuous actions, a table for a tabular environment, and an MLP otherwise.
         callbacks: functions of a `Progress`, called at every record, which end the training by
             returning True, or loggers such as `occupax.training.TensorBoard(folder)`.
         out: directory for configuration, metrics, checkpoints, policies and `report.html`.

@@ -24,7 +24,7 @@ from occupax.training.outcomes import budget_of
 from occupax.training.setup import (
     PolicySource,
     default_algorithm,
-    initial_policy,
+    first_policy,
     make_setup,
     policy_source,
 )
@@ -49,8 +49,9 @@ class Choices:
         env: an environment, see `occupax list`; any other Gymnasium id; or module:factory.
         utility: utility to maximise, see `occupax list`.
         algorithm: algorithm, see `occupax list`; or module:Class.
-        policy: tabular, linear, mlp, cnn, gaussian or squashed.
-        discount: discount factor, in [0, 1).
+        policy: tabular, linear, mlp, cnn, gaussian or squashed; or a file of a trained policy, or
+            the directory of a run, to go on from.
+        discount: discount factor, in [0, 1]; 1 needs a finite horizon.
         horizon: number of steps; infinite is for `occupax solve`.
         termination: whether steps after the end of an episode count.
         seeds: number of seeds.
@@ -143,8 +144,13 @@ def build(choices: Choices) -> TrainingArguments:
             f"horizon must be finite for training, got {INFINITE}: "
             "use `occupax solve`, or give a number of steps."
         )
-    policy: PolicySource = choices.policy
+    policy = _read_policy(choices.policy)
     if assignments.policy:
+        if not isinstance(policy, str | None):
+            raise ValueError(
+                "settings of the policy must not be given for a trained policy, "
+                f"got {', '.join(assignments.policy)}."
+            )
         target = policy_source(problem.env, policy)
         policy = settings.apply(assignments.policy, {"policy": target})["policy"]
     algorithm = _algorithm(choices, problem, policy, assignments.algorithm)
@@ -177,12 +183,24 @@ class _Assignments(NamedTuple):
         return assignments
 
 
+def _read_policy(text: str | None) -> PolicySource:
+    """Return the name of an initialiser, or the trained policies of a file or of a run."""
+    if text is None or text in INITIALISERS:
+        return text
+    path = Path(text)
+    if path.is_dir():
+        return ox.load_result(path)
+    if path.suffix == ".safetensors" or path.is_file():
+        return ox.load_policy(path)
+    return text
+
+
 def _algorithm(
     choices: Choices, problem: ox.Problem, policy: PolicySource, assignments: dict[str, str]
 ) -> Algorithm[Any]:
     """Return the named or default algorithm with the hyperparameters of the command line."""
     if choices.algorithm is None:
-        algorithm = default_algorithm(problem, initial_policy(problem, policy, 0, 0))
+        algorithm = default_algorithm(problem, first_policy(problem, policy))
     else:
         algorithm = names.algorithm(choices.algorithm)
     check_settings(algorithm, choices.algorithm, assignments)
@@ -243,10 +261,15 @@ def make_problem(
     env_options = _with_info(targets["env"], _info_names(targets["utility"], constraints))
     instance = ox.make(env, **env_options)
     options = targets["problem"]
-    problem = ox.Problem(instance, targets["utility"], **options, constraints=constraints)
+    first = dict(options)
+    if horizon is None and options.get("discount") == 1:
+        first["discount"] = DEFAULTS["discount"]  # a discount of 1 needs a horizon
+    problem = ox.Problem(instance, targets["utility"], **first, constraints=constraints)
     if horizon == INFINITE or options["horizon"] is not None:
         return problem, ""
     options["horizon"], reason = default_horizon(problem, env)
+    if first["discount"] != options["discount"] and "time limit" not in reason:
+        options["horizon"] = None  # an error names the remedy
     problem = ox.Problem(instance, targets["utility"], **options, constraints=constraints)
     return problem, reason
 

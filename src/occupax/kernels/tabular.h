@@ -68,7 +68,7 @@ struct Question {
   Operand<const bool> terminal;
   Operand<const T> ratios;
   bool on_policy;
-  std::vector<double> discounts, remaining;  // gamma^t, and (gamma^t - gamma^H) / (1 - gamma)
+  std::vector<double> discounts, remaining;  // gamma^t, and gamma^t + ... + gamma^(H-1)
 
   // Beyond it a weight carries no information, and sums must stay finite.
   static inline const double CAP = std::sqrt(static_cast<double>(std::numeric_limits<T>::max()));
@@ -88,8 +88,10 @@ struct Question {
         on_policy(on_policy) {
     double power = 1;
     for (int64_t i = 0; i <= horizon; ++i, power *= discount) discounts.push_back(power);
-    for (double const present : discounts)
-      remaining.push_back((present - discounts.back()) / (1 - discount));
+    for (int64_t i = 0; i <= horizon; ++i) {
+      const double mass = discounts[i] - discounts[horizon];
+      remaining.push_back(discount == 1 ? static_cast<double>(horizon - i) : mass / (1 - discount));
+    }
   }
 
   // Calls visit(t, event, weight) for each step of a trajectory, and returns the last weight.

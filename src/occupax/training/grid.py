@@ -23,7 +23,7 @@ from occupax.training.setup import (
     Setup,
     as_algorithm,
     default_algorithm,
-    initial_policy,
+    first_policy,
     make_setup,
     policy_source,
 )
@@ -114,7 +114,7 @@ class Base:
     def _algorithm(self, problem: Problem, policy: PolicySource) -> Algorithm[Any]:
         if self.algorithm is not None:
             return as_algorithm(self.algorithm)
-        return default_algorithm(problem, initial_policy(problem, policy, 0, 0))
+        return default_algorithm(problem, first_policy(problem, policy))
 
     def _fields(self, algorithm: Algorithm[Any], point: Configuration) -> dict[str, Any]:
         """Return the values of a point for fields of the algorithm."""

@@ -15,6 +15,7 @@ from occupax.envs.base import DecisionProcess, observation_spec
 from occupax.envs.tabular import TabularMDP
 from occupax.errors import check_integer, check_integers, named
 from occupax.io import codec
+from occupax.outcome import Outcome
 from occupax.policies import (
     INITIALISERS,
     Initialiser,
@@ -35,7 +36,7 @@ MAX_PLANNED_STATES = 128
 MAX_SEEDS = 2**20
 
 AlgorithmSource = Algorithm[Any] | str | None
-PolicySource = Policy | Callable[[Any, Any], Policy] | str | None
+PolicySource = Policy | Callable[[Any, Any], Policy] | Outcome | str | None
 
 
 class RunSetup(NamedTuple):
@@ -226,8 +227,29 @@ def policy_source(env: DecisionProcess, source: PolicySource) -> Policy | Initia
     return source
 
 
+def first_policy(problem: Problem, source: PolicySource) -> Policy:
+    """Return the initial policy of some seed, whose structure is that of all seeds."""
+    run_seed = 0
+    if isinstance(source, Outcome):
+        run_seed = source.seeds[0]
+    return initial_policy(problem, source, 0, run_seed)
+
+
+def _trained_policy(outcome: Outcome, run_seed: int) -> Policy:
+    """Return the policy of a seed of an earlier training run."""
+    if run_seed not in outcome.seeds:
+        known = ", ".join(map(str, outcome.seeds))
+        raise ValueError(
+            f"seeds must be among those of the result that is the policy, {known}, got {run_seed}. "
+            "Pass seeds=result.seeds, or policy=result.best_policy for all seeds."
+        )
+    return outcome.policies[outcome.seeds.index(run_seed)]
+
+
 def initial_policy(problem: Problem, source: PolicySource, seed: int, run_seed: int) -> Policy:
     """Return the initial policy of a run, without spaces because the result has its own."""
+    if isinstance(source, Outcome):
+        source = _trained_policy(source, run_seed)
     initial = policy_source(problem.env, source)
     if isinstance(initial, Policy):
         policy: Any = initial

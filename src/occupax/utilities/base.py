@@ -104,7 +104,8 @@ class Utility(eqx.Module):
 
         Args:
             env: the environment.
-            discount: the discount factor of the problem.
+            discount: the discount factor gamma of the problem, so that 1 - discount is the factor
+                from the occupancy to a distribution. It is 1 - 1 / H if gamma is 1.
             features: the features of the problem if the user gave any, which all terms share.
 
         Returns:

@@ -201,8 +201,8 @@ class Entropy(StateUtility):
 
     Args:
         smoothing: bounds the gradient where nothing is visited. 0 is the entropy itself.
-        scale: factor from the occupancy to a distribution. Default: 1 - discount in a problem, and
-            1 outside of a problem.
+        scale: factor from the occupancy to a distribution. Default: `Problem.scale` in a problem,
+            and 1 outside of a problem.
     """
 
     smoothing: float = eqx.field(static=True, default=1e-6)

@@ -21,7 +21,7 @@ class Imitation(Utility):
     Args:
         target: the distribution of visits: an array [S] or [S, A], or [d] with `features`.
         smoothing: added to both distributions, to bound the gradient where nothing is visited.
-        scale: factor from the occupancy to a distribution. Default: 1 - discount in a problem.
+        scale: factor from the occupancy to a distribution. Default: `Problem.scale` in a problem.
         features: the features of the target. Default: states or pairs, by the shape of the target.
     """
 
@@ -125,7 +125,7 @@ class KL(Imitation):
         target: the distribution of visits: an array [S] or [S, A], or [d] with `features`.
             `occupax.demonstrations` makes a target from a policy or from recorded episodes.
         smoothing: added to both distributions, to bound the gradient where nothing is visited.
-        scale: factor from the occupancy to a distribution. Default: 1 - discount in a problem.
+        scale: factor from the occupancy to a distribution. Default: `Problem.scale` in a problem.
         features: the features of the target. Default: states or pairs, by the shape of the target.
     """
 

@@ -58,7 +58,7 @@ def solve(
     Args:
         env: tabular environment, see `occupax list`.
         utility: utility to maximise, see `occupax list`.
-        discount: discount factor, in [0, 1).
+        discount: discount factor, in [0, 1].
         horizon: number of steps, or infinite.
         termination: whether steps after the end of an episode count.
         method: auto chooses by the utility, the horizon and the transitions of the table.
@@ -184,6 +184,7 @@ def theory(
         assignments: settings such as utility.sigma=0.5 or env.is_slippery=false.
         json: print JSON instead of text.
     """
+    ox.theory.check_discount(discount)
     chosen = settings.parse(assignments)
     problem, _ = make_problem(env, utility, chosen, horizon=INFINITE, discount=discount)
     try:
