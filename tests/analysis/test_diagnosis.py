@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import occupax as ox
-from occupax.analysis.run_statistics import RunStatistics
+from occupax.analysis.run_statistics import RunStatistics, costs_vanish
 from occupax.errors import OccupaxWarning
 from tables import arms
 
@@ -436,3 +436,47 @@ def test_actions_that_saturate_are_named_where_a_limit_is_lost(well):
     assert (
         kinds(replace(kept, metrics=kept.metrics | clipped)) == []
     )  # the best policy may be at a bound
+
+
+def test_policies_that_learn_to_do_nothing_are_named():
+    env = ox.Problem(ox.make("MountainCarContinuous-v0"), horizon=5)
+    result = ox.train(env, ox.REINFORCE(batch=2), 40, seeds=1, progress=False)
+    returns = np.geomspace(-30.0, -0.1, result.metrics["return"].size)[None]
+    metrics = result.metrics | {
+        "return": returns.astype(np.float32),
+        "episode_length": np.full(returns.shape, 5.0, np.float32),
+    }
+    spared = replace(result, metrics=metrics, saved_assessment=result.full_assessment)
+    finding = next(it for it in spared.diagnosis if it.kind == "horizon")
+    assert "up from -30.0: the policies learned to spend less" in finding.sentence
+    assert costs_vanish(returns[0])
+    assert not costs_vanish(np.linspace(-30.0, -3.0, 40))
+    assert not costs_vanish(-returns[0])
+
+
+def test_no_finding_advises_what_is_in_force():
+    explored = ox.Problem(
+        corridor(np.zeros_like(FREE)),
+        ox.utilities.Reward() + 0.1 * ox.utilities.Entropy(),
+        horizon=STEPS,
+    )
+    unseen = train(explored, CALM, iterations=25, seeds=1)
+    finding = next(it for it in unseen.diagnosis if it.kind == "reward-unseen")
+    assert "a larger weight of the term that rewards exploration" in finding.advice
+    still = train(COVERAGE, replace(CALM, step_size=1e-7, baseline="mean"), seeds=1)
+    assert "baseline" not in still.diagnosis[0].advice
+    plain = train(COVERAGE, replace(CALM, step_size=1e-7, baseline="none"), seeds=1)
+    assert "baseline='mean'" in plain.diagnosis[0].advice
+
+
+def test_the_output_of_a_training_replaces_that_of_its_algorithm(well):
+    best = train(COVERAGE, CALM, iterations=25, output="best")
+    same = train(COVERAGE, replace(CALM, output="best"), iterations=25)
+    np.testing.assert_array_equal(best.utilities, same.utilities)
+    assert best.algorithm.output == "best"
+    assert "best iterates by their batches" in best.headline
+    assert "iterate" not in well.headline
+    default = ox.train(
+        ox.Problem("FrozenLake-v1", horizon=5), episodes=20, output="uniform", progress=False
+    )
+    assert default.algorithm.output == "uniform"

@@ -20,6 +20,7 @@ from occupax.analysis.run_statistics import (
     ROUNDING,
     WINDOWS,
     RunStatistics,
+    costs_vanish,
     may_end,
 )
 from occupax.analysis.verdict import last_entries, share_text, short, told_apart
@@ -153,7 +154,7 @@ def _reward_unseen(run: RunStatistics) -> Finding | None:
     return Finding(
         "reward-unseen",
         f"no episode received any reward{seeds}, in {run.outcome.episodes[-1]:,} episodes.",
-        f"{EXPLORE}; a longer horizon; more episodes; or a reward for intermediate steps.",
+        f"{_explore(run)}; a longer horizon; more episodes; or a reward for intermediate steps.",
     )
 
 
@@ -172,12 +173,16 @@ def _all_truncated(run: RunStatistics) -> Finding | None:
     if seeds is None:
         return None
     last_return = float(np.mean([row[-1] for row in returns if row.size]))
+    remark = ""
+    if all(costs_vanish(row) for row in returns if row.size):
+        first_return = float(np.mean([row[0] for row in returns if row.size]))
+        remark = f", up from {short(first_return)}: the policies learned to spend less and no more"
     return Finding(
         "horizon",
         f"every episode was truncated at the horizon of {horizon:,} steps{seeds}: none "
         "terminated, so that a goal that ends an episode was never reached, and the return of "
-        f"the last records is {short(last_return)}.",
-        f"a longer horizon, if the environment allows it; {EXPLORE}; or more episodes.",
+        f"the last records is {short(last_return)}{remark}.",
+        f"a longer horizon, if the environment allows it; {_explore(run)}; or more episodes.",
     )
 
 
@@ -199,7 +204,7 @@ def _zero_gradient(run: RunStatistics) -> Finding | None:
         "zero-gradient",
         f"the gradient was exactly 0 in {share_text(max(fractions))} of the records{seeds}: the "
         f"policy did not change{remark}.",
-        f"a larger batch, which observes more; {EXPLORE}, if the reward is rare; and a check "
+        f"a larger batch, which observes more; {_explore(run)}, if the reward is rare; and a check "
         "whether the utility can change (it is constant inside a set that has been reached), and "
         "whether the policy still tries all actions.",
     )
@@ -212,16 +217,51 @@ def _no_progress(run: RunStatistics) -> Finding | None:
         return None
     algorithm = run.outcome.algorithm
     if not getattr(algorithm, "estimates_gradient", True):
-        advice = f"more episodes; a larger explore; or {EXPLORE}."
+        setting = "larger step_size"
+        if hasattr(algorithm, "explore"):
+            setting = "larger explore"
+        advice = f"more episodes; a {setting}; or {_explore(run)}."
         return Finding("no-progress", f"{run.no_progress}.", advice)
     clipped = _mean(np.concatenate(run.entries("clipped")))
     sentence = f"{run.no_progress}; {_step_text(run)}{share_text(clipped)} of the steps"
     return Finding(
         "no-progress",
         f"{sentence} were truncated by the radius.",
-        f"{_longer_steps(algorithm, clipped)}; baseline='mean' or a larger batch, against noise; "
+        f"{_longer_steps(algorithm, clipped)}; {_less_noise(algorithm)}, against noise; "
         "more episodes.",
     )
+
+
+def _explore(run: RunStatistics) -> str:
+    """Return the advice that makes a policy explore, which the utility may do already."""
+    problem = run.outcome.problem
+    if problem is not None and run.counts_reward and _counts_visits(problem.features):
+        return "a larger weight of the term that rewards exploration"
+    return EXPLORE
+
+
+def _counts_visits(feature: Feature) -> bool:
+    """Return whether some feature counts visits."""
+    if isinstance(feature, Stack):
+        return any(map(_counts_visits, feature.parts))
+    return isinstance(feature, VISITS)
+
+
+def _less_noise(algorithm: Algorithm[Any] | None) -> str:
+    """Return the advice that lowers the noise of gradient estimates."""
+    if getattr(algorithm, "baseline", "none") == "none":
+        return "baseline='mean' or a larger batch"
+    return "a larger batch"
+
+
+def _steadier(algorithm: Algorithm[Any] | None) -> str:
+    """Return the advice against a collapse, without settings that are in force."""
+    advice = ["a smaller step_size or radius"]
+    if getattr(algorithm, "weight_guard", None) == 0:
+        advice.append("weight_guard=0.5")
+    if getattr(algorithm, "output", None) != "best":
+        advice.append("output='best', which returns the best observed policy")
+    return "; ".join(advice) + "."
 
 
 def _step_text(run: RunStatistics) -> str:
@@ -262,8 +302,7 @@ def _collapse(run: RunStatistics) -> Finding | None:
     return Finding(
         "collapse",
         f"the utility fell{seeds}{remark} from {start} {deepest.origin} to {end} at the end.",
-        "a smaller step_size or radius; weight_guard=0.5, if importance weights are used; "
-        "output='best', which returns the best observed policy.",
+        _steadier(run.outcome.algorithm),
     )
 
 

@@ -37,6 +37,8 @@ MAX_EXACT_VIOLATION = 0.02
 """Violation of a satisfied constraint, relative to the threshold. Small ones come and go."""
 MAX_ESTIMATED_VIOLATION = 0.05
 """The same for violations that are estimated from episodes and have an error of their own."""
+VANISHING = 0.05
+"""Fraction of the first costs that policies have left if they learn to do nothing."""
 LITTLE = 0.01
 """Fraction of the distance from the initial policy to the optimum that is no progress."""
 GOOD = 0.95
@@ -284,7 +286,7 @@ def may_end(problem: Problem, returns: Float[np.ndarray, " record"]) -> bool:
     A table is searched for reachable terminal states. Of an environment in JAX, or a Gymnasium
     environment with an implementation in JAX, the termination must depend on the state and no
     return be positive, so that a termination would save costs. Of other environments all returns
-    must be equal.
+    must be equal, or costs that fell to almost nothing.
 
     Args:
         problem: The problem.
@@ -297,7 +299,21 @@ def may_end(problem: Problem, returns: Float[np.ndarray, " record"]) -> bool:
         return _reaches_terminal_state(env, problem.sampling_horizon() - 1)
     if (returns <= 0).all() and _end_depends_on_state(env):
         return True
-    return bool((returns == returns[0]).all())
+    return bool((returns == returns[0]).all()) or costs_vanish(returns)
+
+
+def costs_vanish(returns: Float[np.ndarray, " record"]) -> bool:
+    """Return whether all returns are costs that fell to a small fraction of the first ones.
+
+    Policies that learn to do nothing have such returns, where acting costs and the goal is rare.
+
+    Args:
+        returns: Undiscounted returns of the log entries of a seed.
+    """
+    length = max(1, len(returns) // WINDOWS)
+    first = float(returns[:length].mean())
+    last = float(returns[-length:].mean())
+    return bool((returns <= 0).all()) and first < 0 and last >= VANISHING * first
 
 
 def _reaches_terminal_state(env: TabularMDP, steps: int) -> bool:

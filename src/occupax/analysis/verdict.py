@@ -46,7 +46,7 @@ def headline(outcome: Outcome, assessment: Assessment | None) -> str:
     median = float(np.median(known))
     references = assessment.references or References(np.nan)
     sentence = short(median, references.way)
-    sentence += _source_text(len(known), len(assessment.utilities), assessment.source)
+    sentence += _source_text(outcome, assessment)
     sentence += _reference_text(median, references)
     sentence += _return_text(outcome)
     if outcome.problem is not None and assessment.excesses is not None:
@@ -56,15 +56,19 @@ def headline(outcome: Outcome, assessment: Assessment | None) -> str:
     return sentence
 
 
-def _source_text(known: int, seeds: int, source: str) -> str:
-    """Return the number of seeds and the kind of evaluation in brackets."""
+def _source_text(outcome: Outcome, assessment: Assessment) -> str:
+    """Return the number of seeds, the kind of evaluation and of iterate in brackets."""
+    known = int(np.count_nonzero(~np.isnan(assessment.utilities)))
+    seeds = len(assessment.utilities)
     parts: list[str] = []
     if known < seeds:
         parts.append(f"median of {known} of {seeds} seeds")
     elif seeds > 1:
         parts.append(f"median of {seeds} seeds")
-    if source != "exact":
+    if assessment.source != "exact":
         parts.append("estimated")
+    if getattr(outcome.algorithm, "output", None) == "best":
+        parts.append("best iterates by their batches")
     if not parts:
         return ""
     return f" ({', '.join(parts)})"
@@ -105,8 +109,9 @@ def last_entries(outcome: Outcome, metric: str) -> Float[np.ndarray, " seed"]:
 
     A seed that has used up its steps before the others has no entries after that.
     """
-    last = np.full(len(outcome.seeds), np.nan)
-    for i, row in enumerate(outcome.metrics[metric]):
+    rows = outcome.metrics[metric]
+    last = np.full(len(rows), np.nan)
+    for i, row in enumerate(rows):
         known = row
         if outcome.status[i] == "finished":
             known = row[~np.isnan(row)]

@@ -2,9 +2,11 @@
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
+from occupax.algorithms.base import Output
 from occupax.analysis import report
 from occupax.analysis.diagnosis import steep_utility
 from occupax.api.result import Result, as_result
@@ -12,7 +14,7 @@ from occupax.errors import OccupaxWarning, check_path
 from occupax.forking import begin_jax_use
 from occupax.io.results import write_outcome
 from occupax.io.run_folder import locked
-from occupax.problem import Problem, ProblemSource
+from occupax.problem import Problem, ProblemSource, as_problem
 from occupax.samplers import Sampler
 from occupax.training.budgets import read_budget
 from occupax.training.loop import Callback, run
@@ -20,6 +22,8 @@ from occupax.training.setup import (
     AlgorithmSource,
     PolicySource,
     as_algorithm,
+    default_algorithm,
+    first_policy,
     make_setup,
 )
 
@@ -40,6 +44,7 @@ def train(
     checkpoint_every: float = 30.0,
     sampler: Sampler | str = "auto",
     steps: int | None = None,
+    output: Output | None = None,
 ) -> Result:
     """Train a policy for each seed.
 
@@ -74,6 +79,8 @@ def train(
         steps: number of environment steps of each seed, instead of `episodes`. A seed ends with
             the iteration that uses up its steps, whatever the other seeds do. Its metrics are NaN
             in records after its end.
+        output: policy that training returns, in place of that of the algorithm: "last", "best",
+            "average" or "uniform", see `occupax.algorithms.Algorithm`.
 
     Returns:
         Metrics, policies and status of every seed.
@@ -88,6 +95,11 @@ def train(
     instance = None
     if algorithm is not None:
         instance = as_algorithm(algorithm)
+    problem = as_problem(problem)
+    if output is not None:
+        if instance is None:
+            instance = default_algorithm(problem, first_policy(problem, policy))
+        instance = replace(instance, output=output)
     setup = make_setup(problem, [instance], policy, seeds, seed, record_every, exact, sampler)
     warn_of_steep_utility(setup.problem)
     folder = None
