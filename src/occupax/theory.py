@@ -533,7 +533,14 @@ def _check_positive(name: str, value: float) -> None:
 
 
 def check_discount(value: float) -> None:
-    """Raise ValueError for a discount that the theory does not allow."""
+    """Raise ValueError for a discount that the theory does not allow.
+
+    Args:
+        value: discount factor gamma.
+
+    Raises:
+        ValueError: if it is not in [0, 1).
+    """
     if not 0 <= value < 1:
         raise ValueError(f"discount must lie in [0, 1), got {value}.")
 

@@ -103,7 +103,7 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Arrays]:
 
 def _check_config(config: dict[str, Any]) -> None:
     """Raise an error if parts of a configuration are missing or invalid."""
-    units = [name for name in ("episodes", "steps") if config[name] is not None]
+    units = [name for name in ("episodes", "steps") if config.get(name) is not None]
     if len(units) != 1:
         raise ValueError("one of episodes and steps must be a number, the other one null.")
     check_integer(units[0], config[units[0]], maximum=2**63)

@@ -22,7 +22,7 @@ def setup_config(setup: Setup, budget: Budget) -> tuple[dict[str, Any], Arrays]:
 
 def budget_of(config: dict[str, Any]) -> Budget:
     """Return the budget of a configuration."""
-    return Budget(config["episodes"], config["steps"])
+    return Budget(config.get("episodes"), config.get("steps"))
 
 
 def make_outcomes(
