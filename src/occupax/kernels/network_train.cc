@@ -93,7 +93,8 @@ void run_epoch(Learner<T>& learner, Block<T>& block, const T* inputs, int64_t mo
   const int64_t number = (count + most - 1) / most;
   const int64_t width = learner.shape.widths.back();
   for (int64_t i = 0; i < number; ++i) {
-    const T used = static_cast<T>((count - i + number - 1) / number);
+    const int64_t steps = (count - i + number - 1) / number;
+    const T used = static_cast<T>(steps);
     learner.begin();
     for (int64_t place = i; place < count;) {
       block.rows = 0;
@@ -159,8 +160,7 @@ void softmax_row(Block<T>& block, int64_t row, const Surrogate<T>& of, T clip, T
   const int64_t t = block.place[row];
   const int64_t action = static_cast<int64_t>(of.actions[t]);
   const T shift = block.softmax(row, error);
-  const T slope =
-      scale * surrogate_slope(of, t, block.logits(row)[action] - shift, clip, sums);
+  const T slope = scale * surrogate_slope(of, t, block.logits(row)[action] - shift, clip, sums);
   for (int64_t a = 0; a < block.actions(); ++a) error[a] *= -slope;
   error[action] += slope;
 }
@@ -246,8 +246,8 @@ ffi::Error Train(ffi::ThreadPool pool, In<D> policies, In<D> critics, In<ffi::S3
                     input.size == steps * shape.sizes[0] &&
                     critic_input.size == steps * critic_shape.sizes[0] &&
                     action.size == steps * std::max<int64_t>(entries, 1) &&
-                    (entries == 0 || has_own || outputs == 2 * entries) &&
-                    log_prob.size == steps && advantage.size == steps && weight.size == steps &&
+                    (entries == 0 || has_own || outputs == 2 * entries) && log_prob.size == steps &&
+                    advantage.size == steps && weight.size == steps &&
                     target.size == steps * heads && head_weight.size == heads &&
                     bit.size == epochs * steps && setting.size == 4 && count.size == 2 && most > 0;
   if (!fits) return refused(LEARNERS);

@@ -52,8 +52,7 @@ void apply(const Table& table, const int32_t* actions, const double* vector, dou
   const int64_t blocks = blocks_of(table, threads, table.actions);
   run(table, blocks, [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s)
-      result[s] =
-          vector[s] - discount * table.expectation(s * table.actions + actions[s], vector);
+      result[s] = vector[s] - discount * table.expectation(s * table.actions + actions[s], vector);
   });
 }
 
