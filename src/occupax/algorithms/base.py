@@ -136,7 +136,7 @@ class Algorithm(eqx.Module, Generic[State]):
     @property
     @abstractmethod
     def phases(self) -> tuple[Phase[State], ...]:
-        """Kinds of iteration."""
+        """Phases of the algorithm: batch size and update of each kind of iteration."""
 
     @abstractmethod
     def init(self, problem: Problem, policy: Policy) -> State:

@@ -73,7 +73,7 @@ class CartPole(PoleOnCart):
     action_space: ActionSpace = eqx.field(default=DiscreteActions(2), init=False, static=True)
 
     def force(self, action: Int[ArrayLike, ""]) -> Float[Array, ""]:
-        """A push of 10 N in either direction."""
+        """Return a force of 10 N, to the right for action 1 and to the left for action 0."""
         return jnp.where(jnp.asarray(action) == 1, PUSH, -PUSH)
 
 

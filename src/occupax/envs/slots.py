@@ -190,7 +190,7 @@ class Slots:
         row[...] = vector.reshape(row.shape)
 
     def _not_finite(self) -> Failures:
-        """Return the episodes whose last observation is not finite."""
+        """Return an error text for each slot whose last observation is not finite."""
         observations = self.entries["following"]
         if not np.issubdtype(observations.dtype, np.floating):
             return {}

@@ -50,7 +50,7 @@ class Dynamics(NamedTuple):
         return sparse.csr_array(choice @ self.transition)
 
     def following(self, values: Float[np.ndarray, " S"]) -> StateActionArray:
-        """The expected value of the next state."""
+        """Return the expected value of the next state for each state and action."""
         return (self.transition @ values).reshape(self.shape)
 
     def discounted_solve(

@@ -282,7 +282,10 @@ def _global_columns(
 
 
 class _Supports:
-    """States that the actions of each state lead to, with the state itself."""
+    """Indices and coefficients of the flow equations, padded to one length for every state.
+
+    The indices of a state are the next states of its actions and the state itself.
+    """
 
     def __init__(self, transition: sparse.csr_array, shape: tuple[int, int]):
         S, A = shape

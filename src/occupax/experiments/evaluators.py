@@ -30,7 +30,7 @@ class RecordEvaluator(ABC):
 
     @abstractmethod
     def record(self, policies: Sequence[Policy]) -> None:
-        """Take the policies of a record."""
+        """Store or evaluate the policies of all runs at one record."""
 
     @abstractmethod
     def values(self) -> Values:

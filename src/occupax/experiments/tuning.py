@@ -259,7 +259,11 @@ class HyperparameterSearch:
 def make_search(
     scale: Scale, task: Task, method: str, printed: Any, changes: Mapping[str, Any] | None = None
 ) -> HyperparameterSearch:
-    """Return a search. A small scale has one N, one round, and stays within the range."""
+    """Return the hyperparameter search of a method on a task.
+
+    At a small scale, the search has one snapshot batch N and one score, and its range of step sizes
+    is never extended.
+    """
     snapshots = task.snapshots
     extensions = MAX_EXTENSIONS
     if not scale.whole:

@@ -62,7 +62,7 @@ def sent_policy(policy: Policy) -> SentPolicy:
 
 
 def sent(tree: Any, send: Callable[[Policy], Any] = sent_policy) -> Any:
-    """Return a tree as it is sent: arrays of NumPy, and what `send` makes of each policy."""
+    """Return a tree to send: arrays as NumPy arrays, and each policy converted by `send`."""
 
     def send_node(node: Any) -> Any:
         if isinstance(node, Policy):
@@ -73,7 +73,7 @@ def sent(tree: Any, send: Callable[[Policy], Any] = sent_policy) -> Any:
 
 
 def received(tree: Any, form: Policy) -> Any:
-    """Return a tree that was sent, with the functions of a policy of the same structure."""
+    """Restore a tree that was sent. The functions of its policies are those of `form`."""
 
     def receive(leaf: Any) -> Any:
         return as_arrays(leaf.received(form) if isinstance(leaf, SentPolicy) else leaf)

@@ -97,7 +97,7 @@ class JaxSource(ProgramSource):
 
 
 class StepKeys(NamedTuple):
-    """Random keys of a step, and the numbers that they are derived from."""
+    """Random keys of a step, with the trajectory numbers and the time that determine them."""
 
     live: Bool[Array, " n"]
     key: Key[Array, ""]

@@ -78,7 +78,7 @@ class Utility(eqx.Module):
     @property
     @abstractmethod
     def smoothness(self) -> Smoothness:
-        """The constants of the theory."""
+        """Bounds of the gradient of F and of its Lipschitz constants."""
 
     @property
     def linear(self) -> bool:
@@ -250,7 +250,7 @@ class Sum(Utility):
         return parts[0] if _are_equal(parts) else Stack(*parts)
 
     def bound(self, env: DecisionProcess, discount: float, features: Feature | None) -> Utility:
-        """Return the sum of the bound terms, with the sizes of their parts."""
+        """Return the utility for a problem: the sum of the terms, bound to the problem."""
         terms = tuple(term.bound(env, discount, features) for term in self.terms)
         counted = [term.features() for term in self.terms]
         if features is not None or _are_equal(counted):
@@ -356,7 +356,7 @@ class Custom(Utility):
         discount: float,
         features: Feature | None,
     ) -> Utility:
-        """Return the function of the problem's features."""
+        """Return the utility for a problem, with the features of the problem."""
         if features is None:
             return self
         return Custom(

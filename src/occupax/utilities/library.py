@@ -74,7 +74,7 @@ class Reward(TotalUtility):
         discount: float,
         features: Feature | None,
     ) -> Utility:
-        """Return the return as a function of the problem's features."""
+        """Return the utility for a problem: the return as a function of the problem's features."""
         if features is None or isinstance(features, feature_maps.Reward):
             return self
         if isinstance(features, feature_maps.StateAction) and isinstance(env, TabularMDP):
@@ -239,7 +239,7 @@ class Entropy(StateUtility):
         discount: float,
         features: Feature | None,
     ) -> Utility:
-        """Return the entropy of the distribution of visits in the problem."""
+        """Return the utility for a problem, scaled by 1 - discount unless it has a scale."""
         if self.scale is not None:
             return self
         return Entropy(self.smoothing, 1.0 - discount)

@@ -69,7 +69,7 @@ class Imitation(Utility):
 
     @property
     def factor(self) -> float:
-        """The factor from the occupancy to a distribution, 1 outside of a problem by default."""
+        """Factor that scales the occupancy to a distribution. 1 by default, without a problem."""
         return 1.0 if self.scale is None else self.scale
 
     def smoothed(self, occupancy: Any) -> tuple[Any, Any]:
@@ -100,7 +100,7 @@ class Imitation(Utility):
         return self.counted
 
     def bound(self, env: DecisionProcess, discount: float, features: Feature | None) -> Utility:
-        """Return the divergence from the target in the problem's features."""
+        """Return the utility for a problem, with the scale and the features of the problem."""
         scale = 1.0 - discount if self.scale is None else self.scale
         counted = self.counted if features is None else features
         target = self.target
