@@ -13,9 +13,9 @@ import pytest
 
 import occupax as ox
 from occupax.analysis import comparison, report
-from occupax.analysis.comparison import differing, telling_names
+from occupax.analysis.comparison import differing, short_names
 from occupax.analysis.visits import grid_map, visits
-from occupax.io import results
+from occupax.io import codec, results
 from occupax.outcome import Assessment
 from occupax.training.assessment import assess
 from results import LAKE, Page, make_problem, make_result, written
@@ -39,10 +39,9 @@ def compared(tmp_path_factory) -> tuple[str, Page]:
     return written(file, ("slow", worse), ("fast", with_settings(better, step_size=0.5)))
 
 
-def test_what_differs_comes_with_the_names(compared):
+def test_settings_that_differ_are_in_a_table_and_marked(compared):
     text, page = compared
-    assert "slow: step_size=0.25" in page.words
-    assert "fast: step_size=0.5" in page.words
+    assert "slow: " not in page.words
     assert '<td class="words">0.25</td>' in text.replace("\n", "")
     assert re.findall(r"<mark>(\w+)\(", text) == [
         "REINFORCE",
@@ -58,13 +57,13 @@ def test_the_comparison_begins_with_what_the_policies_are_worth(compared):
     """
     text, page = compared
     assert (
-        text.index("What the trained policies are worth")
-        < text.index("What differs")
+        text.index("<h3>Trained policies")
         < text.index("Against sampled")
+        < text.index("Settings that differ")
     )
-    assert text.index('id="compare-profile"') < text.index("What differs")
-    assert any(cell.startswith("-3.000") for cell in page.cells)
-    assert any(cell.startswith(f"{1.5 / 16:#.4g}") for cell in page.cells)
+    assert text.index('id="compare-profile"') < text.index("Against sampled")
+    assert any(cell.startswith("-3.00") for cell in page.cells)
+    assert any(cell.startswith(f"{1.5 / 16:#.3g}") for cell in page.cells)
     assert page.cells.count("best") == 2
     assert text.count("<details>") == 2
 
@@ -75,13 +74,44 @@ def test_tables_of_one_size_are_told_apart():
     assert not comparison._one_table([("a", make_result()), ("b", other)])
 
 
-def test_names_say_no_more_than_they_must():
+def test_names_are_short():
     one = make_result()
     assert differing([("a", one), ("b", one)]) == {}
-    assert telling_names([("a", one), ("b", one)]) == ["a", "b"]
-    other = with_settings(one, step_size=0.5, baseline="none", batch=7, radius=3.0)
-    assert telling_names([("b", other)]) == ["b"]
-    assert telling_names([("a", one), ("b", other)])[1].count("=") == 3
+    assert short_names([("a", one), ("b", with_settings(one, step_size=0.5))]) == ["a", "b"]
+    setup = one.config["setup"] | {"algorithm": codec.pack({"a": ox.TSIVRPG()})[0]["dict"]["a"]}
+    other = replace(one, config=one.config | {"setup": setup})
+    assert short_names([("a", one), ("b", other)]) == ["a: REINFORCE", "b: TSIVRPG"]
+
+
+def test_different_problems_share_no_axis(tmp_path: Path):
+    other = make_result(problem=make_problem(ox.utilities.Entropy()))
+    text, page = written(tmp_path / "page.html", ("a", make_result()), ("b", other))
+    assert "Different problems" in page.words
+    assert 'id="compare-' not in text
+    assert text.count("<details open>") == 2
+
+
+def test_a_constraint_is_drawn_beside_the_utility_with_its_threshold(tmp_path: Path):
+    cost = np.zeros((16, 4))
+    cost[3:] = 1.0
+    for bound in ({"at_most": 2.0}, {"at_least": 0.5}):
+        constraint = ox.Constraint(cost, name="cost", **bound)
+        options = {"discount": 0.9, "horizon": 20, "constraints": [constraint]}
+        problem = ox.Problem(LAKE, ox.utilities.LogCoverage(), **options)
+        made = make_result(problem=problem)
+        violation = np.arange(15.0).reshape(3, 5)
+        result = replace(made, metrics=made.metrics | {"violation/cost": violation})
+        utility, chart = report._headlines("run", result, report._assessment(result))
+        assert utility.series[1].name == "trained policies (exact)"
+        assert utility.series[1].y == pytest.approx([np.median(result.utilities)])
+        expected = constraint.limit + constraint.sign * np.arange(5.0, 10.0)
+        np.testing.assert_allclose(chart.series[0].y, expected)
+        assert chart.levels[0].y == constraint.limit
+        costs = [(ox.exact.occupancy(problem, it) * cost).sum() for it in result.policies]
+        assert chart.series[1].y == pytest.approx([np.median(costs)], rel=1e-5)
+        infeasible = constraint.limit + constraint.sign
+        assert chart.forbidden is not None
+        assert chart.forbidden[0] < infeasible < chart.forbidden[1]
 
 
 def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(
@@ -94,8 +124,8 @@ def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(
     text, page = written(tmp_path / "page.html", ("lake", result))
     order = [
         'class="headline"',
-        "Utility and return",
-        "What the policy does",
+        "<h3>Utility",
+        "<h3>Visits",
         "<h3>Seeds",
         "<h3>Settings",
         "Diagnostics",
@@ -104,7 +134,7 @@ def test_a_page_begins_with_how_good_it_is_and_what_the_policy_does(
     assert places == sorted(places)
     assert "<details>" not in text
     assert f"data:image/gif;base64,{base64.b64encode(b'GIF89a').decode()}" in text
-    assert "The same all the time, and not drawn: " in page.words
+    assert "Constant: " in page.words
     labels = " ".join(label for label in page.labels if label)
     assert "largest" not in labels
 
@@ -181,7 +211,7 @@ def test_a_constraint_of_any_name_has_its_charts(tmp_path: Path, name: str):
     text, page = written(tmp_path / "page.html", ("lake", result))
     anchors = re.findall(r' id="([^"]*)"', text)
     assert len(set(anchors)) == len(anchors)
-    assert any(f"violation of {name}".lower() in str(label).lower() for label in page.labels)
+    assert any(f"multiplier of {name}".lower() in str(label).lower() for label in page.labels)
     figure = result.plot(f"violation/{name}")
     np.testing.assert_array_equal(figure.axes[0].lines[-1].get_ydata(), np.arange(5.0) + 5)
 

@@ -90,6 +90,8 @@ class Chart(_Figure):
     numbers."""
     singles: tuple[Series, ...] = ()
     """Thin lines behind the first series, such as the single seeds that it is the median of."""
+    forbidden: tuple[float, float] | None = None
+    """Ends of a range of the y axis that is coloured, such as the violation of a constraint."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -34,15 +34,18 @@ MATTERS = (
 """The settings in which two runs of one problem agree."""
 OF_NO_ACCOUNT = ("Time", "Records", "Versions")
 """What is told of each run, but is no setting of it."""
-LONGEST, MAX_PARTS = 30, 3
-"""How many letters of a setting a name has, and how many settings."""
+MIN_SEEDS_OF_PROFILE = 5
+"""Number of seeds from which on a performance profile is drawn."""
 
 
 def compare(runs: Runs, assessments: Sequence[Assessment]) -> dict[str, Any]:
     """Return the part of a page that compares several runs by their evaluations."""
     utilities = [assessment.utilities for assessment in assessments]
     exact = all("exact_utility" in outcome.metrics for _, outcome in runs)
-    shown = ("exact_utility" if exact else "utility", "return")
+    shown = ["exact_utility" if exact else "utility"]
+    problems = [outcome.problem for _, outcome in runs]
+    if any(one is None or verdict.has_reward(one.objective) for one in problems):
+        shown.append("return")
     settings = differing(runs)
     different = [name.lower() for name in MATTERS if name in settings]
     if "environment" not in different and not _one_table(runs):
@@ -52,11 +55,11 @@ def compare(runs: Runs, assessments: Sequence[Assessment]) -> dict[str, Any]:
         levels = verdict.levels(assessments[0].references)
     return {
         "differences": different,
-        "settings": [[name, *texts] for name, texts in settings.items()],
+        "settings": [[name, *texts] for name, texts in settings.items() if UNKNOWN not in texts],
         "names": [name for name, _ in runs],
         "worth": None if different else _worth(runs, utilities),
-        "profile": None if different else _profile(runs, utilities),
-        "parts": [_against(runs, shown, against, levels) for against in AXES],
+        "profile": None if different else _seeds_chart(runs, utilities),
+        "parts": [] if different else [_against(runs, shown, axis, levels) for axis in AXES],
     }
 
 
@@ -89,20 +92,13 @@ def _flat_settings(outcome: Outcome) -> dict[str, str]:
     return plain | {"Algorithm": verdict.algorithm_name(outcome)} | own
 
 
-def telling_names(runs: Runs) -> list[str]:
-    """Return the names of runs with the settings that distinguish them."""
-    settings = {name: texts for name, texts in differing(runs).items() if name != "Seeds"}
-    common = {name: texts for name, texts in settings.items() if describe.UNKNOWN not in texts}
-    labels: list[str] = []
-    for i, (name, _) in enumerate(runs):
-        parts = [
-            texts[i] if key[0].isupper() else f"{key}={texts[i]}" for key, texts in common.items()
-        ]
-        label = ", ".join(
-            part if len(part) <= LONGEST else f"{part[:LONGEST]}..." for part in parts[:MAX_PARTS]
-        )
-        labels.append(f"{name}: {label}" if label else name)
-    return labels
+def short_names(runs: Runs) -> list[str]:
+    """Return the names of runs, with their algorithms if each run has another one."""
+    algorithms = [verdict.algorithm_name(outcome) for _, outcome in runs]
+    names = [name for name, _ in runs]
+    if len(runs) < 2 or len(set(algorithms)) < len(runs):
+        return names
+    return [f"{name}: {algorithm}" for name, algorithm in zip(names, algorithms, strict=True)]
 
 
 def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None:
@@ -135,6 +131,22 @@ def _worth(runs: Runs, utilities: Sequence[np.ndarray]) -> dict[str, Any] | None
         rows.append([*row, _bounded(difference), _bounded(likely)])
     header = ["Run", "Seeds", "Utility", "Difference to the best", "Probability to beat the best"]
     return {"header": header, "rows": rows}
+
+
+def _seeds_chart(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:
+    """Return the utilities of all seeds: as profiles, or as points for few seeds."""
+    seeds = [int(np.isfinite(values).sum()) for values in utilities]
+    if min(seeds) >= MIN_SEEDS_OF_PROFILE:
+        return _profile(runs, utilities)
+    if max(seeds) < 2:
+        return None
+    series: list[Series] = []
+    for (name, outcome), values in zip(runs, utilities, strict=True):
+        seed_numbers = np.array(outcome.seeds, float)
+        series.append(Series(name, seed_numbers, np.asarray(values, float), style="points"))
+    title, caption = "Trained policies", "Utility of the trained policy of each seed."
+    labels = ("seed", "utility of the trained policy")
+    return Chart("compare-profile", title, caption, *labels, tuple(series))
 
 
 def _profile(runs: Runs, utilities: Sequence[np.ndarray]) -> Chart | None:

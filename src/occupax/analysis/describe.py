@@ -15,7 +15,9 @@ from occupax.analysis import plots, verdict
 from occupax.analysis.charts import MAX_POINTS, Chart, Series, figure_name, seeds_series, spread
 from occupax.analysis.saved_text import words
 from occupax.analysis.statistics import moving_average, quartiles
+from occupax.display import in_words
 from occupax.errors import unknown
+from occupax.features import Stack
 from occupax.io.codec import class_name
 from occupax.io.records import EXACT
 from occupax.outcome import Outcome, References
@@ -53,12 +55,8 @@ METRICS = {
         files("occupax.analysis").joinpath("metrics.toml").read_text("utf-8")
     ).items()
 }
-HEADLINES, DIAGNOSTICS = (
-    [metric for metric, words in METRICS.items() if words.shown == size]
-    for size in ("large", "small")
-)
-"""The metrics that a report shows large, and those that it shows small as far as they were
-recorded."""
+DIAGNOSTICS = [metric for metric, entry in METRICS.items() if entry.shown == "small"]
+"""Metrics that a report draws small, as far as they were logged."""
 
 
 def describe_metric(metric: str) -> MetricWords:
@@ -71,12 +69,12 @@ def describe_metric(metric: str) -> MetricWords:
 
 
 def number(value: Any) -> str:
-    """A number for a table: four digits, or all of an integer."""
+    """Return a number for a table: three digits, or all digits of an integer."""
     if np.isnan(value):
         return UNKNOWN
     if value == 0 or isinstance(value, np.integer) or 1000 <= abs(value) < 1e9:
         return f"{value:,.0f}"
-    return f"{value:#.4g}".removesuffix(".")
+    return f"{value:#.3g}".removesuffix(".")
 
 
 def settings(outcome: Outcome) -> list[tuple[str, str]]:
@@ -100,14 +98,14 @@ def settings(outcome: Outcome) -> list[tuple[str, str]]:
     )
     return [
         ("Environment", verdict.environment_text(outcome)),
-        *((name.capitalize(), words(problem.get(name), arrays)) for name in parts),
+        *((name.capitalize(), _problem_words(outcome, name)) for name in parts),
         ("Algorithm", words(setup["algorithm"], arrays)),
         ("Policy", class_name(setup["policy"])),
         ("Episodes", _sampled(outcome, outcome.episodes, "episodes")),
         ("Steps", _sampled(outcome, outcome.steps, "steps")),
         ("Seeds", _seeds(outcome.seeds)),
         ("Records", f"one every {every}, {len(outcome.episodes):,} in all"),
-        ("Time", f"{outcome.seconds:,.0f} seconds"),
+        ("Time", f"{outcome.seconds:,.1f} s"),
         ("Versions", f"{', '.join(versions)}; {precision}"),
     ]
 
@@ -124,6 +122,23 @@ def _sampled(outcome: Outcome, counts: np.ndarray, name: str) -> str:
     if budget is None or fewest == most == budget:
         return f"{sampled} for each seed"
     return f"{sampled} for each seed, of a budget of {budget:,}"
+
+
+def _problem_words(outcome: Outcome, name: str) -> str:
+    """Return a part of the problem as the user has stated it.
+
+    The saved utility and features of a problem with constraints have a part for each constraint.
+    """
+    problem = outcome.problem
+    if problem is not None and problem.constraints:
+        if name == "utility":
+            return in_words(problem.objective)
+        if name == "features" and isinstance(problem.features, Stack):
+            return in_words(problem.features.parts[0])
+        if name == "constraints":
+            return ", ".join(map(str, problem.constraints))
+    fields = outcome.config["setup"]["problem"].get("fields", {})
+    return words(fields.get(name), outcome.arrays)
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:
@@ -207,12 +222,14 @@ def metric_chart(
     lines = zip(outcome.seeds, own, values, strict=True) if 1 < count <= MAX_SINGLE_LINES else ()
     singles = tuple(Series(f"seed {seed}", x, y) for seed, x, y in lines)
     axis = "sampled episodes" if against == "episodes" else "environment steps, median"
-    axis += f"\n(moving average of {window} records)" if window > 1 else ""
     levels = verdict.levels(references) if metric in UTILITIES else ()
+    caption = words.meaning
+    if window > 1:
+        caption += f" Moving average of {window} log entries."
     return Chart(
         name,
         verdict.algorithm_name(outcome),
-        words.meaning,
+        caption,
         axis,
         words.label,
         tuple(series),

@@ -40,6 +40,7 @@ ROUND = (1, 2, 2.5, 5, 10)
 """Steps between the numbers of an axis, but for a power of ten."""
 COLOUR_MAP = "viridis"
 """Colours of visits, everywhere."""
+FORBIDDEN_COLOUR = "#d55e00"
 EXPONENT = 0.5
 """Exponent of visits in the scale of colours: the square root shows rare visits too."""
 WALL_COLOUR = "#b0b0b0"
@@ -141,8 +142,8 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
             one.x,
             one.y,
             color=colour,
-            linewidth=0.6,
-            alpha=0.35,
+            linewidth=0.8,
+            alpha=0.5,
             label=name,
             gid=f"part-singles-{i}",
         )
@@ -163,6 +164,7 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
         axes.update_datalim([(0.0, level.y) for level in chart.levels], updatex=False)
         axes.autoscale_view()
     _finish(axes, chart)
+    _colour_forbidden(axes, chart)
     if not bare:
         longest = max((len(part.name) for part in (*chart.series, *chart.levels)), default=0)
         columns = max(
@@ -173,6 +175,16 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
         )
         figure.suptitle(fill(chart.title, LETTERS_A_TITLE_ROW), fontsize=13, fontweight="bold")
     return figure
+
+
+def _colour_forbidden(axes: Any, chart: Chart) -> None:
+    """Colour the visible part of the forbidden range, without a change of the axis."""
+    if chart.forbidden is None:
+        return
+    limits = axes.get_ylim()
+    low, high = np.clip(chart.forbidden, *limits)
+    axes.axhspan(low, high, color=FORBIDDEN_COLOUR, alpha=0.12, linewidth=0)
+    axes.set_ylim(*limits)
 
 
 def _draw_series(axes: Any, series: Series, style: Look, index: int, band: str) -> None:

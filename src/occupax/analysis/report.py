@@ -3,7 +3,7 @@
 import base64
 import io
 import warnings
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from occupax.analysis import describe, page, statistics, verdict
-from occupax.analysis.charts import Chart, Maps, figure_name, thin
-from occupax.analysis.comparison import Runs, compare, differing, telling_names
+from occupax.analysis.charts import Chart, Level, Maps, Series, figure_name, seeds_series, thin
+from occupax.analysis.comparison import Runs, compare, differing, short_names
 from occupax.analysis.densities import density_maps, has_density
 from occupax.analysis.describe import (
     DIAGNOSTICS,
-    HEADLINES,
     UNKNOWN,
     describe_metric,
     number,
@@ -40,8 +39,8 @@ from occupax.training.recording import record_preview
 
 REPORT = "report.html"
 POINTS_OF_SMALL_CHART = 80
-OF_CONSTRAINTS = ("multiplier/", "violation/")
-"""What the metrics of constraints begin with."""
+OF_CONSTRAINTS = ("multiplier/",)
+"""Prefix of the metrics of constraints that are drawn small."""
 
 
 def write_report(runs: Runs, path: str | Path) -> None:
@@ -66,7 +65,7 @@ def write_report(runs: Runs, path: str | Path) -> None:
     printable = [(_printable(name), outcome) for name, outcome in runs]
     # the page has its own colours, independent of the user's style
     with style.context("default"):
-        labels = telling_names(printable)
+        labels = short_names(printable)
         labelled = list(zip(labels, [outcome for _, outcome in runs], strict=True))
         assessments = [_assessment(outcome) for _, outcome in runs]
         marked = set(differing(labelled))
@@ -123,10 +122,9 @@ def _section(
 ) -> dict[str, Any]:
     columns = {
         "Utility": assessment.utilities,
-        **({} if assessment.gaps is None else {"Left at most": assessment.gaps}),
+        **({} if assessment.gaps is None else {"Certified gap": assessment.gaps}),
         **_slacks(outcome, assessment),
-        "Return": verdict.last_entries(outcome, "return"),
-        "Discounted return": verdict.last_entries(outcome, "discounted_return"),
+        **_returns(outcome),
         "Steps per episode": verdict.last_entries(outcome, "episode_length"),
         "Environment steps": outcome.steps[:, -1],
     }
@@ -180,11 +178,9 @@ def _section(
             *(number(_median(column)) for column in columns.values()),
         ],
         "several": len(outcome.seeds) > 1,
-        "headlines": [
-            _titled(anchor, outcome, metric, others)
-            for metric in HEADLINES
-            if _known(recorded[metric])
-        ],
+        "problem": verdict.problem_name(outcome),
+        "goals": "Utility and constraints" if _has_constraints(outcome) else "Utility",
+        "headlines": _headlines(anchor, outcome, assessment),
         "maps": _visits(anchor, outcome, assessment),
         "picture": _picture(outcome, assessment),
         "diagnostics": diagnostics,
@@ -221,6 +217,92 @@ def _slacks(outcome: Outcome, assessment: Assessment) -> dict[str, Float[np.ndar
         return {}
     pairs = enumerate(outcome.problem.constraints)
     return {f"Slack of {constraint}": -assessment.excesses[:, k] for k, constraint in pairs}
+
+
+def _has_constraints(outcome: Outcome) -> bool:
+    return outcome.problem is not None and bool(outcome.problem.constraints)
+
+
+def _counts_reward(outcome: Outcome) -> bool:
+    """Return whether the utility has the reward. True if the problem is unknown."""
+    return outcome.problem is None or verdict.has_reward(outcome.problem.objective)
+
+
+def _returns(outcome: Outcome) -> dict[str, Float[np.ndarray, " seed"]]:
+    """Return the last returns of each seed by a heading, if the utility has the reward."""
+    if not _counts_reward(outcome):
+        return {}
+    return {
+        "Return": verdict.last_entries(outcome, "return"),
+        "Discounted return": verdict.last_entries(outcome, "discounted_return"),
+    }
+
+
+def _headlines(anchor: str, outcome: Outcome, assessment: Assessment) -> list[Chart]:
+    """Return the large charts: the utility, each constraint, and a return that is maximised."""
+    utility = _titled(anchor, outcome, "utility", assessment.references)
+    charts = [_with_assessed(utility, outcome, assessment.utilities, assessment.source)]
+    if outcome.problem is not None:
+        for index, constraint in enumerate(outcome.problem.constraints):
+            if f"violation/{constraint.name}" in outcome.metrics:
+                charts.append(_constraint_chart(anchor, outcome, assessment, index))
+    if _counts_reward(outcome):
+        charts.append(_titled(anchor, outcome, "return"))
+    return [chart for chart in charts if any(_known(series.y) for series in chart.series)]
+
+
+def _with_assessed(
+    chart: Chart, outcome: Outcome, values: Float[np.ndarray, " seed"], source: str
+) -> Chart:
+    """Return a chart with the median and the quartiles of the trained policies at its end."""
+    if not _known(values):
+        return chart
+    end = outcome.episodes[-1:].astype(float)
+    kind = "exact" if source == "exact" else "new episodes"
+    known = values[np.isfinite(values)]
+    point = seeds_series(f"trained policies ({kind})", end, known[:, None])
+    caption = f"{chart.caption} The marker at the end: the trained policies ({source})."
+    points = replace(point, style="points")
+    return replace(chart, series=(*chart.series, points), caption=caption)
+
+
+def _constraint_chart(anchor: str, outcome: Outcome, assessment: Assessment, index: int) -> Chart:
+    """Return the course of the quantity of a constraint, with its threshold."""
+    assert outcome.problem is not None  # noqa: S101
+    constraint = outcome.problem.constraints[index]
+    chart = _titled(anchor, outcome, f"violation/{constraint.name}")
+
+    def value(violation: Any) -> Any:
+        return constraint.limit + constraint.sign * violation
+
+    series = tuple(_mapped(one, value) for one in chart.series)
+    singles = tuple(_mapped(one, value) for one in chart.singles)
+    words = "at most" if constraint.upper else "at least"
+    level = Level(f"{words} {constraint.limit:g}", constraint.limit)
+    far = constraint.sign * np.inf
+    forbidden = (min(constraint.limit, far), max(constraint.limit, far))
+    chart = replace(
+        chart,
+        title=str(constraint),
+        caption="Mean over about the last ten iterations. The coloured side is infeasible.",
+        y_label=constraint.name,
+        series=series,
+        singles=singles,
+        levels=(level,),
+        forbidden=forbidden,
+    )
+    if assessment.excesses is None:
+        return chart
+    values = value(assessment.excesses[:, index])
+    return _with_assessed(chart, outcome, values, assessment.source)
+
+
+def _mapped(series: Series, function: Callable[[Any], Any]) -> Series:
+    """Return a series with a function of its values. A decreasing function swaps the bounds."""
+    if series.lower is None or series.upper is None:
+        return replace(series, y=function(series.y))
+    bounds = np.sort([function(series.lower), function(series.upper)], axis=0)
+    return replace(series, y=function(series.y), lower=bounds[0], upper=bounds[1])
 
 
 def _titled(

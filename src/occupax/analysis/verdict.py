@@ -253,6 +253,13 @@ def _status_text(status: tuple[str, ...]) -> str:
     return ", ".join(f"{status.count(kind)} {kind}" for kind in kinds)
 
 
+def problem_name(outcome: Outcome) -> str:
+    """Return the problem in a few words: the class of the utility and the environment."""
+    if outcome.problem is None:
+        return f"Training on {environment_text(outcome)}"
+    return f"{type(outcome.problem.objective).__name__} on {environment_text(outcome)}"
+
+
 def run_name(outcome: Outcome) -> str:
     """Return the default name of a run, with its algorithm and its environment."""
     return f"{algorithm_name(outcome)} on {environment_text(outcome)}"

@@ -234,9 +234,8 @@ def _print_seeds(title: str, result: ox.Result, median: dict[str, float | None])
     rows = _rows(columns)
     is_several = len(rows) > 1
     if is_several:
-        last = {"seed": "median", "utility": median["utility"]}
-        rows.append(dict.fromkeys(columns, "") | last)
-    print_table(title, rows, last_apart=is_several)
+        rows.append({"seed": "median", "utility": median["utility"]})
+    print_table(title, rows, missing="", last_apart=is_several)
 
 
 def _last_returns(result: ox.Result) -> list[float | None]:
