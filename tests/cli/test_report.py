@@ -35,7 +35,7 @@ def runs(tmp_path_factory):
         made = make_result(seeds=seeds)
         others = {name: np.zeros_like(made.metrics["utility"]) for name in COMMON_METRICS}
         made = replace(made, metrics=others | made.metrics)
-        config: Any = {**header("occupax-run"), "episodes": 100, **made.config}
+        config: Any = {**header("occupax-run"), "episodes": 100, "steps": None, **made.config}
         rest = {"seed": 0, "record_every": 1, "exact": False, "random_numbers": "kernel"}
         config["setup"] = {**rest, **config["setup"], "seeds": list(made.seeds)}
         config["fingerprint"] = fingerprint(config["setup"], made.arrays)
