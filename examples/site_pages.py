@@ -9,11 +9,13 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+COLUMNS = 80
 CATALOGUE = "<!-- catalogue of environments -->"
 FRAME = re.compile(r"^[│╭╰]\s?|\s*[│╮╯]$|─+", re.MULTILINE)
 COMMANDS = """\
@@ -65,7 +67,12 @@ def read_package() -> dict[str, Any]:
 
 def without_frame(text: str) -> str:
     """Return the help of a command without the boxes around its options."""
-    lines = [FRAME.sub("", line).rstrip() for line in text.strip().splitlines()]
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        plain = FRAME.sub("", line).rstrip()
+        indent = plain[: len(plain) - len(plain.lstrip())]
+        options: Any = {"break_long_words": False, "break_on_hyphens": False}
+        lines += textwrap.wrap(plain, COLUMNS, subsequent_indent=indent, **options) or [""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 

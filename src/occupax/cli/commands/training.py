@@ -10,6 +10,7 @@ import tyro
 
 import occupax as ox
 from occupax.algorithms import Budget
+from occupax.analysis.sweep_page import SWEEP_PAGE, SweepRow, write_sweep_page
 from occupax.analysis.verdict import finding_lines, has_reward, last_entries, share_text, short
 from occupax.api.sweeps import NOTHING_LEARNED
 from occupax.cli import names, settings
@@ -309,6 +310,11 @@ def sweep(
         _print_points(points)
         print_line(f"{NOTHING_LEARNED}." if best is None else f"best: --set {best}")
         print_line(UNSAVED if out is None else f"saved: {out}")
+    if out is not None:
+        path = out / SWEEP_PAGE
+        write_sweep_page(training.title, _sweep_rows(done), path)
+        if not json:
+            print_line(f"page: {path}")
     seed_count = len(result.results[0].seeds)
     if all(point["stopped"] == seed_count for point in points):
         raise RuntimeError(ALL_DIVERGED)
@@ -328,6 +334,25 @@ def _points(result: ox.Sweep, out: Path | None) -> list[dict[str, Any]]:
         }
         points.append(point)
     return points
+
+
+def _sweep_rows(sweep: ox.Sweep) -> list[SweepRow]:
+    """Return the configurations of a sweep in the order of their ranks."""
+    rows: list[SweepRow] = []
+    for index in np.argsort(-sweep.scores, kind="stable"):
+        result = sweep.results[index]
+        finished = sum(status == "finished" for status in result.status)
+        rows.append(
+            SweepRow(
+                settings=sweep.points[index],
+                utilities=result.utilities,
+                score=float(sweep.scores[index]),
+                has_learned=bool(sweep.learned[index]),
+                status=f"{finished} of {len(result.seeds)} finished",
+                folder=f"point-{index}",
+            )
+        )
+    return rows
 
 
 def _print_points(points: list[dict[str, Any]]) -> None:
