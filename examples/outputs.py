@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 BLOCK = re.compile(r"(```python\n(.*?)```\n)(\n```{\.text \.output}\n.*?```\n)?", re.DOTALL)
+DOCS = Path(__file__).parents[1] / "docs"
 FILE = re.compile(r"# (\w+\.py)\n")
 
 
@@ -36,10 +37,19 @@ def with_outputs(text: str) -> str:
     return BLOCK.sub(run, text)
 
 
+def save_files(folder: Path) -> None:
+    """Save the blocks of all pages that begin with the name of a file, as a reader would."""
+    for page in DOCS.glob("*.md"):
+        for _, code, _ in BLOCK.findall(page.read_text("utf-8")):
+            if named := FILE.match(code):
+                (folder / named[1]).write_text(code)
+
+
 if __name__ == "__main__":
     sys.path.insert(0, "")
     for page in [Path(name).resolve() for name in sys.argv[1:]]:
         with tempfile.TemporaryDirectory() as folder:
+            save_files(Path(folder))
             os.chdir(folder)
             page.write_text(with_outputs(page.read_text("utf-8")), "utf-8")
         print(page.name)

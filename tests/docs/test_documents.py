@@ -62,9 +62,13 @@ def at_most(episodes):
     iterations = Setup.iterations
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "write_pages", lambda *_: None)
-        patch.setattr(
-            Setup, "iterations", lambda setup, printed: iterations(setup, min(printed, episodes))
-        )
+
+        def limited(setup, budget):
+            if budget.episodes is not None:
+                budget = budget._replace(episodes=min(budget.episodes, episodes))
+            return iterations(setup, budget)
+
+        patch.setattr(Setup, "iterations", limited)
         yield patch
 
 
