@@ -13,7 +13,7 @@ from occupax.problem import Problem
 
 
 class Finding(NamedTuple):
-    """Problem of a training run in words. docs/diagnosis.md has a section for each kind."""
+    """Diagnosed fault of a training run. docs/diagnosis.md has a section for each kind."""
 
     kind: str
     """A short name such as "no-progress"."""

@@ -45,12 +45,10 @@ class Watch:
     def run(self, function: Callable[[], Returned], whole: bool = False) -> Returned:
         """Run a function in the context of the caller. Raise `HungError` after the time limit.
 
-        If it is left behind, here or by Ctrl-C, it ends with the call that it is in.
+        A function that is abandoned, after the time limit or by Ctrl-C, ends with its current call.
         """
         outcome: Future[Returned] = Future()
-        double = bool(
-            jax.config.read("jax_enable_x64")
-        )  # which a thread does not take over by itself
+        double = bool(jax.config.read("jax_enable_x64"))  # worker threads do not inherit the flag
 
         def work() -> None:
             try:

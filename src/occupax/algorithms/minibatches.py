@@ -213,7 +213,7 @@ def surrogate_loss(
 def critic_loss(
     critic: Critic, samples: Samples, used: Bool[Array, " B"], head_weights: Float[Array, " m"]
 ) -> Float[Array, ""]:
-    """Return the squared error of the value and the mean squared error of the heads.
+    """Return the squared error of the value plus the mean squared error of the heads.
 
     Args:
         critic: critic.

@@ -136,7 +136,7 @@ def _draw_chart(chart: Chart, bare: bool) -> "Figure":
     figure = Figure(figsize=(4.8, 3.2) if bare else (7.0, 4.4), layout="constrained")
     axes = figure.add_subplot()
     for i, one in enumerate(chart.singles):
-        name = "single seeds" if i == 0 else "_"  # which a legend leaves out
+        name = "single seeds" if i == 0 else "_"  # a legend omits labels with an underscore
         colour = look(chart, chart.series[0]).colour
         axes.plot(
             one.x,

@@ -130,7 +130,8 @@ class RunStatistics:
     def compares_with_first(self, seed: int) -> bool:
         """Return whether the initial policy of a seed is as feasible as the returned one.
 
-        Otherwise a lower utility is the price of the constraints.
+        The utilities of both policies are comparable only then: satisfying a constraint may lower
+        the utility.
         """
         first = self.violations[seed][: self._window_length(0)]
         if not first.size:

@@ -408,7 +408,7 @@ class AllSteps(Query[Steps]):
     is_concatenation: ClassVar[bool] = True
 
     def compute(self, batch: "SampledBatch") -> Steps:
-        """Return the steps."""
+        """Return all steps of the batch with their features."""
         problem = batch.problem
         trajectories = batch.trajectories
 

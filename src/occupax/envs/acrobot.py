@@ -29,7 +29,7 @@ class Acrobot(TimeLimited):
 
     Actions 0, 1 and 2 are a torque of -1, 0 or 1 on the second joint.
 
-    Every step earns -1, but the one that gets there 0. The physics are the two angles, zero when
+    The reward of a step is -1, and 0 for reaching the goal. The physics are two angles, zero when
     the links hang down and the second relative to the first, then their speeds; cosine and sine of
     each angle and the speeds are observed.
     """

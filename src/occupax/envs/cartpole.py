@@ -24,7 +24,7 @@ MAX_ANGLE: Final = 12 * pi / 180  # `math.radians` rounds differently from Gymna
 
 
 class PoleOnCart(TimeLimited):
-    """A pole on a cart, which is pushed. Every step earns 1. Subclasses say what the actions are.
+    """Pole on a cart that is pushed, with a reward of 1 a step. Subclasses define the actions.
 
     The physics are the position and speed of the cart, then the angle and angular speed of the
     pole, all observed.
@@ -65,7 +65,7 @@ class PoleOnCart(TimeLimited):
 
 
 class CartPole(PoleOnCart):
-    """Balance a pole on a cart by pushing the cart left (0) or right (1). Every step earns 1.
+    """Pole on a cart that is pushed left (0) or right (1), with a reward of 1 a step.
 
     Gymnasium's `CartPole-v1` has a time limit of 500 steps, `CartPole-v0` one of 200.
     """

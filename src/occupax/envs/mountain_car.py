@@ -88,7 +88,7 @@ class MountainCar(CarInValley):
         return FORCE * (jnp.asarray(action).astype(float) - 1)
 
     def reward(self, action: Int[ArrayLike, ""], arrived: Bool[Array, ""]) -> Float[Array, ""]:
-        """Every step earns -1."""
+        """Return -1, the reward of every step."""
         return -jnp.ones(())
 
 

@@ -232,7 +232,7 @@ def _envelopes(name: str, results: Mapping[Key, JobResult]) -> dict[str, Envelop
 
 
 def _with_columns(listed: TextTable, labels: Sequence[str]) -> TextTable:
-    """Return a table with columns of methods after the first two."""
+    """Return a table whose header has labels of methods after the first two columns."""
     return replace(listed, header=[*listed.header[:2], *labels, *listed.header[2:]])
 
 

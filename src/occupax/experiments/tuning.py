@@ -118,7 +118,7 @@ class HyperparameterSearch:
         return [name for name, value in self.changes.items() if value]
 
     def algorithm(self, point: SearchPoint) -> Algorithm[Any]:
-        """Return the algorithm of a setting. The printed N has the printed B and m."""
+        """Return the algorithm of a search point. For the printed N, B and m are as printed."""
         sizes = None
         if getattr(self.printed, "snapshot_batch", None) == point.snapshot:
             sizes = (self.printed.batch, self.printed.epoch_length)

@@ -36,9 +36,8 @@ class Cluster:
             fresh: dict[str, Any] = {"num_cpus": cores, "include_dashboard": False}
             more = fresh if address == "local" else {}
             try:
-                with (
-                    warnings.catch_warnings()
-                ):  # of a fork, which is followed by another program at once
+                with warnings.catch_warnings():
+                    # a fork is safe here, because another program replaces the process at once
                     warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
                     with _kept_handler():
                         ray.init(

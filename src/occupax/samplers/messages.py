@@ -57,7 +57,7 @@ class Place:
 
 
 def sent_policy(policy: Policy) -> SentPolicy:
-    """Return a policy as it is sent."""
+    """Return a message with the arrays of a policy, without its functions."""
     return SentPolicy(tuple(_sent_leaf(leaf) for leaf in jax.tree.leaves(policy, is_leaf=_is_none)))
 
 

@@ -143,13 +143,11 @@ class Workers:
     def _give_up_stuck(self) -> None:
         """Kill workers that exceed the time of a task by far. They are replaced."""
         for worker in self._workers:
-            if (
-                worker.since is not None
-                and time.monotonic() - worker.since > GIVEN_UP * self._patience
-            ):
-                worker.since = (
-                    time.monotonic()
-                )  # so that its end is waited for as long, should it not come
+            if worker.since is None:
+                continue
+            current = time.monotonic()
+            if current - worker.since > GIVEN_UP * self._patience:
+                worker.since = current  # restart the timeout in case the kill has no effect
                 self._ray.kill(worker.actor)
 
     def _serve(self, worker: Worker) -> None:

@@ -100,7 +100,7 @@ class Utility(eqx.Module):
         discount: float,
         features: Feature | None,
     ) -> "Utility":
-        """Return the utility of one problem, with everything that depends on the problem.
+        """Return the utility for a problem: with its features, its discount and its sizes.
 
         Args:
             env: the environment.
