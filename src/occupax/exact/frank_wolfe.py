@@ -14,7 +14,7 @@ from jaxtyping import Float
 from occupax.exact.interior_point import Equations, Iterate, Residuals, interior_point
 from occupax.exact.newton import SimplexSystem
 from occupax.exact.objective import Objective
-from occupax.exact.occupancies import policy_of, uniform_policy
+from occupax.exact.occupancies import uniform_policy
 from occupax.exact.returns import best_response
 from occupax.exact.search import Search
 
@@ -24,8 +24,10 @@ IDLE_ITERATIONS = 40
 """Iterations without progress of the gap after which the method ends."""
 PROGRESS = 0.98
 SPREADS = (0.1, 0.01, 1e-3, 1e-4, 1e-6)
-NEGLIGIBLE = 1e-12
-"""Weight of a component below which it may leave the mixture."""
+EARLY = 2.0
+"""Multiple of the target gap at which the policy of a mixture is evaluated."""
+NEGLIGIBLE = 0.1
+"""Loss of utility, relative to the accuracy, at which components may be left out."""
 
 TimedArray = Float[np.ndarray, "*H S A"]
 Images = Float[np.ndarray, "k d"]
@@ -77,10 +79,12 @@ def maximise(
         reward = search.quasi_reward(mixture.features, mixture.multipliers)
         response = best_response(search.model, reward)
         bound = search.propose_bound(mixture.features, response.values, mixture.multipliers)
-        search.propose(policy_of(mixture.mass), mixture.mass)
+        gap = bound - search.objective.value(mixture.features)
+        search.pending = mixture.mass
+        if search.problem.constraints or gap <= EARLY * search.target:
+            search.propose_pending()
         if is_enough is not None and is_enough(mixture):
             return mixture
-        gap = bound - search.objective.value(mixture.features)
         search.check()
         idle = idle + 1 if gap > PROGRESS * smallest else 0
         smallest = min(gap, smallest)
@@ -91,7 +95,7 @@ def maximise(
             return mixture
         mixture = _with_component(mixture, corner.visits.mass, corner.visits.features)
         accuracy = max(PRECISION * min(gap, smallest), 0.1 * search.target)
-        mixture = best_mixture(search, mixture, accuracy)
+        mixture = best_mixture(search, mixture, accuracy, gap)
     return mixture
 
 
@@ -111,13 +115,26 @@ def _with_component(
     return Mixture([*mixture.masses, mass], images, weights, mixture.multipliers)
 
 
-def best_mixture(search: Search, mixture: Mixture, accuracy: float) -> Mixture:
-    """Maximise the utility over the weights, and leave components out that do not matter."""
-    weights, multipliers = best_weights(search.objective, mixture.images, mixture.weights, accuracy)
-    used = np.flatnonzero(weights > NEGLIGIBLE)
-    masses = [mixture.masses[i] for i in used]
+def best_mixture(search: Search, mixture: Mixture, accuracy: float, gap: float) -> Mixture:
+    """Maximise the utility over the weights.
+
+    Components whose slope falls short of the best by more than the gap are no part of the optimum.
+    They are left out if that costs nothing.
+    """
+    objective = search.objective
+    best = best_weights(objective, mixture.images, mixture.weights, accuracy)
+    everything = best.weights / best.weights.sum()
+    used = np.flatnonzero(best.prices <= gap)
+    if not used.size:
+        used = np.arange(everything.size)
+    weights = everything[used] / everything[used].sum()
     images = mixture.images[used]
-    return Mixture(masses, images, weights[used] / weights[used].sum(), multipliers)
+    difference = objective.value(everything @ mixture.images) - objective.value(weights @ images)
+    excess = objective.excesses(weights @ images)
+    if difference > NEGLIGIBLE * accuracy or (excess > 0).any():
+        return mixture._replace(weights=everything, multipliers=best.multipliers)
+    masses = [mixture.masses[i] for i in used]
+    return Mixture(masses, images, weights, best.multipliers)
 
 
 def best_weights(
@@ -125,12 +142,8 @@ def best_weights(
     images: Images,
     start: Float[np.ndarray, " k"],
     accuracy: float,
-) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " K"]]:
-    """Maximise the utility over the mixtures of some occupancies.
-
-    Returns:
-        The weights and the multipliers of the constraints.
-    """
+) -> Iterate:
+    """Maximise the utility over the mixtures of some occupancies; return the last iterate."""
     k = len(images)
     equations = Equations(
         lambda weights: np.array([weights.sum()]),
@@ -138,6 +151,7 @@ def best_weights(
         np.ones(1),
         images,
         images.T,
+        np.ones(1),
     )
     last: list[Iterate] = []
 
@@ -149,8 +163,7 @@ def best_weights(
 
     first = _interior_weights(objective, images, start / start.sum())
     interior_point(objective, equations, SimplexSystem(objective, images), first, report)
-    best = last[-1]
-    return best.weights / best.weights.sum(), best.multipliers
+    return last[-1]
 
 
 def _interior_weights(

@@ -40,6 +40,8 @@ class Equations(NamedTuple):
     """The right-hand side b."""
     features: sparse.csr_array | Float[np.ndarray, "n d"]
     transposed: sparse.csr_array | Float[np.ndarray, "d n"]
+    ramp: Vector
+    """Values whose prices A' y are all positive."""
 
 
 class Iterate(NamedTuple):
@@ -120,10 +122,9 @@ def _initial(objective: Objective, equations: Equations, start: Vector) -> Itera
     multipliers = np.full(K, 0.1 * size) / slack
     if K:
         reward = equations.features @ objective.gradient(features, multipliers)
-    ones = np.ones_like(equations.right)
-    smallest = float(equations.prices(ones).min())
+    smallest = float(equations.prices(equations.ramp).min())
     level = (max(float(reward.max()), 0.0) + 0.1 * size) / smallest
-    values = level * ones
+    values = level * equations.ramp
     return Iterate(start, values, equations.prices(values) - reward, slack, multipliers)
 
 

@@ -165,7 +165,7 @@ class FlowSystem:
             solutions = [self._base_solve(row, np.zeros(S)) for row in self._border]
             self._border_weights = np.array([weights for weights, _ in solutions])
             self._border_values = np.array([values for _, values in solutions])
-            corner = self._border @ self._border_weights.T
+            corner = sparse.csr_array(self._border) @ self._border_weights.T
             self._corner = corner + np.diag(self._slack)
 
     def solve(self, gradient: Vector, residual: States, excess: Excess) -> NewtonStep:

@@ -33,7 +33,14 @@ def maximise(search: Search) -> None:
     discounted = sparse.csr_array(model.discount * model.transition)
     system = FlowSystem(discounted, model.features, objective)
     transposed = sparse.csr_array(model.features.T)
-    equations = Equations(system.balance, system.prices, model.initial, model.features, transposed)
+    equations = Equations(
+        system.balance,
+        system.prices,
+        model.initial,
+        model.features,
+        transposed,
+        np.ones(model.shape[0]),
+    )
     smallest = np.inf
 
     def report(iterate: Iterate, residuals: Residuals) -> bool:

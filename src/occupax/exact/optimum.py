@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from occupax.display import Description, in_words, shown_number
 from occupax.errors import check_number, unknown
-from occupax.exact import feasibility, occupancy_program
+from occupax.exact import feasibility, mirror_descent, occupancy_program
 from occupax.exact.dynamics import Dynamics, StateActionArray
 from occupax.exact.objective import concave_dynamics
 from occupax.exact.occupancies import uniform_policy
@@ -25,9 +25,17 @@ from occupax.exact.search import Search, SearchEnded, Status
 from occupax.forking import begin_jax_use
 from occupax.problem import Problem, ProblemSource, as_problem
 
-Method = Literal["auto", "policy-iteration", "interior-point", "frank-wolfe"]
+Method = Literal["auto", "policy-iteration", "interior-point", "mirror-descent", "frank-wolfe"]
 
+MAX_MIXED_ENTRIES = 2_000_000
+"""Largest size of a policy of which Frank-Wolfe keeps many."""
+
+<<<<<<< HEAD
 TimedArray = Float[np.ndarray, "*H S A"]
+=======
+Timed = Float[np.ndarray, "*H S A"]
+Stage = tuple[str, Callable[[Search], object]]
+>>>>>>> f972f5d (Solve large tables by mirror descent, with tests of certificates)
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,8 +112,10 @@ def solve(
             under way is completed.
         progress: whether to show value, bound and gap of a search that takes longer than a second.
         method: "policy-iteration" is for linear utilities without constraints.
-            "interior-point" is for an infinite horizon. "frank-wolfe" takes everything. "auto"
-            chooses the first of these that applies to the problem and its size.
+            "interior-point" is for utilities that are separable or of few features, and tables
+            whose sparse factors fit. "mirror-descent" is for large tables without constraints.
+            "frank-wolfe" takes everything. "auto" chooses the first of these that applies, and
+            goes on with "frank-wolfe" where it stalls.
 
     Returns:
         The optimum. Its `gap` is valid whatever the status.
@@ -159,33 +169,40 @@ def search_optimum(
     return _optimum(search, whole, states, status, names)
 
 
-def _stages(search: Search, method: Method) -> list[tuple[str, Callable[[Search], object]]]:
+def _stages(search: Search, method: Method) -> list[Stage]:
     """Return the methods to run one after the other until the tolerance is reached."""
     problem = search.problem
-    if (
-        problem.utility.linear
-        and not problem.constraints
-        and method in ("auto", "policy-iteration")
-    ):
-        return [("policy-iteration", _plan)]
-    if method == "policy-iteration":
+    is_planning = problem.utility.linear and not problem.constraints
+    if method == "auto":
+        if is_planning:
+            return [("policy-iteration", _plan)]
+        return _automatic_stages(search)
+    if method == "policy-iteration" and not is_planning:
         raise ValueError(
             "method 'policy-iteration' needs a linear utility without constraints; use 'auto'."
         )
-    general = ("frank-wolfe", feasibility.maximise)
-    if method == "frank-wolfe":
-        return [general]
-    applies = occupancy_program.fits(search.model, search.objective)
-    if method == "interior-point":
-        if not applies:
-            raise ValueError(
-                "method 'interior-point' needs an infinite horizon, a utility that is separable or "
-                "of few features, and factors that fit in memory; use 'auto'."
-            )
-        return [("interior-point", occupancy_program.maximise)]
-    if applies:
-        return [("interior-point", occupancy_program.maximise), general]
-    return [general]
+    if method == "mirror-descent" and problem.constraints:
+        raise ValueError("method 'mirror-descent' needs a problem without constraints; use 'auto'.")
+    if method == "interior-point" and not occupancy_program.fits(search.model, search.objective):
+        raise ValueError(
+            "method 'interior-point' needs a utility that is separable or of few features, and "
+            "factors that fit in memory; use 'auto'."
+        )
+    return [(method, METHODS[method])]
+
+
+def _automatic_stages(search: Search) -> list[Stage]:
+    horizon = search.problem.horizon
+    entries = int(np.prod(search.model.shape)) * (horizon or 1)
+    is_mixed = entries <= MAX_MIXED_ENTRIES or bool(search.problem.constraints)
+    names: list[str] = []
+    if occupancy_program.fits(search.model, search.objective):
+        names.append("interior-point")
+    elif not search.problem.constraints and (horizon is None or not is_mixed):
+        names.append("mirror-descent")
+    if is_mixed:
+        names.append("frank-wolfe")
+    return [(name, METHODS[name]) for name in names]
 
 
 def _plan(search: Search) -> None:
@@ -194,6 +211,14 @@ def _plan(search: Search) -> None:
     response = best_response(search.model, search.quasi_reward(tangent))
     search.propose(response.policy)
     search.propose_bound(tangent, response.values)
+
+
+METHODS: dict[str, Callable[[Search], object]] = {
+    "policy-iteration": _plan,
+    "interior-point": occupancy_program.maximise,
+    "mirror-descent": mirror_descent.maximise,
+    "frank-wolfe": feasibility.maximise,
+}
 
 
 def _propose_simple_bound(search: Search) -> None:
