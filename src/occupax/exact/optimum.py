@@ -30,12 +30,8 @@ Method = Literal["auto", "policy-iteration", "interior-point", "mirror-descent",
 MAX_MIXED_ENTRIES = 2_000_000
 """Largest size of a policy of which Frank-Wolfe keeps many."""
 
-<<<<<<< HEAD
 TimedArray = Float[np.ndarray, "*H S A"]
-=======
-Timed = Float[np.ndarray, "*H S A"]
 Stage = tuple[str, Callable[[Search], object]]
->>>>>>> f972f5d (Solve large tables by mirror descent, with tests of certificates)
 
 
 @dataclass(frozen=True, repr=False)
