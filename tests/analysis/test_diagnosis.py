@@ -387,7 +387,9 @@ def test_a_rise_before_the_first_records_is_progress(well, first, last, noise):
 
 def test_a_goal_that_is_never_reached_is_a_finding_though_returns_rise():
     """On MountainCarContinuous, chance never reaches the goal and training learns to save fuel."""
-    result = ox.train(ox.Problem("MountainCarContinuous-v0"), episodes=100, seeds=2, progress=False)
+    problem = ox.Problem("MountainCarContinuous-v0")
+    algorithm = ox.REINFORCE(baseline="linear")
+    result = ox.train(problem, algorithm, episodes=100, seeds=2, progress=False)
     assert (result.metrics["return"] <= 0).all()
     finding = result.diagnosis[0]
     assert finding.kind == "horizon"

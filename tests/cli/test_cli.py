@@ -127,12 +127,9 @@ LAKE = "FrozenLake-v1"
     [
         ({"assignments": ("step_size=0.1",)}, ox.PlugIn(step_size=0.1)),
         ({"assignments": ("output=best", "prior=0.5")}, ox.PlugIn(output="best", prior=0.5)),
-        ({"assignments": ("batch=7",), "policy": "mlp"}, ox.REINFORCE(batch=7)),
-        ({"env": "CartPole-v1", "assignments": ("step_size=0.1",)}, ox.REINFORCE(step_size=0.1)),
-        (
-            {"env": "Pendulum-v1", "assignments": ("batch=8",)},
-            ox.REINFORCE(batch=8, baseline="linear"),
-        ),
+        ({"assignments": ("batch=7",), "policy": "mlp"}, ox.PPO(batch=7)),
+        ({"env": "CartPole-v1", "assignments": ("step_size=0.1",)}, ox.PPO(step_size=0.1)),
+        ({"env": "Pendulum-v1", "assignments": ("batch=8",)}, ox.PPO(batch=8)),
         (
             {"assignments": ("step_size=0.1",), "algorithm": "reinforce"},
             ox.REINFORCE(step_size=0.1),
