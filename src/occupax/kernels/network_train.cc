@@ -204,63 +204,52 @@ void critic_row(Block<T>& block, int64_t row, const T* targets, const T* head_we
     error[i] = 2 * scale * (value_error * head_weights[i] + error[i] / static_cast<T>(heads));
 }
 
-template <ffi::DataType D>
-ffi::Error Train(ffi::ThreadPool pool, In<D> policies, In<D> critics, In<ffi::S32> counts,
-                 In<D> inputs, In<D> critic_inputs, In<D> actions, In<D> log_probs,
-                 In<D> advantages, In<D> weights, In<D> targets, In<D> head_weights,
-                 In<ffi::PRED> live, In<ffi::U32> bits, In<D> settings,
-                 ffi::Span<const int64_t> sizes, ffi::Span<const int64_t> critic_sizes,
-                 int64_t entries, int64_t most, Out<D> new_policies, Out<D> new_critics,
-                 Out<ffi::S32> new_counts, Out<D> sums) {
-  using T = ffi::NativeType<D>;
-  const Shape shape(sizes);
-  const Shape critic_shape(critic_sizes);
-  const auto lead = leading(sums->dimensions(), 1);
-  const int64_t runs = product(lead);
-  const int64_t steps = live.dimensions().back();
-  const int64_t epochs = bits.dimensions()[bits.dimensions().size() - 2];
-  const auto policy = in(policies, 2, lead);
-  const auto critic = in(critics, 2, lead);
-  const auto count = in(counts, 1, lead);
-  const auto input = in(inputs, 2, lead);
-  const auto critic_input = in(critic_inputs, 2, lead);
-  const auto action = in(actions, 2, lead);
-  const auto log_prob = in(log_probs, 1, lead);
-  const auto advantage = in(advantages, 1, lead);
-  const auto weight = in(weights, 1, lead);
-  const auto target = in(targets, 2, lead);
-  const auto head_weight = in(head_weights, 1, lead);
-  const auto is_live = in(live, 1, lead);
-  const auto bit = in(bits, 2, lead);
-  const auto setting = in(settings, 1, lead);
-  const auto new_policy = out(new_policies, 2, lead);
-  const auto new_critic = out(new_critics, 2, lead);
-  const auto new_count = out(new_counts, 1, lead);
-  const auto sum = out(sums, 1, lead);
-  // entries of a normal law: its means are the outputs, and log-deviations are among them or behind
-  const int64_t outputs = shape.sizes.back();
-  const bool has_own = entries > 0 && outputs == entries;
-  const int64_t size = shape.total + (has_own ? entries : 0);
-  const int64_t heads = critic_shape.sizes.back();
-  const bool fits = policy.size == 3 * size && critic.size == 3 * critic_shape.total &&
-                    input.size == steps * shape.sizes[0] &&
-                    critic_input.size == steps * critic_shape.sizes[0] &&
-                    action.size == steps * std::max<int64_t>(entries, 1) &&
-                    (entries == 0 || has_own || outputs == 2 * entries) && log_prob.size == steps &&
-                    advantage.size == steps && weight.size == steps &&
-                    target.size == steps * heads && head_weight.size == heads &&
-                    bit.size == epochs * steps && setting.size == 4 && count.size == 2 && most > 0;
-  if (!fits) return refused(LEARNERS);
-  std::vector<std::vector<int32_t>> live_steps(runs);
-  for (int64_t run = 0; run < runs; ++run) {
-    for (int64_t t = 0; t < steps; ++t)
-      if (is_live.at(run)[t]) live_steps[run].push_back(static_cast<int32_t>(t));
-    if (entries == 0 && !are_numbers(action.at(run), live_steps[run], outputs))
-      return refused(LEARNERS);
+// The operands of a call, and the sizes of its networks and steps.
+template <typename T>
+struct Training {
+  const Shape& shape;
+  const Shape& critic_shape;
+  int64_t steps, epochs;
+  int64_t entries;  // of a Gaussian action, 0 for a softmax
+  int64_t most;     // steps of a minibatch
+  Operand<const T> policy, critic;
+  Operand<const int32_t> count;
+  Operand<const T> input, critic_input, action, log_prob, advantage, weight, target, head_weight;
+  Operand<const bool> live;
+  Operand<const uint32_t> bit;
+  Operand<const T> setting;
+  Operand<T> new_policy, new_critic;
+  Operand<int32_t> new_count;
+  Operand<T> sum;
+
+  int64_t outputs() const { return shape.sizes.back(); }
+  // Whether the log-deviations of a Gaussian are parameters of their own behind the network.
+  bool has_own() const { return entries > 0 && outputs() == entries; }
+  int64_t size() const { return shape.total + (has_own() ? entries : 0); }
+
+  bool fits() const {
+    const int64_t heads = critic_shape.sizes.back();
+    const bool has_entries = entries == 0 || has_own() || outputs() == 2 * entries;
+    const bool networks = policy.size == 3 * size() && critic.size == 3 * critic_shape.total &&
+                          setting.size == 4 && count.size == 2;
+    const bool rows = input.size == steps * shape.sizes[0] &&
+                      critic_input.size == steps * critic_shape.sizes[0] &&
+                      action.size == steps * std::max<int64_t>(entries, 1);
+    const bool losses = log_prob.size == steps && advantage.size == steps && weight.size == steps &&
+                        target.size == steps * heads && head_weight.size == heads;
+    return has_entries && networks && rows && losses && bit.size == epochs * steps && most > 0;
   }
-  const auto train_policy = [&](int64_t run) {
+
+  std::vector<int32_t> live_steps(int64_t run) const {
+    std::vector<int32_t> found;
+    for (int64_t t = 0; t < steps; ++t)
+      if (live.at(run)[t]) found.push_back(static_cast<int32_t>(t));
+    return found;
+  }
+
+  void train_policy(int64_t run, const std::vector<int32_t>& live_steps) const {
     const Settings<T> own(setting.at(run));
-    Learner<T> learner(shape, size, policy.at(run), new_policy.at(run), count.at(run),
+    Learner<T> learner(shape, size(), policy.at(run), new_policy.at(run), count.at(run),
                        new_count.at(run));
     Block<T> block(shape);
     const Surrogate<T> of{action.at(run), log_prob.at(run), advantage.at(run), weight.at(run)};
@@ -269,14 +258,15 @@ ffi::Error Train(ffi::ThreadPool pool, In<D> policies, In<D> critics, In<ffi::S3
         if (entries == 0)
           softmax_row(block, r, of, own.clip, scale, error, totals);
         else
-          normal_row(block, r, of, entries, has_own ? learner.own() : nullptr, own.clip, scale,
+          normal_row(block, r, of, entries, has_own() ? learner.own() : nullptr, own.clip, scale,
                      error, learner.own_gradient(), totals);
       };
       run_epoch(learner, block, input.at(run), most, order, own, row);
     };
-    run_epochs(epochs, own, live_steps[run], bit.at(run), steps, sum.at(run), epoch);
-  };
-  const auto train_critic = [&](int64_t run) {
+    run_epochs(epochs, own, live_steps, bit.at(run), steps, sum.at(run), epoch);
+  }
+
+  void train_critic(int64_t run, const std::vector<int32_t>& live_steps) const {
     const Settings<T> own(setting.at(run));
     Learner<T> learner(critic_shape, critic_shape.total, critic.at(run), new_critic.at(run),
                        count.at(run) + 1, new_count.at(run) + 1);
@@ -288,13 +278,59 @@ ffi::Error Train(ffi::ThreadPool pool, In<D> policies, In<D> critics, In<ffi::S3
       run_epoch(learner, block, critic_input.at(run), most, order, own, row);
     };
     T totals[ENTRIES];  // no divergence ends the epochs of a critic
-    run_epochs(epochs, own, live_steps[run], bit.at(run), steps, totals, epoch);
-  };
+    run_epochs(epochs, own, live_steps, bit.at(run), steps, totals, epoch);
+  }
+};
+
+template <ffi::DataType D>
+ffi::Error Train(ffi::ThreadPool pool, In<D> policies, In<D> critics, In<ffi::S32> counts,
+                 In<D> inputs, In<D> critic_inputs, In<D> actions, In<D> log_probs,
+                 In<D> advantages, In<D> weights, In<D> targets, In<D> head_weights,
+                 In<ffi::PRED> live, In<ffi::U32> bits, In<D> settings,
+                 ffi::Span<const int64_t> sizes, ffi::Span<const int64_t> critic_sizes,
+                 int64_t entries, int64_t most, Out<D> new_policies, Out<D> new_critics,
+                 Out<ffi::S32> new_counts, Out<D> sums) {
+  const Shape shape(sizes);
+  const Shape critic_shape(critic_sizes);
+  const auto lead = leading(sums->dimensions(), 1);
+  const int64_t runs = product(lead);
+  const Training<ffi::NativeType<D>> training{shape,
+                                              critic_shape,
+                                              live.dimensions().back(),
+                                              bits.dimensions()[bits.dimensions().size() - 2],
+                                              entries,
+                                              most,
+                                              in(policies, 2, lead),
+                                              in(critics, 2, lead),
+                                              in(counts, 1, lead),
+                                              in(inputs, 2, lead),
+                                              in(critic_inputs, 2, lead),
+                                              in(actions, 2, lead),
+                                              in(log_probs, 1, lead),
+                                              in(advantages, 1, lead),
+                                              in(weights, 1, lead),
+                                              in(targets, 2, lead),
+                                              in(head_weights, 1, lead),
+                                              in(live, 1, lead),
+                                              in(bits, 2, lead),
+                                              in(settings, 1, lead),
+                                              out(new_policies, 2, lead),
+                                              out(new_critics, 2, lead),
+                                              out(new_counts, 1, lead),
+                                              out(sums, 1, lead)};
+  if (!training.fits()) return refused(LEARNERS);
+  std::vector<std::vector<int32_t>> live_steps(runs);
+  for (int64_t run = 0; run < runs; ++run) {
+    live_steps[run] = training.live_steps(run);
+    if (entries == 0 && !are_numbers(training.action.at(run), live_steps[run], training.outputs()))
+      return refused(LEARNERS);
+  }
   in_parallel(pool, 2 * runs, 2 * runs, [&](int64_t unit) {
+    const int64_t run = unit / 2;
     if (unit % 2 == 0)
-      train_policy(unit / 2);
+      training.train_policy(run, live_steps[run]);
     else
-      train_critic(unit / 2);
+      training.train_critic(run, live_steps[run]);
   });
   return ffi::Error::Success();
 }

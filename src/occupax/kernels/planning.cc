@@ -82,7 +82,10 @@ void planning_backup(int64_t states, int64_t num_actions, const int64_t* starts,
                      int32_t* actions, double* residual, double* extremes) {
   const Table table{states, num_actions, starts, columns, data};
   const int64_t blocks = blocks_of(table, threads);
-  std::vector<double> lowest(blocks), highest(blocks), smallest(blocks), largest(blocks);
+  std::vector<double> lowest(blocks);
+  std::vector<double> highest(blocks);
+  std::vector<double> smallest(blocks);
+  std::vector<double> largest(blocks);
   run(table, blocks, [&](int64_t block, int64_t begin, int64_t end) {
     double low = std::numeric_limits<double>::infinity();
     double high = -low;
@@ -174,7 +177,9 @@ double planning_solve(int64_t states, int64_t num_actions, const int64_t* starts
   const auto multiply = [&](const Vector& vector, Vector& result) {
     apply(table, actions, vector.data(), discount, threads, result.data());
   };
-  Vector x(right, right + states), moved(states), image(states);
+  Vector x(right, right + states);
+  Vector moved(states);
+  Vector image(states);
   multiply(x, image);
   Vector residual(states);
   for (int64_t s = 0; s < states; ++s) residual[s] = right[s] - image[s];
