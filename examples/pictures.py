@@ -8,7 +8,7 @@ Every picture is written twice, for light and for dark pages: `docs/figures/NAME
 `docs/figures/NAME-dark.svg`.
 """
 
-import pickle
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -561,13 +561,30 @@ PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Palette], Figure]]] 
 
 def load_or_compute(name: str, compute: Callable[[], Any]) -> Any:
     """Return the results of a picture, from the cache if they are there."""
-    path = CACHE / f"{name}.pickle"
-    if path.exists():
-        return pickle.loads(path.read_bytes())  # noqa: S301
-    results = compute()
-    CACHE.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pickle.dumps(results))
-    return results
+    path = CACHE / f"{name}.json"
+    if not path.exists():
+        text = json.dumps(compute(), default=as_lists)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return as_arrays(json.loads(path.read_text("utf-8")))
+
+
+def as_lists(value: Any) -> Any:
+    """Return an array or a NumPy number for JSON, an array with its dtype."""
+    if isinstance(value, np.ndarray):
+        return {"dtype": str(value.dtype), "values": value.tolist()}
+    return value.item()
+
+
+def as_arrays(value: Any) -> Any:
+    """Return the arrays of `as_lists` inside nested lists and dictionaries."""
+    if isinstance(value, list):
+        return [as_arrays(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"dtype", "values"}:
+        return np.array(value["values"], value["dtype"])
+    return {key: as_arrays(part) for key, part in value.items()}
 
 
 def use_palette(palette: Palette) -> None:
