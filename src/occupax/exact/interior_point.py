@@ -25,6 +25,8 @@ MAX_ITERATIONS = 200
 MAX_SHORT_STEPS = 8
 """Number of short steps in a row after which the method has stalled."""
 SHORT_STEP = 1e-3
+DECREASE = 0.1
+"""Fraction of a full step's decrease of the dual residual that a step must have."""
 
 Vector = Float[np.ndarray, " n"]
 
@@ -94,13 +96,14 @@ def interior_point(
         Whether `report` ended the method. False if the method has stalled.
     """
     iterate = _initial(objective, equations, start)
+    residuals = _residuals(objective, equations, iterate)
     short_steps = 0
     for _ in range(MAX_ITERATIONS):
-        residuals = _residuals(objective, equations, iterate)
         if report(iterate, residuals):
             return True
         try:
-            length, iterate = _advance(system, iterate, residuals)
+            step = _step(system, iterate, residuals)
+            length, iterate, residuals = _advance(objective, equations, iterate, residuals, step)
         except (np.linalg.LinAlgError, RuntimeError, ValueError):
             return False
         if not np.isfinite(iterate.weights).all() or length < SHORTEST_STEP:
@@ -142,8 +145,8 @@ def _residuals(objective: Objective, equations: Equations, iterate: Iterate) -> 
     return Residuals(features, limits, dual, primal, excess)
 
 
-def _advance(system: NewtonSystem, iterate: Iterate, residuals: Residuals) -> tuple[float, Iterate]:
-    """Take one predictor-corrector step. Return its length and the next iterate."""
+def _step(system: NewtonSystem, iterate: Iterate, residuals: Residuals) -> Iterate:
+    """Return the step of predictor and corrector."""
     point = DualPoint(residuals.features, iterate.multipliers)
     barrier = iterate.prices / iterate.weights
     slack = iterate.slack / iterate.multipliers
@@ -154,10 +157,36 @@ def _advance(system: NewtonSystem, iterate: Iterate, residuals: Residuals) -> tu
     current = iterate.complementarity
     predicted = _moved(iterate, predictor, length).complementarity
     centring = min(max((predicted / current) ** 3, MIN_CENTRING), 1.0)
+    return _direction(system, iterate, residuals, centring * current, predictor)
 
-    direction = _direction(system, iterate, residuals, centring * current, predictor)
-    length = min(1.0, BOUNDARY * _room(iterate, direction))
-    return length, _moved(iterate, direction, length)
+
+def _advance(
+    objective: Objective,
+    equations: Equations,
+    iterate: Iterate,
+    residuals: Residuals,
+    step: Iterate,
+) -> tuple[float, Iterate, Residuals]:
+    """Take a step, shortened where the gradient is far from its linear model.
+
+    Returns:
+        The length of the step, and the next iterate with its residuals.
+    """
+    length = min(1.0, BOUNDARY * _room(iterate, step))
+    error = _dual_error(iterate, residuals)
+    allowed = iterate.weights @ iterate.prices + iterate.slack @ iterate.multipliers
+    while True:
+        moved = _moved(iterate, step, length)
+        next_residuals = _residuals(objective, equations, moved)
+        largest = max((1 - DECREASE * length) * error, float(allowed))
+        if _dual_error(moved, next_residuals) <= largest or length < SHORTEST_STEP:
+            return length, moved, next_residuals
+        length *= 0.5
+
+
+def _dual_error(iterate: Iterate, residuals: Residuals) -> float:
+    """Return the error of the gap that the dual residual may leave."""
+    return float(iterate.weights @ np.abs(residuals.dual))
 
 
 def _direction(
