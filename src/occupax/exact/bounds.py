@@ -32,12 +32,12 @@ def upper_bound(
         multipliers: non-negative multipliers of the constraints.
         values: any values of the states, for a horizon those of each step.
     """
+    tangent = np.where(objective.used, tangent, 0.0)
     gradient = objective.gradient(tangent, multipliers)
     reward = (model.features @ gradient).reshape(model.shape)
     if not np.isfinite(reward).all():
         return np.inf
-    used = np.isfinite(gradient)
-    height = objective.value(tangent) - float(gradient[used] @ tangent[used])
+    height = objective.value(tangent) - float(gradient @ tangent)
     if multipliers.size:
         height -= float(multipliers @ objective.excesses(tangent))
     return height + return_bound(model, reward, values)

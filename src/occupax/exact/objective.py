@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from occupax.compiled import bind
 from occupax.constraints import Constraint, excesses
@@ -36,10 +36,13 @@ class Objective:
 
     Args:
         problem: the problem.
+        used: features that policies can have. Derivatives with respect to the other ones are zero,
+            also where the utility is infinitely steep.
     """
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, used: Bool[np.ndarray, " d"]):
         self.problem = problem
+        self.used = used
         self.utility = problem.utility
         self.num_constraints = len(problem.constraints)
         self._limits = (self.utility, problem.constraints)
@@ -64,7 +67,8 @@ class Objective:
 
     def gradient(self, features: Features, multipliers: Multipliers | None = None) -> Features:
         """Return the gradient of the Lagrangian, or of the utility without multipliers."""
-        return utility_gradient(self.lagrangian(multipliers), features)
+        gradient = utility_gradient(self.lagrangian(multipliers), features)
+        return np.where(self.used, gradient, 0.0)
 
     def lagrangian(self, multipliers: Multipliers | None) -> Utility:
         """Return the Lagrangian up to a constant, or the utility without multipliers."""
@@ -84,7 +88,8 @@ class Objective:
         if not self.num_constraints:
             return np.zeros((0, features.size))
         with jax.enable_x64(True):
-            return np.asarray(bind(_excess_gradients, self._limits)(features))
+            slopes = bind(_excess_gradients, self._limits)(features)
+        return np.where(self.used, slopes, 0.0)
 
     def curvature(self, features: Features, multipliers: Multipliers | None = None) -> Curvature:
         """Return the curvature of the Lagrangian, or of the utility without multipliers."""
@@ -93,9 +98,12 @@ class Objective:
         lagrangian = self.lagrangian(multipliers)
         with jax.enable_x64(True):
             diagonal, blocks = bind(_curvature, lagrangian)(features, static=self._parts)
-        starts = [part.start for part in self._parts if not part.separable]
-        matrices = [np.asarray(block) for block in blocks]
-        return Curvature(np.asarray(diagonal), tuple(zip(starts, matrices, strict=True)))
+        parts = [part for part in self._parts if not part.separable]
+        matrices: list[tuple[int, Float[np.ndarray, "k k"]]] = []
+        for part, block in zip(parts, blocks, strict=True):
+            used = self.used[part.start : part.stop]
+            matrices.append((part.start, np.where(np.outer(used, used), block, 0.0)))
+        return Curvature(np.where(self.used, diagonal, 0.0), tuple(matrices))
 
     def projected_curvature(
         self,
@@ -118,7 +126,8 @@ class Objective:
         lagrangian = self.lagrangian(multipliers)
         with jax.enable_x64(True):
             bent = np.asarray(bind(_curvature_products, lagrangian)(features, padded))
-        products = rows @ bent[: len(rows)].T
+        bent = np.where(self.used, bent[: len(rows)], 0.0)
+        products = rows @ bent.T
         return (products + products.T) / 2
 
 

@@ -8,7 +8,7 @@ import time
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from occupax.errors import no_finite_gradient
 from occupax.exact.bounds import upper_bound
@@ -71,6 +71,13 @@ class Bound(NamedTuple):
     """Values of the states for the quasi-reward at the tangent."""
 
 
+def _used_features(model: Dynamics) -> Bool[np.ndarray, " d"]:
+    """Return which features are not zero everywhere."""
+    used = np.zeros(model.features.shape[1], bool)
+    used[model.features.indices[model.features.data != 0]] = True
+    return used
+
+
 class Search:
     """Best policy and lowest bound of a problem so far.
 
@@ -94,7 +101,7 @@ class Search:
     ):
         self.problem = problem
         self.model = model
-        self.objective = Objective(problem)
+        self.objective = Objective(problem, _used_features(model))
         self.tolerance = tolerance
         self.share = share
         self.start = time.monotonic()
