@@ -312,7 +312,7 @@ def sweep(
         print_line(UNSAVED if out is None else f"saved: {out}")
     if out is not None:
         path = out / SWEEP_PAGE
-        write_sweep_page(training.title, _sweep_rows(done), path)
+        write_sweep_page(training.title, _sweep_rows(result), path)
         if not json:
             print_line(f"page: {path}")
     seed_count = len(result.results[0].seeds)
