@@ -47,12 +47,16 @@ def deep_sea(rows: int, failure: float, seed: int) -> ox.Problem:
             reward += is_treasure and action == right
             outcomes.append((state, action, next_state, probability, float(reward)))
     outcomes += [(end, action, end, 1.0, 0.0) for action in (0, 1)]
-    state, action, next_state, probability, reward = map(np.array, zip(*outcomes, strict=True))
-    kept = probability > 0
+    columns = zip(*[outcome for outcome in outcomes if outcome[3] > 0], strict=True)
+    state, action, next_state, probability, reward = map(np.array, columns)
     initial = np.zeros(states)
     initial[0] = 1.0
     env = ox.TabularMDP.from_arrays(
-        *(array[kept] for array in (state, action, next_state, probability, reward)),
+        state,
+        action,
+        next_state,
+        probability,
+        reward,
         initial,
         np.arange(states) == end,
     )
@@ -71,10 +75,18 @@ def noisy_garnet(seed: int, shift: float) -> ox.Problem:
     return ox.Problem(env, discount=0.95, horizon=50)
 
 
+def table_of(problem: ox.Problem) -> ox.TabularMDP:
+    """Return the environment of a tabular problem."""
+    if not isinstance(problem.env, ox.TabularMDP):
+        raise TypeError("the environment must be a table.")
+    return problem.env
+
+
 def scores(problem: ox.Problem, algorithm: ox.PlugIn, episodes: int, seeds: int) -> np.ndarray:
     """Return the normalised score of each seed."""
-    states, actions = problem.env.reward.shape
-    uniform = ox.exact.value(problem, np.full((states, actions), 1 / actions))
+    table = table_of(problem)
+    shape = (table.num_states, table.num_actions)
+    uniform = ox.exact.value(problem, np.full(shape, 1 / table.num_actions))
     optimum = ox.exact.value_iteration(problem).value
     result = ox.train(problem, algorithm, episodes, seeds, progress=False)
     values = [ox.exact.value(problem, result.policy(seed)) for seed in range(seeds)]
@@ -128,7 +140,7 @@ def compare() -> None:
             if "return" not in entry.utilities or not bench.tabular:
                 continue
             problem = bench.problem
-            if problem.env.num_states > MAX_COMPARED_STATES:
+            if table_of(problem).num_states > MAX_COMPARED_STATES:
                 continue
             before = scores(problem, ox.PlugIn(optimism=0.0), COMPARED_EPISODES, 3)
             after = scores(problem, ox.PlugIn(), COMPARED_EPISODES, 3)

@@ -111,7 +111,8 @@ def scipy_iteration(model: Dynamics, reward: np.ndarray) -> Solver:
 
 def quantecon(model: Dynamics, reward: np.ndarray) -> Solver:
     """Return modified policy iteration of quantecon on pairs of state and action."""
-    from quantecon.markov import DiscreteDP
+    # Installed for comparisons only.
+    from quantecon.markov import DiscreteDP  # pyright: ignore[reportMissingImports]
 
     states, actions = model.shape
     state, action = np.divmod(np.arange(states * actions), actions)
@@ -134,7 +135,8 @@ def quantecon(model: Dynamics, reward: np.ndarray) -> Solver:
 
 def mdpsolver(model: Dynamics, reward: np.ndarray) -> Solver:
     """Return modified policy iteration of mdpsolver with standard updates on all cores."""
-    import mdpsolver as peer
+    # Installed for comparisons only.
+    import mdpsolver as peer  # pyright: ignore[reportMissingImports]
 
     states, actions = model.shape
     matrix = model.transition
@@ -162,7 +164,7 @@ PEERS = {"quantecon": quantecon, "mdpsolver": mdpsolver}
 
 def main() -> None:
     """Time all solvers on garnets and mazes of growing size."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--largest", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=100)

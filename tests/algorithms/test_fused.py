@@ -118,7 +118,8 @@ def test_runs_of_one_call_are_those_of_several_calls():
     arrays, static = eqx.partition((learners, samples), eqx.is_array)
 
     def train(rate, key):
-        trained, _ = train_by_kernel(*eqx.combine(arrays, static), live, descent(rate), key)
+        restored, drawn = eqx.combine(arrays, static)
+        trained, _ = train_by_kernel(restored, drawn, live, descent(rate), key)
         return eqx.filter(trained, eqx.is_array)
 
     rates = jnp.array([0.01, 0.02])

@@ -475,10 +475,12 @@ def test_the_output_of_a_training_replaces_that_of_its_algorithm(well):
     best = train(COVERAGE, CALM, iterations=25, output="best")
     same = train(COVERAGE, replace(CALM, output="best"), iterations=25)
     np.testing.assert_array_equal(best.utilities, same.utilities)
+    assert best.algorithm is not None
     assert best.algorithm.output == "best"
     assert "best iterates by their batches" in best.headline
     assert "iterate" not in well.headline
     default = ox.train(
         ox.Problem("FrozenLake-v1", horizon=5), episodes=20, output="uniform", progress=False
     )
+    assert default.algorithm is not None
     assert default.algorithm.output == "uniform"

@@ -88,6 +88,7 @@ def test_an_optimum_and_a_certificate_are_numbers_and_shapes():
     best = ox.solve(LAKE, tolerance=1e-3)
     assert repr(best).splitlines() == [
         f"Optimum: {best.value:.6g}; no policy is better by more than {best.gap:.6g}",
+        f"status: '{best.status}'",
         "policy: array 5 x 16 x 4",
         "occupancy: array 16 x 4",
     ]

@@ -2,6 +2,7 @@
 
 from itertools import product
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def optimum_by_linear_program(model, reward):
     states, actions = model.shape
     leaving = np.repeat(np.eye(states), actions, axis=0)
     matrix = model.discount * model.transition.toarray() - leaving
-    solution = optimize.linprog(model.initial, matrix, -reward.ravel(), bounds=(None, None))
+    solution: Any = optimize.linprog(model.initial, matrix, -reward.ravel(), bounds=(None, None))
     return solution.fun
 
 

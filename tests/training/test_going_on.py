@@ -26,9 +26,14 @@ def result():
 def test_the_normalisation_of_observations_continues(result):
     more = train(policy=result.policy(5))
     before = result.policy(5)
-    counts = [float(normaliser_of(policy).count) for policy in (before, more.policy())]
-    assert counts == [80.0, 160.0]
+    assert [count_of(policy) for policy in (before, more.policy())] == [80.0, 160.0]
     assert_same_arrays(more.initial_policy, before)
+
+
+def count_of(policy):
+    normaliser = normaliser_of(policy)
+    assert normaliser is not None
+    return float(normaliser.count)
 
 
 def assert_same_arrays(one, other):
@@ -54,6 +59,7 @@ def test_the_command_line_goes_on_from_a_file_or_a_folder(tmp_path):
         code, _, err = occupax(*run, "--out", second, "--seeds", seeds, "--policy", source)
         assert (code, err.count("error")) == (0, 0)
         start = ox.load_result(second).initial_policy
+        assert start is not None
         np.testing.assert_array_equal(start.table, loaded.policy(0 if seeds == 2 else 1).table)
     code, _, err = occupax(*run, "--policy", first, "--set", "policy.scale=1")
     assert code == 2
