@@ -46,9 +46,13 @@ def reader(tmp_path):
     return tmp_path
 
 
-EPISODES = {"docs/training.md": 10_000, "docs/diagnosis.md": 1000}
-"""The most of a training on these pages, which print when a return is reached and that nothing was
-learned."""
+EPISODES = {
+    "docs/training.md": 10_000,
+    "docs/diagnosis.md": 1000,
+    "docs/environment-gymnasium.md": 400,
+}
+"""The most of a training on these pages, which print when a return is reached, that nothing was
+learned, and that a run of 400 episodes can be resumed."""
 FEW = 300
 """The most on all others: the lines that are printed are those after many."""
 
