@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-import conic_program
 import occupax as ox
 from occupax.exact.bounds import return_bound
+from occupax.exact.conic import maximise as maximise_conic
 from occupax.exact.dynamics import dynamics
 from occupax.exact.occupancies import policy_of
 from random_problems import random_problem
@@ -24,7 +24,7 @@ SEEDS = range(10)
 
 def independent_value(problem: ox.Problem) -> float | None:
     """Return the value of Clarabel's policy if it satisfies the constraints."""
-    solution = conic_program.maximise(problem, dynamics(problem))
+    solution = maximise_conic(problem, dynamics(problem))
     if solution is None:
         return None
     policy = policy_of(solution.mass)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-import conic_program
 import occupax as ox
 from occupax.exact import optimum
+from occupax.exact.conic import maximise as maximise_conic
 from occupax.exact.dynamics import dynamics
 from occupax.exact.evaluation import stationary_occupancies
 from occupax.exact.occupancies import policy_of
@@ -94,7 +94,7 @@ def test_the_optimum_of_log_coverage_on_frozen_lake(lake):
 
 def clarabel_alone(problem):
     """The value and certificate of the conic solver's own policy, before Frank-Wolfe sees it."""
-    found: Any = conic_program.maximise(problem, dynamics(problem))
+    found: Any = maximise_conic(problem, dynamics(problem))
     policy = policy_of(found[0])
     return ox.exact.certificate(problem, policy)
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import conic_program
 import occupax as ox
+from occupax.exact.conic import maximise as maximise_conic
 from occupax.exact.dynamics import dynamics
 from occupax.exact.occupancies import policy_of
 from occupax.utilities import ConicForm, Smoothness, Utility
@@ -53,12 +53,26 @@ def test_a_new_utility_is_solved_by_its_conic_form(env, weight):
     ox.utilities.check(RootCoverage(), 5)
     best = ox.solve(problem)
     planned = ox.solve(problem, method="frank-wolfe")
-    conic = conic_program.maximise(problem, dynamics(problem))
+    conic = maximise_conic(problem, dynamics(problem))
     assert conic is not None
     value = ox.exact.value(problem, policy_of(conic.mass))
     assert abs(best.value - planned.value) <= best.gap + planned.gap
     assert value <= best.upper_bound + 1e-12
     assert value == pytest.approx(best.value, abs=1e-4)
+
+
+@pytest.mark.parametrize(("horizon", "at_most"), [(None, None), (3, None), (None, 4.0), (3, 1.0)])
+def test_the_conic_method_reaches_the_same_certified_optimum(env, horizon, at_most):
+    constraints = []
+    if at_most is not None:
+        constraints.append(ox.Constraint(ox.features.Reward(), at_most=at_most))
+    utility = ox.utilities.LogCoverage(0.1)
+    problem = ox.Problem(env, utility, discount=0.9, horizon=horizon, constraints=constraints)
+    best = ox.solve(problem, progress=False)
+    conic = ox.solve(problem, method="conic", progress=False)
+    assert conic.status == best.status == "optimal"
+    assert abs(conic.value - best.value) <= conic.gap + best.gap
+    assert max(conic.excesses.values(), default=0.0) <= 1e-6
 
 
 def test_a_constraint_may_be_a_new_utility(env):

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from occupax.display import Description, in_words, shown_number
 from occupax.errors import check_number, unknown
-from occupax.exact import feasibility, mirror_descent, occupancy_program
+from occupax.exact import conic, feasibility, mirror_descent, occupancy_program
 from occupax.exact.dynamics import Dynamics, StateActionArray
 from occupax.exact.objective import concave_dynamics
 from occupax.exact.occupancies import uniform_policy
@@ -25,7 +25,9 @@ from occupax.exact.search import Search, SearchEnded, Status
 from occupax.forking import begin_jax_use
 from occupax.problem import Problem, ProblemSource, as_problem
 
-Method = Literal["auto", "policy-iteration", "interior-point", "mirror-descent", "frank-wolfe"]
+Method = Literal[
+    "auto", "policy-iteration", "interior-point", "mirror-descent", "frank-wolfe", "conic"
+]
 
 MAX_MIXED_ENTRIES = 2_000_000
 """Largest size of a policy of which Frank-Wolfe keeps many."""
@@ -111,7 +113,8 @@ def solve(
             "interior-point" is for utilities that are separable or of few features, and tables
             whose sparse factors fit. "mirror-descent" is for large tables without constraints.
             "frank-wolfe" takes everything. "auto" chooses the first of these that applies, and
-            goes on with "frank-wolfe" where it stalls.
+            goes on with "frank-wolfe" where it stalls. "conic" is Clarabel through cvxpy (the extra
+            `exact`), for utilities with a conic form, and goes on with "frank-wolfe" too.
 
     Returns:
         The optimum. Its `gap` is valid whatever the status.
@@ -184,6 +187,8 @@ def _stages(search: Search, method: Method) -> list[Stage]:
             "method 'interior-point' needs a utility that is separable or of few features, and "
             "factors that fit in memory; use 'auto'."
         )
+    if method == "conic":
+        return [(name, METHODS[name]) for name in ("conic", "frank-wolfe")]
     return [(method, METHODS[method])]
 
 
@@ -214,6 +219,7 @@ METHODS: dict[str, Callable[[Search], object]] = {
     "interior-point": occupancy_program.maximise,
     "mirror-descent": mirror_descent.maximise,
     "frank-wolfe": feasibility.maximise,
+    "conic": conic.improve,
 }
 
 

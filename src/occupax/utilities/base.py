@@ -46,8 +46,7 @@ class NoConicFormError(ValueError):
 
     def __init__(self, name: str):
         super().__init__(
-            f"method 'conic' does not know {name}: use method 'frank-wolfe', or define its method "
-            "`conic`."
+            f"method 'conic' does not know {name}: use method 'auto', or define its method `conic`."
         )
 
 
