@@ -258,4 +258,4 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr("occupax.experiments.reproduce", stop)
     code, _, err = occupax("reproduce", "--out", tmp_path)
     assert code == 130
-    assert "the same command goes on" in err
+    assert err == "occupax: stopped; repeat the command to resume it.\n"
