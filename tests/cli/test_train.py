@@ -346,7 +346,7 @@ def test_a_run_is_evaluated_by_the_utility_that_was_trained(done):
             "episodes must be an integer of at least 1, got 0.",
         ),
         (
-            ("train", ICE, "--episodes", "10"),
+            ("train", ICE, "--algorithm", "tsivr-pg", "--episodes", "10"),
             "must be at least 20, the size of the first batch, got 10.",
         ),
         (("train", ICE, "--episodes", "abc"), "must be an integer, got 'abc'."),

@@ -145,8 +145,8 @@ def test_training_maximises_the_return_of_an_episode():
         returns = result.metrics["return"]
         np.testing.assert_allclose(result.metrics["discounted_return"], returns, rtol=1e-6)
         np.testing.assert_allclose(result.metrics["utility"], returns, rtol=1e-6)
-        assert result.algorithm is not None
-        assert result.algorithm.horizon_ends
+    assert isinstance(result.algorithm, ox.PPO)
+    assert result.algorithm.horizon_ends
 
 
 def test_the_command_line_takes_a_discount_of_one():

@@ -1,5 +1,7 @@
 """The interior-point method on utilities whose gradient turns within a step."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -20,7 +22,9 @@ def largest_smaller_return(env: ox.TabularMDP, rewards: list[np.ndarray]) -> flo
     limits = [np.append(-reward.ravel(), 1.0) for reward in rewards]
     cost = np.append(np.zeros(S * A), -1.0)
     bounds = [(0, None)] * (S * A) + [(None, None)]
-    solution = linprog(cost, limits, [0.0, 0.0], equations, env.initial, bounds)
+    matrix = np.array(limits)
+    upper = np.zeros(2)
+    solution: Any = linprog(cost, matrix, upper, equations, env.initial, bounds)
     return -solution.fun
 
 
