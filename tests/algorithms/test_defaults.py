@@ -76,6 +76,7 @@ DEFAULTS = {
         "batch": None,
         "prior": 0.1,
         "explore": 0.3,
+        "optimism": 0.3,
         "growth": 1.1,
         "plan_steps": 20,
         "step_size": 1.0,

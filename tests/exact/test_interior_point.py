@@ -18,7 +18,7 @@ def largest_smaller_return(env: ox.TabularMDP, rewards: list[np.ndarray]) -> flo
     S, A = env.num_states, env.action_space.n
     leaving = sparse.kron(sparse.eye_array(S), np.ones((1, A)))
     flow = leaving - DISCOUNT * env.transition.T
-    equations = sparse.hstack([flow, np.zeros((S, 1))])
+    equations: Any = sparse.hstack([flow, np.zeros((S, 1))])
     limits = [np.append(-reward.ravel(), 1.0) for reward in rewards]
     cost = np.append(np.zeros(S * A), -1.0)
     bounds = [(0, None)] * (S * A) + [(None, None)]
