@@ -35,7 +35,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not sys.platform.startswith("linux"):
         pytest.skip("the stand-in for a compiler is a script of sh")
     folder = tmp_path_factory.mktemp("sources")
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+    (folder / "docs").mkdir()
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "docs/diagnosis.md"):
         shutil.copy(ROOT / name, folder / name)
     shutil.copytree(
         ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so")
@@ -71,6 +72,7 @@ def test_a_wheel_is_for_any_python_3_on_its_platform(wheel: Path):
     assert platform.startswith("linux_")
     with zipfile.ZipFile(wheel) as opened:
         assert "occupax/kernels/libkernels.so" in opened.namelist()
+        assert "occupax/diagnosis.md" in opened.namelist()
         (metadata,) = (
             opened.read(it).decode() for it in opened.namelist() if it.endswith(".dist-info/WHEEL")
         )
