@@ -51,7 +51,7 @@ def train(
     Args:
         problem: the problem. An environment or its name stands for its discounted return.
         algorithm: the algorithm, for example `occupax.TSIVRPG()` or "tsivr-pg". By default
-            `occupax.PlugIn()` for tables of up to 128 states without constraints, and
+            `occupax.PlugIn()` for tables of up to 128 states without constraints,
             `occupax.REINFORCE()` for all other tables, and `occupax.PPO()` for networks.
         episodes: number of trajectories that each seed may sample. An iteration that exceeds the
             budget is not started. Either `episodes` or `steps` is required.
